@@ -1,0 +1,40 @@
+//! The vocabulary that every other crate speaks: the wire messages, and the rules about names, tenancy, ids and
+//! metadata that hold whatever the resource's type is.
+//!
+//! Nothing here does I/O, keeps state or knows a transport, so it also compiles for plugins (`wasm32-unknown-unknown`).
+//! The rules and their wording come from Consul's resource service (see docs/architecture.md, "Compatibility").
+
+pub mod authorizer;
+pub mod error;
+pub mod meta;
+pub mod name;
+pub mod path;
+pub mod scope;
+pub mod tenancy;
+pub mod types;
+pub mod ulid;
+
+pub use error::{Code, Error};
+pub use path::{FieldPath, PathStep};
+pub use scope::Scope;
+
+/// Generated messages, one module per protobuf package.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated; the documentation stands in the .proto files"
+)]
+pub mod proto {
+    include!(concat!(env!("OUT_DIR"), "/proto.rs"));
+}
+
+pub use proto::hashicorp::consul::resource as pb;
+pub use proto::mortise::v1::{Diagnostic, diagnostic::Severity};
+
+/// Manifest messages: what a plugin's `describe` answers.
+pub use proto::mortise::plugin::v1 as manifest;
+
+/// Serialised `FileDescriptorSet` of every file that this crate generates from, imports included.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,0 +1,136 @@
+//! How many tenancy units a type's resources are placed in, and what that forbids.
+
+use crate::{Error, pb, tenancy};
+
+/// A type's scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Neither partition nor namespace.
+    Cluster,
+    /// A partition only.
+    Partition,
+    /// A partition and a namespace.
+    Namespace,
+    /// Whatever the resource's id says, never defaulted and never checked: the tombstone type alone.
+    Undefined,
+}
+
+impl Scope {
+    /// Refuses an id whose tenancy names a unit that the scope does not have. `noun` is `resource`, or `type` in List.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming the unit.
+    pub fn check(self, noun: &str, gvk: &str, tenancy: &pb::Tenancy) -> Result<(), Error> {
+        let pb::Tenancy { partition, namespace } = tenancy;
+        match self {
+            Self::Partition if !namespace.is_empty() => Err(Error::invalid(format!(
+                "partition scoped {noun} {gvk} cannot have a namespace. got: {namespace}"
+            ))),
+            Self::Cluster if !partition.is_empty() => {
+                Err(Error::invalid(format!("cluster scoped {noun} {gvk} cannot have a partition: {partition}")))
+            }
+            Self::Cluster if !namespace.is_empty() => {
+                Err(Error::invalid(format!("cluster scoped {noun} {gvk} cannot have a namespace: {namespace}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Scope::check`], for queries, where `*` in a unit that the scope lacks is harmless.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming the unit.
+    pub fn check_query(self, noun: &str, gvk: &str, tenancy: &pb::Tenancy) -> Result<(), Error> {
+        let real = |unit: &str| if unit == tenancy::WILDCARD { String::new() } else { unit.to_owned() };
+        let concrete = pb::Tenancy { partition: real(&tenancy.partition), namespace: real(&tenancy.namespace) };
+        self.check(noun, gvk, &concrete)
+    }
+
+    /// Fills the units that the scope has and the request left empty with `default`.
+    pub fn fill(self, tenancy: &mut pb::Tenancy) {
+        let fill = |unit: &mut String| {
+            if unit.is_empty() {
+                tenancy::DEFAULT.clone_into(unit);
+            }
+        };
+        match self {
+            Self::Cluster | Self::Undefined => {}
+            Self::Partition => fill(&mut tenancy.partition),
+            Self::Namespace => {
+                fill(&mut tenancy.partition);
+                fill(&mut tenancy.namespace);
+            }
+        }
+    }
+
+    /// As [`Scope::fill`] for queries: a `*` in a unit that the scope lacks is dropped, since stored resources have
+    /// that unit empty.
+    pub fn fill_query(self, tenancy: &mut pb::Tenancy) {
+        match self {
+            Self::Cluster => *tenancy = pb::Tenancy::default(),
+            Self::Partition => tenancy.namespace.clear(),
+            Self::Namespace | Self::Undefined => {}
+        }
+        self.fill(tenancy);
+    }
+
+    /// The tenancy that an absent one means in WatchList: everywhere.
+    #[must_use]
+    pub fn everywhere(self) -> pb::Tenancy {
+        let any = || tenancy::WILDCARD.to_owned();
+        match self {
+            Self::Cluster => pb::Tenancy::default(),
+            Self::Partition => pb::Tenancy { partition: any(), namespace: String::new() },
+            Self::Namespace | Self::Undefined => pb::Tenancy { partition: any(), namespace: any() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(partition: &str, namespace: &str) -> pb::Tenancy {
+        pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
+    }
+
+    #[test]
+    fn units_beyond_the_scope_are_refused() {
+        let text = |scope: Scope, tenancy| scope.check("resource", "a.v1.B", &tenancy).map_err(|e| e.message);
+        assert_eq!(text(Scope::Namespace, at("p", "n")), Ok(()));
+        assert_eq!(text(Scope::Undefined, at("p", "n")), Ok(()));
+        assert_eq!(
+            text(Scope::Partition, at("p", "n")),
+            Err("partition scoped resource a.v1.B cannot have a namespace. got: n".into())
+        );
+        assert_eq!(
+            text(Scope::Cluster, at("p", "")),
+            Err("cluster scoped resource a.v1.B cannot have a partition: p".into())
+        );
+        assert_eq!(
+            text(Scope::Cluster, at("", "n")),
+            Err("cluster scoped resource a.v1.B cannot have a namespace: n".into())
+        );
+    }
+
+    #[test]
+    fn wildcards_beyond_the_scope_are_harmless_in_queries() {
+        assert!(Scope::Cluster.check_query("type", "a.v1.B", &at("*", "*")).is_ok());
+        let mut tenancy = at("*", "*");
+        Scope::Partition.fill_query(&mut tenancy);
+        assert_eq!(tenancy, at("*", ""));
+    }
+
+    #[test]
+    fn only_units_of_the_scope_are_filled() {
+        let filled = |scope: Scope| {
+            let mut tenancy = pb::Tenancy::default();
+            scope.fill(&mut tenancy);
+            tenancy
+        };
+        assert_eq!(filled(Scope::Cluster), at("", ""));
+        assert_eq!(filled(Scope::Undefined), at("", ""));
+        assert_eq!(filled(Scope::Partition), at("default", ""));
+        assert_eq!(filled(Scope::Namespace), at("default", "default"));
+    }
+}

@@ -1,0 +1,40 @@
+//! Tenancy units as they stand in requests.
+
+use crate::{Error, name, pb};
+
+/// The unit that an empty one means.
+pub const DEFAULT: &str = "default";
+
+/// Every unit, in queries.
+pub const WILDCARD: &str = "*";
+
+/// Checks the units of an id: each empty or a valid name.
+///
+/// # Errors
+/// `InvalidArgument`, with `prefix` before the unit's field, such as `resource.id`.
+pub fn check(prefix: &str, tenancy: &pb::Tenancy) -> Result<(), Error> {
+    for (unit, value) in [("partition", &tenancy.partition), ("namespace", &tenancy.namespace)] {
+        if !value.is_empty()
+            && let Some(fault) = name::fault(value)
+        {
+            return Err(Error::invalid(format!("{prefix}.tenancy.{unit} invalid: {fault}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the units of a query: each empty, `*`, or a valid name.
+///
+/// # Errors
+/// `InvalidArgument`, naming the unit.
+pub fn check_query(tenancy: &pb::Tenancy) -> Result<(), Error> {
+    for (unit, value) in [("partition", &tenancy.partition), ("namespace", &tenancy.namespace)] {
+        if !value.is_empty()
+            && value != WILDCARD
+            && let Some(fault) = name::fault(value)
+        {
+            return Err(Error::invalid(format!("tenancy.{unit} invalid: {fault}")));
+        }
+    }
+    Ok(())
+}

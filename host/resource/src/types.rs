@@ -1,0 +1,136 @@
+//! Types and ids as keys and as text.
+
+use std::fmt;
+
+use crate::{Error, name, pb, tenancy};
+
+/// A type as it is registered and looked up: exact and case-sensitive.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gvk {
+    /// Area, such as `demo`.
+    pub group: String,
+    /// Version of the group, such as `v2`.
+    pub group_version: String,
+    /// Name within the group, such as `Artist`.
+    pub kind: String,
+}
+
+impl Gvk {
+    /// From its three parts.
+    pub fn new(group: impl Into<String>, group_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { group: group.into(), group_version: group_version.into(), kind: kind.into() }
+    }
+
+    /// As it stands in messages.
+    #[must_use]
+    pub fn to_pb(&self) -> pb::Type {
+        pb::Type {
+            group: self.group.clone(),
+            group_version: self.group_version.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+
+    /// Whether `other` names this type.
+    #[must_use]
+    pub fn matches(&self, other: &pb::Type) -> bool {
+        self.group == other.group && self.group_version == other.group_version && self.kind == other.kind
+    }
+}
+
+impl From<&pb::Type> for Gvk {
+    fn from(t: &pb::Type) -> Self {
+        Self::new(t.group.clone(), t.group_version.clone(), t.kind.clone())
+    }
+}
+
+impl fmt::Display for Gvk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.group, self.group_version, self.kind)
+    }
+}
+
+/// `group.group_version.Kind`.
+#[must_use]
+pub fn gvk(t: &pb::Type) -> String {
+    format!("{}.{}.{}", t.group, t.group_version, t.kind)
+}
+
+/// The type that records deletions whose children have to follow.
+#[must_use]
+pub fn tombstone() -> Gvk {
+    Gvk::new("internal", "v1", "Tombstone")
+}
+
+/// The outer unit of tenancy, as a resource.
+#[must_use]
+pub fn partition() -> Gvk {
+    Gvk::new("tenancy", "v2beta1", "Partition")
+}
+
+/// The inner unit of tenancy, as a resource.
+#[must_use]
+pub fn namespace() -> Gvk {
+    Gvk::new("tenancy", "v2beta1", "Namespace")
+}
+
+/// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. An absent tenancy
+/// becomes an empty one. The uid is never looked at.
+///
+/// # Errors
+/// `InvalidArgument`; `prefix` names the field that holds the id.
+pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
+    if id.r#type.is_none() {
+        return Err(Error::invalid(format!("{prefix}.type is required")));
+    }
+    if let Some(fault) = name::fault(&id.name) {
+        return Err(Error::invalid(format!("{prefix}.name invalid: {fault}")));
+    }
+    tenancy::check(prefix, id.tenancy.get_or_insert_default())
+}
+
+/// Whether two ids name the same incarnation of one resource, leaving the GroupVersion aside.
+#[must_use]
+pub fn same_resource(a: &pb::Id, b: &pb::Id) -> bool {
+    let kind = |id: &pb::Id| id.r#type.as_ref().map(|t| (t.group.clone(), t.kind.clone()));
+    a.uid == b.uid
+        && a.name == b.name
+        && kind(a) == kind(b)
+        && a.tenancy.clone().unwrap_or_default() == b.tenancy.clone().unwrap_or_default()
+}
+
+/// An id for people: `demo.v2.Artist "korn" in default/default`.
+#[must_use]
+pub fn describe(id: &pb::Id) -> String {
+    let mut text = id.r#type.as_ref().map(gvk).unwrap_or_default();
+    text.push_str(&format!(" {:?}", id.name));
+    if let Some(pb::Tenancy { partition, namespace }) = &id.tenancy {
+        match (partition.as_str(), namespace.as_str()) {
+            ("", "") => {}
+            (p, "") => text.push_str(&format!(" in {p}")),
+            (p, n) => text.push_str(&format!(" in {p}/{n}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_checked_in_the_documented_order() {
+        let mut id = pb::Id::default();
+        let text = |id: &mut pb::Id| check_id("resource.id", id).map_err(|e| e.message);
+        assert_eq!(text(&mut id), Err("resource.id.type is required".into()));
+        id.r#type = Some(Gvk::new("a", "v1", "B").to_pb());
+        assert!(text(&mut id).is_err_and(|m| m.starts_with("resource.id.name invalid: ")));
+        id.name = "x".into();
+        assert_eq!(text(&mut id), Ok(()));
+        assert_eq!(id.tenancy, Some(pb::Tenancy::default()));
+        id.tenancy = Some(pb::Tenancy { partition: "P".into(), namespace: "N".into() });
+        assert!(text(&mut id).is_err_and(|m| m.starts_with("resource.id.tenancy.partition invalid: ")));
+        id.tenancy = Some(pb::Tenancy { partition: "p".into(), namespace: "*".into() });
+        assert!(text(&mut id).is_err_and(|m| m.starts_with("resource.id.tenancy.namespace invalid: ")));
+    }
+}

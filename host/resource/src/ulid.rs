@@ -1,0 +1,25 @@
+//! The shape of ULIDs, as uid and generation have it. Making them is the service's job.
+
+/// Whether `text` is a ULID in the strict sense: 26 characters of Crockford's base 32, upper or lower case, no more
+/// than 128 bits.
+#[must_use]
+pub fn is_valid(text: &str) -> bool {
+    let digit = |b: &u8| matches!(b.to_ascii_uppercase(), b'0'..=b'9' | b'A'..=b'H' | b'J' | b'K' | b'M' | b'N' | b'P'..=b'T' | b'V'..=b'Z');
+    let bytes = text.as_bytes();
+    bytes.len() == 26 && bytes.first().is_some_and(|b| (b'0'..=b'7').contains(b)) && bytes.iter().all(digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_valid;
+
+    #[test]
+    fn strict() {
+        assert!(is_valid("01ARZ3NDEKTSV4RRFFQ69G5FAV"));
+        assert!(is_valid("01arz3ndektsv4rrffq69g5fav"));
+        assert!(!is_valid("81ARZ3NDEKTSV4RRFFQ69G5FAV"), "more than 128 bits");
+        assert!(!is_valid("01ARZ3NDEKTSV4RRFFQ69G5FA"), "too short");
+        assert!(!is_valid("01ARZ3NDEKTSV4RRFFQ69G5FAU"), "U is no digit");
+        assert!(!is_valid(""));
+    }
+}

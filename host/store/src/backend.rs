@@ -1,0 +1,221 @@
+//! The storage contract.
+//!
+//! A backend keeps whole resources and changes them by compare-and-swap only; blanket writes, defaults, tenancy and
+//! hooks are its caller's business. Everything here may be answered by another process one day: nothing hands out
+//! references into a store, and nothing assumes that the caller's view is the newest.
+//!
+//! # Guarantees
+//! - **Durable before acknowledged.** When [`Backend::commit`] returns, the batch survives loss of power.
+//! - **All or nothing.** A batch is applied whole, over every index, or not at all.
+//! - **Published only.** Reads, lists and watches see committed, durable state and nothing else.
+//! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
+//! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
+//! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
+//!
+//! # Cost
+//! Read is a point lookup; List, ListByOwner and wildcards are range scans over what they return, never over the store.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use mortise_resource::pb;
+
+use crate::error::StoreError;
+
+/// How fresh a read must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Consistency {
+    /// Monotonic on this backend.
+    #[default]
+    Eventual,
+    /// Linearizable.
+    Consistent,
+}
+
+/// What identifies a type in the store: v1 and v2 of a kind share one slot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeKey {
+    /// The type's group.
+    pub group: String,
+    /// The type's kind.
+    pub kind: String,
+}
+
+impl From<&pb::Type> for TypeKey {
+    fn from(t: &pb::Type) -> Self {
+        Self { group: t.group.clone(), kind: t.kind.clone() }
+    }
+}
+
+impl fmt::Display for TypeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.group, self.kind)
+    }
+}
+
+/// Which resources a list or a watch is about, of any GroupVersion.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// The type.
+    pub type_key: TypeKey,
+    /// Where; `*` in a unit means all of them, empty means resources that have the unit empty.
+    pub tenancy: pb::Tenancy,
+    /// What names begin with; empty for all.
+    pub name_prefix: String,
+}
+
+/// One change within a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mutation {
+    /// Creates (empty `version`) or replaces (the stored `version`) a whole resource.
+    ///
+    /// The id must be complete: type, tenancy, name, uid. Fails with [`StoreError::WrongUid`] when another incarnation
+    /// is stored, which is judged first, and with [`StoreError::CasFailure`] when the version is not the stored one:
+    /// a version for an absent resource and no version for a present one included. The GroupVersion is never judged.
+    Put(Box<pb::Resource>),
+    /// Deletes a resource. Absent, or stored under another uid (an empty one counts as another): no effect, no error.
+    /// A version that is not the stored one (an empty one included): [`StoreError::CasFailure`].
+    Delete {
+        /// Which incarnation.
+        id: pb::Id,
+        /// The version it must have.
+        version: String,
+    },
+}
+
+/// What must hold for a batch to be applied, about resources that the batch does not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expectation {
+    /// A resource that must exist; with a non-empty uid, in this incarnation.
+    pub id: ExpectedId,
+    /// The generation that it must have, if that matters. Status writes do not change it.
+    pub generation: Option<String>,
+}
+
+/// The id of an expectation, in the parts that a store looks up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedId {
+    /// The type.
+    pub type_key: TypeKey,
+    /// The tenancy, complete.
+    pub partition: String,
+    /// The tenancy, complete.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// Empty for any incarnation.
+    pub uid: String,
+}
+
+impl From<&pb::Id> for ExpectedId {
+    fn from(id: &pb::Id) -> Self {
+        let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
+        Self {
+            type_key: TypeKey::from(&id.r#type.clone().unwrap_or_default()),
+            partition,
+            namespace,
+            name: id.name.clone(),
+            uid: id.uid.clone(),
+        }
+    }
+}
+
+/// Changes that are applied together or not at all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Batch {
+    /// Checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
+    pub expect: Vec<Expectation>,
+    /// Applied in order; each sees the ones before it. Each that changes something becomes one event with a version of
+    /// its own.
+    pub mutations: Vec<Mutation>,
+}
+
+impl Batch {
+    /// A batch of one change and no expectations.
+    #[must_use]
+    pub fn of(mutation: Mutation) -> Self {
+        Self { expect: Vec::new(), mutations: vec![mutation] }
+    }
+}
+
+/// A change as watchers see it. Deletes carry the whole last stored resource.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchEvent {
+    /// Created or replaced, or part of the snapshot.
+    Upsert(Arc<pb::Resource>),
+    /// Deleted.
+    Delete(Arc<pb::Resource>),
+    /// The snapshot is complete; sent exactly once, also when it was empty.
+    EndOfSnapshot,
+}
+
+/// An open watch. Dropping it closes it.
+#[async_trait]
+pub trait Watch: Send {
+    /// The next event. Never ends by itself; after an error the watch is dead.
+    ///
+    /// # Errors
+    /// [`StoreError::WatchLagged`] when the reader fell further behind than the backend remembers;
+    /// [`StoreError::WatchClosed`] when the backend replaced its content; [`StoreError::Closed`] at shutdown.
+    async fn next(&mut self) -> Result<WatchEvent, StoreError>;
+}
+
+/// A store of resources. See the module's documentation for what every implementation guarantees.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// One resource. An empty uid matches any incarnation.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when absent or stored under another uid; [`StoreError::GroupVersionMismatch`], which
+    /// hands over what is stored, when the id's GroupVersion is another one. The uid is judged first.
+    async fn read(&self, consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError>;
+
+    /// Applies a batch. Returns, for each mutation, the resource as stored after a put, `None` after a delete.
+    ///
+    /// # Errors
+    /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource over
+    /// the backend's limit.
+    async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError>;
+
+    /// The matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace, name.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn list(&self, consistency: Consistency, query: &Query) -> Result<Vec<pb::Resource>, StoreError>;
+
+    /// Resources owned by exactly this incarnation (GroupVersion aside), of every type. The owner may be long gone.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError>;
+
+    /// Opens a watch: the matching resources as upserts, the end marker, then every later change.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError>;
+
+    /// Every type of which at least one resource is stored, in byte order.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn types(&self) -> Result<Vec<TypeKey>, StoreError>;
+
+    /// [`Backend::commit`] of one put.
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    async fn write_cas(&self, resource: pb::Resource) -> Result<pb::Resource, StoreError> {
+        let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource)))).await?;
+        stored.into_iter().flatten().next().ok_or(StoreError::Closed)
+    }
+
+    /// [`Backend::commit`] of one delete.
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    async fn delete_cas(&self, id: &pb::Id, version: &str) -> Result<(), StoreError> {
+        let mutation = Mutation::Delete { id: id.clone(), version: version.to_owned() };
+        self.commit(Batch::of(mutation)).await.map(drop)
+    }
+}

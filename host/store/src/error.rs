@@ -1,0 +1,96 @@
+//! What can go wrong in a store.
+
+use std::{io, path::PathBuf};
+
+use mortise_resource::pb;
+
+/// A failure of a store, or an answer that is not the wished one.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing is stored under the id, or another incarnation is.
+    #[error("resource not found")]
+    NotFound,
+    /// The resource is stored, under another GroupVersion.
+    #[error("resource was requested with GroupVersion={requested:?}, but stored with GroupVersion={:?}", stored.id.as_ref().and_then(|id| id.r#type.as_ref()).map_or("", |t| t.group_version.as_str()))]
+    GroupVersionMismatch {
+        /// The GroupVersion of the request.
+        requested: String,
+        /// What is stored.
+        stored: Box<pb::Resource>,
+    },
+    /// Another incarnation is stored under the name.
+    #[error("write failed because the given uid doesn't match what is stored")]
+    WrongUid,
+    /// The version is not the stored one.
+    #[error("CAS operation failed because the given version doesn't match what is stored")]
+    CasFailure {
+        /// Position of the mutation in its batch.
+        mutation: usize,
+    },
+    /// An expectation of a batch does not hold.
+    #[error("a resource that the write depends on has changed or is gone")]
+    Unexpected {
+        /// Position in the batch's expectations.
+        expectation: usize,
+    },
+    /// A resource is over the limit.
+    #[error("the resource takes {size} bytes, more than the limit of {limit} (store.max_resource_bytes)")]
+    TooLarge {
+        /// Encoded size, bytes.
+        size: usize,
+        /// The limit, bytes.
+        limit: usize,
+    },
+    /// A mutation lacks a part of its id. A fault of the caller's code.
+    #[error("incomplete id: {0} is missing")]
+    IncompleteId(&'static str),
+    /// The reader of a watch is further behind than events are remembered.
+    #[error("watch closed because its reader fell more than {bound} events behind; start it again")]
+    WatchLagged {
+        /// How many events are remembered.
+        bound: usize,
+    },
+    /// The backend replaced its content.
+    #[error("watch closed by the storage backend (possibly due to snapshot restoration)")]
+    WatchClosed,
+    /// The store is shutting down.
+    #[error("the store is closed")]
+    Closed,
+    /// An earlier failure to write left the state of the disk unknown; nothing is accepted until a restart.
+    #[error("the store refuses writes since an earlier one failed ({0}); restart mortise once the disk is well again")]
+    Poisoned(String),
+    /// Another process has the directory.
+    #[error("{} is in use by another process; stop it, or choose another data_dir", path.display())]
+    Locked {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// The directory was written by a newer release.
+    #[error("{} has store format {found}, this release knows up to {known}; use the release that wrote it, or a newer one", path.display())]
+    NewerFormat {
+        /// The data directory.
+        path: PathBuf,
+        /// The format found there.
+        found: u32,
+        /// The newest format that is known.
+        known: u32,
+    },
+    /// Something that cannot be what was written.
+    #[error("{} is damaged: {what}; restore a backup, or move the directory away to start empty", path.display())]
+    Corrupt {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file system refused.
+    #[error("{}: {action}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
