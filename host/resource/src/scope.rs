@@ -66,9 +66,17 @@ impl Scope {
     /// As [`Scope::fill`] for queries: a `*` in a unit that the scope lacks is dropped, since stored resources have
     /// that unit empty.
     pub fn fill_query(self, tenancy: &mut pb::Tenancy) {
+        let drop_wildcard = |unit: &mut String| {
+            if unit == tenancy::WILDCARD {
+                unit.clear();
+            }
+        };
         match self {
-            Self::Cluster => *tenancy = pb::Tenancy::default(),
-            Self::Partition => tenancy.namespace.clear(),
+            Self::Cluster => {
+                drop_wildcard(&mut tenancy.partition);
+                drop_wildcard(&mut tenancy.namespace);
+            }
+            Self::Partition => drop_wildcard(&mut tenancy.namespace),
             Self::Namespace | Self::Undefined => {}
         }
         self.fill(tenancy);

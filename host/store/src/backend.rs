@@ -183,13 +183,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Only faults of the store itself.
     async fn list(&self, consistency: Consistency, query: &Query) -> Result<Vec<pb::Resource>, StoreError>;
 
-    /// Resources owned by exactly this incarnation (GroupVersion aside), of every type. The owner may be long gone.
+    /// Resources owned by exactly this incarnation (GroupVersion aside), of every type, in no particular order. The owner
+    /// may be long gone.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError>;
 
-    /// Opens a watch: the matching resources as upserts, the end marker, then every later change.
+    /// Opens a watch: the matching resources as upserts, in the order of a list, the end marker, then every later change.
     ///
     /// # Errors
     /// Only faults of the store itself.

@@ -41,8 +41,8 @@ pub enum StoreError {
         /// The limit, bytes.
         limit: usize,
     },
-    /// A mutation lacks a part of its id. A fault of the caller's code.
-    #[error("incomplete id: {0} is missing")]
+    /// A mutation lacks a part of its id, or has a zero byte in one. A fault of the caller's code.
+    #[error("incomplete id: {0} is missing or has a zero byte in it")]
     IncompleteId(&'static str),
     /// The reader of a watch is further behind than events are remembered.
     #[error("watch closed because its reader fell more than {bound} events behind; start it again")]

@@ -2,11 +2,17 @@
 //!
 //! - [`backend`]: what every store guarantees.
 //! - [`error`]: what can go wrong.
+//! - [`SledBackend`]: the engine, for one machine. Its format is drawn in docs/storage-format.md.
+//! - [`check`]: what a walk over a whole store finds.
+//! - `conformance`, behind the feature of that name: the tests that every backend passes.
 
 pub mod backend;
+pub mod check;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod engine;
 pub mod error;
 
-pub use backend::{
-    Backend, Batch, Consistency, ExpectedId, Expectation, Mutation, Query, TypeKey, Watch, WatchEvent,
-};
+pub use backend::{Backend, Batch, Consistency, Expectation, ExpectedId, Mutation, Query, TypeKey, Watch, WatchEvent};
+pub use engine::{Options, SledBackend};
 pub use error::StoreError;

@@ -1,1 +1,156 @@
+//! Write a Mortise plugin: a protobuf message and a few functions.
+//!
+//! A plugin is a static table of resource types, each with the hooks it has, and one line that exports it:
+//!
+//! ```
+//! use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, Typed, field};
+//! # #[derive(Clone, PartialEq, prost::Message)]
+//! # pub struct Song { #[prost(string, tag = "1")] pub title: String, #[prost(uint32, tag = "2")] pub beats: u32 }
+//! # impl prost::Name for Song { const PACKAGE: &'static str = "jukebox.v1"; const NAME: &'static str = "Song"; }
+//! # mod proto { pub const DESCRIPTORS: &[u8] = &[]; }
+//!
+//! static PLUGIN: Plugin = Plugin::new("jukebox", env!("CARGO_PKG_VERSION"), proto::DESCRIPTORS, &[
+//!     &ResourceType::<Song>::new("jukebox", "v1", "Song", Scope::Namespace).mutate(default_beats).validate(has_title).key_rules(),
+//! ]);
+//! mortise_plugin::export!(PLUGIN: mutating, validating, authorizing);
+//!
+//! fn default_beats(song: &mut Typed<Song>) -> Result<(), Diagnostics> {
+//!     if song.data.beats == 0 {
+//!         song.data.beats = 120;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! fn has_title(song: &Typed<Song>, _prior: Option<&Typed<Song>>, diagnostics: &mut Diagnostics) {
+//!     if song.data.title.is_empty() {
+//!         diagnostics.error("song.title required").at(field("title"));
+//!     }
+//! }
+//! ```
+//!
+//! The message and its descriptors come from a `.proto` file by [`include_proto!`] and, in build.rs, `build::Protos`
+//! (feature `build`); no `protoc` is needed, but a dependency on `prost`, which the generated code names. Hooks are ordinary functions: test them natively, with [`testing`].
+//!
+//! # Contract
+//! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table; one
+//!   whose interface is not exported makes the host refuse the plugin, saying so.
+//! - A hook on a resource whose data is absent or does not decode is not called: the request is refused in Consul's
+//!   words. [`ResourceType::optional_data`] lifts that for absent data.
+//! - What a plugin does not know survives: fields of the resource that are newer than this SDK, and top-level fields of
+//!   the data that are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only
+//!   when, `mutate` changes the data.
+//! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller gets
+//!   `Internal`.
+//!
+//! # Cost
+//! Every request gets a fresh instance, so what counts is how little there is to set up: no start function, a stack of
+//! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 128 KiB are there from
+//! the start. A component with eight types and all kinds of hooks is about 130 KB, with
+//! 20 KB of function names for backtraces; its memory is three pages.
+//!
+//! # Limits
+//! The arena never gives memory back, except the newest block: right for an instance that lives for one request, wrong
+//! for anything that loops over much data. Switch the default feature `arena` off to bring another allocator.
 
+#[cfg(any(all(target_arch = "wasm32", feature = "arena"), all(test, not(target_arch = "wasm32"))))]
+mod arena;
+pub mod authorize;
+#[doc(hidden)]
+#[cfg(target_arch = "wasm32")]
+pub mod bindings;
+#[cfg(all(feature = "build", not(target_arch = "wasm32")))]
+pub mod build;
+mod diagnostics;
+mod envelope;
+pub mod log;
+#[cfg(target_arch = "wasm32")]
+mod panic;
+mod plugin;
+pub mod raw;
+mod resource_type;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+mod typed;
+mod wire;
+
+pub use authorize::Decision;
+pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata};
+pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, pb};
+pub use plugin::Plugin;
+pub use resource_type::{Registered, ResourceType};
+pub use typed::Typed;
+
+#[doc(hidden)]
+pub use mortise_resource::proto as __proto;
+pub use prost;
+pub use prost_types;
+#[doc(hidden)]
+#[cfg(target_arch = "wasm32")]
+pub use wit_bindgen;
+
+/// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`.
+///
+/// Natively it only checks that the static is there.
+#[macro_export]
+macro_rules! export {
+    ($plugin:path $(: $($interface:ident),+ $(,)?)?) => {
+        const _: () = {
+            struct Table;
+            impl $crate::raw::Guest for Table {
+                fn describe() -> ::std::vec::Vec<u8> {
+                    $plugin.describe()
+                }
+                fn mutate(
+                    input: ::std::vec::Vec<u8>,
+                ) -> ::std::result::Result<::std::option::Option<::std::vec::Vec<u8>>, $crate::Diagnostics> {
+                    $plugin.mutate(&input)
+                }
+                fn validate(
+                    input: ::std::vec::Vec<u8>,
+                    prior: ::std::option::Option<::std::vec::Vec<u8>>,
+                ) -> $crate::Diagnostics {
+                    $plugin.validate(&input, prior.as_deref())
+                }
+                fn read(
+                    id: ::std::vec::Vec<u8>,
+                    stored: ::std::option::Option<::std::vec::Vec<u8>>,
+                ) -> $crate::Decision {
+                    $plugin.read(&id, stored.as_deref())
+                }
+                fn write(input: ::std::vec::Vec<u8>) -> $crate::Decision {
+                    $plugin.write(&input)
+                }
+                fn list(of: $crate::pb::Type, tenancy: $crate::pb::Tenancy) -> $crate::Decision {
+                    $plugin.list(&of, &tenancy)
+                }
+            }
+            $crate::export_raw!(Table $(: $($interface),+)?);
+        };
+    };
+}
+
+/// Includes what the build script generated, as one module: `include_proto!(pub mod proto);`. The module holds one
+/// module for each protobuf package, and `DESCRIPTORS` for [`Plugin::new`].
+#[macro_export]
+macro_rules! include_proto {
+    ($visibility:vis mod $name:ident) => {
+        #[allow(
+            missing_docs,
+            unreachable_pub,
+            dead_code,
+            clippy::all,
+            clippy::pedantic,
+            reason = "generated; the documentation stands in the .proto files"
+        )]
+        $visibility mod $name {
+            include!(concat!(env!("OUT_DIR"), "/proto.rs"));
+
+            /// The messages' descriptors, with imports.
+            pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+        }
+    };
+}
+
+// Generated code names this crate from outside, and so it does from inside.
+#[cfg(target_arch = "wasm32")]
+extern crate self as mortise_plugin;

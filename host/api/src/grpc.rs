@@ -1,0 +1,95 @@
+//! The resource API on gRPC: one line for each RPC.
+
+use std::{panic::AssertUnwindSafe, pin::Pin};
+
+use futures::{FutureExt as _, Stream, stream};
+use mortise_resource::{Error, pb};
+use mortise_service::{Caller, Consistency, ResourceService};
+use tonic::{Request, Response, Status, metadata::MetadataMap};
+
+use crate::{status::status, stubs::resource_service_server::ResourceService as Rpc};
+
+/// Selects strong reads, by exactly the value `consistent`.
+const CONSISTENCY: &str = "x-consul-consistency-mode";
+
+/// The service, for gRPC.
+pub(crate) struct Grpc(pub(crate) ResourceService);
+
+/// Who calls: without access control, anonymous.
+fn caller(metadata: &MetadataMap) -> Caller {
+    let strong = metadata.get(CONSISTENCY).is_some_and(|value| value == "consistent");
+    Caller::anonymous(if strong { Consistency::Consistent } else { Consistency::Eventual })
+}
+
+/// Answers a call. A panic is a defect of ours; it must not take the connection with it.
+async fn answer<T>(call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(answer) => answer.map(Response::new).map_err(status),
+        Err(_) => Err(Status::internal("grpc: panic serving request")),
+    }
+}
+
+#[tonic::async_trait]
+impl Rpc for Grpc {
+    type WatchListStream = Pin<Box<dyn Stream<Item = Result<pb::WatchEvent, Status>> + Send>>;
+
+    async fn read(&self, request: Request<pb::ReadRequest>) -> Result<Response<pb::ReadResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.read(&caller, request.into_inner())).await
+    }
+
+    async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.write(&caller, request.into_inner())).await
+    }
+
+    async fn write_status(
+        &self,
+        request: Request<pb::WriteStatusRequest>,
+    ) -> Result<Response<pb::WriteStatusResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.write_status(&caller, request.into_inner())).await
+    }
+
+    async fn list(&self, request: Request<pb::ListRequest>) -> Result<Response<pb::ListResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.list(&caller, request.into_inner())).await
+    }
+
+    async fn list_by_owner(
+        &self,
+        request: Request<pb::ListByOwnerRequest>,
+    ) -> Result<Response<pb::ListByOwnerResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.list_by_owner(&caller, request.into_inner())).await
+    }
+
+    async fn delete(&self, request: Request<pb::DeleteRequest>) -> Result<Response<pb::DeleteResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.delete(&caller, request.into_inner())).await
+    }
+
+    async fn watch_list(
+        &self,
+        request: Request<pb::WatchListRequest>,
+    ) -> Result<Response<Self::WatchListStream>, Status> {
+        let caller = caller(request.metadata());
+        let events = answer(self.0.watch_list(&caller, request.into_inner())).await?.into_inner();
+        let stream = stream::unfold(Some(events), async |events| {
+            let mut events = events?;
+            Some(match answer(events.next()).await {
+                Ok(event) => (Ok(event.into_inner()), Some(events)),
+                Err(status) => (Err(status), None),
+            })
+        });
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn mutate_and_validate(
+        &self,
+        request: Request<pb::MutateAndValidateRequest>,
+    ) -> Result<Response<pb::MutateAndValidateResponse>, Status> {
+        let caller = caller(request.metadata());
+        answer(self.0.mutate_and_validate(&caller, request.into_inner())).await
+    }
+}

@@ -1,0 +1,46 @@
+//! The HTTP port: what orchestrators and Prometheus ask.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/healthz` | 200 while the process serves |
+//! | `/readyz` | 200 once everything is loaded, 503 before and during shutdown |
+//! | `/metrics` | Prometheus text |
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tokio::sync::watch;
+
+/// What the port answers from.
+#[derive(Clone)]
+struct Shared {
+    ready: watch::Receiver<bool>,
+    metrics: PrometheusHandle,
+}
+
+/// Makes the process's metrics go to Prometheus. Once per process; later calls get a handle that shows nothing.
+#[must_use]
+pub fn install_metrics() -> PrometheusHandle {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::debug!("metrics are recorded elsewhere already");
+    }
+    handle
+}
+
+/// The routes.
+pub(crate) fn router(ready: watch::Receiver<bool>, metrics: PrometheusHandle) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(async |State(shared): State<Shared>| shared.metrics.render()))
+        .with_state(Shared { ready, metrics })
+}
+
+async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    if *shared.ready.borrow() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}

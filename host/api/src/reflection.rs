@@ -1,0 +1,174 @@
+//! Server reflection over the registry as it is at each question, so that a stock client can encode a type that was
+//! loaded a moment ago. Versions v1 and v1alpha differ in name only.
+//!
+//! Files are looked for in the host's descriptors, then in each plugin's. A file is sent with everything it imports, from
+//! the same place: two plugins may have different files of one name.
+
+use std::{collections::HashSet, pin::Pin, sync::Arc};
+
+use arc_swap::ArcSwap;
+use futures::Stream;
+use mortise_registry::Registry;
+use prost_reflect::{DescriptorPool, FileDescriptor};
+use tokio_stream::StreamExt as _;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// What reflection answers from.
+#[derive(Clone)]
+pub(crate) struct Reflection {
+    registry: Arc<ArcSwap<Registry>>,
+    /// Health and reflection itself.
+    own: DescriptorPool,
+}
+
+/// Services that this server has.
+const SERVICES: [&str; 4] = [
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+    "hashicorp.consul.resource.ResourceService",
+];
+
+impl Reflection {
+    pub(crate) fn new(registry: Arc<ArcSwap<Registry>>) -> Result<Self, prost_reflect::DescriptorError> {
+        let mut own = DescriptorPool::new();
+        for set in [
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ] {
+            own.decode_file_descriptor_set(set)?;
+        }
+        Ok(Self { registry, own })
+    }
+
+    fn find(&self, look: impl Fn(&DescriptorPool) -> Option<FileDescriptor>) -> Option<Vec<Vec<u8>>> {
+        let registry = self.registry.load();
+        let file = registry.pools().chain(std::iter::once(&self.own)).find_map(look)?;
+        let (mut seen, mut out) = (HashSet::new(), Vec::new());
+        collect(file, &mut seen, &mut out);
+        Some(out)
+    }
+
+    fn by_symbol(&self, symbol: &str) -> Option<Vec<Vec<u8>>> {
+        // A field, an enum's value or a method is found with what it stands in.
+        let parent = symbol.rsplit_once('.').map(|(parent, _)| parent);
+        [Some(symbol), parent].into_iter().flatten().find_map(|name| self.find(|pool| file_of(pool, name)))
+    }
+
+    fn by_name(&self, name: &str) -> Option<Vec<Vec<u8>>> {
+        self.find(|pool| pool.get_file_by_name(name))
+    }
+
+    fn by_extension(&self, message: &str, number: u32) -> Option<Vec<Vec<u8>>> {
+        self.find(|pool| {
+            let message = pool.get_message_by_name(message)?;
+            message.get_extension(number).map(|extension| extension.parent_file())
+        })
+    }
+
+    fn extensions(&self, message: &str) -> Option<Vec<i32>> {
+        let registry = self.registry.load();
+        let message = registry.pools().find_map(|pool| pool.get_message_by_name(message))?;
+        Some(message.extensions().filter_map(|extension| i32::try_from(extension.number()).ok()).collect())
+    }
+}
+
+fn file_of(pool: &DescriptorPool, name: &str) -> Option<FileDescriptor> {
+    pool.get_message_by_name(name)
+        .map(|d| d.parent_file())
+        .or_else(|| pool.get_enum_by_name(name).map(|d| d.parent_file()))
+        .or_else(|| pool.get_service_by_name(name).map(|d| d.parent_file()))
+        .or_else(|| pool.get_extension_by_name(name).map(|d| d.parent_file()))
+}
+
+/// The file, then what it imports, each once.
+fn collect(file: FileDescriptor, seen: &mut HashSet<String>, out: &mut Vec<Vec<u8>>) {
+    if seen.insert(file.name().to_owned()) {
+        out.push(file.encode_to_vec());
+        for import in file.dependencies() {
+            collect(import, seen, out);
+        }
+    }
+}
+
+/// One version of the protocol.
+macro_rules! protocol {
+    ($version:ident) => {
+        pub(crate) mod $version {
+            use super::*;
+            use tonic_reflection::pb::$version::{
+                ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
+                ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
+                server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+                server_reflection_server::ServerReflection,
+            };
+
+            fn reply(reflection: &Reflection, asked: Option<&MessageRequest>) -> Result<MessageResponse, Status> {
+                let files = |found: Option<Vec<Vec<u8>>>, wanted: &str| {
+                    found
+                        .map(|file_descriptor_proto| {
+                            MessageResponse::FileDescriptorResponse(FileDescriptorResponse { file_descriptor_proto })
+                        })
+                        .ok_or_else(|| Status::not_found(format!("{wanted} is not known to this server")))
+                };
+                match asked {
+                    Some(MessageRequest::FileByFilename(name)) => files(reflection.by_name(name), name),
+                    Some(MessageRequest::FileContainingSymbol(symbol)) => {
+                        files(reflection.by_symbol(symbol.trim_start_matches('.')), symbol)
+                    }
+                    Some(MessageRequest::FileContainingExtension(e)) => {
+                        let number = u32::try_from(e.extension_number).unwrap_or(0);
+                        files(reflection.by_extension(&e.containing_type, number), &e.containing_type)
+                    }
+                    Some(MessageRequest::AllExtensionNumbersOfType(name)) => reflection
+                        .extensions(name)
+                        .map(|extension_number| {
+                            MessageResponse::AllExtensionNumbersResponse(ExtensionNumberResponse {
+                                base_type_name: name.clone(),
+                                extension_number,
+                            })
+                        })
+                        .ok_or_else(|| Status::not_found(format!("{name} is not known to this server"))),
+                    Some(MessageRequest::ListServices(_)) => {
+                        let service =
+                            SERVICES.map(|name| ServiceResponse { name: name.to_owned() }).to_vec();
+                        Ok(MessageResponse::ListServicesResponse(ListServiceResponse { service }))
+                    }
+                    None => Err(Status::invalid_argument("message_request is required")),
+                }
+            }
+
+            #[tonic::async_trait]
+            impl ServerReflection for Reflection {
+                type ServerReflectionInfoStream =
+                    Pin<Box<dyn Stream<Item = Result<ServerReflectionResponse, Status>> + Send>>;
+
+                async fn server_reflection_info(
+                    &self,
+                    request: Request<Streaming<ServerReflectionRequest>>,
+                ) -> Result<Response<Self::ServerReflectionInfoStream>, Status> {
+                    let reflection = self.clone();
+                    let replies = request.into_inner().map(move |request| {
+                        let request = request?;
+                        let message = reply(&reflection, request.message_request.as_ref()).unwrap_or_else(|e| {
+                            MessageResponse::ErrorResponse(ErrorResponse {
+                                error_code: Code::from(e.code()) as i32,
+                                error_message: e.message().to_owned(),
+                            })
+                        });
+                        Ok(ServerReflectionResponse {
+                            valid_host: request.host.clone(),
+                            original_request: Some(request),
+                            message_response: Some(message),
+                        })
+                    });
+                    Ok(Response::new(Box::pin(replies)))
+                }
+            }
+        }
+    };
+}
+
+protocol!(v1);
+protocol!(v1alpha);

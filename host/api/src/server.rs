@@ -1,0 +1,155 @@
+//! Listening, serving, and stopping without dropping a call.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_registry::Registry;
+use mortise_service::ResourceService;
+use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tonic::transport::{Server, server::TcpIncoming};
+use tonic_health::ServingStatus;
+use tonic_reflection::pb::{
+    v1::server_reflection_server::ServerReflectionServer as ReflectionV1,
+    v1alpha::server_reflection_server::ServerReflectionServer as ReflectionV1Alpha,
+};
+
+use crate::{
+    grpc::Grpc, http, reflection::Reflection,
+    stubs::resource_service_server::{ResourceServiceServer, SERVICE_NAME},
+};
+
+/// How the server listens. Part of config.toml.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Where gRPC listens; port 0 lets the system pick one.
+    pub grpc_addr: SocketAddr,
+    /// Where HTTP listens; port 0 lets the system pick one.
+    pub http_addr: SocketAddr,
+    /// Largest request, bytes.
+    pub max_request_bytes: usize,
+    /// Streams of one connection at once.
+    pub max_streams: u32,
+    /// How long calls in flight may take to finish at shutdown.
+    pub grace: Duration,
+}
+
+/// Why the server does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {addr} ({setting}): {source}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// The setting that names it.
+        setting: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The transport failed.
+    #[error("serving gRPC: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+    /// The compiled-in descriptors are broken.
+    #[error("reflection: {0}")]
+    Reflection(#[from] prost_reflect::DescriptorError),
+    /// A port does not say where it listens.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Open ports, not served yet.
+pub struct Bound {
+    grpc: TcpListener,
+    http: TcpListener,
+    options: ServerOptions,
+}
+
+/// Opens the ports. Clients may connect from here on; they are answered once [`Bound::serve`] runs.
+///
+/// # Errors
+/// [`ServeError::Bind`].
+pub async fn bind(options: ServerOptions) -> Result<Bound, ServeError> {
+    let open = async |addr, setting| {
+        TcpListener::bind(addr).await.map_err(|source| ServeError::Bind { addr, setting, source })
+    };
+    Ok(Bound {
+        grpc: open(options.grpc_addr, "grpc_addr").await?,
+        http: open(options.http_addr, "http_addr").await?,
+        options,
+    })
+}
+
+impl Bound {
+    /// Where gRPC and HTTP really listen.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn addrs(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.grpc.local_addr()?, self.http.local_addr()?))
+    }
+
+    /// Serves until `stop` resolves; then ends watches, lets calls in flight finish, and returns.
+    ///
+    /// # Errors
+    /// When the transport fails.
+    pub async fn serve(
+        self,
+        service: ResourceService,
+        registry: Arc<ArcSwap<Registry>>,
+        metrics: PrometheusHandle,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let (ready_tx, ready) = watch::channel(true);
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_service_status(SERVICE_NAME, ServingStatus::Serving).await;
+        let reflection = Reflection::new(registry)?;
+        let resource_service = ResourceServiceServer::new(Grpc(service.clone()))
+            .max_decoding_message_size(self.options.max_request_bytes);
+
+        let (stopping_tx, stopping) = watch::channel(false);
+        let until = |mut stopping: watch::Receiver<bool>| async move {
+            // An error means that the sender is gone, which means stop too.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        };
+        let grpc = Server::builder()
+            .max_concurrent_streams(self.options.max_streams)
+            .initial_stream_window_size(1 << 20)
+            .initial_connection_window_size(4 << 20)
+            // Finds out about clients that vanished while watching.
+            .http2_keepalive_interval(Some(Duration::from_secs(60)))
+            .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+            .add_service(resource_service)
+            .add_service(health_service)
+            .add_service(ReflectionV1::new(reflection.clone()))
+            .add_service(ReflectionV1Alpha::new(reflection))
+            .serve_with_incoming_shutdown(
+                TcpIncoming::from(self.grpc).with_nodelay(Some(true)),
+                until(stopping.clone()),
+            );
+        let router = http::router(ready, metrics);
+        let http_stopping = until(stopping);
+        let http = tokio::spawn(async move {
+            let serving = axum::serve(self.http, router).with_graceful_shutdown(http_stopping);
+            if let Err(e) = serving.await {
+                tracing::error!("serving HTTP: {e}");
+            }
+        });
+
+        tokio::pin!(grpc);
+        tokio::select! {
+            served = &mut grpc => return Ok(served?),
+            () = stop => {}
+        }
+        ready_tx.send_replace(false);
+        health.set_service_status(SERVICE_NAME, ServingStatus::NotServing).await;
+        service.stop();
+        stopping_tx.send_replace(true);
+        match timeout(self.options.grace, &mut grpc).await {
+            Ok(served) => served?,
+            Err(_) => tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)"),
+        }
+        http.abort();
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! Errors as gRPC has them: code, message, and details for machines.
+//!
+//! Details travel in trailers, for which clients have small limits (8 KiB in all is common); so both are cut.
+
+use std::collections::HashMap;
+
+use mortise_resource::{Code, Error};
+use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// Longest message, bytes.
+const MAX_MESSAGE: usize = 2_048;
+
+/// Most violations that travel as details, and the longest text of one.
+const MAX_VIOLATIONS: usize = 10;
+const MAX_VIOLATION: usize = 256;
+
+/// The `domain` of error details.
+const DOMAIN: &str = "mortise";
+
+/// An error of the service as a gRPC status.
+pub(crate) fn status(error: Error) -> Status {
+    let code = code(error.code);
+    let message = cut(&error.message, MAX_MESSAGE);
+    if error.violations.is_empty() && error.plugin.is_none() {
+        return Status::new(code, message);
+    }
+    let mut details = ErrorDetails::new();
+    for violation in error.violations.iter().take(MAX_VIOLATIONS) {
+        details.add_bad_request_violation(cut(&violation.path, MAX_VIOLATION), cut(&violation.summary, MAX_VIOLATION));
+    }
+    if let Some(fault) = error.plugin {
+        let metadata = HashMap::from([
+            ("plugin".to_owned(), fault.plugin),
+            ("version".to_owned(), fault.version),
+            ("hook".to_owned(), fault.hook),
+            ("kind".to_owned(), fault.kind),
+        ]);
+        details.set_error_info("PLUGIN_FAULT", DOMAIN, metadata);
+    }
+    Status::with_error_details(code, message, details)
+}
+
+fn code(code: Code) -> tonic::Code {
+    match code {
+        Code::InvalidArgument => tonic::Code::InvalidArgument,
+        Code::DeadlineExceeded => tonic::Code::DeadlineExceeded,
+        Code::NotFound => tonic::Code::NotFound,
+        Code::PermissionDenied => tonic::Code::PermissionDenied,
+        Code::ResourceExhausted => tonic::Code::ResourceExhausted,
+        Code::FailedPrecondition => tonic::Code::FailedPrecondition,
+        Code::Aborted => tonic::Code::Aborted,
+        Code::Internal => tonic::Code::Internal,
+        Code::Unavailable => tonic::Code::Unavailable,
+    }
+}
+
+fn cut(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        let cut = cut(&"é".repeat(2_000), 101);
+        assert_eq!(cut.chars().count(), 51);
+        assert!(cut.ends_with('…'));
+    }
+}

@@ -1,0 +1,220 @@
+//! The builder: what to compile and where to put it.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Error,
+    cargo::{self, GUARD, Request},
+    component, depinfo,
+    metadata::{Package, Which},
+    toolchain::Toolchain,
+};
+
+/// A build to be run.
+#[derive(Debug, Clone)]
+pub struct Build {
+    which: Which,
+    examples: bool,
+    features: Vec<String>,
+    target_dir: Option<PathBuf>,
+    out_dir: Option<PathBuf>,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// Where the components are.
+    pub dir: PathBuf,
+    /// By name, in order.
+    pub components: Vec<Component>,
+    /// Every local file and directory that went in.
+    pub inputs: Vec<PathBuf>,
+}
+
+/// One component.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Component {
+    /// The package's name, or the example's.
+    pub name: String,
+    /// `<dir>/<name>.wasm`
+    pub path: PathBuf,
+}
+
+impl Build {
+    /// A package of the workspace that the calling package (`CARGO_MANIFEST_DIR`, else the current directory) is in.
+    pub fn package(name: impl Into<String>) -> Self {
+        Self::new(Which::Named(name.into()))
+    }
+
+    /// The package whose Cargo.toml is in `dir`, in whatever workspace that is.
+    pub fn manifest_dir(dir: impl Into<PathBuf>) -> Self {
+        Self::new(Which::At(dir.into()))
+    }
+
+    fn new(which: Which) -> Self {
+        Self { which, examples: false, features: Vec::new(), target_dir: None, out_dir: None }
+    }
+
+    /// Also the package's examples that are cdylibs, all by one call of cargo.
+    #[must_use]
+    pub fn examples(mut self) -> Self {
+        self.examples = true;
+        self
+    }
+
+    /// Features of the package.
+    #[must_use]
+    pub fn features<T: Into<String>>(mut self, features: impl IntoIterator<Item = T>) -> Self {
+        self.features.extend(features.into_iter().map(Into::into));
+        self
+    }
+
+    /// Where cargo puts its artifacts; `<target directory of the workspace>/guest` if not given, so that every build
+    /// script and test of a workspace shares one. Never the outer cargo's own.
+    #[must_use]
+    pub fn target_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.target_dir = Some(dir.into());
+        self
+    }
+
+    /// Where components are put; `<target dir>/components/<package>` if not given. That default directory is swept of
+    /// components that no longer come out, a given one is not.
+    #[must_use]
+    pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.out_dir = Some(dir.into());
+        self
+    }
+
+    /// Compiles and componentises.
+    ///
+    /// # Errors
+    /// Whatever cargo, rustup, wit-component or the file system refuse; see [`Error`].
+    pub fn run(&self) -> Result<Built, Error> {
+        let dir = self.dir()?;
+        let package = Package::find(&dir, &self.which)?;
+        let target_dir = match &self.target_dir {
+            Some(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
+            None => default_target_dir(&package),
+        };
+        if env::var_os(GUARD).is_some_and(|held| Path::new(&held) == target_dir) {
+            return Err(Error::Nested { target_dir });
+        }
+        let out_dir = match &self.out_dir {
+            Some(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
+            None => target_dir.join("components").join(&package.name),
+        };
+        fs::create_dir_all(&target_dir).map_err(Error::file("create", &target_dir))?;
+        fs::create_dir_all(&out_dir).map_err(Error::file("create", &out_dir))?;
+
+        // Held to the end: rustup does not lock, and a second cargo must not replace a module while it is read here.
+        let lock = target_dir.join(".guest-build.lock");
+        let held = fs::File::create(&lock).map_err(Error::file("create", &lock))?;
+        held.lock().map_err(Error::file("lock", &lock))?;
+
+        let toolchain = Toolchain::find(&dir)?;
+        let request =
+            Request { package: &package, target_dir: &target_dir, examples: self.examples, features: &self.features };
+        let modules = cargo::compile(&request, &toolchain)?;
+        if modules.is_empty() {
+            return Err(Error::NoLibrary { package: package.name });
+        }
+
+        let mut components = Vec::new();
+        let mut inputs = BTreeSet::from([package.root.join("Cargo.toml"), package.manifest.clone()]);
+        inputs.extend(Some(package.root.join("Cargo.lock")).filter(|lock| lock.exists()));
+        for module in modules {
+            let bytes = fs::read(&module.path).map_err(Error::file("read", &module.path))?;
+            let path = out_dir.join(&module.name).with_added_extension("wasm");
+            component::write(&path, &component::encode(&module.name, &bytes)?)?;
+            inputs.extend(inputs_of(&module.path, &target_dir));
+            components.push(Component { name: module.name, path });
+        }
+        components.sort();
+        if self.out_dir.is_none() {
+            component::sweep(&out_dir, &components.iter().map(|one| &one.path).collect::<Vec<_>>())?;
+        }
+        Ok(Built { dir: out_dir, components, inputs: inputs.into_iter().collect() })
+    }
+
+    /// For build scripts: compiles the package's library, copies the component into `OUT_DIR`, and sets `variable` for
+    /// the crate, so that `include_bytes!(env!("…"))` is the component. Tells cargo when to do it again.
+    ///
+    /// # Errors
+    /// As [`Build::run`].
+    pub fn embed(&self, variable: &str) -> Result<(), Error> {
+        let built = self.run()?;
+        let component = built.components.first().ok_or_else(|| Error::NoLibrary { package: variable.to_owned() })?;
+        let bytes = fs::read(&component.path).map_err(Error::file("read", &component.path))?;
+        // The shared copy may be replaced by another build while the compiler reads it; this one is ours.
+        let out = env::var_os("OUT_DIR").map_or_else(|| built.dir.clone(), PathBuf::from);
+        let path = out.join(&component.name).with_added_extension("wasm");
+        component::write(&path, &bytes)?;
+        tell_cargo("rustc-env", &format!("{variable}={}", unicode(&path)?));
+        built.emit_rerun_if_changed()
+    }
+
+    /// Where cargo is asked about the workspace.
+    fn dir(&self) -> Result<PathBuf, Error> {
+        match &self.which {
+            Which::At(dir) => Ok(dir.clone()),
+            Which::Named(_) => match env::var_os("CARGO_MANIFEST_DIR") {
+                Some(dir) => Ok(dir.into()),
+                None => env::current_dir().map_err(Error::file("find", ".")),
+            },
+        }
+    }
+}
+
+impl Built {
+    /// The component of that name.
+    #[must_use]
+    pub fn component(&self, name: &str) -> Option<&Path> {
+        self.components.iter().find(|one| one.name == name).map(|one| one.path.as_path())
+    }
+
+    /// Prints a `cargo::rerun-if-changed` line for everything that went in.
+    ///
+    /// # Errors
+    /// [`Error::NotUnicode`]: cargo cannot be told.
+    pub fn emit_rerun_if_changed(&self) -> Result<(), Error> {
+        for input in &self.inputs {
+            tell_cargo("rerun-if-changed", unicode(input)?);
+        }
+        Ok(())
+    }
+}
+
+/// `<target>/guest`. In a build script `<target>` is read off `OUT_DIR`, which also knows of `--target-dir`: the nearest
+/// directory above it that cargo tagged. Elsewhere cargo is asked.
+fn default_target_dir(package: &Package) -> PathBuf {
+    let out = env::var_os("OUT_DIR").map(PathBuf::from);
+    let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));
+    tagged.unwrap_or(&package.target_directory).join("guest")
+}
+
+/// The files that went into a module, with the manifests of the packages they belong to. What was generated on the way
+/// is left out: it follows from the rest.
+fn inputs_of(module: &Path, target_dir: &Path) -> BTreeSet<PathBuf> {
+    let text = fs::read_to_string(module.with_extension("d")).unwrap_or_default();
+    let mut inputs = BTreeSet::new();
+    for file in depinfo::parse(&text).into_iter().filter(|file| !file.starts_with(target_dir)) {
+        let manifest = file.ancestors().skip(1).map(|dir| dir.join("Cargo.toml")).find(|path| path.is_file());
+        inputs.extend(manifest);
+        inputs.insert(file);
+    }
+    inputs
+}
+
+/// Build scripts talk to cargo on their standard output.
+#[allow(clippy::print_stdout, reason = "it is the protocol")]
+fn tell_cargo(key: &str, value: &str) {
+    println!("cargo::{key}={value}");
+}
+
+fn unicode(path: &Path) -> Result<&str, Error> {
+    path.to_str().ok_or_else(|| Error::NotUnicode { path: path.to_owned() })
+}

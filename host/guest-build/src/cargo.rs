@@ -1,0 +1,127 @@
+//! The inner cargo: how it is called, and what it says it made.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{Error, TARGET, environment, error::tail, metadata::Package, toolchain::Toolchain};
+
+/// Guards against a guest whose build script builds guests in the directory that we hold locked.
+pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
+
+/// The shadow stack of a guest. Rust's default of 1 MiB makes a fresh instance three times dearer: the host clears it
+/// for every call.
+const STACK: &str = "link-arg=-zstack-size=32768";
+
+/// A core module that cargo made.
+pub(crate) struct Module {
+    /// The component's name: the example's, or for the library the package's.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// What to compile.
+pub(crate) struct Request<'a> {
+    pub(crate) package: &'a Package,
+    pub(crate) target_dir: &'a Path,
+    pub(crate) examples: bool,
+    pub(crate) features: &'a [String],
+}
+
+/// Compiles; answers the modules in cargo's order.
+pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Vec<Module>, Error> {
+    let Request { package, target_dir, .. } = request;
+    let mut command = Command::new(environment::program("CARGO", "cargo"));
+    environment::scrub(&mut command);
+    command
+        .current_dir(&package.root)
+        .args(["build", "--target", TARGET, "--profile", "guest", "--message-format", "json-render-diagnostics"])
+        .args(["--color", "never", "--lib"])
+        .arg("--manifest-path")
+        .arg(&package.manifest)
+        .arg("--target-dir")
+        .arg(target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(package, target_dir, toolchain)?)
+        .env(GUARD, target_dir);
+    if request.examples {
+        command.arg("--examples");
+    }
+    if !request.features.is_empty() {
+        command.arg("--features").arg(request.features.join(","));
+    }
+    if package.root.join("Cargo.lock").exists() {
+        command.arg("--locked");
+    }
+    if let Some(jobs) = env::var_os("NUM_JOBS") {
+        // Set in build scripts only: what the user gave the outer cargo as `--jobs`.
+        command.arg("--jobs").arg(jobs);
+    }
+    if !package.has_guest_profile() {
+        bring_profile(&mut command);
+    }
+
+    let output = command.output().map_err(|source| Error::Run { program: "cargo build".into(), source })?;
+    if !output.status.success() {
+        let stderr = tail(&output.stderr);
+        return Err(Error::Compile { package: package.name.clone(), status: output.status, stderr });
+    }
+    Ok(modules(&String::from_utf8_lossy(&output.stdout), package))
+}
+
+/// Crates outside our workspace need not know our profile: this is `[profile.guest]` of our Cargo.toml, as far as it
+/// matters to what comes out.
+fn bring_profile(command: &mut Command) {
+    for setting in
+        ["inherits='release'", "opt-level='s'", "lto='fat'", "codegen-units=1", "panic='abort'", "strip='debuginfo'"]
+    {
+        command.arg("--config").arg(format!("profile.guest.{setting}"));
+    }
+}
+
+/// Flags in cargo's encoding, which allows spaces in paths. Later mappings win.
+fn rustflags(package: &Package, target_dir: &Path, toolchain: &Toolchain) -> Result<String, Error> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let mut maps = vec![(package.root.as_path(), "/src"), (target_dir, "/target")];
+    maps.extend(home.as_deref().map(|home| (home, "/cargo")));
+    maps.push((&toolchain.sources, &toolchain.virtual_sources));
+
+    let mut flags = vec!["-C".to_owned(), STACK.to_owned()];
+    for (from, to) in maps {
+        let from = from.to_str().ok_or_else(|| Error::NotUnicode { path: from.to_owned() })?;
+        flags.push(format!("--remap-path-prefix={from}={to}"));
+    }
+    Ok(flags.join("\u{1f}"))
+}
+
+/// Picks the package's own cdylibs from cargo's messages.
+fn modules(messages: &str, package: &Package) -> Vec<Module> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|message| module(&message, package))
+        .collect()
+}
+
+fn module(message: &Value, package: &Package) -> Option<Module> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    if message.get("reason")?.as_str()? != "compiler-artifact"
+        || Path::new(message.get("manifest_path")?.as_str()?) != package.manifest
+    {
+        return None;
+    }
+    let target = message.get("target")?;
+    let has = |key: &str, what: &str| {
+        target.get(key).and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one.as_str() == Some(what)))
+    };
+    if !has("crate_types", "cdylib") {
+        return None;
+    }
+    let files = message.get("filenames")?.as_array()?;
+    let path = files.iter().filter_map(text).find(|name| name.ends_with(".wasm"))?;
+    let name = if has("kind", "example") { text(target.get("name")?)? } else { package.name.clone() };
+    Some(Module { name, path: path.into() })
+}

@@ -1,0 +1,51 @@
+//! From a core module to a component on disk.
+
+use std::{
+    fs, io,
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use wit_component::ComponentEncoder;
+
+use crate::Error;
+
+/// Wraps a core module; what it imports and exports is described in its `component-type` sections.
+pub(crate) fn encode(name: &str, module: &[u8]) -> Result<Vec<u8>, Error> {
+    ComponentEncoder::default()
+        .validate(true)
+        .module(module)
+        .and_then(|encoder| encoder.encode())
+        .map_err(|source| Error::Component { name: name.to_owned(), source: source.into() })
+}
+
+/// Writes a file by renaming a finished one over it. A file that already has this content is left alone, so that its
+/// time does not make cargo or a watcher believe that it changed.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    if fs::read(path).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let unfinished = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    fs::write(&unfinished, bytes).map_err(Error::file("write", &unfinished))?;
+    fs::rename(&unfinished, path).map_err(Error::file("write", path))
+}
+
+/// Removes components that no longer come out of the package, such as a renamed example.
+pub(crate) fn sweep(dir: &Path, keep: &[impl AsRef<Path>]) -> Result<(), Error> {
+    for entry in fs::read_dir(dir).map_err(Error::file("read", dir))?.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "wasm")
+            && !keep.iter().any(|kept| kept.as_ref() == path)
+        {
+            match fs::remove_file(&path) {
+                Err(fault) if fault.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::file("remove", path)(fault));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

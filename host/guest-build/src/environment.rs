@@ -1,0 +1,117 @@
+//! Which environment variables a guest's compilation sees.
+//!
+//! Under an outer cargo the environment is full of that cargo's business: flags for the host, the clippy driver as a
+//! wrapper, the target directory whose lock it holds, its jobserver. A guest compiled with any of these would differ
+//! from one compiled by hand, be linted instead of compiled, or wait for ever. What says *where things are* (toolchain,
+//! registries, proxies) stays.
+
+use std::{env, ffi::OsString, process::Command};
+
+/// Names that stay although their family goes.
+const KEPT: [&str; 2] = ["CARGO_HOME", "RUSTC"];
+
+/// Families that stay: where crates come from.
+const KEPT_FAMILIES: [&str; 6] =
+    ["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_", "CARGO_CREDENTIAL_"];
+
+/// Names that go: what a build script or a test is told about the outer build, and the outer jobserver. Waiting for
+/// that one's tokens while it waits for us is a deadlock, so the inner cargo makes its own.
+const DROPPED: [&str; 11] = [
+    "CARGO",
+    "DEBUG",
+    "HOST",
+    "MAKEFLAGS",
+    "MAKELEVEL",
+    "MFLAGS",
+    "NUM_JOBS",
+    "OPT_LEVEL",
+    "OUT_DIR",
+    "PROFILE",
+    "TARGET",
+];
+
+/// Families that go: everything that changes what comes out.
+const DROPPED_FAMILIES: [&str; 7] = ["CARGO_", "CLIPPY_", "DEP_", "RUSTC_", "RUSTDOC", "RUSTFLAGS", "__CARGO_"];
+
+/// Whether a variable is kept from the guest's compilation.
+fn is_dropped(name: &str) -> bool {
+    // A linker for the host: build scripts and procedural macros of the guest's dependencies need it.
+    let linker = name.starts_with("CARGO_TARGET_") && name.ends_with("_LINKER");
+    let kept = linker || KEPT.contains(&name) || KEPT_FAMILIES.iter().any(|family| name.starts_with(family));
+    let dropped = DROPPED.contains(&name) || DROPPED_FAMILIES.iter().any(|family| name.starts_with(family));
+    dropped && !kept
+}
+
+/// Removes what would leak into the guest.
+pub(crate) fn scrub(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(is_dropped) {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// The program that a variable names, or `default`.
+pub(crate) fn program(variable: &str, default: &str) -> OsString {
+    env::var_os(variable).filter(|value| !value.is_empty()).unwrap_or_else(|| default.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dropped;
+
+    #[test]
+    fn the_outer_build_goes() {
+        for name in [
+            "CARGO",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_TARGET_DIR",
+            "CARGO_BUILD_TARGET",
+            "CARGO_MANIFEST_DIR",
+            "CARGO_MAKEFLAGS",
+            "CARGO_INCREMENTAL",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+            "RUSTFLAGS",
+            "RUSTC_WRAPPER",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "RUSTC_LINKER",
+            "RUSTDOCFLAGS",
+            "RUSTDOC",
+            "CLIPPY_ARGS",
+            "MAKEFLAGS",
+            "TARGET",
+            "PROFILE",
+            "OUT_DIR",
+            "DEP_Z_INCLUDE",
+            "__CARGO_FIX_PLZ",
+        ] {
+            assert!(is_dropped(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn where_things_are_stays() {
+        for name in [
+            "CARGO_HOME",
+            "RUSTC",
+            "RUSTUP_HOME",
+            "RUSTUP_TOOLCHAIN",
+            "PATH",
+            "HTTPS_PROXY",
+            "https_proxy",
+            "CARGO_NET_OFFLINE",
+            "CARGO_HTTP_CAINFO",
+            "CARGO_REGISTRIES_CORP_INDEX",
+            "CARGO_REGISTRY_DEFAULT",
+            "CARGO_SOURCE_CRATES_IO_REPLACE_WITH",
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
+            "TARGETS",
+            "HOSTNAME",
+            "DEBUGINFOD_URLS",
+            "SSL_CERT_FILE",
+        ] {
+            assert!(!is_dropped(name), "{name}");
+        }
+    }
+}

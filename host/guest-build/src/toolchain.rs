@@ -1,0 +1,76 @@
+//! The compiler: where it lives, and whether it can compile for WebAssembly.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{Error, TARGET, environment, error::tail};
+
+/// What is asked of the compiler once for each run.
+pub(crate) struct Toolchain {
+    /// Where its own sources are, when the component `rust-src` is installed.
+    pub(crate) sources: PathBuf,
+    /// What those sources are called in a toolchain without them.
+    pub(crate) virtual_sources: String,
+}
+
+impl Toolchain {
+    /// Asks the compiler, and adds the wasm target when it is missing.
+    pub(crate) fn find(dir: &Path) -> Result<Self, Error> {
+        let paths = rustc(dir, &["--print", "sysroot", "--print", "target-libdir", "--target", TARGET])?;
+        let mut lines = paths.lines().map(PathBuf::from);
+        let (Some(sysroot), Some(libraries)) = (lines.next(), lines.next()) else {
+            return Err(Error::Answer { program: "rustc --print".into(), fault: format!("{paths:?}") });
+        };
+        if !has_core(&libraries) {
+            add_target(dir)?;
+        }
+        let version = rustc(dir, &["-vV"])?;
+        let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: ")).unwrap_or("unknown");
+        Ok(Self { sources: sysroot.join("lib/rustlib/src/rust"), virtual_sources: format!("/rustc/{commit}") })
+    }
+}
+
+/// Whether the standard library's lowest crate is there.
+fn has_core(libraries: &Path) -> bool {
+    fs::read_dir(libraries)
+        .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libcore-")))
+}
+
+/// `rustup target add`, for the toolchain that is in use: rustup takes it from `RUSTUP_TOOLCHAIN`, which its proxies
+/// set for everything below them, or from the directory.
+fn add_target(dir: &Path) -> Result<(), Error> {
+    let output = Command::new("rustup")
+        .args(["target", "add", TARGET])
+        .current_dir(dir)
+        .output()
+        .map_err(|fault| Error::Target { fault: format!("rustup cannot be run: {fault}") })?;
+    if output.status.success() { Ok(()) } else { Err(Error::Target { fault: tail(&output.stderr) }) }
+}
+
+fn rustc(dir: &Path, arguments: &[&str]) -> Result<String, Error> {
+    let mut command = Command::new(environment::program("RUSTC", "rustc"));
+    environment::scrub(&mut command);
+    ask(command.args(arguments).current_dir(dir))
+}
+
+/// Runs a program that answers a question on its standard output.
+pub(crate) fn ask(command: &mut Command) -> Result<String, Error> {
+    let program = display(command);
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(source) => return Err(Error::Run { program, source }),
+    };
+    if !output.status.success() {
+        return Err(Error::Ask { program, status: output.status, stderr: tail(&output.stderr) });
+    }
+    String::from_utf8(output.stdout).map_err(|fault| Error::Answer { program, fault: fault.to_string() })
+}
+
+/// A command as one would type it, for messages.
+pub(crate) fn display(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,100 @@
+//! Real builds: of a package of this workspace, and of a crate that knows nothing of it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
+
+use std::{fs, path::Path};
+
+use mortise_guest_build::{Build, Error};
+use wasmparser::{ComponentExternalKind, Parser, Payload};
+
+/// The instances that a component exports, and those that it imports.
+fn surface(component: &[u8]) -> (Vec<String>, Vec<String>) {
+    let (mut exports, mut imports, mut depth) = (Vec::new(), Vec::new(), 0);
+    for payload in Parser::new(0).parse_all(component) {
+        match payload.unwrap() {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth -= 1,
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    let export = export.unwrap();
+                    assert_eq!(export.kind, ComponentExternalKind::Instance);
+                    exports.push(export.name.name.to_owned());
+                }
+            }
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                imports.extend(section.into_iter().map(|import| import.unwrap().name.name.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    exports.sort();
+    imports.sort();
+    (exports, imports)
+}
+
+#[test]
+fn a_plugin_of_this_workspace() {
+    let built = Build::package("mortise-plugin-demo").run().unwrap();
+    let path = built.component("mortise-plugin-demo").unwrap();
+    let bytes = fs::read(path).unwrap();
+    let (exports, imports) = surface(&bytes);
+    let names = |names: &[&str]| names.iter().map(|name| format!("mortise:plugin/{name}@0.1.0")).collect::<Vec<_>>();
+    assert_eq!(exports, names(&["authorizing", "mutating", "plugin", "validating"]));
+    assert_eq!(imports, names(&["authorizer", "log", "types"]));
+
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_str().unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(!text.contains(here), "the component knows where it was built");
+    assert!(!text.contains(".cargo/registry"), "the component knows whose machine it was built on");
+    assert!(bytes.len() < 160 * 1024, "{} bytes", bytes.len());
+
+    let inputs = built.inputs.iter().filter_map(|path| path.to_str()).collect::<Vec<_>>();
+    for expected in
+        ["plugins/demo/src/lib.rs", "plugins/sdk/src/lib.rs", "plugins/demo/Cargo.toml", "Cargo.lock", "world.wit"]
+    {
+        assert!(inputs.iter().any(|input| input.ends_with(expected)), "{expected} is not among {inputs:#?}");
+    }
+}
+
+/// Writes a crate without dependencies, outside any workspace.
+fn write_crate(dir: &Path, crate_type: &str, source: &str) {
+    let manifest = format!(
+        "[package]\nname = \"lonely\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+         [lib]\ncrate-type = [\"{crate_type}\"]\n[workspace]\n"
+    );
+    fs::create_dir_all(dir.join("src")).unwrap();
+    fs::write(dir.join("Cargo.toml"), manifest).unwrap();
+    fs::write(dir.join("src/lib.rs"), source).unwrap();
+}
+
+#[test]
+fn a_crate_outside_brings_no_profile() {
+    let dir = tempfile::tempdir().unwrap();
+    write_crate(dir.path(), "cdylib", "");
+    let built = Build::manifest_dir(dir.path()).target_dir(dir.path().join("out")).run().unwrap();
+    let (exports, imports) = surface(&fs::read(built.component("lonely").unwrap()).unwrap());
+    assert_eq!((exports, imports), (vec![], vec![]));
+}
+
+#[test]
+fn what_the_compiler_says_is_in_the_error() {
+    let dir = tempfile::tempdir().unwrap();
+    write_crate(dir.path(), "cdylib", "fn wrong() -> u8 { \"text\" }");
+    let error = Build::manifest_dir(dir.path()).target_dir(dir.path().join("out")).run().unwrap_err();
+    assert!(matches!(&error, Error::Compile { .. }), "{error}");
+    assert!(error.to_string().contains("mismatched types"), "{error}");
+}
+
+#[test]
+fn a_library_is_no_plugin() {
+    let dir = tempfile::tempdir().unwrap();
+    write_crate(dir.path(), "rlib", "");
+    let error = Build::manifest_dir(dir.path()).target_dir(dir.path().join("out")).run().unwrap_err();
+    assert!(error.to_string().contains("crate-type = [\"cdylib\"]"), "{error}");
+}
+
+#[test]
+fn an_unknown_package() {
+    let error = Build::package("mortise-plugin-nowhere").run().unwrap_err();
+    assert!(error.to_string().starts_with("there is no package `mortise-plugin-nowhere`"), "{error}");
+}

@@ -1,0 +1,8 @@
+//! Builds the bundled plugins, which are compiled into the binary.
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    mortise_guest_build::Build::package("mortise-plugin-demo").embed("DEMO_WASM")?;
+    Ok(())
+}

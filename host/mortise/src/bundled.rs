@@ -1,0 +1,15 @@
+//! Plugins that are compiled into the binary, and switched on by name.
+
+/// A bundled plugin: its name in the configuration, and its component.
+pub(crate) type Bundled = (&'static str, &'static [u8]);
+
+/// All of them.
+pub(crate) const ALL: [Bundled; 1] = [("demo", include_bytes!(env!("DEMO_WASM")))];
+
+/// Those that dev mode switches on.
+pub(crate) const DEV: [&str; 1] = ["demo"];
+
+/// A bundled plugin by name.
+pub(crate) fn find(name: &str) -> Option<Bundled> {
+    ALL.into_iter().find(|(known, _)| *known == name)
+}

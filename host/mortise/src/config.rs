@@ -1,0 +1,300 @@
+//! The configuration: a file, the environment, flags, in rising order of precedence; unset keys have defaults.
+//!
+//! Every key has a variable: `MORTISE_` and its path in upper case, joined by underscores, such as
+//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use mortise_plugin_host::Limits;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+/// The whole configuration; `config.toml` documents each key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) grpc_addr: SocketAddr,
+    pub(crate) http_addr: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) plugin_dir: PathBuf,
+    /// Empty: `cache` in the data directory, or the user's cache directory in dev mode.
+    pub(crate) cache_dir: PathBuf,
+    pub(crate) shutdown_grace_ms: u64,
+    pub(crate) log: Log,
+    pub(crate) plugins: Plugins,
+    pub(crate) service: Service,
+    pub(crate) store: Store,
+    pub(crate) sandbox: Limits,
+}
+
+/// Logs go to stderr.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Log {
+    pub(crate) level: String,
+}
+
+/// Which plugins are loaded beside those in the folder.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Plugins {
+    pub(crate) bundled: Vec<String>,
+}
+
+/// The resource API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Service {
+    pub(crate) max_request_bytes: usize,
+    pub(crate) max_streams: u32,
+    pub(crate) max_watches: usize,
+    pub(crate) second_pass_ms: u64,
+}
+
+/// The store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Store {
+    pub(crate) cache_bytes: u64,
+    pub(crate) max_resource_bytes: usize,
+    pub(crate) history_events: u64,
+    pub(crate) history_bytes: u64,
+    pub(crate) watch_buffer: usize,
+    pub(crate) commit_queue: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            grpc_addr: SocketAddr::from(([127, 0, 0, 1], 8502)),
+            http_addr: SocketAddr::from(([127, 0, 0, 1], 8500)),
+            data_dir: "data".into(),
+            plugin_dir: "plugins".into(),
+            cache_dir: PathBuf::new(),
+            shutdown_grace_ms: 10_000,
+            log: Log::default(),
+            plugins: Plugins::default(),
+            service: Service::default(),
+            store: Store::default(),
+            sandbox: Limits::default(),
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into() }
+    }
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self { max_request_bytes: 50 << 20, max_streams: 2048, max_watches: 10_000, second_pass_ms: 30_000 }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let options = mortise_store::Options::new("");
+        Self {
+            cache_bytes: options.cache_bytes,
+            max_resource_bytes: options.max_resource_bytes,
+            history_events: options.history_events,
+            history_bytes: options.history_bytes,
+            watch_buffer: options.watch_buffer,
+            commit_queue: options.commit_queue,
+        }
+    }
+}
+
+/// What flags say.
+#[derive(Debug, Default)]
+pub(crate) struct Overrides {
+    pub(crate) grpc_addr: Option<SocketAddr>,
+    pub(crate) http_addr: Option<SocketAddr>,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) plugin_dir: Option<PathBuf>,
+}
+
+/// The configuration, and what of it somebody chose.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// Whether the data directory was given and is not the default.
+    pub(crate) data_dir_given: bool,
+    /// Whether the plugin directory was given and is not the default.
+    pub(crate) plugin_dir_given: bool,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("configuration {}: {what}", path.display())]
+    Malformed { path: PathBuf, what: String },
+    #[error("environment variable {name}: {what}")]
+    Environment { name: String, what: String },
+    #[error("log.level {level:?} is no filter: {source}; use error, warn, info, debug or trace")]
+    LogLevel { level: String, source: tracing_subscriber::filter::ParseError },
+}
+
+impl Settings {
+    /// Reads the file, if any, then the environment, then the flags.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        env: &impl Fn(&str) -> Option<String>,
+        flags: Overrides,
+    ) -> Result<Self, ConfigError> {
+        let mut table = Table::new();
+        if let Some(path) = file {
+            let path = path.to_owned();
+            let text = std::fs::read_to_string(&path)
+                .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
+            let malformed = |e: toml::de::Error| ConfigError::Malformed { path: path.clone(), what: e.to_string() };
+            // Straight into the type first: its errors point at lines.
+            toml::from_str::<Config>(&text).map_err(malformed)?;
+            table = text.parse().map_err(malformed)?;
+        }
+        let defaults = Table::try_from(Config::default())
+            .map_err(|e| ConfigError::Environment { name: "MORTISE_".into(), what: e.to_string() })?;
+        environment("MORTISE", &defaults, &mut table, env)?;
+        let mut given = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                table.insert(key.to_owned(), Value::String(value));
+            }
+        };
+        given("grpc_addr", flags.grpc_addr.map(|addr| addr.to_string()));
+        given("http_addr", flags.http_addr.map(|addr| addr.to_string()));
+        given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
+        given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
+
+        let chosen = |key: &str| table.contains_key(key);
+        let (data_dir_given, plugin_dir_given) = (chosen("data_dir"), chosen("plugin_dir"));
+        let config = table
+            .try_into()
+            .map_err(|e: toml::de::Error| ConfigError::Environment { name: "MORTISE_…".into(), what: e.to_string() })?;
+        Ok(Self { config, data_dir_given, plugin_dir_given })
+    }
+}
+
+/// Lays variables over the table, for every key that has a default, in the default's type.
+fn environment(
+    prefix: &str,
+    defaults: &Table,
+    table: &mut Table,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Result<(), ConfigError> {
+    for (key, default) in defaults {
+        let name = format!("{prefix}_{}", key.to_uppercase());
+        if let Value::Table(defaults) = default {
+            let mut inner = match table.remove(key) {
+                Some(Value::Table(inner)) => inner,
+                _ => Table::new(),
+            };
+            environment(&name, defaults, &mut inner, env)?;
+            table.insert(key.clone(), Value::Table(inner));
+        } else if let Some(text) = env(&name) {
+            let value = parse(default, &text).map_err(|what| ConfigError::Environment { name, what })?;
+            table.insert(key.clone(), value);
+        }
+    }
+    Ok(())
+}
+
+fn parse(default: &Value, text: &str) -> Result<Value, String> {
+    match default {
+        Value::Integer(_) => {
+            text.parse().map(Value::Integer).map_err(|_| format!("must be a whole number, got {text:?}"))
+        }
+        Value::Boolean(_) => {
+            text.parse().map(Value::Boolean).map_err(|_| format!("must be true or false, got {text:?}"))
+        }
+        Value::Array(_) => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Ok(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
+        }
+        _ => Ok(Value::String(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config.toml");
+
+    fn load(file: Option<&str>, env: &[(&str, &str)], flags: Overrides) -> Result<Settings, ConfigError> {
+        let env: HashMap<_, _> = env.iter().copied().collect();
+        Settings::load(file.map(Path::new), &|name| env.get(name).map(|v| (*v).to_owned()), flags)
+    }
+
+    /// Every dotted key of a table.
+    fn keys(prefix: &str, table: &Table) -> Vec<String> {
+        table
+            .iter()
+            .flat_map(|(key, value)| match value {
+                Value::Table(inner) => keys(&format!("{prefix}{key}."), inner),
+                _ => vec![format!("{prefix}{key}")],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_file_lists_every_setting_with_its_default() {
+        let settings = load(Some(FILE), &[], Overrides::default()).unwrap();
+        assert_eq!(settings.config, Config::default());
+        let documented: Table = std::fs::read_to_string(FILE).unwrap().parse().unwrap();
+        let known = Table::try_from(Config::default()).unwrap();
+        let (mut documented, mut known) = (keys("", &documented), keys("", &known));
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known);
+    }
+
+    #[test]
+    fn every_setting_has_a_line_of_why() {
+        let text = std::fs::read_to_string(FILE).unwrap();
+        let mut commented = false;
+        for line in text.lines() {
+            let is_key = line.contains(" = ") && !line.starts_with('#');
+            assert!(!is_key || commented, "no comment above: {line}");
+            commented = line.starts_with('#');
+        }
+    }
+
+    #[test]
+    fn flags_beat_the_environment_which_beats_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nwatch_buffer = 7\n").unwrap();
+        let env = [("MORTISE_DATA_DIR", "env"), ("MORTISE_STORE_CACHE_BYTES", "99"), ("MORTISE_PLUGINS_BUNDLED", "a, b")];
+        let flags = Overrides { data_dir: Some("flag".into()), ..Default::default() };
+        let settings = load(path.to_str(), &env, flags).unwrap();
+        assert_eq!(settings.config.data_dir, Path::new("flag"));
+        assert_eq!(settings.config.plugin_dir, Path::new("file"));
+        assert_eq!(settings.config.store.cache_bytes, 99);
+        assert_eq!(settings.config.store.watch_buffer, 7);
+        assert_eq!(settings.config.plugins.bundled, ["a", "b"]);
+        assert!(settings.data_dir_given && settings.plugin_dir_given);
+    }
+
+    #[test]
+    fn faults_name_the_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, "[store]\ncash_bytes = 1\n").unwrap();
+        let text = load(path.to_str(), &[], Overrides::default()).unwrap_err().to_string();
+        assert!(text.contains("cash_bytes") && text.contains("line 2"), "{text}");
+        let text = load(None, &[("MORTISE_SANDBOX_FUEL", "much")], Overrides::default()).unwrap_err().to_string();
+        assert_eq!(text, "environment variable MORTISE_SANDBOX_FUEL: must be a whole number, got \"much\"");
+        let text = load(Some("/nonexistent.toml"), &[], Overrides::default()).unwrap_err().to_string();
+        assert!(text.contains("/nonexistent.toml"), "{text}");
+        let text = load(None, &[("MORTISE_GRPC_ADDR", "here")], Overrides::default()).unwrap_err().to_string();
+        assert!(text.contains("grpc_addr"), "{text}");
+    }
+}

@@ -1,0 +1,186 @@
+//! Wires the parts together, serves, and takes them apart again.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_api::{ServeError, ServerOptions, http::install_metrics};
+use mortise_plugin_host::{LoadError, Sandbox};
+use mortise_registry::Refused;
+use mortise_service::{Options, ResourceService};
+use mortise_store::{SledBackend, StoreError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    bundled,
+    cli::Mode,
+    config::{Config, Settings},
+    plugins,
+};
+
+/// Why the server did not run, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Serve(#[from] ServeError),
+    #[error("sandbox: {0}")]
+    Sandbox(#[from] LoadError),
+    #[error("{0}")]
+    Registry(#[from] Refused),
+    #[error("plugin_dir {}: {source}; create it, or choose another", path.display())]
+    PluginDir { path: PathBuf, source: std::io::Error },
+    #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
+    UnknownBundled { name: String, known: String },
+    #[error("{what}: {source}")]
+    System { what: &'static str, source: std::io::Error },
+}
+
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> RunError {
+    move |source| RunError::System { what, source }
+}
+
+/// Serves until a signal.
+pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("mortise-worker")
+        .build()
+        .map_err(system("starting threads"))?
+        .block_on(serve(mode, settings))
+}
+
+async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
+    let begun = Instant::now();
+    let stop = stop_signal()?;
+    let Settings { mut config, data_dir_given, plugin_dir_given } = settings;
+
+    // Lives until the end of this function, and takes the directory with it.
+    let mut temporary = None;
+    if mode == Mode::Dev {
+        if !data_dir_given {
+            let dir = tempfile::Builder::new().prefix("mortise-dev-").tempdir();
+            let dir = dir.map_err(system("making a temporary data directory"))?;
+            config.data_dir = dir.path().to_owned();
+            temporary = Some(dir);
+        }
+        for name in bundled::DEV {
+            if !config.plugins.bundled.iter().any(|known| known == name) {
+                config.plugins.bundled.push(name.to_owned());
+            }
+        }
+    }
+    let metrics = install_metrics();
+    let bound = mortise_api::bind(server_options(&config)).await?;
+    let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
+
+    let cache_dir = cache_dir(&config, temporary.is_some());
+    let store_options = store_options(&config);
+    let opening = tokio::task::spawn_blocking(move || SledBackend::open(store_options));
+    let sandbox = Sandbox::new(&config.sandbox, cache_dir)?;
+    let registry =
+        plugins::load(&sandbox, &config.plugins.bundled, &config.plugin_dir, plugin_dir_given).await?;
+    let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
+
+    let backend = Arc::new(store);
+    let registry = Arc::new(arc_swap::ArcSwap::from_pointee(registry));
+    let service = ResourceService::new(backend.clone(), registry.clone(), service_options(&config));
+    let mut background = service.background();
+
+    announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
+    let served = bound.serve(service.clone(), registry, metrics, stop).await;
+    service.stop();
+    while background.join_next().await.is_some() {}
+    drop(service);
+    let closing = tokio::task::spawn_blocking(move || backend.close());
+    closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
+    tracing::info!("stopped");
+    Ok(served?)
+}
+
+/// Resolves at the first SIGTERM or SIGINT; a second one ends the process at once.
+fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> {
+    let listen = |kind| signal(kind).map_err(system("listening for signals"));
+    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        let name = tokio::select! {
+            _ = term.recv() => "SIGTERM",
+            _ = int.recv() => "SIGINT",
+        };
+        tracing::info!("{name}: stopping; a second signal stops at once");
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+            tracing::warn!("second signal: stopped at once");
+            std::process::exit(130);
+        });
+    })
+}
+
+fn server_options(config: &Config) -> ServerOptions {
+    ServerOptions {
+        grpc_addr: config.grpc_addr,
+        http_addr: config.http_addr,
+        max_request_bytes: config.service.max_request_bytes,
+        max_streams: config.service.max_streams,
+        grace: Duration::from_millis(config.shutdown_grace_ms),
+    }
+}
+
+fn service_options(config: &Config) -> Options {
+    Options {
+        max_watches: config.service.max_watches,
+        second_pass: Duration::from_millis(config.service.second_pass_ms),
+    }
+}
+
+fn store_options(config: &Config) -> mortise_store::Options {
+    let mut options = mortise_store::Options::new(config.data_dir.join("store"));
+    options.cache_bytes = config.store.cache_bytes;
+    options.max_resource_bytes = config.store.max_resource_bytes;
+    options.history_events = config.store.history_events;
+    options.history_bytes = config.store.history_bytes;
+    options.watch_buffer = config.store.watch_buffer;
+    options.commit_queue = config.store.commit_queue;
+    options
+}
+
+/// Compiled code is worth keeping even when the data is not.
+fn cache_dir(config: &Config, temporary: bool) -> PathBuf {
+    if !config.cache_dir.as_os_str().is_empty() {
+        return config.cache_dir.clone();
+    }
+    let in_data = config.data_dir.join("cache");
+    if !temporary {
+        return in_data;
+    }
+    let home = |name: &str| std::env::var_os(name).filter(|v| Path::new(v).is_absolute()).map(PathBuf::from);
+    home("XDG_CACHE_HOME")
+        .or_else(|| home("HOME").map(|home| home.join(".cache")))
+        .map_or(in_data, |cache| cache.join("mortise"))
+}
+
+/// Says where everything is. The line on stdout is for scripts: it comes once the server answers.
+fn announce(
+    mode: Mode,
+    config: &Config,
+    grpc: std::net::SocketAddr,
+    http: std::net::SocketAddr,
+    temporary: bool,
+    took: Duration,
+) -> Result<(), RunError> {
+    tracing::info!(data_dir = %config.data_dir.display(), took_ms = took.as_millis() as u64, "ready");
+    let mut out = std::io::stdout().lock();
+    let mut text = String::new();
+    if mode == Mode::Dev && temporary {
+        text.push_str("THE DATA DIRECTORY IS TEMPORARY: everything is gone at exit; --data-dir DIR keeps it.\n");
+    }
+    text.push_str(&format!("mortise ready: grpc={grpc} http={http}\n"));
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("writing to stdout"))
+}

@@ -1,0 +1,76 @@
+//! The Rust side of `wit/v0.1.0`, generated: one world for each optional interface, so that a component's exports can be
+//! looked up one by one. The types are generated once and shared.
+#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; the documentation stands in the .wit files")]
+
+/// Imports, and the shared types.
+pub mod imports {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "imports",
+        imports: { default: trappable },
+    });
+}
+
+/// `describe`.
+pub mod described {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "described",
+        with: {
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `mutate`.
+pub mod mutates {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "mutates",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `validate`.
+pub mod validates {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "validates",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `read`, `write` and `list`.
+pub mod authorizes {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "authorizes",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+            "mortise:plugin/authorizer": crate::bindings::imports::mortise::plugin::authorizer,
+        },
+        exports: { default: async },
+    });
+}
+
+/// Records and variants of the contract.
+pub mod types {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        interfaces: "import mortise:plugin/types@0.1.0;",
+    });
+    pub use mortise::plugin::types::*;
+}
+
+pub use authorizes::exports::mortise::plugin::authorizing::Decision;
+pub use types::{Diagnostic, PathStep};

@@ -1,0 +1,79 @@
+//! Which exports a component has and which imports it wants, compared with the contract this host knows.
+
+use wasmtime::{
+    Engine,
+    component::{Component, types::ComponentItem},
+};
+
+use crate::error::LoadError;
+
+/// The newest contract this host knows: the WIT package's version.
+pub(crate) const VERSION: &str = "0.1.0";
+
+const PACKAGE: &str = "mortise:plugin/";
+
+/// Interfaces that a component may import; `types` holds no functions.
+const IMPORTS: [&str; 3] = ["types", "log", "authorizer"];
+
+/// Which optional interfaces a component exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exports {
+    pub(crate) mutating: bool,
+    pub(crate) validating: bool,
+    pub(crate) authorizing: bool,
+}
+
+/// Compares a component's imports and exports with the contract.
+pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, LoadError> {
+    let ty = component.component_type();
+    for (name, _) in ty.imports(engine) {
+        let known = name
+            .strip_prefix(PACKAGE)
+            .and_then(|rest| rest.split_once('@'))
+            .is_some_and(|(interface, version)| version == VERSION && IMPORTS.contains(&interface));
+        if !known {
+            return Err(LoadError::UnknownImport { import: name.to_owned(), remedy: remedy(name) });
+        }
+    }
+
+    let mut names = Vec::new();
+    for (name, item) in ty.exports(engine) {
+        if matches!(item.ty, ComponentItem::ComponentInstance(_)) {
+            names.push(name);
+        }
+    }
+    let has = |interface: &str| names.iter().any(|name| *name == format!("{PACKAGE}{interface}@{VERSION}"));
+    if !has("plugin") {
+        let other = names.iter().find(|name| name.starts_with("mortise:plugin/plugin@"));
+        let what = match other {
+            Some(name) => format!("it exports {name}; {}", remedy(name)),
+            None => format!(
+                "it does not export {PACKAGE}plugin@{VERSION}, so it is no Mortise plugin; build it with the \
+                 mortise-plugin crate, or against wit/v{VERSION}"
+            ),
+        };
+        return Err(LoadError::Contract { version: VERSION, what });
+    }
+    Ok(Exports {
+        mutating: has("mutating"),
+        validating: has("validating"),
+        authorizing: has("authorizing"),
+    })
+}
+
+/// What someone who sees an unknown import or export should do.
+fn remedy(name: &str) -> String {
+    match name.strip_prefix(PACKAGE).and_then(|rest| rest.split_once('@')) {
+        Some((_, version)) if version != VERSION => format!(
+            "the plugin was built for contract {version}, this host knows {VERSION}; use a host that knows {version}, \
+             or rebuild the plugin with a mortise-plugin crate of contract {VERSION}"
+        ),
+        Some((interface, _)) => {
+            format!("contract {VERSION} has no interface {interface:?}; it offers {}", IMPORTS.join(", "))
+        }
+        None if name.starts_with("wasi:") => {
+            "plugins get no WASI; build for wasm32-unknown-unknown, which needs none".to_owned()
+        }
+        None => format!("plugins may import {PACKAGE}{{{}}}@{VERSION} only", IMPORTS.join(",")),
+    }
+}

@@ -1,0 +1,248 @@
+//! The engine, its ticker, its pool and its cache, made together: none can exist without the others.
+//!
+//! Every call has fuel and a deadline. Fuel bounds work, deterministically. The deadline is held by epochs: a thread
+//! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest comes back to the
+//! host, which ends it if its time is over and otherwise lets other tasks of the thread go first. That also holds for a
+//! guest that burns little fuel in big steps. The thread sleeps while nothing runs.
+//!
+//! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
+//! reserves address space, not memory: slots × slot size. How much there is differs by machine (a Raspberry Pi's kernel
+//! has 39 bits), so the size is chosen by [`PoolSize::probe`].
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Semaphore;
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
+    WasmBacktraceDetails, component::Linker,
+};
+
+use crate::{bindings, cache::Cache, error::LoadError, limits::Limits, state::State};
+
+/// How often a running guest comes back to the host.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Ticks without a running call after which the ticker goes to sleep.
+const IDLE_TICKS: u32 = 50;
+
+/// How many instances exist at once, and how much address space each has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Instances at once.
+    pub slots: u32,
+    /// Address space of one linear memory, bytes.
+    pub reservation: u64,
+    /// Bytes of a memory that stay resident when its instance is gone, so that the next one finds them warm.
+    pub keep_resident: usize,
+}
+
+impl PoolSize {
+    /// A size for this machine: by memory, and by whether the address space is there.
+    #[must_use]
+    pub fn probe(memory_bytes: usize) -> Self {
+        let small = physical_memory().is_some_and(|bytes| bytes < 1 << 30);
+        let slots = if small { 32 } else { 128 };
+        let keep_resident = if small { 128 << 10 } else { 256 << 10 };
+        // 64 MiB each keep 128 slots within 8 GiB, which fits 39 bits many times over.
+        let reservation = (memory_bytes as u64).next_multiple_of(64 << 10);
+        let roomy = if small { reservation } else { reservation.max(64 << 20) };
+        Self { slots, reservation: roomy, keep_resident }
+    }
+}
+
+fn physical_memory() -> Option<u64> {
+    let info = rustix::system::sysinfo();
+    u64::try_from(info.totalram).ok()?.checked_mul(u64::from(info.mem_unit))
+}
+
+/// Everything that runs guests. Cheap to clone.
+#[derive(Clone)]
+pub struct Sandbox {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) linker: Linker<State>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) cache: Cache,
+    /// One permit for each slot of the pool.
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) slot_count: usize,
+    ticker: Arc<Ticker>,
+}
+
+impl Sandbox {
+    /// An engine with everything that belongs to it. `cache_dir` holds compiled code; it is created when missing.
+    ///
+    /// Takes a few milliseconds. Starts one thread, which ends when the last clone of the sandbox is gone.
+    ///
+    /// # Errors
+    /// [`LoadError::Host`] when the address space is too small for the pool, or the cache directory cannot be used.
+    pub fn new(limits: &Limits, cache_dir: PathBuf) -> Result<Self, LoadError> {
+        let host = |what| move |source| LoadError::Host { what, source };
+        let limits = Arc::new(limits.clone());
+        let mut pool = PoolSize::probe(limits.memory_bytes);
+        if limits.instances > 0 {
+            pool.slots = limits.instances;
+        }
+
+        let engine = Engine::new(&config(&limits, &pool)).map_err(host("setting up the pool of instances"))?;
+        let mut linker = Linker::new(&engine);
+        bindings::imports::Imports::add_to_linker::<State, wasmtime::component::HasSelf<State>>(
+            &mut linker,
+            |state| state,
+        )
+        .map_err(host("linking the plugin contract"))?;
+        let cache = Cache::open(cache_dir, &engine)?;
+        let ticker = Ticker::start(&engine).map_err(|e| LoadError::Host {
+            what: "starting the ticker",
+            source: wasmtime::Error::new(e),
+        })?;
+
+        let slot_count = pool.slots as usize;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                linker,
+                limits,
+                cache,
+                slots: Arc::new(Semaphore::new(slot_count)),
+                slot_count,
+                ticker,
+            }),
+        })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Inner {
+    /// Keeps the ticker awake for as long as the guard lives.
+    pub(crate) fn tick(&self) -> Ticking {
+        self.ticker.clone().hold()
+    }
+}
+
+fn config(limits: &Limits, size: &PoolSize) -> Config {
+    let mut pool = PoolingAllocationConfig::default();
+    // A component may consist of several core instances; limits on one component bound the sum.
+    let per_component = u32::try_from(limits.core_instances).unwrap_or(u32::MAX);
+    let tables = u32::try_from(limits.tables).unwrap_or(u32::MAX);
+    let memories = u32::try_from(limits.memories).unwrap_or(u32::MAX);
+    pool.total_component_instances(size.slots)
+        .total_core_instances(size.slots.saturating_mul(4))
+        .total_memories(size.slots)
+        .total_tables(size.slots.saturating_mul(2))
+        .total_stacks(size.slots)
+        .max_core_instances_per_component(per_component)
+        .max_memories_per_component(memories)
+        .max_tables_per_component(tables)
+        .max_memory_size(limits.memory_bytes)
+        .table_elements(limits.table_elements)
+        .linear_memory_keep_resident(size.keep_resident)
+        .table_keep_resident(64 << 10)
+        .async_stack_keep_resident(0)
+        .max_unused_warm_slots(16)
+        .decommit_batch_size(1)
+        // Off: it may show swapped-out pages of an earlier instance to a later one (wasmtime PR 14357).
+        .pagemap_scan(Enabled::No);
+
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .cranelift_opt_level(OptLevel::Speed)
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        // Determinism: a hook's answer is a function of its input alone.
+        .cranelift_nan_canonicalization(true)
+        .relaxed_simd_deterministic(true)
+        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(32))
+        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
+        .max_wasm_stack(256 << 10)
+        .async_stack_size(512 << 10)
+        .memory_reservation(size.reservation)
+        .memory_guard_size(64 << 10)
+        .memory_may_move(false)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+/// The thread that advances the epoch.
+struct Ticker {
+    running: AtomicUsize,
+    /// Set while the thread sleeps until [`Ticking`] wakes it.
+    asleep: Mutex<bool>,
+    wake: Condvar,
+    ticks: AtomicU64,
+}
+
+impl Ticker {
+    fn start(engine: &Engine) -> std::io::Result<Arc<Self>> {
+        let ticker = Arc::new(Self {
+            running: AtomicUsize::new(0),
+            asleep: Mutex::new(false),
+            wake: Condvar::new(),
+            ticks: AtomicU64::new(0),
+        });
+        let (weak_ticker, engine) = (Arc::downgrade(&ticker), engine.weak());
+        thread::Builder::new().name("mortise-ticker".into()).spawn(move || {
+            let mut idle = 0;
+            while let (Some(ticker), Some(engine)) = (Weak::upgrade(&weak_ticker), engine.upgrade()) {
+                engine.increment_epoch();
+                drop(engine);
+                ticker.ticks.fetch_add(1, Ordering::Relaxed);
+                idle = if ticker.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
+                if idle >= IDLE_TICKS {
+                    ticker.sleep();
+                    idle = 0;
+                }
+                drop(ticker);
+                #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+                thread::sleep(TICK);
+            }
+        })?;
+        Ok(ticker)
+    }
+
+    /// Waits until a call runs. Wakes now and then to see whether the sandbox is gone.
+    fn sleep(&self) {
+        let mut asleep = self.asleep.lock();
+        *asleep = true;
+        // A call that began before the flag was set did not see it; it is counted, though.
+        if self.running.load(Ordering::SeqCst) == 0 {
+            self.wake.wait_for(&mut asleep, Duration::from_secs(1));
+        }
+        *asleep = false;
+    }
+
+    fn hold(self: Arc<Self>) -> Ticking {
+        if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
+            let asleep = self.asleep.lock();
+            if *asleep {
+                self.wake.notify_one();
+            }
+        }
+        Ticking(self)
+    }
+}
+
+/// While one of these lives, epochs advance.
+pub(crate) struct Ticking(Arc<Ticker>);
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,205 @@
+//! Faults of plugins: while loading, and in a hook. Each names the plugin.
+
+use std::{fmt, io, path::PathBuf};
+
+use mortise_resource::{Code, Error, error::PluginFault};
+
+/// Why a component does not become a plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is over the limit.
+    #[error("the component takes {size} bytes, more than the limit of {limit} (sandbox.component_bytes)")]
+    TooLarge {
+        /// Its size, bytes.
+        size: usize,
+        /// The limit, bytes.
+        limit: usize,
+    },
+    /// The bytes are not a WebAssembly component.
+    #[error("not a WebAssembly component: {what}")]
+    NotAComponent {
+        /// What they are, and what to do.
+        what: String,
+    },
+    /// An import that this host does not offer.
+    #[error("imports {import}, which this host does not offer: {remedy}")]
+    UnknownImport {
+        /// Its name.
+        import: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A required export is missing, or one does not have the contract's type.
+    #[error("does not fit the plugin contract {version}: {what}")]
+    Contract {
+        /// The contract's version.
+        version: &'static str,
+        /// What does not fit, and what to do.
+        what: String,
+    },
+    /// More memory or tables at the start than the sandbox has.
+    #[error("needs {what} to start, more than the limit of {limit} ({setting})")]
+    TooHungry {
+        /// What and how much.
+        what: String,
+        /// The limit.
+        limit: usize,
+        /// The setting in config.toml.
+        setting: &'static str,
+    },
+    /// `describe` failed.
+    #[error("{0}")]
+    Describe(HookError),
+    /// The manifest has a fault.
+    #[error("manifest: {0}")]
+    Manifest(String),
+    /// The host could not set up its own machinery.
+    #[error("{what}: {source}")]
+    Host {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: wasmtime::Error,
+    },
+}
+
+/// A hook that gave no usable answer.
+#[derive(Debug, Clone)]
+pub struct HookError {
+    /// The plugin's name; its file's name while the manifest is not known.
+    pub plugin: String,
+    /// The plugin's version.
+    pub version: String,
+    /// The export, such as `mutate`.
+    pub hook: &'static str,
+    /// What happened.
+    pub fault: HookFault,
+}
+
+/// What ended a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookFault {
+    /// The guest trapped, which is what a panic does too.
+    Trap(String),
+    /// Out of fuel.
+    Fuel {
+        /// The limit, units.
+        limit: u64,
+    },
+    /// Past the deadline.
+    Deadline {
+        /// The limit, milliseconds.
+        limit_ms: u64,
+    },
+    /// Asked for more linear memory or table space than allowed.
+    Memory {
+        /// The limit, bytes (elements, for a table).
+        limit: usize,
+    },
+    /// Recursed too deep.
+    Stack,
+    /// Handed over more bytes than allowed.
+    Reply {
+        /// The limit, bytes.
+        limit: usize,
+    },
+    /// Called the host more often than allowed.
+    HostCalls {
+        /// The limit.
+        limit: u32,
+    },
+    /// The answer makes no sense, or breaks a rule of the contract.
+    Answer(String),
+    /// No instance was free in time.
+    Busy {
+        /// How many may run at once.
+        limit: usize,
+    },
+}
+
+impl HookFault {
+    /// A word for metrics and machines.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Trap(_) => "trap",
+            Self::Fuel { .. } => "fuel",
+            Self::Deadline { .. } => "deadline",
+            Self::Memory { .. } => "memory",
+            Self::Stack => "stack",
+            Self::Reply { .. } => "reply",
+            Self::HostCalls { .. } => "host-calls",
+            Self::Answer(_) => "answer",
+            Self::Busy { .. } => "busy",
+        }
+    }
+
+    /// The code that a caller sees. Never one that blames the caller.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Deadline { .. } => Code::DeadlineExceeded,
+            Self::Fuel { .. }
+            | Self::Memory { .. }
+            | Self::Reply { .. }
+            | Self::HostCalls { .. }
+            | Self::Busy { .. } => Code::ResourceExhausted,
+            Self::Trap(_) | Self::Stack | Self::Answer(_) => Code::Internal,
+        }
+    }
+}
+
+impl fmt::Display for HookFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trap(what) => write!(f, "trapped: {what}"),
+            Self::Fuel { limit } => write!(f, "used up its fuel of {limit} units (limit sandbox.fuel)"),
+            Self::Deadline { limit_ms } => {
+                write!(f, "did not finish within {limit_ms} ms (limit sandbox.deadline_ms)")
+            }
+            Self::Memory { limit } => {
+                write!(f, "asked for more memory than its {limit} bytes (limit sandbox.memory_bytes)")
+            }
+            Self::Stack => f.write_str("recursed deeper than its stack allows"),
+            Self::Reply { limit } => {
+                write!(f, "handed over more than {limit} bytes (limit sandbox.reply_bytes)")
+            }
+            Self::HostCalls { limit } => {
+                write!(f, "called the host more than {limit} times (limit sandbox.host_calls)")
+            }
+            Self::Answer(what) => write!(f, "gave an unusable answer: {what}"),
+            Self::Busy { limit } => {
+                write!(f, "was not started in time, {limit} calls already running (limit sandbox.concurrency)")
+            }
+        }
+    }
+}
+
+impl fmt::Display for HookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "plugin {} {}: hook {} {}", self.plugin, self.version, self.hook, self.fault)
+    }
+}
+
+impl std::error::Error for HookError {}
+
+impl From<HookError> for Error {
+    fn from(error: HookError) -> Self {
+        let mut out = Self::new(error.fault.code(), error.to_string());
+        out.plugin = Some(Box::new(PluginFault {
+            plugin: error.plugin,
+            version: error.version,
+            hook: error.hook.to_owned(),
+            kind: error.fault.kind().to_owned(),
+        }));
+        out
+    }
+}

@@ -1,0 +1,15 @@
+//! `authorizer`: what the caller of the current request may do. Outside of an authorize hook there is no caller, and the
+//! answer is no.
+
+use crate::{bindings::imports::mortise::plugin::authorizer::Host, state::State};
+
+impl Host for State {
+    fn allowed(&mut self, permission: String, name: String) -> wasmtime::Result<bool> {
+        self.count_host_call()?;
+        let allowed = self.caller.as_ref().is_some_and(|caller| caller.allowed(&permission, &name));
+        if !allowed {
+            self.refused = Some((permission, name));
+        }
+        Ok(allowed)
+    }
+}

@@ -1,0 +1,4 @@
+//! What guests may call: one file for each imported interface.
+
+mod authorizer;
+mod log;

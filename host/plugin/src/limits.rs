@@ -1,0 +1,111 @@
+//! What a plugin may use. Every limit is finite by default; the effective one is the smaller of the host's and the
+//! plugin's own.
+
+use std::time::Duration;
+
+use mortise_resource::manifest;
+use serde::{Deserialize, Serialize};
+
+/// The limits of one request to a plugin, of the plugin as a whole, and of all of them together. Part of config.toml as
+/// `[sandbox]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
+    pub instances: u32,
+    /// Work of all hooks of one request, in wasmtime's fuel units: about one for each instruction.
+    pub fuel: u64,
+    /// Wall clock of all hooks of one request, waiting for an instance included, milliseconds.
+    pub deadline_ms: u64,
+    /// Wall clock of `describe`, which runs once when a plugin is loaded, milliseconds.
+    pub describe_deadline_ms: u64,
+    /// Linear memory of one instance, bytes; a multiple of 64 KiB.
+    pub memory_bytes: usize,
+    /// Elements of one table.
+    pub table_elements: usize,
+    /// Core instances in one instance of a component (adapters count).
+    pub core_instances: usize,
+    /// Tables in one instance of a component.
+    pub tables: usize,
+    /// Linear memories in one instance of a component.
+    pub memories: usize,
+    /// Live handles to host resources.
+    pub handles: usize,
+    /// What a guest may hand to the host in one reply or in one host call, bytes.
+    pub reply_bytes: usize,
+    /// Host calls of one request.
+    pub host_calls: u32,
+    /// Log text of one request, bytes; the rest is dropped and counted.
+    pub log_bytes: usize,
+    /// Requests of one plugin that run at once; the others wait, within their deadline.
+    pub concurrency: usize,
+    /// Size of a component's file, bytes.
+    pub component_bytes: usize,
+    /// Decisions of authorize hooks that are remembered for one plugin; 0 asks the plugin each time.
+    pub remembered_decisions: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            instances: 0,
+            fuel: 50_000_000,
+            deadline_ms: 200,
+            describe_deadline_ms: 1_000,
+            memory_bytes: 32 << 20,
+            table_elements: 10_000,
+            core_instances: 8,
+            tables: 8,
+            memories: 2,
+            handles: 1_000,
+            reply_bytes: 4 << 20,
+            host_calls: 10_000,
+            log_bytes: 16 << 10,
+            concurrency: 16,
+            component_bytes: 32 << 20,
+            remembered_decisions: 16_384,
+        }
+    }
+}
+
+impl Limits {
+    /// These limits, lowered to what the plugin itself asks for. A plugin cannot raise one.
+    #[must_use]
+    pub fn lowered_to(&self, asked: &manifest::Limits) -> Self {
+        let lower = |host: u64, plugin: u64| if plugin == 0 { host } else { host.min(plugin) };
+        let memory = lower(self.memory_bytes as u64, asked.memory_bytes);
+        Self {
+            fuel: lower(self.fuel, asked.fuel),
+            deadline_ms: lower(self.deadline_ms, asked.deadline_ms),
+            memory_bytes: usize::try_from(memory).unwrap_or(self.memory_bytes),
+            ..self.clone()
+        }
+    }
+
+    /// The wall clock of one request.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms)
+    }
+
+    /// The wall clock of `describe`.
+    #[must_use]
+    pub fn describe_deadline(&self) -> Duration {
+        Duration::from_millis(self.describe_deadline_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_lowers_but_never_raises() {
+        let host = Limits::default();
+        let asked = manifest::Limits { memory_bytes: 1 << 20, fuel: u64::MAX, deadline_ms: 0 };
+        let effective = host.lowered_to(&asked);
+        assert_eq!(effective.memory_bytes, 1 << 20);
+        assert_eq!(effective.fuel, host.fuel);
+        assert_eq!(effective.deadline_ms, host.deadline_ms);
+    }
+}

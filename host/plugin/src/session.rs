@@ -1,0 +1,391 @@
+//! One fresh instance of a plugin, for one request.
+//!
+//! The hooks of one request share the instance, its fuel and its deadline; then it is dropped, so that nothing of one
+//! caller reaches the next. After a fault the instance is dead and is never entered again.
+#![allow(clippy::ptr_arg, reason = "the generated bindings take bytes as vectors")]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_resource::{
+    Diagnostic, FieldPath, PathStep, Severity,
+    authorizer::{Authorizer, denial},
+    pb,
+};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout_at};
+use wasmtime::{Store, Trap, UpdateDeadline, component::Instance};
+
+use crate::{
+    bindings,
+    engine::{Inner, Ticking},
+    error::{HookError, HookFault},
+    limits::Limits,
+    plugin::Plugin,
+    state::{Exceeded, State},
+};
+
+/// How much later than its deadline a call is given up from outside, should the guest not come back to the host.
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
+
+/// Calls into one instance after which the next item of a list gets another one.
+const WORN_CALLS: u32 = 64;
+
+/// Bytes into one instance after which the next call gets another one: guests of the SDK free nothing.
+const WORN_BYTES: usize = 512 << 10;
+
+/// What `mutate` answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mutated {
+    /// Nothing to change.
+    Unchanged,
+    /// The encoded resource to go on with.
+    Changed(Vec<u8>),
+    /// The plugin refuses, for these reasons.
+    Refused(Vec<Diagnostic>),
+}
+
+/// What an authorize hook answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Go ahead.
+    Allow,
+    /// No, in these words, which begin with `Permission denied`.
+    Deny(Arc<str>),
+    /// Ask again with the resource.
+    NeedResource,
+}
+
+/// An instance, and what it holds while it lives.
+pub struct Session {
+    plugin: Arc<Plugin>,
+    store: Store<State>,
+    instance: Instance,
+    dead: bool,
+    calls: u32,
+    bytes: usize,
+    _ticking: Ticking,
+    _turn: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// A store with every limit set. The only place where one is made.
+pub(crate) fn store(
+    sandbox: &Arc<Inner>,
+    plugin: Arc<str>,
+    limits: Arc<Limits>,
+    within: Duration,
+) -> wasmtime::Result<Store<State>> {
+    let mut store = Store::new(&sandbox.engine, State::new(plugin, limits.clone(), within));
+    store.limiter(|state| state);
+    store.set_fuel(limits.fuel)?;
+    store.set_hostcall_fuel(limits.reply_bytes.saturating_add(1024));
+    store.set_max_component_handles(limits.handles);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|context| {
+        if Instant::now() >= context.data().deadline {
+            return Err(Exceeded::Deadline.into());
+        }
+        Ok(UpdateDeadline::Yield(1))
+    });
+    Ok(store)
+}
+
+/// What a failed call was about.
+pub(crate) fn classify(error: &wasmtime::Error, limits: &Limits) -> HookFault {
+    if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
+        return match exceeded {
+            Exceeded::Deadline => HookFault::Deadline { limit_ms: limits.deadline_ms },
+            Exceeded::Memory { limit } => HookFault::Memory { limit: *limit },
+            Exceeded::HostCalls => HookFault::HostCalls { limit: limits.host_calls },
+        };
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel },
+        Some(Trap::Interrupt) => return HookFault::Deadline { limit_ms: limits.deadline_ms },
+        Some(Trap::StackOverflow) => return HookFault::Stack,
+        Some(trap) => return HookFault::Trap(trap.to_string()),
+        None => {}
+    }
+    let text = format!("{error:#}");
+    // Wasmtime has no type for this one.
+    if text.contains("fuel allocated for hostcalls") {
+        return HookFault::Reply { limit: limits.reply_bytes };
+    }
+    HookFault::Answer(text)
+}
+
+impl Session {
+    /// A fresh instance; waits for a free one until the request's deadline.
+    pub(crate) async fn open(plugin: &Arc<Plugin>, hook: &'static str) -> Result<Self, HookError> {
+        let limits = &plugin.limits;
+        let begun = Instant::now();
+        let within = limits.deadline();
+        let permits = async {
+            let turn = plugin.turns.clone().acquire_owned().await.ok()?;
+            let slot = plugin.sandbox.slots.clone().acquire_owned().await.ok()?;
+            Some((turn, slot))
+        };
+        let Ok(Some((turn, slot))) = tokio::time::timeout(within, permits).await else {
+            return Err(plugin.fault(hook, HookFault::Busy { limit: limits.concurrency }, None));
+        };
+        let ticking = plugin.sandbox.tick();
+        let left = within.saturating_sub(begun.elapsed());
+        let failed = |e: wasmtime::Error| plugin.fault(hook, classify(&e, limits), Some(&e));
+        let mut store =
+            store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left).map_err(failed)?;
+        let instance = tokio::time::timeout(left + GRACE, plugin.pre.instantiate_async(&mut store)).await;
+        let instance = match instance {
+            Ok(Ok(instance)) => instance,
+            Ok(Err(e)) => return Err(failed(e)),
+            Err(_) => return Err(plugin.fault(hook, HookFault::Deadline { limit_ms: limits.deadline_ms }, None)),
+        };
+        Ok(Self {
+            plugin: plugin.clone(),
+            store,
+            instance,
+            dead: false,
+            calls: 0,
+            bytes: 0,
+            _ticking: ticking,
+            _turn: turn,
+            _slot: slot,
+        })
+    }
+
+    /// Whether the next call should get an instance of its own.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.dead || self.calls >= WORN_CALLS || self.bytes >= WORN_BYTES
+    }
+
+    /// Gives the next call a request's fuel and time of its own: for the items of a list.
+    pub(crate) fn renew(&mut self) {
+        let limits = self.plugin.limits.clone();
+        // Cannot fail: the engine counts fuel.
+        if self.store.set_fuel(limits.fuel).is_err() {
+            self.dead = true;
+        }
+        let state = self.store.data_mut();
+        state.deadline = Instant::now() + limits.deadline();
+        state.host_calls = 0;
+    }
+
+    /// Counts a call that is about to begin, and says until when it may run.
+    fn enter(&mut self, hook: &'static str, bytes: usize) -> Result<tokio::time::Instant, HookError> {
+        if self.dead {
+            let fault = HookFault::Answer("its instance failed before in this request".into());
+            return Err(self.plugin.fault(hook, fault, None));
+        }
+        self.calls += 1;
+        self.bytes += bytes;
+        // Only a call that ends well leaves an instance that may be entered again; a dropped future does not.
+        self.dead = true;
+        Ok(tokio::time::Instant::from_std(self.store.data().deadline + GRACE))
+    }
+
+    /// Names what went wrong in a call that is over.
+    fn leave<R>(
+        &mut self,
+        hook: &'static str,
+        outcome: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
+    ) -> Result<R, HookError> {
+        match outcome {
+            Ok(Ok(answer)) => {
+                self.dead = false;
+                Ok(answer)
+            }
+            Ok(Err(e)) => Err(self.plugin.fault(hook, classify(&e, &self.plugin.limits), Some(&e))),
+            Err(_) => {
+                let limit_ms = self.plugin.limits.deadline_ms;
+                Err(self.plugin.fault(hook, HookFault::Deadline { limit_ms }, None))
+            }
+        }
+    }
+
+    fn missing(&self, hook: &'static str) -> HookError {
+        self.plugin.fault(hook, HookFault::Answer("the component does not export it".into()), None)
+    }
+
+    fn bounded(&self, hook: &'static str, size: usize) -> Result<(), HookError> {
+        let limit = self.plugin.limits.reply_bytes;
+        if size > limit { Err(self.plugin.fault(hook, HookFault::Reply { limit }, None)) } else { Ok(()) }
+    }
+
+    pub(crate) async fn mutate(&mut self, resource: &Vec<u8>) -> Result<Mutated, HookError> {
+        const HOOK: &str = "mutate";
+        let plugin = self.plugin.clone();
+        let indices = plugin.exports.mutating.as_ref().ok_or_else(|| self.missing(HOOK))?;
+        let until = self.enter(HOOK, resource.len())?;
+        let call = async {
+            let guest = indices.load(&mut self.store, &self.instance)?;
+            guest.mortise_plugin_mutating().call_mutate(&mut self.store, resource).await
+        };
+        let outcome = timeout_at(until, call).await;
+        match self.leave(HOOK, outcome)? {
+            Ok(None) => Ok(Mutated::Unchanged),
+            Ok(Some(bytes)) => {
+                self.bounded(HOOK, bytes.len())?;
+                Ok(Mutated::Changed(bytes))
+            }
+            Err(diagnostics) => Ok(Mutated::Refused(diagnostics.into_iter().map(diagnostic).collect())),
+        }
+    }
+
+    pub(crate) async fn validate(
+        &mut self,
+        resource: &Vec<u8>,
+        prior: Option<&Vec<u8>>,
+    ) -> Result<Vec<Diagnostic>, HookError> {
+        const HOOK: &str = "validate";
+        let plugin = self.plugin.clone();
+        let indices = plugin.exports.validating.as_ref().ok_or_else(|| self.missing(HOOK))?;
+        let size = resource.len() + prior.map_or(0, Vec::len);
+        let until = self.enter(HOOK, size)?;
+        let call = async {
+            let guest = indices.load(&mut self.store, &self.instance)?;
+            guest.mortise_plugin_validating().call_validate(&mut self.store, resource, prior).await
+        };
+        let outcome = timeout_at(until, call).await;
+        Ok(self.leave(HOOK, outcome)?.into_iter().map(diagnostic).collect())
+    }
+
+    /// One of the three authorize hooks, on behalf of `caller`.
+    pub(crate) async fn authorize(
+        &mut self,
+        caller: Arc<dyn Authorizer>,
+        question: Question<'_>,
+    ) -> Result<Decision, HookError> {
+        let hook = question.hook();
+        let plugin = self.plugin.clone();
+        let indices = plugin.exports.authorizing.as_ref().ok_or_else(|| self.missing(hook))?;
+        let state = self.store.data_mut();
+        state.caller = Some(caller.clone());
+        state.refused = None;
+        let until = self.enter(hook, question.size())?;
+        let call = async {
+            let guest = indices.load(&mut self.store, &self.instance)?;
+            let guest = guest.mortise_plugin_authorizing();
+            match question {
+                Question::Read { id, resource } => guest.call_read(&mut self.store, id, resource).await,
+                Question::Write { resource } => guest.call_write(&mut self.store, resource).await,
+                Question::List { of, within } => {
+                    guest.call_list(&mut self.store, &type_name(of), &tenancy(within)).await
+                }
+            }
+        };
+        let outcome = timeout_at(until, call).await;
+        let answer = self.leave(hook, outcome);
+        self.store.data_mut().caller = None;
+        match answer? {
+            bindings::Decision::Allow => Ok(Decision::Allow),
+            bindings::Decision::Deny(reason) => {
+                let refused = self.store.data_mut().refused.take();
+                Ok(Decision::Deny(denied(caller.caller(), &reason, refused).into()))
+            }
+            bindings::Decision::NeedResource if matches!(question, Question::Read { resource: None, .. }) => {
+                Ok(Decision::NeedResource)
+            }
+            bindings::Decision::NeedResource => {
+                let fault = HookFault::Answer("it answered need-resource where it may not".into());
+                Err(self.plugin.fault(hook, fault, None))
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let state = self.store.data();
+        if state.dropped_logs > 0 {
+            let (plugin, dropped) = (&*state.plugin, state.dropped_logs);
+            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => plugin.to_owned())
+                .increment(u64::from(dropped));
+            tracing::warn!(target: "plugin", plugin, dropped, "log lines dropped (limit sandbox.log_bytes)");
+        }
+    }
+}
+
+/// What an authorize hook is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Question<'a> {
+    /// Encoded id, and the encoded resource when it is at hand.
+    Read { id: &'a Vec<u8>, resource: Option<&'a Vec<u8>> },
+    /// Encoded resource.
+    Write { resource: &'a Vec<u8> },
+    /// A type in a tenancy.
+    List { of: &'a pb::Type, within: &'a pb::Tenancy },
+}
+
+impl Question<'_> {
+    pub(crate) fn hook(self) -> &'static str {
+        match self {
+            Self::Read { .. } => "authorize-read",
+            Self::Write { .. } => "authorize-write",
+            Self::List { .. } => "authorize-list",
+        }
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Self::Read { id, resource } => id.len() + resource.map_or(0, Vec::len),
+            Self::Write { resource } => resource.len(),
+            Self::List { .. } => 0,
+        }
+    }
+}
+
+fn type_name(of: &pb::Type) -> bindings::types::TypeName {
+    bindings::types::TypeName {
+        group: of.group.clone(),
+        group_version: of.group_version.clone(),
+        kind: of.kind.clone(),
+    }
+}
+
+fn tenancy(of: &pb::Tenancy) -> bindings::types::Tenancy {
+    bindings::types::Tenancy { partition: of.partition.clone(), namespace: of.namespace.clone() }
+}
+
+/// The words of a refusal: the guest's, or, if it gave none, those that name the permission it missed.
+fn denied(caller: &str, reason: &str, refused: Option<(String, String)>) -> String {
+    match (reason, refused) {
+        ("", Some((permission, name))) => denial(caller, &permission, &name),
+        ("", None) => format!("Permission denied: {caller} may not do this"),
+        (text, _) if text.starts_with("Permission denied") => text.to_owned(),
+        (text, _) => format!("Permission denied: {text}"),
+    }
+}
+
+/// Severities that the contract does not know count as errors.
+fn diagnostic(wit: bindings::Diagnostic) -> Diagnostic {
+    let step = |step| match step {
+        bindings::PathStep::Field(name) => PathStep::Field(name),
+        bindings::PathStep::Index(index) => PathStep::Index(index),
+        bindings::PathStep::Key(key) => PathStep::Key(key),
+    };
+    let severity = if wit.severity == 2 { Severity::Warning } else { Severity::Error };
+    Diagnostic {
+        severity: severity.into(),
+        path: FieldPath(wit.path.into_iter().map(step).collect()).to_string(),
+        summary: wit.summary,
+        detail: wit.detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_the_permission() {
+        let asked = || Some(("key:read".to_owned(), "resource/x".to_owned()));
+        assert_eq!(
+            denied("anonymous token", "", asked()),
+            "Permission denied: anonymous token lacks permission 'key:read' on \"resource/x\""
+        );
+        assert_eq!(denied("anonymous token", "not today", asked()), "Permission denied: not today");
+        assert_eq!(denied("t", "Permission denied: no", None), "Permission denied: no");
+        assert_eq!(denied("t", "", None), "Permission denied: t may not do this");
+    }
+}

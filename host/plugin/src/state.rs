@@ -1,0 +1,96 @@
+//! What a store carries: the limits as wasmtime asks for them, the log budget, and the caller of the current hook.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_resource::authorizer::Authorizer;
+use wasmtime::ResourceLimiter;
+
+use crate::limits::Limits;
+
+/// A limit that the host itself enforces; found again by type when a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Exceeded {
+    #[error("the deadline passed")]
+    Deadline,
+    #[error("the memory limit was reached")]
+    Memory { limit: usize },
+    #[error("the limit on host calls was reached")]
+    HostCalls,
+}
+
+/// The data of one instance's store.
+pub(crate) struct State {
+    pub(crate) plugin: Arc<str>,
+    pub(crate) limits: Arc<Limits>,
+    /// When the guest must be done.
+    pub(crate) deadline: Instant,
+    /// Set while an authorize hook runs.
+    pub(crate) caller: Option<Arc<dyn Authorizer>>,
+    /// The last question that `authorizer` answered with no: permission, name.
+    pub(crate) refused: Option<(String, String)>,
+    pub(crate) host_calls: u32,
+    pub(crate) logged_bytes: usize,
+    pub(crate) dropped_logs: u32,
+}
+
+impl State {
+    pub(crate) fn new(plugin: Arc<str>, limits: Arc<Limits>, within: Duration) -> Self {
+        Self {
+            plugin,
+            limits,
+            deadline: Instant::now() + within,
+            caller: None,
+            refused: None,
+            host_calls: 0,
+            logged_bytes: 0,
+            dropped_logs: 0,
+        }
+    }
+
+    /// Counts a call of the guest into the host.
+    pub(crate) fn count_host_call(&mut self) -> Result<(), wasmtime::Error> {
+        self.host_calls += 1;
+        if self.host_calls > self.limits.host_calls {
+            return Err(Exceeded::HostCalls.into());
+        }
+        Ok(())
+    }
+}
+
+/// Growth beyond a limit ends the call, with the limit's name, instead of letting the guest fail in its own words.
+impl ResourceLimiter for State {
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> Result<bool, wasmtime::Error> {
+        let limit = self.limits.memory_bytes;
+        if desired > limit { Err(Exceeded::Memory { limit }.into()) } else { Ok(true) }
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> Result<bool, wasmtime::Error> {
+        let limit = self.limits.table_elements;
+        if desired > limit { Err(Exceeded::Memory { limit }.into()) } else { Ok(true) }
+    }
+
+    fn instances(&self) -> usize {
+        self.limits.core_instances
+    }
+
+    fn tables(&self) -> usize {
+        self.limits.tables
+    }
+
+    fn memories(&self) -> usize {
+        self.limits.memories
+    }
+}

@@ -1,0 +1,49 @@
+//! The types that the host itself provides: tombstones and tenancy.
+
+use std::num::NonZeroU32;
+
+use mortise_plugin_host::Hooks;
+use mortise_resource::{DESCRIPTORS, Scope, types};
+use prost_reflect::DescriptorPool;
+
+use crate::{
+    schema::Schema,
+    table::{Owner, Refused, ResourceType},
+};
+
+/// Groups that belong to the host: no plugin may declare a type in one.
+pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
+
+/// The messages of the host: the resource API and the built-in types.
+///
+/// # Errors
+/// None in a build that passes its tests: the descriptors are compiled in.
+pub fn pool() -> Result<DescriptorPool, Refused> {
+    DescriptorPool::decode(DESCRIPTORS).map_err(|e| Refused::new(format!("the host's own descriptors: {e}")))
+}
+
+/// The built-in types.
+pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused> {
+    [
+        (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
+        (types::partition(), Scope::Cluster, "hashicorp.consul.tenancy.v2beta1.Partition"),
+        (types::namespace(), Scope::Partition, "hashicorp.consul.tenancy.v2beta1.Namespace"),
+    ]
+    .into_iter()
+    .map(|(gvk, scope, message)| {
+        let message = pool
+            .get_message_by_name(message)
+            .ok_or_else(|| Refused::new(format!("the host's own descriptors lack {message}")))?;
+        Ok(ResourceType {
+            gvk,
+            scope,
+            schema: Schema::new(message, Vec::new()),
+            schema_version: NonZeroU32::MIN,
+            hooks: Hooks::default(),
+            columns: Vec::new(),
+            short_names: Vec::new(),
+            owner: Owner::Host,
+        })
+    })
+    .collect()
+}

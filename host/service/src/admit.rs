@@ -1,0 +1,84 @@
+//! The first half of Write, which MutateAndValidate is too: shape, type, tenancy, data, hooks, place.
+
+use std::sync::Arc;
+
+use mortise_registry::{Registry, ResourceType};
+use mortise_resource::{Diagnostic, Error, Scope, pb, types};
+
+use crate::{
+    judge::{Judge, type_of},
+    read::tenancy_of,
+    service::ResourceService,
+    tenancy::Place,
+};
+
+/// Checks a resource as it came in, fills in its tenancy, and finds its type.
+///
+/// # Errors
+/// `InvalidArgument`, in this order: required fields, the id, the owner's id, the type, the scope, the data's type, the
+/// data's content.
+pub(crate) fn shape(registry: &Registry, resource: Option<pb::Resource>) -> Result<(pb::Resource, Arc<ResourceType>), Error> {
+    let mut resource = resource.ok_or_else(|| Error::invalid("resource is required"))?;
+    let id = resource.id.as_mut().ok_or_else(|| Error::invalid("resource.id is required"))?;
+    types::check_id("resource.id", id)?;
+    if let Some(owner) = &mut resource.owner {
+        types::check_id("resource.owner", owner)?;
+    }
+    let kind = registry.resolve(&type_of(id))?.clone();
+    let tenancy = id.tenancy.get_or_insert_default();
+    kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
+    kind.scope.fill(tenancy);
+    if let Some(data) = &resource.data {
+        check_data(&kind, data)?;
+    }
+    Ok((resource, kind))
+}
+
+fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error> {
+    let expected = kind.schema.message().full_name();
+    if !kind.schema.accepts_url(&data.type_url) {
+        let got = data.type_url.strip_prefix("type.googleapis.com/").unwrap_or(&data.type_url);
+        return Err(Error::invalid(format!(
+            "resource.data is of wrong type (expected={expected:?}, got={got:?})"
+        )));
+    }
+    kind.schema.check(&data.value).map_err(|fault| {
+        let mut error = Error::invalid(format!("resource.data cannot be decoded as {expected}: {fault}"));
+        error.violations = vec![Diagnostic {
+            severity: mortise_resource::Severity::Error.into(),
+            path: fault.path.to_string(),
+            summary: fault.what,
+            detail: String::new(),
+        }];
+        error
+    })
+}
+
+impl ResourceService {
+    /// Asks the hooks of a new state of a resource, in order, and looks its place up. Returns the warnings of
+    /// validation.
+    ///
+    /// # Errors
+    /// Those of the hooks; `PermissionDenied`; `InvalidArgument` for a place that does not exist.
+    pub(crate) async fn admit(
+        &self,
+        judge: &mut Judge,
+        kind: &ResourceType,
+        resource: &mut pb::Resource,
+        prior: Option<&pb::Resource>,
+    ) -> Result<(Vec<Diagnostic>, Place), Error> {
+        judge.mutate(resource).await?;
+        let warnings = judge.validate(resource, prior).await?;
+        judge.write(resource, "failed write acl").await?;
+        let place = self.place_of(kind, resource).await?;
+        Ok((warnings, place))
+    }
+
+    /// Looks up the place that a resource is to live in.
+    pub(crate) async fn place_of(&self, kind: &ResourceType, resource: &pb::Resource) -> Result<Place, Error> {
+        match (kind.scope, &resource.id) {
+            (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(Place::default()),
+            (_, Some(id)) => self.place(tenancy_of(id)).await.map_err(|e| e.for_writing()),
+        }
+    }
+}

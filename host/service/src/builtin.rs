@@ -1,0 +1,38 @@
+//! Hooks of the host's own types.
+//!
+//! A partition or namespace carries a finalizer of ours, so that deleting it marks it: then writes into it are refused,
+//! [`crate::drain`] deletes what lives in it, and takes the finalizer away when it is empty. Nobody else can.
+
+use mortise_registry::ResourceType;
+use mortise_resource::{Error, meta, pb, tenancy, types};
+
+/// Keeps a tenancy unit until it is empty.
+pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
+
+/// Whether a type is a unit of tenancy.
+pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
+    kind.gvk == types::partition() || kind.gvk == types::namespace()
+}
+
+pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
+    if is_tenancy(kind) {
+        meta::add_finalizer(&mut resource.metadata, FINALIZER);
+    }
+}
+
+pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+    if is_tenancy(kind) && meta::is_marked(&resource.metadata) {
+        refuse_default(kind, resource)?;
+    }
+    Ok(())
+}
+
+/// `default` exists always.
+pub(crate) fn refuse_default(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+    let name = resource.id.as_ref().map_or("", |id| id.name.as_str());
+    if is_tenancy(kind) && name == tenancy::DEFAULT {
+        let unit = kind.gvk.kind.to_lowercase();
+        return Err(Error::invalid(format!("{unit} {name:?} exists always and cannot be deleted")));
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Delete: by id, idempotent.
+//!
+//! Without finalizers the resource goes at once, and its tombstone makes what it owned follow ([`crate::reaper`]). With
+//! finalizers it is marked, and goes when the last one is removed.
+
+use mortise_registry::Registry;
+use mortise_resource::{Code, Error, meta, pb, types};
+use mortise_store::{Consistency, StoreError};
+
+use crate::{
+    builtin,
+    caller::Caller,
+    judge::{Judge, type_of},
+    removal,
+    retry::{Failure, Retry},
+    service::ResourceService,
+    write::cas_failure,
+};
+
+impl ResourceService {
+    /// Deletes. What is not there, or there with another uid, counts as deleted. A version makes it conditional.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `Aborted`: the version is not the stored
+    /// one. Whatever the hooks say when a resource with finalizers is marked, which is a write.
+    pub async fn delete(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<pb::DeleteResponse, Error> {
+        let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
+        types::check_id("id", &mut id)?;
+        let registry = self.types();
+        let kind = registry.resolve(&type_of(&id))?.clone();
+        let tenancy = id.tenancy.get_or_insert_default();
+        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
+        kind.scope.fill(tenancy);
+
+        let version = request.version;
+        let exact = !version.is_empty() && !id.uid.is_empty();
+        let consistency = if exact { Consistency::Eventual } else { Consistency::Consistent };
+        let mut retry = Retry::new(version.is_empty());
+        loop {
+            let stored = match self.backend.read(consistency, &id).await {
+                Ok(stored) => stored,
+                Err(StoreError::NotFound) => return Ok(pb::DeleteResponse {}),
+                Err(e) => return Err(Error::internal(format!("failed read: {e}"))),
+            };
+            Judge::new(kind.clone(), caller).write(&stored, "failed write acl").await?;
+            builtin::refuse_default(&kind, &stored)?;
+            if !version.is_empty() && version != stored.version {
+                return Err(cas_failure());
+            }
+            match self.let_go(caller, &registry, stored).await {
+                Ok(()) => return Ok(pb::DeleteResponse {}),
+                Err(failure) => retry.after(failure).await?,
+            }
+        }
+    }
+
+    /// Removes a resource, or marks it while finalizers hold it.
+    async fn let_go(&self, caller: &Caller, registry: &Registry, stored: pb::Resource) -> Result<(), Failure> {
+        if !meta::has_finalizers(&stored.metadata) {
+            return self.remove(&stored).await.map_err(failed);
+        }
+        if meta::is_marked(&stored.metadata) {
+            return Ok(());
+        }
+        let mut marked = stored;
+        removal::mark(&mut marked);
+        let request = pb::WriteRequest { resource: Some(marked) };
+        self.write_as(caller, registry, request).await.map(drop).map_err(|e| match e.code {
+            Code::Aborted => Failure::Conflict(e),
+            _ => Failure::Final(e),
+        })
+    }
+}
+
+fn failed(error: StoreError) -> Failure {
+    match error {
+        StoreError::CasFailure { .. } => Failure::Conflict(cas_failure()),
+        other => Failure::Final(Error::internal(format!("failed delete: {other}"))),
+    }
+}

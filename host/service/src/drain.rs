@@ -1,0 +1,133 @@
+//! Empties partitions and namespaces that are marked for deletion, and lets them go when they are empty.
+//!
+//! Marking changes a unit's generation, and every write depends on the generation of its units; so once a unit is
+//! marked nothing new gets into it, and what is found there is all there is. Resources with finalizers keep it alive
+//! until those are removed. Tombstones stay: their work may not be done, and they need no place.
+//!
+//! All state is in the store: after a crash the watch replays the units, and the work goes on.
+
+use std::{collections::HashSet, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use mortise_resource::{
+    meta, pb,
+    tenancy::WILDCARD,
+    types::{self, Gvk},
+};
+use mortise_store::{Consistency, Query, StoreError, TypeKey, WatchEvent};
+use tokio::task::JoinSet;
+
+use crate::{builtin::FINALIZER, read::tenancy_of, service::ResourceService};
+
+/// Deletions under way at once: enough to fill a group commit.
+const PARALLEL: usize = 32;
+
+/// Waits between looks at a unit that is not empty yet double from the first to the second.
+const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+impl ResourceService {
+    /// Runs until the service stops; broken watches are opened again.
+    pub(crate) async fn run_drain(self) {
+        let stopped = self.stopped();
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                () = &mut stopped => return,
+                Err(e) = self.drain() => tracing::warn!("the emptying of tenancy units starts again: {e}"),
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Ends only with an error.
+    async fn drain(&self) -> Result<std::convert::Infallible, StoreError> {
+        let watch = async |gvk: Gvk| {
+            let any = || WILDCARD.to_owned();
+            let tenancy = pb::Tenancy { partition: any(), namespace: any() };
+            let query = Query { type_key: TypeKey::from(&gvk.to_pb()), tenancy, name_prefix: String::new() };
+            self.backend.watch_list(&query).await
+        };
+        let mut partitions = watch(types::partition()).await?;
+        let mut namespaces = watch(types::namespace()).await?;
+        let mut leaving = HashSet::new();
+        let mut running = JoinSet::new();
+        loop {
+            let event = tokio::select! {
+                event = partitions.next() => event?,
+                event = namespaces.next() => event?,
+                Some(Ok(uid)) = running.join_next() => {
+                    leaving.remove(&uid);
+                    continue;
+                }
+            };
+            if let WatchEvent::Upsert(unit) = event
+                && meta::is_marked(&unit.metadata)
+                && let Some(id) = &unit.id
+                && leaving.insert(id.uid.clone())
+            {
+                let (service, id) = (self.clone(), id.clone());
+                running.spawn(async move {
+                    service.empty(&id).await;
+                    id.uid
+                });
+            }
+        }
+    }
+
+    /// Deletes what lives in a unit, again and again until it is empty, then the unit.
+    async fn empty(&self, unit: &pb::Id) {
+        let mut wait = WAIT.0;
+        loop {
+            match self.try_empty(unit).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(e) => tracing::warn!(unit = unit.name, "emptying a tenancy unit failed, trying again: {e}"),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(WAIT.1);
+        }
+    }
+
+    /// One sweep; whether the unit needs no more.
+    async fn try_empty(&self, id: &pb::Id) -> Result<bool, StoreError> {
+        let unit = match self.backend.read(Consistency::Consistent, id).await {
+            Ok(unit) => unit,
+            Err(StoreError::NotFound) => return Ok(true),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
+            Err(e) => return Err(e),
+        };
+        let is_partition = id.r#type.as_ref().is_some_and(|t| types::partition().matches(t));
+        let tenancy = if is_partition {
+            pb::Tenancy { partition: id.name.clone(), namespace: WILDCARD.into() }
+        } else {
+            pb::Tenancy { partition: tenancy_of(id).partition.clone(), namespace: id.name.clone() }
+        };
+        let mut empty = true;
+        for type_key in self.backend.types().await? {
+            if type_key == TypeKey::from(&types::tombstone().to_pb()) {
+                continue;
+            }
+            let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
+            let found = self.backend.list(Consistency::Consistent, &query).await?;
+            empty &= found.is_empty();
+            let mut deletions = stream::iter(found.into_iter().filter_map(|resource| resource.id))
+                .map(|id| async move { self.expire(&id).await })
+                .buffer_unordered(PARALLEL);
+            while let Some(outcome) = deletions.next().await {
+                outcome?;
+            }
+        }
+        if !empty {
+            return Ok(false);
+        }
+        if meta::finalizers(&unit.metadata).iter().any(|name| *name != FINALIZER) {
+            return Ok(false);
+        }
+        let outcome = self.remove(&unit).await;
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A type's hooks, as one request meets them: each check point asks here, and gets an error in the words that callers
+//! know. A plugin's fault is named as the plugin's.
+//!
+//! Types of the host have hooks of their own ([`crate::builtin`]). A type without an authorize hook asks for
+//! `operator:read` or `operator:write`.
+
+use std::sync::Arc;
+
+use mortise_plugin_host::{Call, Decision, HookError, HookFault, Mutated};
+use mortise_registry::{Owner, ResourceType};
+use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
+use prost::Message as _;
+
+use crate::{builtin, caller::Caller};
+
+/// The hooks of one type for one request.
+pub(crate) struct Judge {
+    kind: Arc<ResourceType>,
+    caller: Caller,
+    call: Option<Call>,
+}
+
+/// What an authorize hook said to a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Go ahead.
+    Allowed,
+    /// Decide when the resource is at hand.
+    Postponed,
+}
+
+impl Judge {
+    /// Costs nothing until a hook is asked.
+    pub(crate) fn new(kind: Arc<ResourceType>, caller: &Caller) -> Self {
+        let call = match &kind.owner {
+            Owner::Host => None,
+            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), caller.authorizer.clone())),
+        };
+        Self { kind, caller: caller.clone(), call }
+    }
+
+    /// Fills in defaults.
+    pub(crate) async fn mutate(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+        if let Owner::Host = self.kind.owner {
+            builtin::mutate(&self.kind, resource);
+            return Ok(());
+        }
+        let (true, Some(call)) = (self.kind.hooks.mutate, &mut self.call) else { return Ok(()) };
+        const CONTEXT: &str = "failed mutate hook";
+        let answer = call.mutate(&resource.encode_to_vec()).await.map_err(|e| Error::from(e).context(CONTEXT))?;
+        match answer {
+            Mutated::Unchanged => Ok(()),
+            Mutated::Changed(bytes) => {
+                let changed = self.accept(resource, &bytes).map_err(|e| Error::from(e).context(CONTEXT))?;
+                *resource = changed;
+                Ok(())
+            }
+            Mutated::Refused(diagnostics) => {
+                let mut error = Error::internal(format!("{CONTEXT}: {}", text(&diagnostics)));
+                error.violations = diagnostics;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes what `mutate` answered, if it kept to what it may change.
+    fn accept(&self, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, HookError> {
+        let fault = |what: String| self.fault("mutate", what);
+        let after = pb::Resource::decode(bytes)
+            .map_err(|e| fault(format!("it is no hashicorp.consul.resource.Resource: {e}")))?;
+        for (field, same) in [
+            ("id", after.id == before.id),
+            ("owner", after.owner == before.owner),
+            ("version", after.version == before.version),
+            ("generation", after.generation == before.generation),
+            ("status", after.status == before.status),
+            (
+                "metadata.deletionTimestamp",
+                after.metadata.get(meta::DELETION_TIMESTAMP) == before.metadata.get(meta::DELETION_TIMESTAMP),
+            ),
+        ] {
+            if !same {
+                return Err(fault(format!("it changed {field}; mutate may change data and metadata only")));
+            }
+        }
+        if let Some(data) = &after.data {
+            let schema = &self.kind.schema;
+            if !schema.accepts_url(&data.type_url) {
+                return Err(fault(format!("it made data a {:?}", data.type_url)));
+            }
+            if let Err(e) = schema.check(&data.value) {
+                return Err(fault(format!("its data is no {}: {e}", schema.message().full_name())));
+            }
+        }
+        Ok(after)
+    }
+
+    fn fault(&self, hook: &'static str, what: String) -> HookError {
+        let (plugin, version) = match &self.kind.owner {
+            Owner::Host => ("mortise", env!("CARGO_PKG_VERSION")),
+            Owner::Plugin(plugin) => (plugin.name(), plugin.version()),
+        };
+        HookError { plugin: plugin.into(), version: version.into(), hook, fault: HookFault::Answer(what) }
+    }
+
+    /// Judges a mutated resource; returns warnings.
+    pub(crate) async fn validate(
+        &mut self,
+        resource: &pb::Resource,
+        prior: Option<&pb::Resource>,
+    ) -> Result<Vec<Diagnostic>, Error> {
+        if let Owner::Host = self.kind.owner {
+            return builtin::validate(&self.kind, resource).map(|()| Vec::new());
+        }
+        let (true, Some(call)) = (self.kind.hooks.validate, &mut self.call) else { return Ok(Vec::new()) };
+        let prior = prior.map(prost::Message::encode_to_vec);
+        let diagnostics = call
+            .validate(&resource.encode_to_vec(), prior.as_ref())
+            .await
+            .map_err(|e| Error::from(e).context("failed validate hook"))?;
+        if diagnostics.iter().all(|d| d.severity() == Severity::Warning) {
+            return Ok(diagnostics);
+        }
+        let mut error = Error::invalid(text(&diagnostics));
+        error.violations = diagnostics;
+        Err(error)
+    }
+
+    /// May the caller read what has this id? The hook may want the resource first.
+    pub(crate) async fn read(&mut self, id: &pb::Id) -> Result<Reading, Error> {
+        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
+            return self.permit("operator:read").map(|()| Reading::Allowed);
+        };
+        match call.authorize_read(id, None).await.map_err(|e| Error::from(e).context("failed read acl"))? {
+            Decision::Allow => Ok(Reading::Allowed),
+            Decision::Deny(reason) => Err(Error::denied(&*reason)),
+            Decision::NeedResource => Ok(Reading::Postponed),
+        }
+    }
+
+    /// May the caller read this resource?
+    pub(crate) async fn read_with(&mut self, resource: &pb::Resource) -> Result<(), Error> {
+        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
+            return self.permit("operator:read");
+        };
+        let id = resource.id.clone().unwrap_or_default();
+        let decision = call.authorize_read(&id, Some(resource)).await;
+        settle(decision, "failed read acl")
+    }
+
+    /// As [`Judge::read_with`] for one of many: a refusal is no error, and each item has a request's fuel and time.
+    pub(crate) async fn shows(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
+        if let Some(call) = &mut self.call {
+            call.next_item();
+        }
+        match self.read_with(resource).await {
+            Ok(()) => Ok(true),
+            Err(e) if e.code == Code::PermissionDenied => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// May the caller write this? The incoming resource in Write; the stored one in WriteStatus and Delete.
+    pub(crate) async fn write(&mut self, resource: &pb::Resource, context: &'static str) -> Result<(), Error> {
+        let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
+            return self.permit("operator:write");
+        };
+        settle(call.authorize_write(&resource.encode_to_vec()).await, context)
+    }
+
+    /// May the caller list or watch this type there?
+    pub(crate) async fn list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
+        let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
+            return self.permit("operator:read");
+        };
+        settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
+    }
+
+    fn permit(&self, permission: &str) -> Result<(), Error> {
+        let caller = &self.caller.authorizer;
+        if caller.allowed(permission, "") {
+            Ok(())
+        } else {
+            Err(Error::denied(denial(caller.caller(), permission, "")))
+        }
+    }
+
+    /// Whose words these are, in warnings.
+    pub(crate) fn owner_name(&self) -> &str {
+        match &self.kind.owner {
+            Owner::Host => "mortise",
+            Owner::Plugin(plugin) => plugin.name(),
+        }
+    }
+}
+
+/// A decision for which there is no "later".
+fn settle(decision: Result<Decision, HookError>, context: &'static str) -> Result<(), Error> {
+    match decision.map_err(|e| Error::from(e).context(context))? {
+        Decision::Allow => Ok(()),
+        Decision::Deny(reason) => Err(Error::denied(&*reason)),
+        // The host refuses this answer before it gets here.
+        Decision::NeedResource => Err(Error::internal(format!("{context}: the decision was postponed"))),
+    }
+}
+
+/// The errors among diagnostics, in the plugin's own words.
+fn text(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|d| d.severity() != Severity::Warning);
+    let text = errors.map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
+    if text.is_empty() { "refused without a reason".into() } else { text }
+}
+
+/// The type of an id, or nothing: ids that come out of the store have one.
+pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
+    id.r#type.clone().unwrap_or_default()
+}

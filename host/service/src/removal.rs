@@ -1,0 +1,116 @@
+//! How resources leave: with a tombstone, in the same commit, so that what they owned follows.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::{meta, name, pb, types};
+use mortise_store::{Batch, Consistency, Mutation, StoreError};
+use prost::Message as _;
+
+use crate::{service::ResourceService, stamp};
+
+/// Where the tombstone notes when it was made.
+const GENERATED_AT: &str = "generated_at";
+
+/// How often the host's own deletions try again after a conflict.
+const ATTEMPTS: u32 = 10;
+
+impl ResourceService {
+    /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
+    pub(crate) async fn remove(&self, stored: &pb::Resource) -> Result<(), StoreError> {
+        let id = stored.id.clone().unwrap_or_default();
+        let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
+        if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
+            return self.backend.commit(Batch::of(delete)).await.map(drop);
+        }
+        let tombstone = Mutation::Put(Box::new(tombstone(&id)));
+        let batch = Batch { expect: Vec::new(), mutations: vec![delete.clone(), tombstone] };
+        match self.backend.commit(batch).await {
+            // There is one of that name: somebody wrote it by hand.
+            Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {
+                self.backend.commit(Batch::of(delete)).await.map(drop)
+            }
+            other => other.map(drop),
+        }
+    }
+
+    /// The host's own deletion: no hooks, no permission, whatever version is stored. A resource with finalizers is
+    /// marked instead. Returns whether it is gone.
+    pub(crate) async fn expire(&self, id: &pb::Id) -> Result<bool, StoreError> {
+        let mut attempts = 0;
+        loop {
+            let stored = match self.backend.read(Consistency::Consistent, id).await {
+                Ok(stored) => stored,
+                Err(StoreError::NotFound) => return Ok(true),
+                Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
+                Err(e) => return Err(e),
+            };
+            let outcome = if !meta::has_finalizers(&stored.metadata) {
+                self.remove(&stored).await.map(|()| true)
+            } else if meta::is_marked(&stored.metadata) {
+                return Ok(false);
+            } else {
+                let mut marked = stored;
+                mark(&mut marked);
+                marked.generation = stamp::ulid();
+                self.backend.write_cas(marked).await.map(|_| false)
+            };
+            attempts += 1;
+            match outcome {
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < ATTEMPTS => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Marks a resource for deletion, now.
+pub(crate) fn mark(resource: &mut pb::Resource) {
+    resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), stamp::rfc3339());
+}
+
+fn tombstone(owner: &pb::Id) -> pb::Resource {
+    let content = pb::Tombstone { owner: Some(owner.clone()) };
+    pb::Resource {
+        id: Some(pb::Id {
+            uid: stamp::ulid(),
+            name: tombstone_name(owner),
+            r#type: Some(types::tombstone().to_pb()),
+            tenancy: Some(owner.tenancy.clone().unwrap_or_default()),
+        }),
+        generation: stamp::ulid(),
+        metadata: BTreeMap::from([(GENERATED_AT.to_owned(), stamp::rfc3339())]),
+        data: Some(prost_types::Any {
+            type_url: "type.googleapis.com/hashicorp.consul.resource.Tombstone".into(),
+            value: content.encode_to_vec(),
+        }),
+        ..pb::Resource::default()
+    }
+}
+
+/// `tombstone-<name>-<uid>`, in lower case. The name is cut where the whole would not be a legal name; the uid keeps it
+/// unique.
+fn tombstone_name(owner: &pb::Id) -> String {
+    const PREFIX: &str = "tombstone-";
+    let uid = owner.uid.to_lowercase();
+    let room = name::MAX_LEN.saturating_sub(PREFIX.len() + 1 + uid.len());
+    let cut: String = owner.name.chars().take(room).collect();
+    format!("{PREFIX}{cut}-{uid}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name_for(owner: &str) -> String {
+        tombstone_name(&pb::Id { name: owner.into(), uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..Default::default() })
+    }
+
+    #[test]
+    fn tombstones_have_legal_names() {
+        assert_eq!(name_for("korn"), "tombstone-korn-01arz3ndektsv4rrffq69g5fav");
+        let longest = name_for(&"x".repeat(63));
+        assert_eq!(longest.len(), 63);
+        assert!(name::is_valid(&longest));
+        assert!(name::is_valid(&name_for(&format!("{}-{}", "a".repeat(25), "b".repeat(30)))));
+    }
+}

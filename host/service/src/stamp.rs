@@ -1,0 +1,31 @@
+//! Fresh ids and times.
+
+use jiff::{Timestamp, Zoned};
+use ulid::Ulid;
+
+/// A new ULID, for uids and generations.
+pub(crate) fn ulid() -> String {
+    Ulid::generate().to_string()
+}
+
+/// Now, as RFC 3339 in the server's time zone, to the second.
+pub(crate) fn rfc3339() -> String {
+    Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string().replace("+00:00", "Z")
+}
+
+/// Now, as protobuf has it.
+pub(crate) fn timestamp() -> prost_types::Timestamp {
+    let now = Timestamp::now();
+    prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn shapes() {
+        assert!(mortise_resource::ulid::is_valid(&super::ulid()));
+        let text = super::rfc3339();
+        assert!(text.parse::<jiff::Timestamp>().is_ok(), "{text}");
+        assert!(!text.contains('.'), "to the second: {text}");
+    }
+}

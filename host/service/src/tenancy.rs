@@ -1,0 +1,98 @@
+//! Whether the place a resource is to live in exists, and whether it is on its way out.
+
+use mortise_resource::{
+    Error, meta, pb,
+    tenancy::DEFAULT,
+    types::{self, Gvk},
+};
+use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
+
+use crate::service::ResourceService;
+
+/// What is known of a place.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// What must still hold when a write into it is committed: its units are there and unchanged.
+    pub(crate) expect: Vec<Expectation>,
+    /// Whether a unit is marked for deletion.
+    pub(crate) leaving: bool,
+}
+
+/// Why a place cannot be used.
+pub(crate) enum Nowhere {
+    /// A unit does not exist: which.
+    Missing(String),
+    /// The store failed.
+    Failed(StoreError),
+}
+
+impl ResourceService {
+    /// Looks a place up: the partition, then the namespace. `default` exists always, and an empty unit is none.
+    pub(crate) async fn place(&self, tenancy: &pb::Tenancy) -> Result<Place, Nowhere> {
+        let mut place = Place::default();
+        let partition = pb::Tenancy::default();
+        let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
+        for (unit, gvk, name, within) in [
+            ("partition", types::partition(), &tenancy.partition, partition),
+            ("namespace", types::namespace(), &tenancy.namespace, namespace),
+        ] {
+            if name.is_empty() || name == DEFAULT {
+                continue;
+            }
+            let stored = self
+                .unit(&gvk, name, within)
+                .await
+                .map_err(Nowhere::Failed)?
+                .ok_or_else(|| Nowhere::Missing(format!("{unit} not found: {name}")))?;
+            place.leaving |= meta::is_marked(&stored.metadata);
+            place.expect.push(Expectation {
+                id: ExpectedId::from(&stored.id.unwrap_or_default()),
+                generation: Some(stored.generation),
+            });
+        }
+        Ok(place)
+    }
+
+    async fn unit(&self, gvk: &Gvk, name: &str, within: pb::Tenancy) -> Result<Option<pb::Resource>, StoreError> {
+        let id = pb::Id {
+            uid: String::new(),
+            name: name.to_owned(),
+            r#type: Some(gvk.to_pb()),
+            tenancy: Some(within),
+        };
+        match self.backend.read(Consistency::Consistent, &id).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Nowhere {
+    /// As a write sees it.
+    pub(crate) fn for_writing(self) -> Error {
+        match self {
+            Self::Missing(text) => Error::invalid(text),
+            Self::Failed(e) => Error::internal(format!("failed tenancy marked for deletion check: {e}")),
+        }
+    }
+
+    /// As a read sees it.
+    pub(crate) fn for_reading(self) -> Error {
+        match self {
+            Self::Missing(text) => Error::not_found(text),
+            Self::Failed(e) => Error::internal(format!("failed read: {e}")),
+        }
+    }
+}
+
+/// A tenancy as protobuf's text format has it.
+pub(crate) fn proto_text(tenancy: &pb::Tenancy) -> String {
+    [("partition", &tenancy.partition), ("namespace", &tenancy.namespace)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(unit, value)| format!("{unit}:{value:?}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,106 @@
+//! WatchList: a snapshot, its end, then every change, in commit order.
+//!
+//! Events wait in a bounded buffer of the store. A reader that falls further behind is told so, with `Aborted`, and
+//! starts again; it never misses an event without knowing. Each event is judged when it is delivered, with the type as
+//! it is registered then.
+
+use std::{pin::Pin, sync::Arc};
+
+use mortise_resource::{Code, Error, pb, types::Gvk};
+use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{caller::Caller, judge::Judge, list, service::ResourceService};
+
+/// An open watch. Dropping it closes it.
+pub struct Events {
+    service: ResourceService,
+    caller: Caller,
+    wanted: Gvk,
+    watch: Box<dyn Watch>,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl ResourceService {
+    /// Opens a watch. An absent tenancy means everywhere.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`: too
+    /// many watches.
+    pub async fn watch_list(&self, caller: &Caller, request: pb::WatchListRequest) -> Result<Events, Error> {
+        let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
+        let registry = self.types();
+        let kind = registry.resolve(&wanted)?;
+        let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
+        let kind = list::check(&registry, &wanted, &tenancy, &request.name_prefix)?;
+        kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
+        Judge::new(kind.clone(), caller).list(&tenancy).await?;
+        kind.scope.fill_query(&mut tenancy);
+
+        let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
+            metrics::counter!("mortise_watches_refused_total").increment(1);
+            Error::new(
+                Code::ResourceExhausted,
+                format!("{} watches are open already (limit service.max_watches)", self.options.max_watches),
+            )
+        })?;
+        let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
+        let watch = self.backend.watch_list(&query).await.map_err(|e| ended(&e))?;
+        Ok(Events {
+            service: self.clone(),
+            caller: caller.clone(),
+            wanted: kind.gvk.clone(),
+            watch,
+            stopped: Box::pin(self.stopped()),
+            _permit: permit,
+        })
+    }
+}
+
+impl Events {
+    /// The next event that the caller may see.
+    ///
+    /// # Errors
+    /// `Aborted`: start again with an empty state. Anything else ends the watch too.
+    pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
+        use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
+        loop {
+            let event = tokio::select! {
+                event = self.watch.next() => event.map_err(|e| ended(&e))?,
+                () = &mut self.stopped => return Err(ended(&StoreError::Closed)),
+            };
+            let event = match event {
+                WatchEvent::EndOfSnapshot => Event::EndOfSnapshot(EndOfSnapshot {}),
+                WatchEvent::Upsert(r) if self.shows(&r).await? => {
+                    Event::Upsert(Upsert { resource: Some(Arc::unwrap_or_clone(r)) })
+                }
+                WatchEvent::Delete(r) if self.shows(&r).await? => {
+                    Event::Delete(Delete { resource: Some(Arc::unwrap_or_clone(r)) })
+                }
+                WatchEvent::Upsert(_) | WatchEvent::Delete(_) => continue,
+            };
+            return Ok(pb::WatchEvent { event: Some(event) });
+        }
+    }
+
+    async fn shows(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
+        let registry = self.service.types();
+        let kind = registry.resolve(&self.wanted.to_pb())?;
+        if !list::is_of(resource, kind) {
+            return Ok(false);
+        }
+        Judge::new(kind.clone(), &self.caller).shows(resource).await
+    }
+}
+
+fn ended(error: &StoreError) -> Error {
+    match error {
+        StoreError::WatchClosed => Error::new(Code::Aborted, error.to_string()),
+        StoreError::WatchLagged { .. } => {
+            metrics::counter!("mortise_watches_lagged_total").increment(1);
+            Error::new(Code::Aborted, error.to_string())
+        }
+        other => Error::internal(format!("failed next: {other}")),
+    }
+}

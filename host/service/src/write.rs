@@ -1,0 +1,307 @@
+//! Write: creates or replaces a resource.
+//!
+//! The first half ([`crate::admit`]) judges the incoming resource. The second reads what is stored, compares, and commits
+//! by compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and `authorize`
+//! run once; `validate`, which sees what is stored, runs again when that has changed. What is committed depends on the
+//! places and the owner that were looked up: should one of them change in between, it is all looked up again.
+
+use std::sync::Arc;
+
+use mortise_registry::{Owner, Registry, ResourceType};
+use mortise_resource::{
+    Code, Diagnostic, Error, Severity,
+    meta::{self, DELETION_TIMESTAMP, FINALIZERS},
+    pb,
+};
+use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError};
+
+use crate::{
+    admit, builtin,
+    caller::Caller,
+    judge::Judge,
+    read::tenancy_of,
+    retry::{Failure, Retry},
+    service::ResourceService,
+    stamp,
+    tenancy::{Place, proto_text},
+    vet,
+};
+
+const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the WriteStatus endpoint";
+
+/// How often a write whose surroundings change under it looks at them anew.
+const MAX_LOOKS: u32 = 16;
+
+/// What the first half found out, and for which stored version.
+struct Admitted {
+    resource: pb::Resource,
+    warnings: Vec<Diagnostic>,
+    prior: String,
+}
+
+impl ResourceService {
+    /// Creates or replaces. Data and metadata are replaced whole; on a blanket write the two reserved keys of metadata
+    /// are kept unless the request has them.
+    ///
+    /// # Errors
+    /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
+    /// not; `InvalidArgument` for the rules of owner, status and deletion.
+    pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
+        self.write_as(caller, &self.types(), request).await
+    }
+
+    /// [`ResourceService::write`] within a call that has taken its registry already.
+    pub(crate) async fn write_as(
+        &self,
+        caller: &Caller,
+        registry: &Registry,
+        request: pb::WriteRequest,
+    ) -> Result<pb::WriteResponse, Error> {
+        let (incoming, kind) = admit::shape(registry, request.resource)?;
+        let mut judge = Judge::new(kind.clone(), caller);
+        let mut admitted = None;
+        let mut looks = 0;
+        let mut retry = Retry::new(incoming.version.is_empty());
+        loop {
+            match self.attempt(&mut judge, &kind, &incoming, &mut admitted).await {
+                Ok(response) => return Ok(response),
+                Err(Refusal::Failed(failure)) => retry.after(failure).await?,
+                Err(Refusal::Surroundings) if looks < MAX_LOOKS => looks += 1,
+                Err(Refusal::Surroundings) => {
+                    return Err(Error::new(Code::Aborted, "what the resource belongs to keeps changing; try again"));
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        judge: &mut Judge,
+        kind: &Arc<ResourceType>,
+        incoming: &pb::Resource,
+        admitted: &mut Option<Admitted>,
+    ) -> Result<pb::WriteResponse, Refusal> {
+        let id = incoming.id.clone().unwrap_or_default();
+        let stored = match self.backend.read(Consistency::Eventual, &id).await {
+            Ok(stored) => Some(stored),
+            Err(StoreError::NotFound) => None,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(*stored),
+            Err(e) => return Err(unexpected(&e).into()),
+        };
+        let version = stored.as_ref().map_or("", |s| s.version.as_str());
+
+        let (resource, place) = match admitted {
+            None => {
+                let mut resource = incoming.clone();
+                let (warnings, place) = self.admit(judge, kind, &mut resource, stored.as_ref()).await?;
+                *admitted =
+                    Some(Admitted { resource: resource.clone(), warnings, prior: version.to_owned() });
+                (resource, place)
+            }
+            Some(known) => {
+                if known.prior != version {
+                    known.warnings = judge.validate(&known.resource, stored.as_ref()).await?;
+                    version.clone_into(&mut known.prior);
+                }
+                (known.resource.clone(), self.place_of(kind, &known.resource).await?)
+            }
+        };
+        let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
+        let stored = match stored {
+            None => self.create(kind, incoming, resource, place).await?,
+            Some(stored) => {
+                warnings.extend(not_idempotent(judge, incoming, &resource, &stored));
+                self.update(kind, incoming, resource, stored, place).await?
+            }
+        };
+        Ok(pb::WriteResponse { resource: Some(stored), warnings })
+    }
+
+    async fn create(
+        &self,
+        kind: &ResourceType,
+        incoming: &pb::Resource,
+        mut resource: pb::Resource,
+        place: Place,
+    ) -> Result<pb::Resource, Refusal> {
+        let mut id = resource.id.clone().unwrap_or_default();
+        id.uid = stamp::ulid();
+        if !resource.status.is_empty() {
+            return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
+        }
+        if place.leaving {
+            let tenancy = proto_text(tenancy_of(&id));
+            return Err(Error::invalid(format!("tenancy marked for deletion: {tenancy}")).into());
+        }
+        if meta::is_marked(&resource.metadata) {
+            return Err(Error::invalid("resource.metadata.deletionTimestamp can't be set on resource creation").into());
+        }
+        let mut expect = place.expect;
+        if let Some(owner) = &mut resource.owner
+            && owner.uid.is_empty()
+        {
+            *owner = self.resolve_owner(owner).await?;
+            expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None });
+        }
+        if builtin::is_tenancy(kind) {
+            meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
+        }
+        resource.id = Some(id);
+        resource.generation = stamp::ulid();
+        self.put(incoming, resource, expect).await
+    }
+
+    /// The stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
+    async fn resolve_owner(&self, owner: &pb::Id) -> Result<pb::Id, Error> {
+        match self.backend.read(Consistency::Consistent, owner).await {
+            Ok(found) => Ok(found.id.unwrap_or_default()),
+            Err(StoreError::NotFound) => Err(Error::invalid("resource.owner does not exist")),
+            Err(e) => Err(Error::internal(format!("failed to resolve owner: {e}"))),
+        }
+    }
+
+    async fn update(
+        &self,
+        kind: &ResourceType,
+        incoming: &pb::Resource,
+        mut resource: pb::Resource,
+        stored: pb::Resource,
+        place: Place,
+    ) -> Result<pb::Resource, Refusal> {
+        // A resource that is going is not defaulted any more: otherwise new defaults would look like changes, which
+        // are refused then, and the resource could never go.
+        let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
+        if going && incoming.data == stored.data && !matches!(kind.owner, Owner::Host) {
+            resource.data.clone_from(&incoming.data);
+            resource.metadata.clone_from(&incoming.metadata);
+        }
+
+        let stored_id = stored.id.clone().unwrap_or_default();
+        if let Some(id) = &mut resource.id {
+            id.uid.clone_from(&stored_id.uid);
+        }
+        if incoming.version.is_empty() {
+            resource.version.clone_from(&stored.version);
+            for key in [DELETION_TIMESTAMP, FINALIZERS] {
+                if let (false, Some(kept)) = (resource.metadata.contains_key(key), stored.metadata.get(key)) {
+                    resource.metadata.insert(key.to_owned(), kept.clone());
+                }
+            }
+        }
+        if builtin::is_tenancy(kind) {
+            meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
+        }
+        if resource.version != stored.version {
+            return Err(cas_failure().into());
+        }
+        check_owner(&mut resource, &stored)?;
+        if resource.status.is_empty() {
+            resource.status.clone_from(&stored.status);
+        } else if resource.status != stored.status {
+            return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
+        }
+        vet::vet(&stored, &resource, place.leaving)?;
+        check_immutable(kind, &resource, &stored)?;
+
+        resource.generation = stamp::ulid();
+        if meta::is_marked(&stored.metadata)
+            && meta::has_finalizers(&stored.metadata)
+            && !meta::has_finalizers(&resource.metadata)
+        {
+            // Nothing holds it any more.
+            self.remove(&stored).await.map_err(|e| refusal(e, incoming))?;
+            return Ok(resource);
+        }
+        self.put(incoming, resource, place.expect).await
+    }
+
+    async fn put(
+        &self,
+        incoming: &pb::Resource,
+        resource: pb::Resource,
+        expect: Vec<Expectation>,
+    ) -> Result<pb::Resource, Refusal> {
+        let batch = Batch { expect, mutations: vec![Mutation::Put(Box::new(resource))] };
+        let stored = self.backend.commit(batch).await.map_err(|e| refusal(e, incoming))?;
+        stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
+    }
+}
+
+fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
+    if let (Some(given), Some(known)) = (&mut resource.owner, &stored.owner)
+        && given.uid.is_empty()
+    {
+        given.uid.clone_from(&known.uid);
+    }
+    if resource.owner == stored.owner { Ok(()) } else { Err(Error::invalid("owner cannot be changed")) }
+}
+
+fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
+    let same_version = stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t));
+    if !same_version {
+        return Ok(());
+    }
+    let bytes = |r: &pb::Resource| r.data.as_ref().map(|d| d.value.clone()).unwrap_or_default();
+    match kind.schema.changed_immutable(&bytes(stored), &bytes(resource)) {
+        None => Ok(()),
+        Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
+    }
+}
+
+/// Says so when a client sent what is stored and `mutate`, which had been through it, still changed it.
+fn not_idempotent(
+    judge: &Judge,
+    incoming: &pb::Resource,
+    mutated: &pb::Resource,
+    stored: &pb::Resource,
+) -> Option<Diagnostic> {
+    let went_through = incoming.data == stored.data && mutated.data != stored.data;
+    went_through.then(|| Diagnostic {
+        severity: Severity::Warning.into(),
+        path: "data".into(),
+        summary: format!(
+            "plugin {}: mutate changed data that it had let through before; its defaults are new, or it is not \
+             idempotent",
+            judge.owner_name()
+        ),
+        detail: String::new(),
+    })
+}
+
+/// Why an attempt failed.
+enum Refusal {
+    /// The caller hears it, or a blanket write tries again.
+    Failed(Failure),
+    /// A place or an owner is not what it was a moment ago.
+    Surroundings,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Failed(Failure::Final(error))
+    }
+}
+
+fn refusal(error: StoreError, incoming: &pb::Resource) -> Refusal {
+    let sent_uid = incoming.id.as_ref().is_some_and(|id| !id.uid.is_empty());
+    match error {
+        StoreError::CasFailure { .. } => Refusal::Failed(Failure::Conflict(cas_failure())),
+        StoreError::WrongUid if sent_uid => Error::new(Code::FailedPrecondition, error.to_string()).into(),
+        // Two creations of one name: the other was first, this one becomes an update.
+        StoreError::WrongUid => {
+            Refusal::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
+        }
+        StoreError::Unexpected { .. } => Refusal::Surroundings,
+        StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
+        other => unexpected(&other).into(),
+    }
+}
+
+/// A version that is not the stored one, in the words that clients know.
+pub(crate) fn cas_failure() -> Error {
+    Error::new(Code::Aborted, StoreError::CasFailure { mutation: 0 }.to_string())
+}
+
+fn unexpected(error: &StoreError) -> Error {
+    Error::internal(format!("failed to write resource: {error}"))
+}

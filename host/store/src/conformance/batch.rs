@@ -1,0 +1,172 @@
+//! Commits of several mutations.
+
+use std::sync::Arc;
+
+use mortise_resource::pb;
+
+use super::fixtures::{
+    assert_silent, delete, everything, id, list, name, next, numbered, read, resource, resource_in, tenancy, type_of,
+    ulid, watch, write,
+};
+use crate::{Backend, Batch, Expectation, ExpectedId, Mutation, StoreError, WatchEvent};
+
+fn put(resource: pb::Resource) -> Mutation {
+    Mutation::Put(Box::new(resource))
+}
+
+fn delete_of(stored: &pb::Resource) -> Mutation {
+    Mutation::Delete { id: id(stored), version: stored.version.clone() }
+}
+
+fn expecting(expectations: impl IntoIterator<Item = Expectation>, mutation: Mutation) -> Batch {
+    Batch { expect: expectations.into_iter().collect(), mutations: vec![mutation] }
+}
+
+fn exists(resource: &pb::Resource) -> Expectation {
+    Expectation { id: ExpectedId::from(&id(resource)), generation: None }
+}
+
+/// One result for each mutation: the stored resource of a put, nothing for a delete.
+pub async fn results_stand_in_order<B: Backend>(store: &B) {
+    let old = write(store, &resource("old")).await;
+    let mutations = vec![put(resource("a")), delete_of(&old), put(resource("b"))];
+    let results = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let names: Vec<_> = results.iter().map(|result| result.as_ref().map(name)).collect();
+    assert_eq!(names, [Some("a".into()), None, Some("b".into())]);
+    for stored in results.into_iter().flatten() {
+        assert_eq!(read(store, &id(&stored)).await, Some(stored));
+    }
+    assert_eq!(read(store, &id(&old)).await, None);
+    assert_eq!(store.commit(Batch::default()).await.unwrap(), []);
+}
+
+/// When one mutation fails, nothing of the batch happens: to no resource, no index, no watch.
+pub async fn all_or_nothing<B: Backend>(store: &B) {
+    let owner = write(store, &resource("owner")).await;
+    let old = write(store, &resource("old")).await;
+    let (_, mut events) = watch(store, &everything()).await;
+    let child = pb::Resource { owner: Some(id(&owner)), ..resource("child") };
+    let stale = pb::Resource { version: "nonsense".into(), ..old.clone() };
+    let mutations = vec![put(child.clone()), delete_of(&owner), put(numbered(old.clone(), 1)), put(stale)];
+    let result = store.commit(Batch { expect: vec![], mutations }).await;
+    assert!(matches!(result, Err(StoreError::CasFailure { mutation: 3 })), "{result:?}");
+    assert_eq!(read(store, &id(&child)).await, None);
+    assert_eq!(list(store, &everything()).await, [old.clone(), owner.clone()]);
+    assert_eq!(store.list_by_owner(&id(&owner)).await.unwrap(), []);
+    assert_silent(store, &mut events, &resource("marker")).await;
+    // What failed does not stand in the way of what comes next.
+    write(store, &numbered(old, 2)).await;
+}
+
+/// A mutation sees what those before it in the batch did.
+pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
+    let first = write(store, &resource("a")).await;
+    let second = resource("a");
+    let results =
+        store.commit(Batch { expect: vec![], mutations: vec![delete_of(&first), put(second.clone())] }).await.unwrap();
+    let stored = results[1].clone().unwrap();
+    assert_eq!(id(&stored), id(&second));
+    assert_ne!(stored.version, first.version);
+    assert_eq!(read(store, &id(&second)).await, Some(stored));
+
+    let twice = resource("b");
+    let mutations = vec![put(twice.clone()), put(twice.clone())];
+    let result = store.commit(Batch { expect: vec![], mutations }).await;
+    assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
+    assert_eq!(read(store, &id(&twice)).await, None);
+}
+
+/// The position of the first mutation that fails.
+pub async fn failures_name_the_mutation<B: Backend>(store: &B) {
+    let stored = write(store, &resource("a")).await;
+    let stale = Mutation::Delete { id: id(&stored), version: "nonsense".into() };
+    let result =
+        store.commit(Batch { expect: vec![], mutations: vec![put(resource("b")), stale.clone(), stale] }).await;
+    assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
+}
+
+/// An expected resource must exist; the first that does not is named, before any mutation is judged.
+pub async fn expectations_of_existence<B: Backend>(store: &B) {
+    let there = write(store, &resource("there")).await;
+    let absent = resource("absent");
+    let stale = pb::Resource { version: "nonsense".into(), ..resource("a") };
+    let result = store.commit(expecting([exists(&there), exists(&absent), exists(&absent)], put(stale))).await;
+    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 1 })), "{result:?}");
+    store.commit(expecting([exists(&there)], put(resource("a")))).await.unwrap();
+    delete(store, &there).await;
+    let result = store.commit(expecting([exists(&there)], put(resource("b")))).await;
+    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+}
+
+/// With a uid, that incarnation; without one, any.
+pub async fn expectations_of_an_incarnation<B: Backend>(store: &B) {
+    let first = write(store, &resource("x")).await;
+    delete(store, &first).await;
+    let _second = write(store, &resource("x")).await;
+    let result = store.commit(expecting([exists(&first)], put(resource("a")))).await;
+    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+    let mut any = exists(&first);
+    any.id.uid.clear();
+    store.commit(expecting([any], put(resource("a")))).await.unwrap();
+}
+
+/// The generation, when one is given; whatever else was written.
+pub async fn expectations_of_a_generation<B: Backend>(store: &B) {
+    let stored = write(store, &resource("x")).await;
+    let expected = Expectation { generation: Some(stored.generation.clone()), ..exists(&stored) };
+    let status = write(store, &numbered(stored, 1)).await;
+    store.commit(expecting([expected.clone()], put(resource("a")))).await.unwrap();
+    write(store, &pb::Resource { generation: ulid(), ..status }).await;
+    let result = store.commit(expecting([expected], put(resource("b")))).await;
+    assert!(matches!(result, Err(StoreError::Unexpected { expectation: 0 })), "{result:?}");
+}
+
+/// Of a deletion and a creation that expects what is deleted, at once: never both.
+pub async fn expectations_see_other_batches<B: Backend>(store: &B) {
+    for round in 0..20 {
+        let parent = write(store, &resource(&format!("parent-{round}"))).await;
+        let child = resource(&format!("child-{round}"));
+        let id_of_parent = id(&parent);
+        let removal = store.delete_cas(&id_of_parent, &parent.version);
+        let creation = store.commit(expecting([exists(&parent)], put(child.clone())));
+        let (removed, created) = tokio::join!(removal, creation);
+        removed.unwrap();
+        match created {
+            // The creation was first.
+            Ok(_) => assert!(read(store, &id(&child)).await.is_some()),
+            Err(StoreError::Unexpected { expectation: 0 }) => assert_eq!(read(store, &id(&child)).await, None),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Events come one for each change, in the order of the batch, each with a version of its own.
+pub async fn each_change_is_one_event<B: Backend>(store: &B) {
+    let old = write(store, &resource("old")).await;
+    let (_, mut events) = watch(store, &everything()).await;
+    let other_type = resource_in(type_of("v1", "B"), tenancy("default", "default"), "b");
+    let again = resource("old");
+    let mutations = vec![put(resource("a")), delete_of(&old), put(other_type), put(again), put(resource("c"))];
+    let results = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let stored = |position: usize| WatchEvent::Upsert(Arc::new(results[position].clone().unwrap()));
+    assert_eq!(next(&mut events).await, stored(0));
+    assert_eq!(next(&mut events).await, WatchEvent::Delete(Arc::new(old)));
+    assert_eq!(next(&mut events).await, stored(3));
+    assert_eq!(next(&mut events).await, stored(4));
+    let mut versions: Vec<_> = results.iter().flatten().map(|stored| stored.version.clone()).collect();
+    versions.sort();
+    versions.dedup();
+    assert_eq!(versions.len(), 4);
+    assert_silent(store, &mut events, &resource("marker")).await;
+}
+
+/// A deletion without effect makes no event.
+pub async fn nothing_to_do_is_no_event<B: Backend>(store: &B) {
+    let stored = write(store, &resource("a")).await;
+    let (_, mut events) = watch(store, &everything()).await;
+    let mut other = id(&stored);
+    other.uid = ulid();
+    store.delete_cas(&other, "").await.unwrap();
+    store.delete_cas(&id(&resource("absent")), "").await.unwrap();
+    assert_silent(store, &mut events, &resource("marker")).await;
+}

@@ -1,0 +1,148 @@
+//! Resources to test with, and short ways to ask for them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use mortise_resource::pb;
+
+use crate::{Backend, Consistency, Query, StoreError, TypeKey, Watch, WatchEvent};
+
+/// A string in the form of a ULID that was not given before in this process.
+#[must_use]
+pub fn ulid() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("{:026}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A type of the group `test`.
+#[must_use]
+pub fn type_of(group_version: &str, kind: &str) -> pb::Type {
+    pb::Type { group: "test".into(), group_version: group_version.into(), kind: kind.into() }
+}
+
+/// A tenancy.
+#[must_use]
+pub fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
+    pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
+}
+
+/// A new resource of any type and place, without a version.
+#[must_use]
+pub fn resource_in(r#type: pb::Type, tenancy: pb::Tenancy, name: &str) -> pb::Resource {
+    pb::Resource {
+        id: Some(pb::Id { uid: ulid(), name: name.into(), r#type: Some(r#type), tenancy: Some(tenancy) }),
+        generation: ulid(),
+        ..pb::Resource::default()
+    }
+}
+
+/// A new resource `test.v1.A` in default/default.
+#[must_use]
+pub fn resource(name: &str) -> pb::Resource {
+    resource_in(type_of("v1", "A"), tenancy("default", "default"), name)
+}
+
+/// The resource's id.
+#[must_use]
+pub fn id(resource: &pb::Resource) -> pb::Id {
+    resource.id.clone().unwrap()
+}
+
+/// The resource's name.
+#[must_use]
+pub fn name(resource: &pb::Resource) -> String {
+    id(resource).name
+}
+
+/// The same resource with a counter in its metadata.
+#[must_use]
+pub fn numbered(mut resource: pb::Resource, number: u64) -> pb::Resource {
+    resource.metadata.insert("n".into(), number.to_string());
+    resource
+}
+
+/// The counter in a resource's metadata; 0 when there is none.
+#[must_use]
+pub fn number(resource: &pb::Resource) -> u64 {
+    resource.metadata.get("n").map_or(0, |n| n.parse().unwrap())
+}
+
+/// A query for `test.*.A`.
+#[must_use]
+pub fn query(partition: &str, namespace: &str, prefix: &str) -> Query {
+    Query {
+        type_key: TypeKey { group: "test".into(), kind: "A".into() },
+        tenancy: tenancy(partition, namespace),
+        name_prefix: prefix.into(),
+    }
+}
+
+/// A query for `test.*.A` everywhere.
+#[must_use]
+pub fn everything() -> Query {
+    query("*", "*", "")
+}
+
+/// Stores a resource as given.
+pub async fn write<B: Backend>(store: &B, resource: &pb::Resource) -> pb::Resource {
+    store.write_cas(resource.clone()).await.unwrap()
+}
+
+/// Deletes what is stored.
+pub async fn delete<B: Backend>(store: &B, stored: &pb::Resource) {
+    store.delete_cas(&id(stored), &stored.version).await.unwrap();
+}
+
+/// What is stored under an id; `None` when that is nothing.
+pub async fn read<B: Backend>(store: &B, id: &pb::Id) -> Option<pb::Resource> {
+    match store.read(Consistency::Eventual, id).await {
+        Ok(resource) => Some(resource),
+        Err(StoreError::NotFound) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What is listed.
+pub async fn list<B: Backend>(store: &B, query: &Query) -> Vec<pb::Resource> {
+    store.list(Consistency::Consistent, query).await.unwrap()
+}
+
+/// `partition/namespace/name` of each.
+#[must_use]
+pub fn places(resources: &[pb::Resource]) -> Vec<String> {
+    let place = |resource: &pb::Resource| {
+        let id = id(resource);
+        let tenancy = id.tenancy.unwrap();
+        format!("{}/{}/{}", tenancy.partition, tenancy.namespace, id.name)
+    };
+    resources.iter().map(place).collect()
+}
+
+/// The next event, which must come soon.
+pub async fn next(watch: &mut Box<dyn Watch>) -> WatchEvent {
+    tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("an event in time").unwrap()
+}
+
+/// Opens a watch and reads its snapshot.
+pub async fn watch<B: Backend>(store: &B, query: &Query) -> (Vec<pb::Resource>, Box<dyn Watch>) {
+    let mut watch = store.watch_list(query).await.unwrap();
+    let mut snapshot = Vec::new();
+    loop {
+        match next(&mut watch).await {
+            WatchEvent::Upsert(resource) => snapshot.push(Arc::unwrap_or_clone(resource)),
+            WatchEvent::Delete(resource) => panic!("a deletion in a snapshot: {resource:?}"),
+            WatchEvent::EndOfSnapshot => return (snapshot, watch),
+        }
+    }
+}
+
+/// Fails unless the watch has nothing to say before the marker resource is written and seen.
+pub async fn assert_silent<B: Backend>(store: &B, watch: &mut Box<dyn Watch>, marker: &pb::Resource) {
+    let marker = write(store, marker).await;
+    assert_eq!(next(watch).await, WatchEvent::Upsert(Arc::new(marker)));
+}

@@ -1,0 +1,118 @@
+//! The tests that every [`Backend`](crate::Backend) passes: the guarantees of [`backend`](crate::backend), by name.
+//!
+//! [`conformance_tests!`](crate::conformance_tests) makes one test of each case. Its argument makes a fresh, empty store: a
+//! closure that returns something that dereferences to a backend, such as an `Arc` of it. The store must
+//! - end a watch that is more than [`WATCH_BUFFER`] events behind;
+//! - refuse resources of more than [`MAX_RESOURCE_BYTES`].
+//!
+//! ```ignore
+//! mod conformance {
+//!     mortise_store::conformance_tests!(|| super::fresh());
+//! }
+//! ```
+//!
+//! Nothing here looks at what versions consist of: they are opaque.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "these are tests; they panic to report"
+)]
+
+pub mod batch;
+pub mod delete;
+pub mod fixtures;
+pub mod list;
+pub mod order;
+pub mod owner;
+pub mod read;
+pub mod watch;
+pub mod write;
+
+/// How many events a watch of a store under test may be behind at most.
+pub const WATCH_BUFFER: usize = 64;
+
+/// The resource size limit of a store under test.
+pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
+
+/// Makes a test of every case of the suite; see [`conformance`](crate::conformance).
+#[macro_export]
+macro_rules! conformance_tests {
+    ($fresh:expr) => {
+        $crate::conformance_tests! { @cases $fresh =>
+            read::absent_is_not_found,
+            read::empty_uid_matches_any_incarnation,
+            read::another_uid_is_not_found,
+            read::another_group_version_hands_over_what_is_stored,
+            read::uid_is_judged_before_group_version,
+            read::every_acknowledged_write_is_shown,
+            write::creation_needs_an_empty_version,
+            write::creation_over_what_exists_fails,
+            write::update_needs_the_stored_version,
+            write::every_commit_has_another_version,
+            write::versions_never_return,
+            write::uid_is_judged_before_version,
+            write::another_incarnation_can_follow_a_deletion,
+            write::group_version_is_overwritten_in_either_direction,
+            write::every_field_comes_back,
+            write::large_resources_come_back_whole,
+            write::incomplete_ids_are_refused,
+            write::too_large_is_refused,
+            write::one_of_many_racing_writers_wins,
+            delete::deletes,
+            delete::absent_succeeds,
+            delete::another_uid_has_no_effect,
+            delete::another_version_fails,
+            delete::group_version_is_ignored,
+            batch::results_stand_in_order,
+            batch::all_or_nothing,
+            batch::later_mutations_see_earlier_ones,
+            batch::failures_name_the_mutation,
+            batch::expectations_of_existence,
+            batch::expectations_of_an_incarnation,
+            batch::expectations_of_a_generation,
+            batch::expectations_see_other_batches,
+            batch::each_change_is_one_event,
+            batch::nothing_to_do_is_no_event,
+            list::the_seed,
+            list::byte_order,
+            list::wildcards_reach_every_unit,
+            list::empty_units_are_units,
+            list::thousands,
+            list::follows_writes,
+            list::types_are_those_that_have_resources,
+            owner::exactly_this_incarnation,
+            owner::children_of_every_type_and_tenancy,
+            owner::survives_the_deletion_of_the_owner,
+            owner::goes_with_the_child,
+            owner::updates_keep_it,
+            owner::follows_a_change_of_owner,
+            watch::snapshot_then_end_then_changes,
+            watch::an_empty_snapshot_ends_too,
+            watch::deletion_carries_the_last_stored_resource,
+            watch::exact_tenancy_and_prefix,
+            watch::wildcards,
+            watch::every_group_version,
+            watch::snapshot_is_no_older_than_the_call,
+            watch::watches_are_independent,
+            watch::opened_under_load_nothing_is_missed_or_doubled,
+            watch::a_slow_reader_is_told,
+            order::reads_are_not_older_than_events,
+            order::reads_and_lists_never_go_back,
+            order::children_are_seen_after_the_owner_s_deletion,
+            order::lists_are_of_one_commit,
+        }
+    };
+    (@cases $fresh:expr => $($module:ident::$case:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let store = ($fresh)();
+                $crate::conformance::$module::$case(&*store).await;
+            }
+        )+
+    };
+}

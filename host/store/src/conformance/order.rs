@@ -1,0 +1,121 @@
+//! What may be seen after what.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mortise_resource::pb;
+
+use super::fixtures::{
+    delete, everything, id, list, next, number, numbered, read, resource, resource_in, tenancy, type_of, watch, write,
+};
+use crate::{Backend, Batch, Mutation, WatchEvent};
+
+/// After an upsert event the resource is readable, in that state or a later one; after a delete event it is gone.
+pub async fn reads_are_not_older_than_events<B: Backend>(store: &B) {
+    let (_, mut events) = watch(store, &everything()).await;
+    let writer = async {
+        for n in 0..100 {
+            let created = write(store, &numbered(resource("a"), n * 2)).await;
+            let updated = write(store, &numbered(created, n * 2 + 1)).await;
+            delete(store, &updated).await;
+        }
+    };
+    let reader = async {
+        for _ in 0..300 {
+            match next(&mut events).await {
+                WatchEvent::Upsert(seen) => {
+                    let mut any = id(&seen);
+                    any.uid.clear();
+                    if let Some(stored) = read(store, &any).await {
+                        assert!(number(&stored) >= number(&seen), "{} after {}", number(&stored), number(&seen));
+                    }
+                    let listed = list(store, &everything()).await;
+                    assert!(listed.iter().all(|stored| number(stored) >= number(&seen)));
+                }
+                WatchEvent::Delete(last) => assert_eq!(read(store, &id(&last)).await, None),
+                WatchEvent::EndOfSnapshot => panic!("a second end marker"),
+            }
+        }
+    };
+    tokio::join!(writer, reader);
+}
+
+/// Whatever way one looks: never an older state than one has seen.
+pub async fn reads_and_lists_never_go_back<B: Backend>(store: &B) {
+    let stored = write(store, &numbered(resource("a"), 1)).await;
+    let done = AtomicBool::new(false);
+    let writer = async {
+        let mut stored = stored.clone();
+        for n in 2..200 {
+            stored = write(store, &numbered(stored, n)).await;
+        }
+        done.store(true, Ordering::SeqCst);
+    };
+    let reader = async {
+        let mut newest = 0;
+        while !done.load(Ordering::SeqCst) {
+            let by_read = number(&read(store, &id(&stored)).await.unwrap());
+            assert!(by_read >= newest, "read {by_read} after {newest}");
+            let by_list = number(&list(store, &everything()).await[0]);
+            assert!(by_list >= by_read, "listed {by_list} after {by_read}");
+            newest = by_list;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(writer, reader);
+}
+
+/// Who sees the owner's deletion can list every child that existed then.
+pub async fn children_are_seen_after_the_owner_s_deletion<B: Backend>(store: &B) {
+    let (_, mut events) = watch(store, &everything()).await;
+    for round in 0..20 {
+        let owner = write(store, &resource(&format!("owner-{round}"))).await;
+        let children = async |kind: &str| {
+            for n in 0..3 {
+                let child = resource_in(type_of("v1", kind), tenancy("default", "default"), &format!("c-{round}-{n}"));
+                write(store, &pb::Resource { owner: Some(id(&owner)), ..child }).await;
+            }
+        };
+        tokio::join!(children("B"), children("C"));
+        let watcher = async {
+            while !matches!(next(&mut events).await, WatchEvent::Delete(_)) {}
+            assert_eq!(store.list_by_owner(&id(&owner)).await.unwrap().len(), 6);
+        };
+        tokio::join!(delete(store, &owner), watcher);
+    }
+}
+
+/// Batches that keep a sum: no list sees a part of one.
+pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
+    const RESOURCES: usize = 200;
+    let put = |resource: pb::Resource| Mutation::Put(Box::new(resource));
+    let mutations = (0..RESOURCES).map(|n| put(numbered(resource(&format!("r-{n:03}")), 10))).collect();
+    let created = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let total = 10 * RESOURCES as u64;
+    let done = AtomicBool::new(false);
+    let writer = async {
+        let mut stored: Vec<_> = created.into_iter().flatten().collect();
+        for round in 0..150_usize {
+            // From one to another far away in the order of keys.
+            let (from, to) = (round * 7 % RESOURCES, RESOURCES - 1 - round * 11 % RESOURCES);
+            if from == to || number(&stored[from]) == 0 {
+                continue;
+            }
+            let less = numbered(stored[from].clone(), number(&stored[from]) - 1);
+            let more = numbered(stored[to].clone(), number(&stored[to]) + 1);
+            let results = store.commit(Batch { expect: vec![], mutations: vec![put(less), put(more)] }).await.unwrap();
+            stored[from] = results[0].clone().unwrap();
+            stored[to] = results[1].clone().unwrap();
+        }
+        done.store(true, Ordering::SeqCst);
+    };
+    let reader = async {
+        while !done.load(Ordering::SeqCst) {
+            let listed = list(store, &everything()).await;
+            assert_eq!(listed.iter().map(number).sum::<u64>(), total);
+            let (snapshot, _events) = watch(store, &everything()).await;
+            assert_eq!(snapshot.iter().map(number).sum::<u64>(), total);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(writer, reader);
+}

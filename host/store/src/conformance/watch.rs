@@ -1,0 +1,208 @@
+//! WatchList.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use mortise_resource::pb;
+
+use super::{
+    WATCH_BUFFER,
+    fixtures::{
+        assert_silent, delete, everything, id, list, name, next, number, numbered, places, query, resource,
+        resource_in, tenancy, type_of, watch, write,
+    },
+};
+use crate::{Backend, Query, StoreError, TypeKey, WatchEvent};
+
+/// What is there as upserts in the order of a list, one end marker, then changes in commit order, each once.
+pub async fn snapshot_then_end_then_changes<B: Backend>(store: &B) {
+    let a = write(store, &resource("a")).await;
+    let b = write(store, &resource("b")).await;
+    let (snapshot, mut events) = watch(store, &everything()).await;
+    assert_eq!(snapshot, [a.clone(), b.clone()]);
+    let a = write(store, &numbered(a, 1)).await;
+    let c = write(store, &resource("c")).await;
+    delete(store, &b).await;
+    let a2 = write(store, &numbered(a.clone(), 2)).await;
+    let expected = [
+        WatchEvent::Upsert(Arc::new(a)),
+        WatchEvent::Upsert(Arc::new(c)),
+        WatchEvent::Delete(Arc::new(b)),
+        WatchEvent::Upsert(Arc::new(a2)),
+    ];
+    for event in expected {
+        assert_eq!(next(&mut events).await, event);
+    }
+    assert_silent(store, &mut events, &resource("marker")).await;
+}
+
+/// Nothing there: the end marker all the same, once.
+pub async fn an_empty_snapshot_ends_too<B: Backend>(store: &B) {
+    let (snapshot, mut events) = watch(store, &everything()).await;
+    assert_eq!(snapshot, []);
+    let early = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+    assert!(early.is_err(), "nothing happened, yet: {early:?}");
+    assert_silent(store, &mut events, &resource("marker")).await;
+}
+
+/// Not just the id: what was stored last, with its version.
+pub async fn deletion_carries_the_last_stored_resource<B: Backend>(store: &B) {
+    let stored = write(store, &resource("a")).await;
+    let stored = write(store, &numbered(stored, 7)).await;
+    let (_, mut events) = watch(store, &everything()).await;
+    delete(store, &stored).await;
+    assert_eq!(next(&mut events).await, WatchEvent::Delete(Arc::new(stored)));
+}
+
+/// What a watch does not ask for, it does not see.
+pub async fn exact_tenancy_and_prefix<B: Backend>(store: &B) {
+    let at = |partition: &str, namespace: &str, name: &str| {
+        resource_in(type_of("v1", "A"), tenancy(partition, namespace), name)
+    };
+    for resource in [at("p", "n", "web-1"), at("p", "n", "api"), at("p", "m", "web-2"), at("q", "n", "web-3")] {
+        write(store, &resource).await;
+    }
+    let (snapshot, mut events) = watch(store, &query("p", "n", "web")).await;
+    assert_eq!(places(&snapshot), ["p/n/web-1"]);
+    for resource in [at("p", "n", "we"), at("p", "m", "web"), at("q", "n", "web"), at("", "", "web")] {
+        let stored = write(store, &resource).await;
+        delete(store, &stored).await;
+    }
+    write(store, &resource_in(type_of("v1", "B"), tenancy("p", "n"), "web")).await;
+    assert_silent(store, &mut events, &at("p", "n", "web")).await;
+}
+
+/// A wildcard in either unit, in the snapshot and after it.
+pub async fn wildcards<B: Backend>(store: &B) {
+    let at = |partition: &str, namespace: &str| {
+        resource_in(type_of("v1", "A"), tenancy(partition, namespace), &format!("x-{}", super::fixtures::ulid()))
+    };
+    let cases = [
+        (query("p", "*", ""), [("p", "n"), ("p", "m")], ("q", "n")),
+        (query("*", "n", ""), [("p", "n"), ("q", "n")], ("p", "m")),
+        (query("*", "*", "x"), [("p", "n"), ("q", "m")], ("p", "n")),
+    ];
+    for (query, inside, outside) in cases {
+        let (_, mut events) = watch(store, &query).await;
+        for (partition, namespace) in inside {
+            let stored = write(store, &at(partition, namespace)).await;
+            assert_eq!(next(&mut events).await, WatchEvent::Upsert(Arc::new(stored)), "{query:?}");
+        }
+        if query.name_prefix.is_empty() {
+            write(store, &at(outside.0, outside.1)).await;
+        }
+        assert_silent(store, &mut events, &at(inside[0].0, inside[0].1)).await;
+    }
+}
+
+/// The key of a watch is group and kind.
+pub async fn every_group_version<B: Backend>(store: &B) {
+    let at =
+        |group_version: &str, name: &str| resource_in(type_of(group_version, "A"), tenancy("default", "default"), name);
+    let first = write(store, &at("v1", "a")).await;
+    let second = write(store, &at("v2", "b")).await;
+    let (snapshot, mut events) = watch(store, &everything()).await;
+    assert_eq!(snapshot, [first, second]);
+    assert_silent(store, &mut events, &at("v3", "c")).await;
+}
+
+/// Whatever was acknowledged before the call is in the snapshot.
+pub async fn snapshot_is_no_older_than_the_call<B: Backend>(store: &B) {
+    let mut stored = write(store, &resource("a")).await;
+    for n in 1..30 {
+        stored = write(store, &numbered(stored, n)).await;
+        let (snapshot, _events) = watch(store, &everything()).await;
+        assert_eq!(snapshot, [stored.clone()]);
+    }
+    delete(store, &stored).await;
+    assert_eq!(watch(store, &everything()).await.0, []);
+}
+
+/// Each watch has a place of its own; one that is dropped disturbs nobody.
+pub async fn watches_are_independent<B: Backend>(store: &B) {
+    let (_, mut first) = watch(store, &everything()).await;
+    let (_, second) = watch(store, &everything()).await;
+    let a = write(store, &resource("a")).await;
+    drop(second);
+    let (snapshot, mut third) = watch(store, &everything()).await;
+    assert_eq!(snapshot, std::slice::from_ref(&a));
+    let b = write(store, &resource("b")).await;
+    assert_eq!(next(&mut first).await, WatchEvent::Upsert(Arc::new(a)));
+    assert_eq!(next(&mut first).await, WatchEvent::Upsert(Arc::new(b.clone())));
+    assert_eq!(next(&mut third).await, WatchEvent::Upsert(Arc::new(b)));
+}
+
+/// Watches that are opened while writers are at work: snapshot and events add up to what is there in the end, the states of
+/// one resource come in order, and none twice.
+pub async fn opened_under_load_nothing_is_missed_or_doubled<B: Backend>(store: &B) {
+    // Each writer has names of its own, so that creations do not collide.
+    let writers = async {
+        tokio::join!(writer(store, 0), writer(store, 1));
+        write(store, &resource("the-end")).await;
+    };
+    let watcher = async |delay: u64| {
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        follow(store).await
+    };
+    let ((), a, b, c, d) = tokio::join!(writers, watcher(0), watcher(5), watcher(20), watcher(60));
+    let expected: BTreeMap<_, _> = list(store, &everything()).await.into_iter().map(|r| (name(&r), r)).collect();
+    for seen in [a, b, c, d] {
+        assert_eq!(seen, expected);
+    }
+}
+
+async fn writer<B: Backend>(store: &B, offset: u64) {
+    for n in 0..60_u64 {
+        let created = write(store, &numbered(resource(&format!("w{offset}-{}", n % 7)), n)).await;
+        let updated = write(store, &numbered(created, n + 1_000)).await;
+        if n % 5 == 0 {
+            write(store, &numbered(resource(&format!("w{offset}-stay-{n}")), n)).await;
+        }
+        delete(store, &updated).await;
+    }
+}
+
+/// Follows a watch until the resource `the-end` appears, judging each event by what came before it.
+async fn follow<B: Backend>(store: &B) -> BTreeMap<String, pb::Resource> {
+    let (snapshot, mut events) = watch(store, &everything()).await;
+    let mut state: BTreeMap<_, _> = BTreeMap::new();
+    for resource in snapshot {
+        assert!(state.insert(name(&resource), resource).is_none(), "twice in a snapshot");
+    }
+    while !state.contains_key("the-end") {
+        match next(&mut events).await {
+            WatchEvent::Upsert(new) => {
+                let old = state.insert(name(&new), pb::Resource::clone(&new));
+                if let Some(old) = old {
+                    assert_eq!(id(&old), id(&new), "a deletion was missed");
+                    assert!(number(&old) < number(&new), "{} after {}", number(&new), number(&old));
+                }
+            }
+            WatchEvent::Delete(last) => assert_eq!(state.remove(&name(&last)).as_ref(), Some(&*last)),
+            WatchEvent::EndOfSnapshot => panic!("a second end marker"),
+        }
+    }
+    state
+}
+
+/// A reader that is too far behind gets an error instead of a gap, and gets it again.
+pub async fn a_slow_reader_is_told<B: Backend>(store: &B) {
+    let (_, mut events) = watch(store, &everything()).await;
+    let (_, mut other_type) =
+        watch(store, &Query { type_key: TypeKey { group: "test".into(), kind: "B".into() }, ..everything() }).await;
+    let mut stored = write(store, &resource("a")).await;
+    for n in 0..4 * WATCH_BUFFER as u64 {
+        stored = write(store, &numbered(stored, n)).await;
+    }
+    let ended = loop {
+        match tokio::time::timeout(Duration::from_secs(20), events.next()).await.expect("an end in time") {
+            Ok(event) => assert!(matches!(event, WatchEvent::Upsert(_))),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(ended, StoreError::WatchLagged { bound } if bound <= WATCH_BUFFER), "{ended:?}");
+    assert!(events.next().await.is_err());
+    // Nobody else suffers.
+    let marker = resource_in(type_of("v1", "B"), tenancy("default", "default"), "marker");
+    assert_silent(store, &mut other_type, &marker).await;
+    assert_eq!(watch(store, &everything()).await.0, [stored]);
+}

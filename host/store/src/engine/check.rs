@@ -1,0 +1,207 @@
+//! The walk over everything, run by the commit thread so that nothing moves meanwhile.
+//!
+//! It goes over the tree once, in key order, so what it has to remember is small: which versions and events have chunks,
+//! and what the events say about the newest state of each resource that they name.
+//!
+//! Checked: every record's checksum, key and content; versions against sequences and counters; chunks against heads, both
+//! ways; the owner index against owners, both ways; events dense, counted right, and agreeing with the resources; nothing
+//! unknown; no file under `blobs/`.
+
+use std::collections::{HashMap, HashSet};
+
+use mortise_resource::pb;
+
+use super::{
+    Shared, keys,
+    record::{Head, Kind, Meta},
+    table::{Payload, Table},
+};
+use crate::{StoreError, check::Problem};
+
+/// Walks the store whose counters are `meta`.
+pub(crate) fn walk(shared: &Shared, meta: Meta) -> Result<Vec<Problem>, StoreError> {
+    let mut check = Check::new(&shared.table, meta);
+    // Chunks come first in key order; which of them are wanted is known once heads were seen.
+    let mut chunks = Vec::new();
+    for item in shared.table.range(Vec::new()..) {
+        let (key, value) = item?;
+        match key.first() {
+            Some(&keys::CHUNK) => match keys::chunk_parts(&key) {
+                Some(parts) => chunks.push(parts),
+                None => check.problem(&key, "its key is not one"),
+            },
+            Some(&keys::EVENT) => check.event(&key, value),
+            Some(&keys::RESOURCE) => check.resource(&key, value),
+            Some(&keys::OWNER) => check.owner_entry(&key),
+            _ if *key == *keys::META => {
+                if Meta::decode(&value) != Some(meta) {
+                    check.problem(&key, "it is not what was written last");
+                }
+            }
+            _ => check.problem(&key, "nothing of that kind is stored here"),
+        }
+    }
+    check.chunks(&chunks);
+    check.totals();
+    check.blobs(&shared.options.path.join("store/blobs"))?;
+    Ok(check.problems)
+}
+
+struct Check<'t> {
+    table: &'t Table,
+    meta: Meta,
+    problems: Vec<Problem>,
+    /// Chunks that heads ask for: how many, by sequence and space.
+    wanted: HashMap<(u64, u8), u32>,
+    /// By resource: the newest event about it, and whether that was a deletion.
+    newest: HashMap<Vec<u8>, (u64, bool)>,
+    events: u64,
+    event_bytes: u64,
+}
+
+impl<'t> Check<'t> {
+    fn new(table: &'t Table, meta: Meta) -> Self {
+        Self {
+            table,
+            meta,
+            problems: Vec::new(),
+            wanted: HashMap::new(),
+            newest: HashMap::new(),
+            events: 0,
+            event_bytes: 0,
+        }
+    }
+
+    fn problem(&mut self, key: &[u8], fault: impl Into<String>) {
+        self.problems.push(Problem { thing: keys::describe(key), fault: fault.into() });
+    }
+
+    /// Head and content of a record; `None` when that is a problem, which is noted.
+    fn record(&mut self, key: &[u8], value: sled::IVec) -> Option<(Head, pb::Resource)> {
+        let read = || {
+            let head = self.table.head(key, &value)?;
+            let payload = self.table.payload(key, value.clone())?;
+            if matches!(payload, Payload::Torn) {
+                return Err(self.table.damaged(key, "a chunk is missing"));
+            }
+            self.table.decoder().decode(key, &payload).map(|resource| (head, resource))
+        };
+        match read() {
+            Ok((head, resource)) => {
+                if head.chunks() > 0 {
+                    self.wanted.insert((head.seq, head.kind.space()), head.chunks());
+                }
+                Some((head, resource))
+            }
+            Err(error) => {
+                self.problem(key, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn event(&mut self, key: &[u8], value: sled::IVec) {
+        let Some((head, resource)) = self.record(key, value) else { return };
+        let deletion = head.kind == Kind::Delete;
+        if keys::event_seq(key) != Some(head.seq) || head.kind == Kind::Resource {
+            self.problem(key, "its head belongs to another record");
+        }
+        if !self.meta.events().contains(&head.seq) {
+            self.problem(key, "it is outside the log");
+        }
+        let version = resource.version.parse::<u64>().ok();
+        if version.is_none_or(|version| if deletion { version >= head.seq } else { version != head.seq }) {
+            self.problem(key, format!("its resource has version {:?}", resource.version));
+        }
+        self.events += 1;
+        self.event_bytes += u64::from(head.len);
+        if let Some(Ok(about)) = resource.id.as_ref().map(keys::resource) {
+            self.newest.insert(about, (head.seq, deletion));
+        } else {
+            self.problem(key, "its resource has no usable id");
+        }
+    }
+
+    fn resource(&mut self, key: &[u8], value: sled::IVec) {
+        let newest = self.newest.remove(key);
+        let Some((head, resource)) = self.record(key, value) else { return };
+        if head.kind != Kind::Resource || resource.version != head.seq.to_string() {
+            self.problem(key, format!("its head is of commit {}, its version is {:?}", head.seq, resource.version));
+        }
+        if head.seq > self.meta.last_seq {
+            self.problem(key, format!("its version {} is beyond the last commit {}", head.seq, self.meta.last_seq));
+        }
+        if resource.id.as_ref().and_then(|id| keys::resource(id).ok()).as_deref() != Some(key) {
+            self.problem(key, "its id is another one");
+        }
+        match newest {
+            Some((seq, true)) => self.problem(key, format!("event {seq} says that it was deleted")),
+            Some((seq, false)) if seq != head.seq => {
+                self.problem(key, format!("its version is {}, the newest event about it is {seq}", head.seq));
+            }
+            None if head.seq >= self.meta.first_event => self.problem(key, "the event about its version is missing"),
+            _ => {}
+        }
+        if let Some(owner) = &resource.owner {
+            let entry = keys::ownership(owner, key);
+            if !matches!(entry.as_ref().map(|entry| self.table.get(entry)), Ok(Ok(Some(_)))) {
+                self.problem(key, "the owner index does not have it");
+            }
+        }
+    }
+
+    fn owner_entry(&mut self, key: &[u8]) {
+        let Some(child) = keys::child(key) else {
+            self.problem(key, "its key is not one");
+            return;
+        };
+        // A child that cannot be read was a problem already.
+        let Ok(stored) = self.table.load(&child) else { return };
+        match stored {
+            None => self.problem(key, "the child does not exist"),
+            Some(stored) => {
+                let owner = stored.resource.owner.as_ref().map(|owner| keys::ownership(owner, &child));
+                if owner.and_then(Result::ok).as_deref() != Some(key) {
+                    self.problem(key, "the child has another owner");
+                }
+            }
+        }
+    }
+
+    /// Chunks that no head asks for. Those that are missing were found with their heads.
+    fn chunks(&mut self, found: &[(u64, u8, u32)]) {
+        for &(seq, space, index) in found {
+            if self.wanted.get(&(seq, space)).is_none_or(|count| index >= *count) {
+                self.problem(&keys::chunk(seq, space, index), "nothing refers to it");
+            }
+        }
+    }
+
+    fn totals(&mut self) {
+        let events = self.meta.events();
+        let expected = events.end.saturating_sub(events.start);
+        if self.events != expected {
+            self.problem(keys::META, format!("it counts {expected} events, there are {}", self.events));
+        }
+        if self.event_bytes != self.meta.event_bytes {
+            let counted = self.meta.event_bytes;
+            self.problem(keys::META, format!("it counts {counted} bytes of events, there are {}", self.event_bytes));
+        }
+        // Resources were taken out as they were seen: what is left is about resources that are not there.
+        let absent: HashSet<_> =
+            self.newest.iter().filter(|(_, (_, deletion))| !deletion).map(|(k, _)| k.clone()).collect();
+        for key in absent {
+            self.problem(&key, "the newest event about it is no deletion, and it is missing");
+        }
+    }
+
+    fn blobs(&mut self, dir: &std::path::Path) -> Result<(), StoreError> {
+        let fault = |source| StoreError::Io { path: dir.to_owned(), action: "read", source };
+        let files = std::fs::read_dir(dir).map_err(fault)?.count();
+        if files > 0 {
+            let fault = format!("{files} files, which sled never syncs; a value was too large");
+            self.problems.push(Problem { thing: dir.display().to_string(), fault });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! The commit thread: the only writer, and the only one that flushes.
+//!
+//! It takes every waiting batch, judges them one after another ([`stage`](super::stage)), and makes the whole group durable
+//! with one sled batch, one flush and one sync of the disk; then it publishes and answers. A batch that came alone goes at
+//! once: groups form while the thread waits for the disk.
+//!
+//! This shape is not a matter of taste. Sled 0.34 deadlocks when small batches are written without a flush after each, and
+//! its flush asks the kernel for `sync_file_range`, which does not survive a loss of power; hence `fdatasync` on its file.
+//!
+//! Every answer waits for the group, a refusal too: it may be about what another batch of the group is about to write.
+//!
+//! When the write, the flush or the sync fails, nobody knows what is on the disk. The store is poisoned then: the batch
+//! stays hidden behind its overlay, reads go on with what was published, every write is refused until a restart finds out.
+
+use std::{collections::HashSet, io, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+
+use mortise_resource::pb;
+use tokio::sync::oneshot;
+
+use super::{
+    Shared, check,
+    history::History,
+    keys, metrics,
+    record::{self, Kind, Meta},
+    stage::{Slot, Stage},
+    walk,
+};
+use crate::{Batch, StoreError, TypeKey, check::Problem};
+
+/// What a caller waits for.
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+/// The resources after a batch.
+pub(crate) type Results = Vec<Option<pb::Resource>>;
+/// Makes what was flushed durable.
+pub(crate) type SyncDisk = Box<dyn FnMut() -> io::Result<()> + Send>;
+
+/// A group is cut at this many bytes of resources, so that what is in flight stays small.
+const MAX_GROUP_BYTES: usize = 8 << 20;
+
+/// Work for the thread.
+pub(crate) enum Job {
+    /// Apply a batch; with its size, bytes.
+    Commit(Batch, usize, Reply<Results>),
+    /// Walk the whole store, with no write in flight.
+    Check(Reply<Vec<Problem>>),
+}
+
+/// Batches that are committed together, and who waits for them.
+#[derive(Default)]
+struct Group {
+    batches: Vec<Batch>,
+    replies: Vec<Reply<Results>>,
+}
+
+/// The thread's state.
+pub(crate) struct Committer {
+    shared: Arc<Shared>,
+    meta: Meta,
+    history: History,
+    sync: SyncDisk,
+}
+
+impl Committer {
+    /// Goes on after `meta`.
+    pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, sync: SyncDisk) -> Self {
+        Self { shared, meta, history, sync }
+    }
+
+    /// Works until the queue is closed and drained.
+    pub(crate) fn run(mut self) {
+        while let Some(jobs) = self.shared.clone().queue.take() {
+            let mut group = Group::default();
+            let mut bytes = 0;
+            for job in jobs {
+                match job {
+                    Job::Commit(batch, size, reply) => {
+                        if bytes + size > MAX_GROUP_BYTES && !group.batches.is_empty() {
+                            self.commit(std::mem::take(&mut group));
+                            bytes = 0;
+                        }
+                        bytes += size;
+                        group.batches.push(batch);
+                        group.replies.push(reply);
+                    }
+                    Job::Check(reply) => {
+                        self.commit(std::mem::take(&mut group));
+                        bytes = 0;
+                        // A caller who is gone needs no answer; so below.
+                        reply.send(contained(|| check::walk(&self.shared, self.meta))).ok();
+                    }
+                }
+            }
+            self.commit(group);
+        }
+    }
+
+    fn commit(&mut self, group: Group) {
+        let shared = self.shared.clone();
+        let result = match shared.poisoned.get() {
+            Some(why) => Err(StoreError::Poisoned(why.clone())),
+            None => contained(|| self.attempt(group.batches)),
+        };
+        match result {
+            Ok(results) => {
+                for (reply, result) in group.replies.into_iter().zip(results) {
+                    reply.send(result).ok();
+                }
+            }
+            Err(error) => {
+                // Before any answer: whoever has one must find the store poisoned.
+                let why = shared.poison(&error);
+                for reply in group.replies {
+                    reply.send(Err(StoreError::Poisoned(why.clone()))).ok();
+                }
+            }
+        }
+    }
+
+    /// The results of the batches, once all of them are durable. Any error means that nobody knows what is on the disk.
+    fn attempt(&mut self, batches: Vec<Batch>) -> Result<Vec<Result<Results, StoreError>>, StoreError> {
+        let begun = Instant::now();
+        let shared = self.shared.clone();
+        let mut stage = Stage::new(&shared.table, self.meta.last_seq);
+        let mut results = Vec::with_capacity(batches.len());
+        let mut changing = 0;
+        for batch in batches {
+            let seq = stage.seq;
+            results.push(stage.add(batch));
+            changing += usize::from(stage.seq > seq);
+        }
+        let changes = stage.changes.len();
+        if changes > 0 {
+            self.make_durable(stage)?;
+            let events = self.meta.events();
+            metrics::group(changing, changes, begun.elapsed(), events.end - events.start);
+        }
+        Ok(results)
+    }
+
+    /// Writes a group and publishes it.
+    fn make_durable(&mut self, stage: Stage<'_>) -> Result<(), StoreError> {
+        let Shared { table, board, .. } = &*self.shared;
+        let mut batch = sled::Batch::default();
+        let mut overlay = super::board::Overlay::with_capacity(stage.slots.len());
+        for (key, slot) in &stage.slots {
+            if slot.is_changed() {
+                write(&mut batch, key, slot)?;
+                overlay.insert(key.clone(), slot.before.as_ref().map(|stored| stored.resource.clone()));
+            }
+        }
+        let meta = self.history.write(table, self.meta, &stage.changes, &mut batch)?;
+        batch.insert(keys::META, meta.encode());
+
+        board.begin(overlay);
+        table.apply(batch)?;
+        let flushing = Instant::now();
+        table.flush()?;
+        (self.sync)().map_err(|source| table.io("sync", source))?;
+        metrics::synced(flushing.elapsed());
+        self.meta = meta;
+
+        let deleted: HashSet<&TypeKey> =
+            stage.changes.iter().filter(|change| change.now.is_none()).map(|change| &change.type_key).collect();
+        let mut gone = Vec::new();
+        for type_key in deleted {
+            if !walk::any_of(table, type_key)? {
+                gone.push(type_key.clone());
+            }
+        }
+        board.publish(&stage.changes, &gone);
+        Ok(())
+    }
+}
+
+/// Sled panics where it meets a state that it holds impossible. Nobody may wait for ever because of that.
+fn contained<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(StoreError::Poisoned(format!("the commit thread failed: {}", super::panic_text(panic.as_ref()))))
+    })
+}
+
+/// Adds what a group makes of one resource to its batch: record, chunks, owner index.
+fn write(batch: &mut sled::Batch, key: &[u8], slot: &Slot) -> Result<(), StoreError> {
+    let entry = |resource: &pb::Resource| {
+        resource.owner.as_ref().map(|owner| keys::ownership(owner, key)).transpose().map_err(StoreError::IncompleteId)
+    };
+    if let Some(before) = &slot.before {
+        record::remove_chunks(batch, keys::RESOURCE, before.seq, before.len);
+        if let Some(entry) = entry(&before.resource)? {
+            batch.remove(entry);
+        }
+    }
+    match (&slot.now, &slot.payload) {
+        (Some(now), Some(payload)) => {
+            record::write(batch, key, Kind::Resource, now.seq, payload);
+            // After the removal of the old entry, which is the same one unless the owner changed.
+            if let Some(entry) = entry(&now.resource)? {
+                batch.insert(entry, &[]);
+            }
+        }
+        _ => batch.remove(key),
+    }
+    Ok(())
+}

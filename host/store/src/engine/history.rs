@@ -1,0 +1,80 @@
+//! The event log: which events are kept, and which go with the next commit.
+//!
+//! Sequences are dense, so the log is a range of them. It is bounded in events and in bytes, and trimmed in the batch that
+//! adds to it, so it never holds more than its bounds. Lengths of the events that this process wrote are remembered (4 bytes
+//! each); those of older ones are read when they go.
+
+use std::collections::VecDeque;
+
+use super::{
+    keys,
+    record::{self, Kind, Meta},
+    stage::Change,
+    table::Table,
+};
+use crate::StoreError;
+
+/// The log's bounds and what is known of it.
+pub(crate) struct History {
+    max_events: u64,
+    max_bytes: u64,
+    /// Lengths of the newest events.
+    lens: VecDeque<u32>,
+}
+
+impl History {
+    /// With these bounds.
+    pub(crate) fn new(max_events: u64, max_bytes: u64) -> Self {
+        Self { max_events, max_bytes, lens: VecDeque::new() }
+    }
+
+    /// Puts the events of `changes` into the batch, and the removal of what is over the bounds. Returns the counters as they
+    /// are after the batch.
+    pub(crate) fn write(
+        &mut self,
+        table: &Table,
+        mut meta: Meta,
+        changes: &[Change],
+        batch: &mut sled::Batch,
+    ) -> Result<Meta, StoreError> {
+        let stored_until = meta.last_seq;
+        for change in changes {
+            let len = u32::try_from(change.payload.len()).unwrap_or(u32::MAX);
+            self.lens.push_back(len);
+            meta.last_seq = change.seq;
+            meta.event_bytes += u64::from(len);
+        }
+        while !meta.events().is_empty() && self.is_over(&meta) {
+            let seq = meta.first_event;
+            let len = self.forget_oldest(table, &meta)?;
+            if seq <= stored_until {
+                batch.remove(keys::event(seq));
+                record::remove_chunks(batch, keys::EVENT, seq, len);
+            }
+            meta.first_event += 1;
+            meta.event_bytes = meta.event_bytes.saturating_sub(u64::from(len));
+        }
+        for change in changes.iter().filter(|change| change.seq >= meta.first_event) {
+            let kind = if change.now.is_some() { Kind::Upsert } else { Kind::Delete };
+            record::write(batch, &keys::event(change.seq), kind, change.seq, &change.payload);
+        }
+        Ok(meta)
+    }
+
+    fn is_over(&self, meta: &Meta) -> bool {
+        let events = meta.events();
+        events.end - events.start > self.max_events || meta.event_bytes > self.max_bytes
+    }
+
+    fn forget_oldest(&mut self, table: &Table, meta: &Meta) -> Result<u32, StoreError> {
+        let events = meta.events();
+        if self.lens.len() as u64 >= events.end - events.start
+            && let Some(len) = self.lens.pop_front()
+        {
+            return Ok(len);
+        }
+        let key = keys::event(meta.first_event);
+        let value = table.get(&key)?.ok_or_else(|| table.damaged(&key, "it is missing"))?;
+        table.head(&key, &value).map(|head| head.len)
+    }
+}

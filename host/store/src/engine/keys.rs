@@ -1,0 +1,221 @@
+//! Keys of the one tree.
+//!
+//! The first byte names the space, and what follows sorts as the contract wants lists sorted:
+//!
+//! | space | key | value |
+//! |---|---|---|
+//! | meta | `m` | [`Meta`](super::record::Meta) |
+//! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
+//! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
+//! | events | `e` sequence (8 bytes, big-endian) | head of a record |
+//! | chunks | `c` sequence (8) `r` or `e` index (4) | a piece of the record of that sequence |
+//!
+//! Segments end with a zero byte, so none may contain one; byte order of keys is then the order of their segments.
+
+use mortise_resource::pb;
+
+use crate::{ExpectedId, TypeKey};
+
+/// The only key of its space.
+pub(crate) const META: &[u8] = b"m";
+/// First byte of resources.
+pub(crate) const RESOURCE: u8 = b'r';
+/// First byte of the owner index.
+pub(crate) const OWNER: u8 = b'o';
+/// First byte of events.
+pub(crate) const EVENT: u8 = b'e';
+/// First byte of chunks.
+pub(crate) const CHUNK: u8 = b'c';
+
+/// Segments of a resource's key after its first byte.
+const RESOURCE_SEGMENTS: usize = 5;
+/// Segments of an owner's part of a key of the index.
+const OWNER_SEGMENTS: usize = 6;
+
+/// Appends terminated segments. The error names the first that cannot be one.
+pub(crate) fn push(key: &mut Vec<u8>, segments: &[(&'static str, &str)]) -> Result<(), &'static str> {
+    for (what, segment) in segments {
+        if segment.as_bytes().contains(&0) {
+            return Err(what);
+        }
+        key.extend_from_slice(segment.as_bytes());
+        key.push(0);
+    }
+    Ok(())
+}
+
+/// The segments that id and owner keys share.
+fn segments(id: &pb::Id) -> [(&'static str, &str); RESOURCE_SEGMENTS] {
+    let (group, kind) = id.r#type.as_ref().map_or(("", ""), |t| (t.group.as_str(), t.kind.as_str()));
+    let (partition, namespace) = id.tenancy.as_ref().map_or(("", ""), |t| (t.partition.as_str(), t.namespace.as_str()));
+    [
+        ("type.group", group),
+        ("type.kind", kind),
+        ("tenancy.partition", partition),
+        ("tenancy.namespace", namespace),
+        ("name", &id.name),
+    ]
+}
+
+/// The key of a resource. Absent messages count as empty ones. The error names the part that no key can hold.
+pub(crate) fn resource(id: &pb::Id) -> Result<Vec<u8>, &'static str> {
+    let mut key = Vec::with_capacity(96);
+    key.push(RESOURCE);
+    push(&mut key, &segments(id))?;
+    Ok(key)
+}
+
+/// The key of the resource that an expectation is about.
+pub(crate) fn expected(id: &ExpectedId) -> Result<Vec<u8>, &'static str> {
+    let mut key = Vec::with_capacity(96);
+    key.push(RESOURCE);
+    let segments = [
+        ("type.group", id.type_key.group.as_str()),
+        ("type.kind", &id.type_key.kind),
+        ("tenancy.partition", &id.partition),
+        ("tenancy.namespace", &id.namespace),
+        ("name", &id.name),
+    ];
+    push(&mut key, &segments)?;
+    Ok(key)
+}
+
+/// What the keys of all resources of a type begin with.
+pub(crate) fn of_type(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
+    let mut key = vec![RESOURCE];
+    push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
+    Ok(key)
+}
+
+/// What the index keys of all children of an incarnation begin with.
+pub(crate) fn owned_by(owner: &pb::Id) -> Result<Vec<u8>, &'static str> {
+    let mut key = Vec::with_capacity(192);
+    key.push(OWNER);
+    push(&mut key, &segments(owner))?;
+    push(&mut key, &[("uid", &owner.uid)])?;
+    Ok(key)
+}
+
+/// The index key of a child; `child` is the key of the resource.
+pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let mut key = owned_by(owner)?;
+    key.extend_from_slice(child.get(1..).unwrap_or_default());
+    Ok(key)
+}
+
+/// The resource's key out of a key of the index.
+pub(crate) fn child(ownership: &[u8]) -> Option<Vec<u8>> {
+    let rest = ownership.split_first().filter(|(space, _)| **space == OWNER)?.1;
+    let (end, _) = rest.iter().enumerate().filter(|(_, b)| **b == 0).nth(OWNER_SEGMENTS - 1)?;
+    let mut key = vec![RESOURCE];
+    key.extend_from_slice(rest.get(end + 1..)?);
+    Some(key)
+}
+
+/// The key of an event.
+pub(crate) fn event(seq: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9);
+    key.push(EVENT);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key
+}
+
+/// The sequence of an event's key.
+pub(crate) fn event_seq(key: &[u8]) -> Option<u64> {
+    let rest = key.split_first().filter(|(space, _)| **space == EVENT)?.1;
+    Some(u64::from_be_bytes(rest.try_into().ok()?))
+}
+
+/// The key of a chunk of the record of `seq` in the space `of`.
+pub(crate) fn chunk(seq: u64, of: u8, index: u32) -> Vec<u8> {
+    let mut key = Vec::with_capacity(14);
+    key.push(CHUNK);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key.push(of);
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// Sequence, space and index of a chunk's key.
+pub(crate) fn chunk_parts(key: &[u8]) -> Option<(u64, u8, u32)> {
+    let rest = key.split_first().filter(|(space, _)| **space == CHUNK)?.1;
+    let (seq, rest) = rest.split_first_chunk::<8>()?;
+    let (of, index) = rest.split_first()?;
+    Some((u64::from_be_bytes(*seq), *of, u32::from_be_bytes(index.try_into().ok()?)))
+}
+
+/// The segments of a resource's key: group, kind, partition, namespace, name.
+pub(crate) fn split(key: &[u8]) -> Option<[&str; RESOURCE_SEGMENTS]> {
+    let rest = key.split_first().filter(|(space, _)| **space == RESOURCE)?.1;
+    let mut parts = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split('\0');
+    let segments = [parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?];
+    parts.next().is_none().then_some(segments)
+}
+
+/// The first key after every key that begins with `prefix`, which is not empty and holds no byte 255: ours are UTF-8.
+pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last = last.saturating_add(1);
+    }
+    end
+}
+
+/// A key for people: segments separated by slashes.
+pub(crate) fn describe(key: &[u8]) -> String {
+    match key.split_first() {
+        Some((&EVENT, _)) => event_seq(key).map(|seq| format!("event {seq}")),
+        Some((&CHUNK, _)) => chunk_parts(key).map(|(seq, of, index)| {
+            format!("chunk {index} of {} {seq}", if of == EVENT { "event" } else { "version" })
+        }),
+        Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
+        Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
+        _ => (key == META).then(|| "the meta record".to_owned()),
+    }
+    .unwrap_or_else(|| format!("key {:?}", String::from_utf8_lossy(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(partition: &str, namespace: &str, name: &str) -> pb::Id {
+        pb::Id {
+            uid: "u".into(),
+            name: name.into(),
+            r#type: Some(pb::Type { group: "g".into(), group_version: "v1".into(), kind: "K".into() }),
+            tenancy: Some(pb::Tenancy { partition: partition.into(), namespace: namespace.into() }),
+        }
+    }
+
+    #[test]
+    fn keys_sort_as_their_segments() {
+        let mut keys = [("a", "b", "c"), ("a", "b", "ca"), ("a", "b-c", "a"), ("a-", "", "a"), ("", "z", "z")]
+            .map(|(p, n, name)| resource(&id(p, n, name)).unwrap());
+        keys.sort();
+        let names: Vec<_> = keys.iter().map(|k| split(k).unwrap()[2..].join("/")).collect();
+        assert_eq!(names, ["/z/z", "a/b/c", "a/b/ca", "a/b-c/a", "a-//a"]);
+    }
+
+    #[test]
+    fn parts_come_back() {
+        let key = resource(&id("p", "", "n")).unwrap();
+        assert_eq!(split(&key), Some(["g", "K", "p", "", "n"]));
+        let entry = ownership(&id("", "", "owner"), &key).unwrap();
+        assert_eq!(child(&entry), Some(key));
+        assert!(entry.starts_with(&owned_by(&id("", "", "owner")).unwrap()));
+        assert_eq!(event_seq(&event(7)), Some(7));
+        assert_eq!(chunk_parts(&chunk(7, RESOURCE, 3)), Some((7, RESOURCE, 3)));
+        for broken in [&b""[..], b"r", b"rg\0K\0", b"e123", b"c1", b"oa\0"] {
+            assert_eq!(
+                (split(broken), event_seq(broken), chunk_parts(broken), child(broken)),
+                (None, None, None, None)
+            );
+        }
+    }
+
+    #[test]
+    fn a_zero_byte_in_a_segment_is_refused_by_name() {
+        assert_eq!(resource(&id("p", "n\0", "x")), Err("tenancy.namespace"));
+    }
+}

@@ -1,0 +1,38 @@
+//! What the engine counts. Nothing is counted on the path of a read.
+//!
+//! | metric | kind | what |
+//! |---|---|---|
+//! | `mortise_store_commits_total` | counter | batches that changed something and are durable |
+//! | `mortise_store_changes_total` | counter | resources changed by them, which is also the number of events |
+//! | `mortise_store_commit_group_size` | histogram | batches answered by one sync |
+//! | `mortise_store_sync_seconds` | histogram | how long one flush and sync of the disk takes |
+//! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |
+//! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
+//! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
+//! | `mortise_store_history_events` | gauge | events kept on disk |
+
+use std::time::Duration;
+
+/// One group of batches is durable and published.
+pub(crate) fn group(batches: usize, changes: usize, whole: Duration, history: u64) {
+    metrics::counter!("mortise_store_commits_total").increment(batches as u64);
+    metrics::counter!("mortise_store_changes_total").increment(changes as u64);
+    metrics::histogram!("mortise_store_commit_group_size").record(batches as f64);
+    metrics::histogram!("mortise_store_commit_seconds").record(whole);
+    metrics::gauge!("mortise_store_history_events").set(history as f64);
+}
+
+/// The disk was synced.
+pub(crate) fn synced(took: Duration) {
+    metrics::histogram!("mortise_store_sync_seconds").record(took);
+}
+
+/// A watch ended because its reader was too slow.
+pub(crate) fn watch_lagged() {
+    metrics::counter!("mortise_store_watch_lagged_total").increment(1);
+}
+
+/// The store refuses writes from here on.
+pub(crate) fn poisoned() {
+    metrics::gauge!("mortise_store_poisoned").set(1.0);
+}

@@ -1,0 +1,232 @@
+//! The engine: sled 0.34 behind one commit thread.
+//!
+//! - `open`, `format`: the directory, its lock, its format, creation that survives a loss of power.
+//! - `keys`, `record`, `table`: what stands in the tree.
+//! - `queue`, `commit`, `stage`, `history`: the life of a write.
+//! - `board`: what is published, and the argument why readers see nothing else.
+//! - `read`, `filter`, `walk`, `scan`, `watch`: the ways to look.
+//! - `check`: whether everything agrees.
+
+mod board;
+mod check;
+mod commit;
+mod filter;
+mod format;
+mod history;
+mod keys;
+mod metrics;
+mod open;
+mod options;
+mod queue;
+mod read;
+mod record;
+mod scan;
+mod stage;
+mod table;
+mod walk;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    any::Any,
+    fmt,
+    fs::File,
+    path::Path,
+    sync::{Arc, OnceLock},
+    thread::JoinHandle,
+};
+
+use async_trait::async_trait;
+use mortise_resource::pb;
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::sync::{Semaphore, oneshot};
+
+pub use self::options::Options;
+use self::{board::Board, commit::Job, filter::Filter, queue::Queue, table::Table, watch::SledWatch};
+use crate::{Backend, Batch, Consistency, Mutation, Query, StoreError, TypeKey, Watch, check::Problem};
+
+/// A store in a directory of this machine.
+///
+/// Reads and short lists are answered on the caller's task; commits wait for the commit thread. Dropping it, like
+/// [`SledBackend::close`], lets the commit thread finish what was accepted and waits for that.
+pub struct SledBackend {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What callers, scans and the commit thread share. Fields are dropped in order: the lock goes last.
+struct Shared {
+    table: Table,
+    board: Arc<Board>,
+    queue: Queue<Job>,
+    /// Why writes are refused.
+    poisoned: OnceLock<String>,
+    /// Bounds how many scans hold their results in memory at once.
+    long_scans: Semaphore,
+    options: Options,
+    /// Keeps other processes out.
+    _lock: File,
+}
+
+impl SledBackend {
+    /// Opens the store in `options.path`, or makes it. Blocks: some 100 ms for a store of a gigabyte, up to seconds for the
+    /// first opening after a crash.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when it is open, here or in another process; [`StoreError::NewerFormat`];
+    /// [`StoreError::Corrupt`], naming the file; [`StoreError::Io`].
+    pub fn open(options: Options) -> Result<Self, StoreError> {
+        open::open(options, None)
+    }
+
+    /// The directory of the store.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.options.path
+    }
+
+    /// Why writes are refused, once they are.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&str> {
+        self.shared.poisoned.get().map(String::as_str)
+    }
+
+    /// Bytes that the store takes on the disk.
+    ///
+    /// # Errors
+    /// Only faults of the file system.
+    pub fn size_on_disk(&self) -> Result<u64, StoreError> {
+        self.shared.table.size_on_disk()
+    }
+
+    /// Walks the whole store and compares everything that must agree; see [`crate::check`]. Writes wait meanwhile. Takes
+    /// about 2 µs for each resource and event.
+    ///
+    /// # Errors
+    /// Only when the store is closed or cannot be read at all; damage is what it returns.
+    pub async fn check(&self) -> Result<Vec<Problem>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.push(Job::Check(reply)).await?;
+        answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
+    }
+
+    /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`]. Blocks
+    /// for about one sync of the disk. Reads go on until the value is dropped, and with it the directory is free again.
+    pub fn close(&self) {
+        self.shared.queue.close();
+        if let Some(thread) = self.thread.lock().take() {
+            // It contains its panics; one that got away has nobody left to tell.
+            thread.join().ok();
+        }
+        self.shared.board.close();
+    }
+}
+
+impl Drop for SledBackend {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for SledBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SledBackend").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Refuses writes from here on, and says why. The first reason stays.
+    fn poison(&self, error: &StoreError) -> String {
+        let why = match error {
+            StoreError::Poisoned(why) => why.clone(),
+            other => other.to_string(),
+        };
+        if self.poisoned.set(why.clone()).is_ok() {
+            tracing::error!(path = %self.options.path.display(), why, "the store refuses writes from here on");
+            metrics::poisoned();
+        }
+        why
+    }
+
+    /// Why nobody answered.
+    fn gone(&self) -> StoreError {
+        self.poisoned.get().map_or(StoreError::Closed, |why| StoreError::Poisoned(why.clone()))
+    }
+
+    /// Judges what needs no look at the store, on the caller's time. Returns the size of the batch.
+    fn admit(&self, batch: &Batch) -> Result<usize, StoreError> {
+        if let Some(why) = self.poisoned.get() {
+            return Err(StoreError::Poisoned(why.clone()));
+        }
+        let limit = self.options.max_resource_bytes;
+        let mut bytes = 0;
+        for mutation in &batch.mutations {
+            if let Mutation::Put(resource) = mutation {
+                stage::complete(resource)?;
+                // The version is the store's own: a resource that fits must not stop to fit as versions grow longer.
+                let version = if resource.version.is_empty() { 0 } else { resource.version.len() + 2 };
+                let size = resource.encoded_len().saturating_sub(version);
+                if size > limit {
+                    return Err(StoreError::TooLarge { size, limit });
+                }
+                bytes += size;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+#[async_trait]
+impl Backend for SledBackend {
+    async fn read(&self, _consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError> {
+        read::read(&self.shared, id)
+    }
+
+    /// A batch that was accepted is committed even when the future is dropped before it is done.
+    async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+        let size = self.shared.admit(&batch)?;
+        let (reply, answer) = oneshot::channel();
+        if self.shared.queue.push(Job::Commit(batch, size, reply)).await.is_err() {
+            return Err(self.shared.gone());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
+    }
+
+    async fn list(&self, _consistency: Consistency, query: &Query) -> Result<Vec<pb::Resource>, StoreError> {
+        scan::exact(&self.shared, Filter::Query(query.clone()), None, |decoder, exact| {
+            exact.items.into_iter().map(|item| item.into_resource(decoder)).collect()
+        })
+        .await
+    }
+
+    async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError> {
+        scan::exact(&self.shared, Filter::Owner(owner.clone()), None, |decoder, exact| {
+            exact.items.into_iter().map(|item| item.into_resource(decoder)).collect()
+        })
+        .await
+    }
+
+    async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError> {
+        let filter = Filter::Query(query.clone());
+        let exact = scan::exact(&self.shared, filter, Some(query.type_key.clone()), |_, exact| Ok(exact)).await?;
+        let events = exact.events.ok_or(StoreError::Closed)?;
+        let decoder = self.shared.table.decoder().clone();
+        Ok(Box::new(SledWatch::new(self.shared.board.clone(), decoder, query, exact.items, events)))
+    }
+
+    async fn types(&self) -> Result<Vec<TypeKey>, StoreError> {
+        Ok(self.shared.board.types())
+    }
+}
+
+/// What a panic said.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}

@@ -1,0 +1,219 @@
+//! Opening a store, and making one.
+//!
+//! ```text
+//! <path>/lock            locked while the store is open
+//! <path>/store/format    the format number
+//! <path>/store/{db,conf,blobs/,snap.*}   sled's
+//! <path>/store.new/      a store in the making; removed when found
+//! ```
+//!
+//! Sled never syncs its `conf` file nor its directory, so a store is made in `store.new`: every file and directory is
+//! synced, then the directory is renamed and the parent synced. A store is there whole or not at all.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::{
+    Shared, SledBackend,
+    board::Board,
+    commit::{Committer, SyncDisk},
+    format,
+    history::History,
+    keys,
+    options::Options,
+    panic_text,
+    queue::Queue,
+    record::Meta,
+    table::{Table, fault},
+    walk,
+};
+use crate::StoreError;
+
+/// The store itself, in its path.
+const STORE: &str = "store";
+/// A store in the making.
+const UNFINISHED: &str = "store.new";
+/// The lock file.
+const LOCK: &str = "lock";
+/// Sled's data file.
+const DB: &str = "db";
+/// Sled's default, written down because it is part of the format: sled refuses another one than the file was made with.
+const SEGMENT_BYTES: usize = 512 * 1024;
+/// Scans that may run beside each other on blocking threads.
+const LONG_SCANS: usize = 4;
+
+/// Opens or makes a store. `sync` replaces the sync of the disk, for tests.
+pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBackend, StoreError> {
+    let options = options.in_range();
+    let path = options.path.clone();
+    make_dir(&path)?;
+    let lock = lock(&path)?;
+    let dir = path.join(STORE);
+    let unfinished = path.join(UNFINISHED);
+    // Whoever left it did not get to the rename, and we have the lock.
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(io_fault(&unfinished, "remove"))?;
+    }
+    if !dir.exists() {
+        create(&unfinished, &options)?;
+        fs::rename(&unfinished, &dir).map_err(io_fault(&dir, "rename a new store to"))?;
+        sync_path(&path)?;
+    }
+    format::judge(&path, &dir)?;
+    remove_unfinished_snapshots(&dir)?;
+
+    let file = dir.join(DB);
+    let table = Table::new(open_sled(&dir, options.cache_bytes)?, file.clone());
+    // Sled renamed a snapshot into place.
+    sync_path(&dir)?;
+    let meta = meta(&table)?;
+    let types = walk::types(&table)?;
+    let sync = match sync {
+        Some(sync) => sync,
+        None => {
+            let data = fs::OpenOptions::new().read(true).write(true).open(&file).map_err(io_fault(&file, "open"))?;
+            Box::new(move || data.sync_data())
+        }
+    };
+    tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
+
+    let history = History::new(options.history_events, options.history_bytes);
+    let shared = Arc::new(Shared {
+        table,
+        board: Arc::new(Board::new(types, options.watch_buffer)),
+        queue: Queue::new(options.commit_queue),
+        poisoned: OnceLock::new(),
+        long_scans: Semaphore::new(LONG_SCANS),
+        options,
+        _lock: lock,
+    });
+    let committer = Committer::new(shared.clone(), meta, history, sync);
+    let thread = thread::Builder::new()
+        .name("store-commit".to_owned())
+        .spawn(move || committer.run())
+        .map_err(io_fault(&path, "start the commit thread of"))?;
+    Ok(SledBackend { shared, thread: Mutex::new(Some(thread)) })
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let file = path.join(LOCK);
+    let lock =
+        fs::OpenOptions::new().create(true).truncate(false).write(true).open(&file).map_err(io_fault(&file, "open"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(StoreError::Io { path: file, action: "lock", source }),
+    }
+}
+
+/// Makes an empty store that is durable, but for the name of `dir`.
+fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
+    fs::create_dir(dir).map_err(io_fault(dir, "make"))?;
+    let table = Table::new(open_sled(dir, options.cache_bytes)?, dir.join(DB));
+    let mut batch = sled::Batch::default();
+    batch.insert(keys::META, Meta::EMPTY.encode());
+    table.apply(batch)?;
+    table.flush()?;
+    drop(table);
+    let file = dir.join(format::FILE);
+    fs::write(&file, format::text()).map_err(io_fault(&file, "write"))?;
+    sync_tree(dir)
+}
+
+fn sync_tree(dir: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
+        let path = entry.map_err(io_fault(dir, "read"))?.path();
+        if path.is_dir() {
+            sync_tree(&path)?;
+        } else {
+            sync_path(&path)?;
+        }
+    }
+    sync_path(dir)
+}
+
+fn sync_path(path: &Path) -> Result<(), StoreError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(io_fault(path, "sync"))
+}
+
+/// Makes a directory and its parents, durably.
+fn make_dir(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(path).map_err(io_fault(path, "make"))?;
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_path(parent),
+        _ => sync_path(Path::new(".")),
+    }
+}
+
+/// A process that is killed while sled opens leaves `snap.….generating` behind, which sled would take for its newest
+/// snapshot and call corrupt. A snapshot only saves sled time, and it removes the last one after a new one is complete.
+fn remove_unfinished_snapshots(dir: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
+        let path = entry.map_err(io_fault(dir, "read"))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            fs::remove_file(&path).map_err(io_fault(&path, "remove"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens sled with nobody else flushing.
+///
+/// Sled panics on some damaged files instead of returning an error. Unwinding is caught here, where it only drops what
+/// sled had built so far, so that the user is told which file it is.
+fn open_sled(dir: &Path, cache_bytes: u64) -> Result<sled::Db, StoreError> {
+    let file = dir.join(DB);
+    let config =
+        sled::Config::new().path(dir).cache_capacity(cache_bytes).segment_size(SEGMENT_BYTES).flush_every_ms(None);
+    // We have our own lock, so whoever holds sled's is a background thread of a database that this process just closed.
+    let mut patience = 250;
+    loop {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| config.open())) {
+            Ok(Ok(db)) => return Ok(db),
+            Ok(Err(sled::Error::Io(error))) if is_lock(&error) && patience > 0 => {
+                patience -= 1;
+                #[allow(clippy::disallowed_methods, reason = "opening blocks, and says so")]
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(Err(error)) => return Err(fault(&file, "open", error)),
+            Err(panic) => {
+                let what = format!("sled cannot open it: {}", panic_text(panic.as_ref()));
+                return Err(StoreError::Corrupt { path: file, what });
+            }
+        }
+    }
+}
+
+fn is_lock(error: &io::Error) -> bool {
+    error.to_string().contains("could not acquire lock")
+}
+
+/// The counters, checked against the newest event.
+fn meta(table: &Table) -> Result<Meta, StoreError> {
+    let value = table.get(keys::META)?.ok_or_else(|| table.damaged(keys::META, "it is missing"))?;
+    let meta = Meta::decode(&value).ok_or_else(|| table.damaged(keys::META, "the checksum does not match"))?;
+    let key = keys::event(meta.last_seq);
+    if meta.events().contains(&meta.last_seq) && table.get(&key)?.is_none() {
+        return Err(table.damaged(&key, "it is the newest and it is missing"));
+    }
+    Ok(meta)
+}
+
+fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let path: PathBuf = path.to_owned();
+    move |source| StoreError::Io { path, action, source }
+}

@@ -1,0 +1,59 @@
+//! What can be set about the engine. Every bound has a finite default.
+
+use std::path::PathBuf;
+
+/// Settings of a [`SledBackend`](crate::SledBackend).
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The directory that the store has to itself; it is made when it does not exist.
+    pub path: PathBuf,
+    /// How much of the file is kept in memory, bytes. Default 32 MiB, which holds some 20,000 resources of 600 bytes;
+    /// what does not fit is read from the file when it is asked for.
+    pub cache_bytes: u64,
+    /// Largest encoded resource, its version left out, bytes. Default 1 MiB, at most 1 GiB: more means 1 GiB.
+    pub max_resource_bytes: usize,
+    /// How many of the newest events are kept on disk. Default 10,000.
+    pub history_events: u64,
+    /// How many bytes of resources those events may hold; the oldest go first. Default 64 MiB.
+    pub history_bytes: u64,
+    /// How many events of its type an open watch may be behind before it ends with
+    /// [`WatchLagged`](crate::StoreError::WatchLagged). Default 4,096, rounded up to a power of two. A type that is
+    /// watched takes about 60 bytes for each.
+    pub watch_buffer: usize,
+    /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024.
+    pub commit_queue: usize,
+}
+
+impl Options {
+    /// The defaults, for a store in `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            cache_bytes: 32 << 20,
+            max_resource_bytes: 1 << 20,
+            history_events: 10_000,
+            history_bytes: 64 << 20,
+            watch_buffer: 4096,
+            commit_queue: 1024,
+        }
+    }
+
+    /// The same, with every value in the range that the documentation of the fields promises.
+    pub(crate) fn in_range(mut self) -> Self {
+        self.max_resource_bytes = self.max_resource_bytes.min(1 << 30);
+        self.watch_buffer = self.watch_buffer.clamp(1, 1 << 24).next_power_of_two();
+        self.commit_queue = self.commit_queue.clamp(1, 1 << 20);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Options;
+
+    #[test]
+    fn values_out_of_range_are_brought_into_it() {
+        let options = Options { watch_buffer: 1000, commit_queue: 0, ..Options::new("x") }.in_range();
+        assert_eq!((options.watch_buffer, options.commit_queue), (1024, 1));
+    }
+}

@@ -1,0 +1,48 @@
+//! Point reads.
+
+use mortise_resource::pb;
+
+use super::{Shared, keys, table::Payload};
+use crate::StoreError;
+
+/// The published resource under an id, of any incarnation and GroupVersion.
+///
+/// The order of the two looks, sled first and the overlay second, is what makes it the published one: see
+/// [`board`](super::board).
+fn published(shared: &Shared, id: &pb::Id) -> Result<Option<pb::Resource>, StoreError> {
+    // An id that no key can hold is the id of nothing.
+    let Ok(key) = keys::resource(id) else { return Ok(None) };
+    let mut torn = None;
+    loop {
+        let value = shared.table.get(&key)?;
+        if let Some(prior) = shared.board.prior(&key) {
+            return Ok(prior.map(|resource| pb::Resource::clone(&resource)));
+        }
+        let Some(value) = value else { return Ok(None) };
+        match shared.table.payload(&key, value.clone())? {
+            // A writer replaced the record between its head and its chunks: then there is another head now. Sequences
+            // never return, so the same head again means that the chunks are missing in earnest.
+            Payload::Torn if torn.as_ref() != Some(&value) => torn = Some(value),
+            payload => return shared.table.decoder().decode(&key, &payload).map(Some),
+        }
+    }
+}
+
+/// As [`Backend::read`](crate::Backend::read).
+pub(crate) fn read(shared: &Shared, id: &pb::Id) -> Result<pb::Resource, StoreError> {
+    let stored = published(shared, id)?.ok_or(StoreError::NotFound)?;
+    let found = stored.id.as_ref().ok_or(StoreError::NotFound)?;
+    if !id.uid.is_empty() && id.uid != found.uid {
+        return Err(StoreError::NotFound);
+    }
+    let requested = group_version(id);
+    if requested != group_version(found) {
+        let requested = requested.to_owned();
+        return Err(StoreError::GroupVersionMismatch { requested, stored: Box::new(stored) });
+    }
+    Ok(stored)
+}
+
+fn group_version(id: &pb::Id) -> &str {
+    id.r#type.as_ref().map_or("", |t| t.group_version.as_str())
+}

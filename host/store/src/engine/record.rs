@@ -1,0 +1,246 @@
+//! Records: how a resource or an event stands in the tree.
+//!
+//! A record is a head and, when its payload is large, chunks. The head is a value of at most 4 KiB:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version of this layout, 1 |
+//! | 1 | `r` resource, `u` upsert event, `d` delete event |
+//! | 8 | sequence of the commit that wrote it, big-endian |
+//! | 4 | length of the payload, big-endian |
+//! | 4 | CRC-32 of the key, the 14 bytes above and the payload, big-endian |
+//! | … | the payload, an encoded `Resource`, when it is at most 4,078 bytes |
+//!
+//! A longer payload stands in chunks of 4,096 bytes under keys of their own. Sled would put a page with larger values
+//! into a file that it never syncs. Since a chunk's key has the sequence in it, a chunk is never overwritten: a reader
+//! that raced with a writer finds chunks missing, never those of another version.
+
+use std::{ops::Range, sync::Arc};
+
+use mortise_resource::pb;
+
+use super::keys;
+
+/// Largest value in the tree.
+pub(crate) const MAX_VALUE: usize = 4096;
+/// Bytes of a head before its payload.
+const HEADER: usize = 18;
+/// Largest payload that stands in the head.
+pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
+/// The layout of heads and of the meta record.
+const LAYOUT: u8 = 1;
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A stored resource.
+    Resource,
+    /// An event: created or replaced.
+    Upsert,
+    /// An event: deleted.
+    Delete,
+}
+
+impl Kind {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Resource => b'r',
+            Self::Upsert => b'u',
+            Self::Delete => b'd',
+        }
+    }
+
+    /// The space that chunks of such a record belong to.
+    pub(crate) const fn space(self) -> u8 {
+        match self {
+            Self::Resource => keys::RESOURCE,
+            Self::Upsert | Self::Delete => keys::EVENT,
+        }
+    }
+}
+
+/// The head of a record, without the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// The commit that wrote it.
+    pub(crate) seq: u64,
+    /// Length of the payload.
+    pub(crate) len: u32,
+    crc: u32,
+}
+
+impl Head {
+    /// Takes a value apart into head and inline payload, which is empty when there are chunks.
+    pub(crate) fn parse(value: &[u8]) -> Option<(Self, &[u8])> {
+        let (&[layout, kind], rest) = value.split_first_chunk::<2>()?;
+        let (seq, rest) = rest.split_first_chunk::<8>()?;
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let (crc, payload) = rest.split_first_chunk::<4>()?;
+        let kind = match kind {
+            b'r' => Kind::Resource,
+            b'u' => Kind::Upsert,
+            b'd' => Kind::Delete,
+            _ => return None,
+        };
+        let head =
+            Self { kind, seq: u64::from_be_bytes(*seq), len: u32::from_be_bytes(*len), crc: u32::from_be_bytes(*crc) };
+        let inline = if head.chunks() == 0 { head.len as usize } else { 0 };
+        (layout == LAYOUT && payload.len() == inline).then_some((head, payload))
+    }
+
+    /// How many chunks the payload stands in; none when it is in the head.
+    pub(crate) fn chunks(&self) -> u32 {
+        chunk_count(self.len)
+    }
+
+    /// Whether `payload` is what was written under `key`.
+    pub(crate) fn fits(&self, key: &[u8], payload: &[u8]) -> bool {
+        payload.len() == self.len as usize && crc(key, &prefix(self.kind, self.seq, self.len), payload) == self.crc
+    }
+}
+
+/// How many chunks a payload of `len` bytes takes.
+pub(crate) fn chunk_count(len: u32) -> u32 {
+    if len as usize <= MAX_INLINE { 0 } else { len.div_ceil(MAX_VALUE as u32) }
+}
+
+/// Adds a record to a batch: its head under `key` and its chunks.
+pub(crate) fn write(batch: &mut sled::Batch, key: &[u8], kind: Kind, seq: u64, payload: &[u8]) {
+    let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let prefix = prefix(kind, seq, len);
+    let mut head = Vec::with_capacity(HEADER + MAX_INLINE.min(payload.len()));
+    head.extend_from_slice(&prefix);
+    head.extend_from_slice(&crc(key, &prefix, payload).to_be_bytes());
+    if chunk_count(len) == 0 {
+        head.extend_from_slice(payload);
+    } else {
+        for (index, chunk) in (0..).zip(payload.chunks(MAX_VALUE)) {
+            batch.insert(keys::chunk(seq, kind.space(), index), chunk);
+        }
+    }
+    batch.insert(key, head);
+}
+
+/// Adds the removal of a record's chunks to a batch; its head is the caller's business.
+pub(crate) fn remove_chunks(batch: &mut sled::Batch, space: u8, seq: u64, len: u32) {
+    for index in 0..chunk_count(len) {
+        batch.remove(keys::chunk(seq, space, index));
+    }
+}
+
+fn prefix(kind: Kind, seq: u64, len: u32) -> [u8; 14] {
+    let mut prefix = [0; 14];
+    let (start, rest) = prefix.split_at_mut(2);
+    start.copy_from_slice(&[LAYOUT, kind.byte()]);
+    let (sequence, length) = rest.split_at_mut(8);
+    sequence.copy_from_slice(&seq.to_be_bytes());
+    length.copy_from_slice(&len.to_be_bytes());
+    prefix
+}
+
+fn crc(key: &[u8], prefix: &[u8], payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(prefix);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// A resource with what its record says about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    /// The resource.
+    pub(crate) resource: Arc<pb::Resource>,
+    /// The commit that wrote it, which is its version.
+    pub(crate) seq: u64,
+    /// Length of its encoding.
+    pub(crate) len: u32,
+}
+
+/// The counters, written with every batch: layout (1), then three big-endian numbers of 8 bytes, then a CRC-32 of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// The newest sequence in use; 0 before the first commit.
+    pub(crate) last_seq: u64,
+    /// The oldest event that is kept; `last_seq + 1` when none is.
+    pub(crate) first_event: u64,
+    /// Sum of the payload lengths of the events that are kept.
+    pub(crate) event_bytes: u64,
+}
+
+impl Meta {
+    /// Of an empty store.
+    pub(crate) const EMPTY: Self = Self { last_seq: 0, first_event: 1, event_bytes: 0 };
+
+    /// The sequences of the events that are kept.
+    pub(crate) fn events(&self) -> Range<u64> {
+        self.first_event..self.last_seq.saturating_add(1)
+    }
+
+    /// As it is stored.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut value = vec![LAYOUT];
+        for number in [self.last_seq, self.first_event, self.event_bytes] {
+            value.extend_from_slice(&number.to_be_bytes());
+        }
+        let crc = crc(keys::META, &value, &[]);
+        value.extend_from_slice(&crc.to_be_bytes());
+        value
+    }
+
+    /// From the stored form; `None` when that is damaged.
+    pub(crate) fn decode(value: &[u8]) -> Option<Self> {
+        let (rest, sum) = value.split_last_chunk::<4>()?;
+        let (&layout, numbers) = rest.split_first()?;
+        let (last_seq, numbers) = numbers.split_first_chunk::<8>()?;
+        let (first_event, event_bytes) = numbers.split_first_chunk::<8>()?;
+        let meta = Self {
+            last_seq: u64::from_be_bytes(*last_seq),
+            first_event: u64::from_be_bytes(*first_event),
+            event_bytes: u64::from_be_bytes(event_bytes.try_into().ok()?),
+        };
+        (layout == LAYOUT && crc(keys::META, rest, &[]) == u32::from_be_bytes(*sum)).then_some(meta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_begin_where_the_head_is_full() {
+        for (len, chunks) in [(0, 0), (4078, 0), (4079, 1), (4096, 1), (4097, 2), (1 << 20, 256)] {
+            assert_eq!(chunk_count(len), chunks, "{len}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_meta_record_is_noticed() {
+        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234 };
+        let value = meta.encode();
+        assert_eq!(Meta::decode(&value), Some(meta));
+        for position in 0..value.len() * 8 {
+            let mut broken = value.clone();
+            broken[position / 8] ^= 1 << (position % 8);
+            assert_eq!(Meta::decode(&broken), None, "{position}");
+        }
+        assert_eq!(Meta::decode(&value[1..]), None);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_head_is_noticed() {
+        let (key, payload) = (b"rkey", b"payload");
+        let prefix = prefix(Kind::Upsert, 5, 7);
+        let value = [&prefix[..], &crc(key, &prefix, payload).to_be_bytes(), payload].concat();
+        let good = |value: &[u8]| Head::parse(value).is_some_and(|(head, inline)| head.fits(key, inline));
+        assert!(good(&value));
+        assert!(!Head::parse(&value).unwrap().0.fits(b"rother", payload), "a record under another key");
+        for position in 0..value.len() * 8 {
+            let mut broken = value.clone();
+            broken[position / 8] ^= 1 << (position % 8);
+            assert!(!good(&broken), "{position}");
+        }
+    }
+}

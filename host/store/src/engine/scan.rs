@@ -1,0 +1,123 @@
+//! Exact scans: what a walk saw, corrected to the state of one commit (the argument stands in [`board`](super::board)).
+//!
+//! A scan runs on the caller's task while it is short. One that turns out long moves to a blocking thread, so that it
+//! does not hold up other tasks; only a few run at once, since each holds its result in memory.
+
+use std::sync::Arc;
+
+use mortise_resource::pb;
+use tokio::sync::broadcast;
+
+use super::{
+    Shared,
+    board::{States, Window},
+    filter::Filter,
+    table::{Decoder, Payload, Table},
+    walk::{Found, Walk},
+};
+use crate::{StoreError, TypeKey, WatchEvent};
+
+/// Keys that are looked at on the caller's task: 64 take some 50 µs, about what moving to another thread and back costs.
+const INLINE_KEYS: usize = 64;
+
+/// The state of one commit, and, of a watch, every event after it.
+pub(crate) struct Exact {
+    /// In key order.
+    pub(crate) items: Vec<Found>,
+    /// Set when asked for.
+    pub(crate) events: Option<broadcast::Receiver<WatchEvent>>,
+}
+
+struct Scan {
+    table: Table,
+    window: Window,
+    walk: Walk,
+    found: Vec<Found>,
+}
+
+impl Scan {
+    fn step(&mut self, keys: usize) -> Result<bool, StoreError> {
+        self.walk.step(keys, &mut self.found)
+    }
+
+    fn finish(self, watch: Option<&TypeKey>) -> Result<Exact, StoreError> {
+        let (states, events) = self.window.close(watch)?;
+        Ok(Exact { items: merge(&self.table, self.found, states)?, events })
+    }
+}
+
+/// Scans, and gives the result to `then`, on the thread that scanned.
+pub(crate) async fn exact<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    filter: Filter,
+    watch: Option<TypeKey>,
+    then: impl FnOnce(&Decoder, Exact) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    // The window first: what changes after it is noted, what the walk sees is no older.
+    let window = shared.board.open_window(filter.clone());
+    let table = shared.table.clone();
+    let walk = Walk::new(table.clone(), &filter);
+    let mut scan = Scan { table: table.clone(), window, walk, found: Vec::new() };
+    if scan.step(INLINE_KEYS)? {
+        return then(table.decoder(), scan.finish(watch.as_ref())?);
+    }
+    let _permit = shared.long_scans.acquire().await.map_err(|_| StoreError::Closed)?;
+    let long = tokio::task::spawn_blocking(move || {
+        while !scan.step(usize::MAX)? {}
+        then(table.decoder(), scan.finish(watch.as_ref())?)
+    });
+    match long.await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime is going down.
+        Err(_) => Err(StoreError::Closed),
+    }
+}
+
+/// Both inputs are in key order; `states` overrides `found`.
+fn merge(table: &Table, found: Vec<Found>, states: States) -> Result<Vec<Found>, StoreError> {
+    let whole = |found: &Found| match found.payload {
+        Payload::Torn => Err(table.damaged(&found.key, "a part of it is missing")),
+        _ => Ok(()),
+    };
+    if states.is_empty() {
+        found.iter().try_for_each(whole)?;
+        return Ok(found);
+    }
+    let live = |(key, state): (Vec<u8>, Option<Arc<pb::Resource>>)| {
+        state.map(|resource| Found { key: key.into(), payload: Payload::Live(resource) })
+    };
+    let mut items = Vec::with_capacity(found.len() + states.len());
+    let mut states = states.into_iter().peekable();
+    for found in found {
+        while let Some(state) = states.next_if(|(key, _)| *key.as_slice() < *found.key) {
+            items.extend(live(state));
+        }
+        if let Some(state) = states.next_if(|(key, _)| *key.as_slice() == *found.key) {
+            items.extend(live(state));
+        } else {
+            whole(&found)?;
+            items.push(found);
+        }
+    }
+    items.extend(states.filter_map(live));
+    Ok(items)
+}
+
+impl Found {
+    /// The resource, to keep.
+    pub(crate) fn into_resource(self, decoder: &Decoder) -> Result<pb::Resource, StoreError> {
+        match self.payload {
+            Payload::Live(resource) => Ok(Arc::unwrap_or_clone(resource)),
+            payload => decoder.decode(&self.key, &payload),
+        }
+    }
+
+    /// The resource, to share.
+    pub(crate) fn into_shared(self, decoder: &Decoder) -> Result<Arc<pb::Resource>, StoreError> {
+        match self.payload {
+            Payload::Live(resource) => Ok(resource),
+            payload => decoder.decode(&self.key, &payload).map(Arc::new),
+        }
+    }
+}

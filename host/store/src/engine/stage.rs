@@ -1,0 +1,209 @@
+//! Judges batches one after another, each against the store and what the batches before it in the group will change.
+//!
+//! Nothing here writes. A batch that fails leaves no trace; the others end up as one set of slots (what each resource
+//! was and will be) and one list of changes (every step in between, for the event log and watchers).
+
+use std::{collections::HashMap, sync::Arc};
+
+use mortise_resource::pb;
+use prost::Message;
+
+use super::{keys, record::Stored, table::Table};
+use crate::{Batch, Expectation, Mutation, StoreError, TypeKey};
+
+/// One step: what a resource was and became.
+pub(crate) struct Change {
+    /// The resource's key.
+    pub(crate) key: Vec<u8>,
+    /// The resource's type.
+    pub(crate) type_key: TypeKey,
+    /// The sequence of this change.
+    pub(crate) seq: u64,
+    /// What it was, `None` before a creation.
+    pub(crate) prior: Option<Arc<pb::Resource>>,
+    /// What it is, `None` after a deletion.
+    pub(crate) now: Option<Arc<pb::Resource>>,
+    /// The encoding of what the event carries: `now`, or `prior` of a deletion.
+    pub(crate) payload: Arc<[u8]>,
+}
+
+/// A resource over the whole group of batches.
+pub(crate) struct Slot {
+    /// In the store, before the group.
+    pub(crate) before: Option<Stored>,
+    /// After the batches so far.
+    pub(crate) now: Option<Stored>,
+    /// The encoding of `now`, when the group wrote it.
+    pub(crate) payload: Option<Arc<[u8]>>,
+}
+
+impl Slot {
+    /// Whether the group as a whole writes the slot.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.before.as_ref().map(|s| s.seq) != self.now.as_ref().map(|s| s.seq)
+    }
+}
+
+/// The group so far.
+pub(crate) struct Stage<'t> {
+    table: &'t Table,
+    /// The newest sequence in use.
+    pub(crate) seq: u64,
+    /// Every resource that was looked at.
+    pub(crate) slots: HashMap<Vec<u8>, Slot>,
+    /// Every step, in order.
+    pub(crate) changes: Vec<Change>,
+}
+
+/// How a slot was before a batch touched it.
+type Undo = Vec<(Vec<u8>, Option<Stored>, Option<Arc<[u8]>>)>;
+
+impl<'t> Stage<'t> {
+    /// An empty group after the commit `seq`.
+    pub(crate) fn new(table: &'t Table, seq: u64) -> Self {
+        Self { table, seq, slots: HashMap::new(), changes: Vec::new() }
+    }
+
+    /// Adds a batch, whole or not at all. The result is what its caller gets once the group is durable.
+    pub(crate) fn add(&mut self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+        for (position, expectation) in batch.expect.iter().enumerate() {
+            if !self.holds(expectation)? {
+                return Err(StoreError::Unexpected { expectation: position });
+            }
+        }
+        let (seq, changes) = (self.seq, self.changes.len());
+        let mut undo = Undo::new();
+        let mut results = Vec::with_capacity(batch.mutations.len());
+        for (position, mutation) in batch.mutations.into_iter().enumerate() {
+            let result = match mutation {
+                Mutation::Put(resource) => self.put(position, *resource, &mut undo),
+                Mutation::Delete { id, version } => self.delete(position, &id, &version, &mut undo),
+            };
+            match result {
+                Ok(stored) => results.push(stored),
+                Err(error) => {
+                    for (key, now, payload) in undo.into_iter().rev() {
+                        if let Some(slot) = self.slots.get_mut(&key) {
+                            (slot.now, slot.payload) = (now, payload);
+                        }
+                    }
+                    self.seq = seq;
+                    self.changes.truncate(changes);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn holds(&mut self, expectation: &Expectation) -> Result<bool, StoreError> {
+        let Ok(key) = keys::expected(&expectation.id) else { return Ok(false) };
+        let Some(stored) = self.slot(key)?.now.as_ref() else { return Ok(false) };
+        let wanted = &expectation.id.uid;
+        Ok((wanted.is_empty() || uid(&stored.resource) == wanted)
+            && expectation.generation.as_ref().is_none_or(|generation| *generation == stored.resource.generation))
+    }
+
+    fn put(
+        &mut self,
+        position: usize,
+        mut resource: pb::Resource,
+        undo: &mut Undo,
+    ) -> Result<Option<pb::Resource>, StoreError> {
+        let (key, type_key) = complete(&resource)?;
+        let seq = self.seq + 1;
+        let slot = self.slot(key.clone())?;
+        let version = match &slot.now {
+            Some(stored) if uid(&stored.resource) != uid(&resource) => return Err(StoreError::WrongUid),
+            Some(stored) => stored.resource.version.as_str(),
+            None => "",
+        };
+        if resource.version != version {
+            return Err(StoreError::CasFailure { mutation: position });
+        }
+        resource.version = seq.to_string();
+        let payload: Arc<[u8]> = resource.encode_to_vec().into();
+        let resource = Arc::new(resource);
+        // The size limit keeps the length far below 4 GiB.
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let stored = Stored { resource: resource.clone(), seq, len };
+        let was = slot.now.replace(stored);
+        let prior = was.as_ref().map(|s| s.resource.clone());
+        undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
+        self.seq = seq;
+        self.changes.push(Change { key, type_key, seq, prior, now: Some(resource.clone()), payload });
+        Ok(Some(pb::Resource::clone(&resource)))
+    }
+
+    fn delete(
+        &mut self,
+        position: usize,
+        id: &pb::Id,
+        version: &str,
+        undo: &mut Undo,
+    ) -> Result<Option<pb::Resource>, StoreError> {
+        // An id that no key can hold is the id of nothing.
+        let Ok(key) = keys::resource(id) else { return Ok(None) };
+        let seq = self.seq + 1;
+        let slot = self.slot(key.clone())?;
+        let Some(stored) = slot.now.as_ref().filter(|stored| uid(&stored.resource) == id.uid) else {
+            return Ok(None);
+        };
+        if stored.resource.version != version {
+            return Err(StoreError::CasFailure { mutation: position });
+        }
+        let prior = stored.resource.clone();
+        let payload = match slot.payload.take() {
+            Some(payload) => {
+                undo.push((key.clone(), slot.now.take(), Some(payload.clone())));
+                payload
+            }
+            None => {
+                undo.push((key.clone(), slot.now.take(), None));
+                prior.encode_to_vec().into()
+            }
+        };
+        self.seq = seq;
+        let type_key = type_key(id);
+        self.changes.push(Change { key, type_key, seq, prior: Some(prior), now: None, payload });
+        Ok(None)
+    }
+
+    fn slot(&mut self, key: Vec<u8>) -> Result<&mut Slot, StoreError> {
+        use std::collections::hash_map::Entry;
+        match self.slots.entry(key) {
+            Entry::Occupied(slot) => Ok(slot.into_mut()),
+            Entry::Vacant(place) => {
+                let before = self.table.load(place.key())?;
+                Ok(place.insert(Slot { now: before.clone(), before, payload: None }))
+            }
+        }
+    }
+}
+
+/// The key and type of a resource whose id is complete. Also judges the owner, which stands in a key of the index.
+pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), StoreError> {
+    let id = resource.id.as_ref().ok_or(StoreError::IncompleteId("id"))?;
+    let missing = [
+        ("type", id.r#type.is_none()),
+        ("tenancy", id.tenancy.is_none()),
+        ("name", id.name.is_empty()),
+        ("uid", id.uid.is_empty()),
+    ];
+    if let Some((what, _)) = missing.into_iter().find(|(_, missing)| *missing) {
+        return Err(StoreError::IncompleteId(what));
+    }
+    if let Some(owner) = &resource.owner {
+        keys::owned_by(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
+    }
+    let key = keys::resource(id).map_err(StoreError::IncompleteId)?;
+    Ok((key, type_key(id)))
+}
+
+fn type_key(id: &pb::Id) -> TypeKey {
+    id.r#type.as_ref().map_or_else(|| TypeKey { group: String::new(), kind: String::new() }, TypeKey::from)
+}
+
+fn uid(resource: &pb::Resource) -> &str {
+    resource.id.as_ref().map_or("", |id| id.uid.as_str())
+}

@@ -1,0 +1,168 @@
+//! The tree, as the rest of the engine uses it: values in and out, sled's errors as ours, records checked and decoded.
+
+use std::{
+    ops::RangeBounds,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use mortise_resource::pb;
+use prost::Message;
+use sled::IVec;
+
+use super::{
+    keys,
+    record::{Head, Stored},
+};
+use crate::StoreError;
+
+/// Sled's one tree, and where it is.
+#[derive(Clone)]
+pub(crate) struct Table {
+    db: sled::Db,
+    decoder: Decoder,
+}
+
+/// Checks and decodes records.
+#[derive(Clone)]
+pub(crate) struct Decoder {
+    /// Sled's data file, which errors name.
+    file: Arc<Path>,
+}
+
+/// A record's payload, or what became of it.
+pub(crate) enum Payload {
+    /// Stands in the head.
+    Inline(IVec),
+    /// Put together from chunks, and checked.
+    Whole(Vec<u8>),
+    /// Not from the tree but from a change that was published since.
+    Live(Arc<pb::Resource>),
+    /// Chunks are missing: a writer replaced or removed the record after its head was read, or the store is damaged.
+    Torn,
+}
+
+impl Table {
+    /// Over an open database whose data file is `file`.
+    pub(crate) fn new(db: sled::Db, file: PathBuf) -> Self {
+        Self { db, decoder: Decoder { file: file.into() } }
+    }
+
+    /// The value under a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
+        self.db.get(key).map_err(|e| self.fault("read", e))
+    }
+
+    /// Keys and values in order. Each value is one that the key had at some moment since the call.
+    pub(crate) fn range<R: RangeBounds<Vec<u8>>>(
+        &self,
+        range: R,
+    ) -> impl Iterator<Item = Result<(IVec, IVec), StoreError>> + Send + use<R> {
+        let table = self.clone();
+        self.db.range::<Vec<u8>, R>(range).map(move |item| item.map_err(|e| table.fault("read", e)))
+    }
+
+    /// Applies a batch at once for readers; it is durable only later.
+    pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
+        self.db.apply_batch(batch).map_err(|e| self.fault("write", e))
+    }
+
+    /// Hands everything to the operating system, which may still lose it with the power.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        self.db.flush().map(drop).map_err(|e| self.fault("flush", e))
+    }
+
+    /// Bytes in files, for metrics.
+    pub(crate) fn size_on_disk(&self) -> Result<u64, StoreError> {
+        self.db.size_on_disk().map_err(|e| self.fault("look up the size", e))
+    }
+
+    /// The head of a record.
+    pub(crate) fn head(&self, key: &[u8], value: &[u8]) -> Result<Head, StoreError> {
+        Head::parse(value).map(|(head, _)| head).ok_or_else(|| self.damaged(key, "its head is not one"))
+    }
+
+    /// The payload of a record whose head was just read.
+    pub(crate) fn payload(&self, key: &[u8], value: IVec) -> Result<Payload, StoreError> {
+        let head = self.head(key, &value)?;
+        if head.chunks() == 0 {
+            return Ok(Payload::Inline(value));
+        }
+        let mut payload = Vec::with_capacity(head.len as usize);
+        for index in 0..head.chunks() {
+            match self.get(&keys::chunk(head.seq, head.kind.space(), index))? {
+                Some(chunk) => payload.extend_from_slice(&chunk),
+                None => return Ok(Payload::Torn),
+            }
+        }
+        if head.fits(key, &payload) {
+            Ok(Payload::Whole(payload))
+        } else {
+            Err(self.damaged(key, "the checksum does not match"))
+        }
+    }
+
+    /// A record as the writer sees it: nobody else changes it meanwhile.
+    pub(crate) fn load(&self, key: &[u8]) -> Result<Option<Stored>, StoreError> {
+        let Some(value) = self.get(key)? else { return Ok(None) };
+        let head = self.head(key, &value)?;
+        let payload = self.payload(key, value)?;
+        let resource = Arc::new(self.decoder.decode(key, &payload)?);
+        Ok(Some(Stored { resource, seq: head.seq, len: head.len }))
+    }
+
+    /// An error that names the file and the record.
+    pub(crate) fn damaged(&self, key: &[u8], what: &str) -> StoreError {
+        self.decoder.damaged(key, what)
+    }
+
+    /// What decodes records without keeping the database open.
+    pub(crate) fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// A refusal of the file system.
+    pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> StoreError {
+        StoreError::Io { path: self.decoder.file.to_path_buf(), action, source }
+    }
+
+    fn fault(&self, action: &'static str, error: sled::Error) -> StoreError {
+        fault(&self.decoder.file, action, error)
+    }
+}
+
+impl Decoder {
+    /// The resource in a payload.
+    pub(crate) fn decode(&self, key: &[u8], payload: &Payload) -> Result<pb::Resource, StoreError> {
+        let decoded = match payload {
+            Payload::Inline(value) => match Head::parse(value) {
+                Some((head, inline)) if head.fits(key, inline) => pb::Resource::decode(inline),
+                _ => return Err(self.damaged(key, "the checksum does not match")),
+            },
+            Payload::Whole(bytes) => pb::Resource::decode(bytes.as_slice()),
+            Payload::Live(resource) => return Ok(pb::Resource::clone(resource)),
+            Payload::Torn => return Err(self.damaged(key, "a chunk is missing")),
+        };
+        decoded.map_err(|e| self.damaged(key, &format!("it does not decode: {e}")))
+    }
+
+    /// An error that names the file and the record.
+    pub(crate) fn damaged(&self, key: &[u8], what: &str) -> StoreError {
+        StoreError::Corrupt { path: self.file.to_path_buf(), what: format!("{}: {what}", keys::describe(key)) }
+    }
+}
+
+/// Sled's error in our terms; `file` is its data file.
+pub(crate) fn fault(file: &Path, action: &'static str, error: sled::Error) -> StoreError {
+    let path = file.to_path_buf();
+    match error {
+        sled::Error::Io(source) => StoreError::Io { path, action, source },
+        sled::Error::Corruption { at: Some(at), .. } => {
+            StoreError::Corrupt { path, what: format!("a page cannot be read ({at})") }
+        }
+        sled::Error::Corruption { at: None, .. } => {
+            StoreError::Corrupt { path, what: "a page cannot be read".to_owned() }
+        }
+        other => StoreError::Corrupt { path, what: other.to_string() },
+    }
+}

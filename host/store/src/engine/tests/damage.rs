@@ -1,0 +1,144 @@
+//! Damage: found, named, survived.
+
+use std::{io::Write as _, os::unix::fs::FileExt as _};
+
+use super::*;
+
+fn named(error: &StoreError) -> bool {
+    matches!(error, StoreError::Corrupt { path, .. } if path.ends_with("store/db"))
+        && error.to_string().contains("restore a backup")
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_an_error_that_names_it_and_the_others_are_well() {
+    let mut store = Fresh::new(|options| options);
+    let a = write(&*store, &resource("a")).await;
+    let b = write(&*store, &resource("b")).await;
+    store.shut();
+    let key = keys::resource(&id(&a)).unwrap();
+    store.tamper(|db| {
+        let mut value = db.get(&key).unwrap().unwrap().to_vec();
+        *value.last_mut().unwrap() ^= 1;
+        db.insert(&key, value).unwrap();
+    });
+    store.open().unwrap();
+    let errors = [
+        store.read(Consistency::Eventual, &id(&a)).await.unwrap_err(),
+        store.list(Consistency::Eventual, &everything()).await.unwrap_err(),
+        store.write_cas(a.clone()).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(named(&error), "{error}");
+        assert!(error.to_string().contains("resource test/A/default/default/a: the checksum"), "{error}");
+    }
+    assert_eq!(read(&*store, &id(&b)).await, Some(b.clone()));
+    write(&*store, &b).await;
+    assert_eq!(store.problems().await.len(), 1);
+}
+
+/// Each tampering, and a part of what the check says about it.
+#[tokio::test]
+async fn the_check_finds_whatever_does_not_agree() {
+    type Tamper = fn(&sled::Db, &[u8]);
+    let cases: [(&str, Tamper); 12] = [
+        ("a chunk is missing", |db, _| drop(db.remove(keys::chunk(3, b'r', 1)).unwrap())),
+        ("a chunk is missing", |db, _| drop(db.remove(keys::chunk(3, b'e', 0)).unwrap())),
+        ("chunk 7 of version 99: nothing refers to it", |db, _| {
+            drop(db.insert(keys::chunk(99, b'r', 7), "x").unwrap());
+        }),
+        ("the child does not exist", |db, child| drop(db.remove(child).unwrap())),
+        ("the newest event about it is no deletion", |db, child| drop(db.remove(child).unwrap())),
+        ("the owner index does not have it", |db, _| {
+            let entry = db.scan_prefix([b'o']).next().unwrap().unwrap().0;
+            db.remove(entry).unwrap();
+        }),
+        ("the child has another owner", |db, _| {
+            let owner = pb::Id { uid: "u".into(), ..id(&resource("owner")) };
+            let child = keys::resource(&id(&resource("child"))).unwrap();
+            db.insert(keys::ownership(&owner, &child).unwrap(), &[]).unwrap();
+        }),
+        ("it counts 3 events, there are 2", |db, _| drop(db.remove(keys::event(2)).unwrap())),
+        ("bytes of events", |db, _| drop(db.remove(keys::event(1)).unwrap())),
+        ("nothing of that kind is stored here", |db, _| drop(db.insert("zebra", "x").unwrap())),
+        ("its head is not one", |db, child| drop(db.insert(child, "x").unwrap())),
+        ("its key is not one", |db, _| drop(db.insert("ox", &[]).unwrap())),
+    ];
+    for (expected, tamper) in cases {
+        let mut store = Fresh::new(|options| options);
+        let owner = write(&*store, &resource("owner")).await;
+        let child = write(&*store, &owned(resource("child"), &owner)).await;
+        write(&*store, &sized(resource("large"), 20_000)).await;
+        store.shut();
+        store.tamper(|db| tamper(db, &keys::resource(&id(&child)).unwrap()));
+        store.open().unwrap();
+        let problems = store.problems().await;
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn damaged_counters_are_noticed_at_opening() {
+    for tamper in [|db: &sled::Db| drop(db.remove(keys::META)), |db: &sled::Db| drop(db.insert(keys::META, "x"))] {
+        let mut store = Fresh::new(|options| options);
+        store.shut();
+        store.tamper(tamper);
+        let error = store.open().unwrap_err();
+        assert!(named(&error) && error.to_string().contains("the meta record"), "{error}");
+    }
+}
+
+/// Whatever a file suffers, opening and reading end in an error that names a file, or in a store that works. What sled
+/// cannot notice (it takes the end of its log for what a crash left) is lost, but nothing else is made up.
+#[tokio::test]
+async fn damaged_files_are_an_error_or_work() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut refused = 0;
+    for round in 0..60 {
+        let mut store = Fresh::new(|options| options);
+        for n in 0..40 {
+            write(&*store, &sized(numbered(resource(&format!("r-{n}")), n), 1_000)).await;
+        }
+        store.shut();
+        let files = ["db", "db", "db", "conf", "format"];
+        let file = store.path().join("store").join(files[round % files.len()]);
+        let handle = std::fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
+        let len = handle.metadata().unwrap().len();
+        match round % 3 {
+            0 => handle.set_len(random.u64(0..len)).unwrap(),
+            1 => {
+                let at = random.u64(0..len.min(60_000));
+                handle.write_all_at(&vec![random.u8(..); 1 + random.usize(0..4_000)], at).unwrap();
+            }
+            _ => {
+                let at = random.u64(0..len.min(60_000));
+                let mut byte = [0];
+                handle.read_exact_at(&mut byte, at).unwrap();
+                handle.write_all_at(&[byte[0] ^ (1 << random.u8(0..8))], at).unwrap();
+            }
+        }
+        drop(handle);
+        match store.open() {
+            Err(error) => {
+                refused += 1;
+                let text = error.to_string();
+                assert!(text.contains("store/") && text.len() < 500, "{text}");
+            }
+            Ok(()) => match store.list(Consistency::Eventual, &everything()).await {
+                Ok(listed) => assert!(listed.iter().all(|r| format!("r-{}", number(r)) == name(r))),
+                Err(error) => assert!(named(&error), "{error}"),
+            },
+        }
+    }
+    assert!(refused > 5, "{refused}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::File::create(&path).unwrap().write_all(b"x").unwrap();
+    match SledBackend::open(Options::new(&path)) {
+        Err(StoreError::Io { path: named, .. }) => assert_eq!(named, path),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,73 @@
+//! The event log and its bounds.
+
+use super::*;
+
+/// First and last event that are kept.
+fn kept(store: &Fresh) -> (u64, u64) {
+    let events: Vec<_> = store
+        .shared
+        .table
+        .range(vec![b'e']..vec![b'f'])
+        .map(|item| keys::event_seq(&item.unwrap().0).unwrap())
+        .collect();
+    (events.first().copied().unwrap_or(0), events.last().copied().unwrap_or(0))
+}
+
+#[tokio::test]
+async fn the_newest_events_are_kept() {
+    let mut store = Fresh::new(|options| Options { history_events: 10, ..options });
+    let mut stored = write(&*store, &resource("a")).await;
+    for n in 2..=25 {
+        stored = write(&*store, &numbered(stored, n)).await;
+        if n == 15 {
+            // What a process does not remember it looks up.
+            store.reopen();
+        }
+        assert_eq!(kept(&store), (n.saturating_sub(9).max(1), n));
+        assert_eq!(store.problems().await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn their_bytes_are_bounded_too() {
+    let store = Fresh::new(|options| Options { history_bytes: 100_000, ..options });
+    let mut stored = write(&*store, &resource("a")).await;
+    for n in 2..=20 {
+        stored = write(&*store, &sized(stored, 30_000)).await;
+        assert!(kept(&store).1 - kept(&store).0 < 4);
+        assert_eq!(kept(&store).1, n);
+    }
+    // One that is larger than the bound leaves nothing.
+    stored = write(&*store, &sized(stored, 120_000)).await;
+    assert_eq!(kept(&store), (0, 0));
+    assert_eq!(store.problems().await, [""; 0]);
+    write(&*store, &sized(stored, 10)).await;
+    assert_eq!(kept(&store), (22, 22));
+}
+
+#[tokio::test]
+async fn a_batch_may_be_longer_than_the_log() {
+    let mut store = Fresh::new(|options| Options { history_events: 5, ..options });
+    write(&*store, &resource("first")).await;
+    let mutations = (0..20).map(|n| Mutation::Put(Box::new(resource(&format!("r-{n}"))))).collect();
+    store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    assert_eq!(kept(&store), (17, 21));
+    assert_eq!(store.problems().await, [""; 0]);
+    store.reopen();
+    assert_eq!(write(&*store, &resource("last")).await.version, "22");
+    assert_eq!(kept(&store), (18, 22));
+}
+
+#[tokio::test]
+async fn there_need_be_none_and_bounds_may_change() {
+    let mut store = Fresh::new(|options| Options { history_events: 0, ..options });
+    write(&*store, &resource("a")).await;
+    assert_eq!(kept(&store), (0, 0));
+    for (bound, name, expected) in [(3, "b", (2, 2)), (3, "c", (2, 3)), (1, "d", (4, 4)), (0, "e", (0, 0))] {
+        store.options.history_events = bound;
+        store.reopen();
+        write(&*store, &resource(name)).await;
+        assert_eq!(kept(&store), expected, "{name}");
+        assert_eq!(store.problems().await, [""; 0]);
+    }
+}

@@ -1,0 +1,112 @@
+//! Tests of the engine as a whole.
+
+mod chunks;
+mod damage;
+mod history;
+mod in_flight;
+mod reopen;
+mod stall;
+mod stress;
+
+use std::{
+    ops::Deref,
+    path::{Path, PathBuf},
+};
+
+use super::{commit::SyncDisk, *};
+use crate::conformance::fixtures::*;
+
+mod conformance {
+    crate::conformance_tests!(|| super::Fresh::new(|path| path));
+}
+
+/// A store in a directory that goes with it.
+pub(crate) struct Fresh {
+    store: Option<SledBackend>,
+    options: Options,
+    dir: tempfile::TempDir,
+}
+
+impl Fresh {
+    /// Bounds as the conformance suite asks for them, changed by the test.
+    fn new(change: impl FnOnce(Options) -> Options) -> Self {
+        Self::with(change, None)
+    }
+
+    fn with(change: impl FnOnce(Options) -> Options, sync: Option<SyncDisk>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = change(Options {
+            watch_buffer: crate::conformance::WATCH_BUFFER,
+            max_resource_bytes: crate::conformance::MAX_RESOURCE_BYTES,
+            ..Options::new(dir.path().join("data"))
+        });
+        Self { store: Some(open::open(options.clone(), sync).unwrap()), options, dir }
+    }
+
+    /// The data directory.
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn shut(&mut self) {
+        self.store = None;
+    }
+
+    fn open(&mut self) -> Result<(), StoreError> {
+        self.store = Some(SledBackend::open(self.options.clone())?);
+        Ok(())
+    }
+
+    fn reopen(&mut self) {
+        self.shut();
+        self.open().unwrap();
+    }
+
+    /// Changes sled's content behind the store's back. The store must be closed.
+    fn tamper(&self, change: impl FnOnce(&sled::Db)) {
+        let db = sled::Config::new().path(self.path().join("store")).flush_every_ms(None).open().unwrap();
+        change(&db);
+        db.flush().unwrap();
+    }
+
+    async fn problems(&self) -> Vec<String> {
+        self.check().await.unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    /// How many keys begin with `space`.
+    fn count(&self, space: u8) -> usize {
+        self.shared.table.range(vec![space]..vec![space + 1]).map(Result::unwrap).count()
+    }
+}
+
+impl Deref for Fresh {
+    type Target = SledBackend;
+
+    fn deref(&self) -> &SledBackend {
+        self.store.as_ref().unwrap()
+    }
+}
+
+impl Drop for Fresh {
+    /// Whatever a test did, sled made no blob: it never syncs those.
+    fn drop(&mut self) {
+        self.store = None;
+        if !std::thread::panicking() {
+            assert_eq!(blobs(&self.path()), 0);
+        }
+    }
+}
+
+fn blobs(path: &Path) -> usize {
+    std::fs::read_dir(path.join("store/blobs")).map_or(0, Iterator::count)
+}
+
+/// The resource with a text of so many bytes in its metadata.
+fn sized(mut resource: pb::Resource, bytes: usize) -> pb::Resource {
+    resource.metadata.insert("text".into(), "x".repeat(bytes));
+    resource
+}
+
+fn owned(resource: pb::Resource, owner: &pb::Resource) -> pb::Resource {
+    pb::Resource { owner: Some(id(owner)), ..resource }
+}

@@ -1,0 +1,146 @@
+//! Many at once, on many threads: what the conformance suite asserts of one task's interleavings, asserted of races.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use super::*;
+use crate::WatchEvent;
+
+/// Writers move amounts between resources; every list, from any thread, at any moment, has the same total, and no reader
+/// ever sees a number of commits go back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lists_and_snapshots_are_exact_beside_writers() {
+    const ACCOUNTS: u64 = 300;
+    let store = Arc::new(Fresh::new(|options| Options { watch_buffer: 1 << 16, ..options }));
+    let owner = write(&**store, &resource_in(type_of("v1", "Owner"), tenancy("", ""), "owner")).await;
+    let account = |n: u64| owned(numbered(resource(&format!("r-{n:03}")), 10), &owner);
+    let mutations = (0..ACCOUNTS).map(|n| Mutation::Put(Box::new(account(n)))).collect();
+    let created = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let ids: Arc<Vec<_>> = Arc::new(created.iter().flatten().map(id).collect());
+    let (moved, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+
+    let writers: Vec<_> = (0..4)
+        .map(|seed| {
+            let (store, ids, moved) = (store.clone(), ids.clone(), moved.clone());
+            tokio::spawn(async move {
+                let mut random = fastrand::Rng::with_seed(seed);
+                for _ in 0..400 {
+                    let (from, to) = (random.usize(..ids.len()), random.usize(..ids.len()));
+                    if from == to {
+                        continue;
+                    }
+                    let less = read(&**store, &ids[from]).await.unwrap();
+                    let more = read(&**store, &ids[to]).await.unwrap();
+                    if number(&less) == 0 {
+                        continue;
+                    }
+                    let size = if random.u8(..) < 40 { random.usize(..20_000) } else { 10 };
+                    let (n, m) = (number(&less) - 1, number(&more) + 1);
+                    let mutations = vec![
+                        Mutation::Put(Box::new(sized(numbered(less, n), size))),
+                        Mutation::Put(Box::new(numbered(more, m))),
+                    ];
+                    match store.commit(Batch { expect: vec![], mutations }).await {
+                        Ok(_) => drop(moved.fetch_add(1, Ordering::Relaxed)),
+                        Err(StoreError::CasFailure { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        })
+        .collect();
+
+    let total = |resources: &[pb::Resource]| resources.iter().map(number).sum::<u64>();
+    let newest =
+        |resources: &[pb::Resource]| resources.iter().map(|r| r.version.parse::<u64>().unwrap()).max().unwrap();
+    let readers: Vec<_> = (0..3)
+        .map(|reader| {
+            let (store, done, owner) = (store.clone(), done.clone(), id(&owner));
+            tokio::spawn(async move {
+                let (mut last, mut rounds) = (0, 0);
+                while !done.load(Ordering::Relaxed) || rounds < 3 {
+                    let resources = match (rounds + reader) % 3 {
+                        0 => list(&**store, &everything()).await,
+                        1 => store.list_by_owner(&owner).await.unwrap(),
+                        _ => watch(&**store, &everything()).await.0,
+                    };
+                    assert_eq!(resources.len() as u64, ACCOUNTS);
+                    assert_eq!(total(&resources), 10 * ACCOUNTS);
+                    assert!(newest(&resources) >= last);
+                    last = newest(&resources);
+                    rounds += 1;
+                }
+            })
+        })
+        .collect();
+
+    // A watch's snapshot and events add up to the same, too, and sum up after every batch of two events.
+    let (snapshot, mut events) = watch(&**store, &everything()).await;
+    let mut state: BTreeMap<_, _> = snapshot.into_iter().map(|r| (name(&r), number(&r))).collect();
+    let follower = tokio::spawn(async move {
+        loop {
+            for _ in 0..2 {
+                match next(&mut events).await {
+                    WatchEvent::Upsert(r) if name(&r) == "the-end" => return state,
+                    WatchEvent::Upsert(r) => drop(state.insert(name(&r), number(&r))),
+                    event => panic!("{event:?}"),
+                }
+            }
+            assert_eq!(state.values().sum::<u64>(), 10 * ACCOUNTS);
+        }
+    });
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    let last: BTreeMap<_, _> =
+        list(&**store, &everything()).await.into_iter().map(|r| (name(&r), number(&r))).collect();
+    write(&**store, &resource("the-end")).await;
+    assert_eq!(follower.await.unwrap(), last);
+    assert!(moved.load(Ordering::Relaxed) > 200);
+    assert_eq!(store.problems().await, [""; 0]);
+}
+
+/// Creations and deletions: a resource that a reader saw deleted stays so until it is created again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn point_reads_never_go_back_beside_writers() {
+    let store = Arc::new(Fresh::new(|options| options));
+    let newest = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let (store, done, newest) = (store.clone(), done.clone(), newest.clone());
+            tokio::spawn(async move {
+                let mut wanted = id(&resource("a"));
+                wanted.uid.clear();
+                while !done.load(Ordering::Relaxed) {
+                    // What any thread saw before binds every later read.
+                    let before = newest.load(Ordering::SeqCst);
+                    if let Some(found) = read(&**store, &wanted).await {
+                        let seen = number(&found);
+                        assert!(seen >= before, "{seen} after {before}");
+                        newest.fetch_max(seen, Ordering::SeqCst);
+                    }
+                }
+            })
+        })
+        .collect();
+    for n in 0..800 {
+        let created = write(&**store, &numbered(resource("a"), 2 * n)).await;
+        let updated = write(&**store, &sized(numbered(created, 2 * n + 1), (n as usize % 4) * 3_000)).await;
+        delete(&**store, &updated).await;
+        newest.fetch_max(2 * n + 2, Ordering::SeqCst);
+    }
+    done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}

@@ -1,0 +1,258 @@
+//! Walks over the tree: the records that match a filter, in key order, seeking past those that do not.
+//!
+//! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](super::scan) makes it exact.
+//!
+//! # Cost
+//! One step for each match, and one seek for each group of keys that is passed over: a wildcard partition with an exact
+//! namespace seeks once or twice per partition, a prefix once or twice per namespace.
+
+use std::{cmp::Ordering, collections::BTreeSet};
+
+use mortise_resource::{pb, tenancy};
+use sled::IVec;
+
+use super::{
+    filter::Filter,
+    keys,
+    table::{Payload, Table},
+};
+use crate::{Query, StoreError, TypeKey};
+
+/// A record that matched.
+pub(crate) struct Found {
+    /// The resource's key.
+    pub(crate) key: IVec,
+    /// Its content, not decoded yet.
+    pub(crate) payload: Payload,
+}
+
+type Items = Box<dyn Iterator<Item = Result<(IVec, IVec), StoreError>> + Send>;
+
+/// A walk in progress.
+pub(crate) struct Walk {
+    table: Table,
+    plan: Plan,
+    items: Items,
+}
+
+enum Plan {
+    Query(QueryPlan),
+    /// Over the owner index.
+    Owner,
+}
+
+struct QueryPlan {
+    /// What the keys of the type begin with.
+    base: Vec<u8>,
+    /// Where the walk ends.
+    end: Vec<u8>,
+    /// The namespace, if it is one.
+    namespace: Option<String>,
+    name_prefix: String,
+}
+
+/// What to do about a key.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Take,
+    /// The next match is here or later.
+    Seek(Vec<u8>),
+}
+
+impl Walk {
+    /// At its beginning. A filter with a zero byte in it, which no key can hold, matches nothing.
+    pub(crate) fn new(table: Table, filter: &Filter) -> Self {
+        let start = match filter {
+            Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| {
+                let items: Items = Box::new(table.range(start..plan.end.clone()));
+                (Plan::Query(plan), items)
+            }),
+            Filter::Owner(owner) => keys::owned_by(owner).map(|start| {
+                let end = keys::after(&start);
+                let items: Items = Box::new(table.range(start..end));
+                (Plan::Owner, items)
+            }),
+        };
+        let (plan, items) = start.unwrap_or_else(|_| (Plan::Owner, Box::new(std::iter::empty())));
+        Self { table, plan, items }
+    }
+
+    /// Goes on, over at most `keys` keys. True when the end is reached.
+    pub(crate) fn step(&mut self, keys: usize, found: &mut Vec<Found>) -> Result<bool, StoreError> {
+        for _ in 0..keys {
+            let Some(item) = self.items.next() else { return Ok(true) };
+            let (key, value) = item?;
+            match &self.plan {
+                Plan::Query(plan) => match plan.judge(&key) {
+                    Some(Verdict::Take) => {
+                        let payload = self.table.payload(&key, value)?;
+                        found.push(Found { key, payload });
+                    }
+                    Some(Verdict::Seek(from)) => {
+                        // A match beyond the end cannot be one.
+                        if from >= plan.end {
+                            return Ok(true);
+                        }
+                        self.items = Box::new(self.table.range(from..plan.end.clone()));
+                    }
+                    None => return Err(self.table.damaged(&key, "its key is not one")),
+                },
+                Plan::Owner => {
+                    let child = keys::child(&key).ok_or_else(|| self.table.damaged(&key, "its key is not one"))?;
+                    let payload = match self.table.get(&child)? {
+                        Some(value) => self.table.payload(&child, value)?,
+                        // A writer was faster, or the index is damaged; whoever makes the walk exact will know.
+                        None => Payload::Torn,
+                    };
+                    found.push(Found { key: child.into(), payload });
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl QueryPlan {
+    /// The plan, and where the walk begins.
+    fn new(query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
+        let pb::Tenancy { partition, namespace } = &query.tenancy;
+        let exact = |unit: &str| unit != tenancy::WILDCARD;
+        let base = keys::of_type(&query.type_key)?;
+        let mut fixed = base.clone();
+        if exact(partition) {
+            keys::push(&mut fixed, &[("tenancy.partition", partition)])?;
+            if exact(namespace) {
+                keys::push(&mut fixed, &[("tenancy.namespace", namespace)])?;
+                if query.name_prefix.contains('\0') {
+                    return Err("name_prefix");
+                }
+                fixed.extend_from_slice(query.name_prefix.as_bytes());
+            }
+        }
+        let plan = Self {
+            base,
+            end: keys::after(&fixed),
+            namespace: exact(namespace).then(|| namespace.clone()),
+            name_prefix: query.name_prefix.clone(),
+        };
+        Ok((plan, fixed))
+    }
+
+    /// `None` for a key that is not one of a resource.
+    fn judge(&self, key: &[u8]) -> Option<Verdict> {
+        let [_, _, partition, namespace, name] = keys::split(key)?;
+        if let Some(wanted) = &self.namespace {
+            match namespace.cmp(wanted) {
+                Ordering::Less => return Some(Verdict::Seek(self.at(partition, Some(wanted)))),
+                Ordering::Greater => return Some(Verdict::Seek(self.beyond(partition, None))),
+                Ordering::Equal => {}
+            }
+        }
+        if name.starts_with(&self.name_prefix) {
+            return Some(Verdict::Take);
+        }
+        Some(Verdict::Seek(if name < self.name_prefix.as_str() {
+            self.at(partition, Some(namespace))
+        } else if self.namespace.is_some() {
+            self.beyond(partition, None)
+        } else {
+            self.beyond(partition, Some(namespace))
+        }))
+    }
+
+    /// Where the first match of a namespace can be.
+    fn at(&self, partition: &str, namespace: Option<&str>) -> Vec<u8> {
+        let mut key = self.unit(partition, namespace);
+        key.extend_from_slice(self.name_prefix.as_bytes());
+        key
+    }
+
+    /// The first key behind a partition, or behind a namespace in it.
+    fn beyond(&self, partition: &str, namespace: Option<&str>) -> Vec<u8> {
+        keys::after(&self.unit(partition, namespace))
+    }
+
+    fn unit(&self, partition: &str, namespace: Option<&str>) -> Vec<u8> {
+        let mut key = self.base.clone();
+        for unit in std::iter::once(partition).chain(namespace) {
+            key.extend_from_slice(unit.as_bytes());
+            key.push(0);
+        }
+        key
+    }
+}
+
+/// The types of which sled has resources, with one seek for each.
+pub(crate) fn types(table: &Table) -> Result<BTreeSet<TypeKey>, StoreError> {
+    let mut types = BTreeSet::new();
+    let mut from = vec![keys::RESOURCE];
+    while let Some(item) = table.range(from.clone()..vec![keys::RESOURCE + 1]).next() {
+        let (key, _) = item?;
+        let [group, kind, ..] = keys::split(&key).ok_or_else(|| table.damaged(&key, "its key is not one"))?;
+        let type_key = TypeKey { group: group.to_owned(), kind: kind.to_owned() };
+        let base = keys::of_type(&type_key).map_err(|_| table.damaged(&key, "its key is not one"))?;
+        from = keys::after(&base);
+        types.insert(type_key);
+    }
+    Ok(types)
+}
+
+/// Whether sled has any resource of a type.
+pub(crate) fn any_of(table: &Table, type_key: &TypeKey) -> Result<bool, StoreError> {
+    let Ok(base) = keys::of_type(type_key) else { return Ok(false) };
+    let end = keys::after(&base);
+    table.range(base..end).next().transpose().map(|item| item.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(partition: &str, namespace: &str, prefix: &str) -> (QueryPlan, String) {
+        let query = Query {
+            type_key: TypeKey { group: "g".into(), kind: "K".into() },
+            tenancy: pb::Tenancy { partition: partition.into(), namespace: namespace.into() },
+            name_prefix: prefix.into(),
+        };
+        let (plan, start) = QueryPlan::new(&query).unwrap();
+        (plan, shown(&start))
+    }
+
+    fn shown(key: &[u8]) -> String {
+        String::from_utf8(key.to_vec()).unwrap().replace('\0', "/").replace('\u{1}', "!")
+    }
+
+    fn judged(plan: &QueryPlan, partition: &str, namespace: &str, name: &str) -> String {
+        let key = format!("rg\0K\0{partition}\0{namespace}\0{name}\0");
+        match plan.judge(key.as_bytes()).unwrap() {
+            Verdict::Take => "take".into(),
+            Verdict::Seek(to) => shown(&to),
+        }
+    }
+
+    #[test]
+    fn exact_units_and_the_prefix_bound_the_range() {
+        let (plan, start) = plan("p", "n", "we");
+        assert_eq!((start.as_str(), shown(&plan.end).as_str()), ("rg/K/p/n/we", "rg/K/p/n/wf"));
+    }
+
+    #[test]
+    fn an_exact_namespace_in_any_partition_seeks_from_partition_to_partition() {
+        let (plan, start) = plan("*", "n", "w");
+        assert_eq!((start.as_str(), shown(&plan.end).as_str()), ("rg/K/", "rg/K!"));
+        assert_eq!(judged(&plan, "p", "a", "x"), "rg/K/p/n/w");
+        assert_eq!(judged(&plan, "p", "n", "a"), "rg/K/p/n/w");
+        assert_eq!(judged(&plan, "p", "n", "web"), "take");
+        assert_eq!(judged(&plan, "p", "n", "x"), "rg/K/p!");
+        assert_eq!(judged(&plan, "p", "z", "web"), "rg/K/p!");
+    }
+
+    #[test]
+    fn a_prefix_in_any_namespace_seeks_from_namespace_to_namespace() {
+        let (plan, _) = plan("p", "*", "w");
+        assert_eq!(judged(&plan, "p", "a", "a"), "rg/K/p/a/w");
+        assert_eq!(judged(&plan, "p", "a", "web"), "take");
+        assert_eq!(judged(&plan, "p", "a", "x"), "rg/K/p/a!");
+        assert!(plan.judge(b"rg\0K\0").is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! For build scripts: message types and descriptors from `.proto` files, without `protoc`.
+//!
+//! ```no_run
+//! mortise_plugin::build::Protos::new().include("proto").file("jukebox/v1/song.proto").run()?;
+//! # Ok::<(), mortise_plugin::build::Error>(())
+//! ```
+//!
+//! The messages then come in by `mortise_plugin::include_proto!(pub mod proto);`.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use prost::{DecodeError, Message};
+use protox::{
+    Compiler,
+    file::{ChainFileResolver, DescriptorSetFileResolver, GoogleFileResolver, IncludeFileResolver},
+};
+
+/// Why nothing was generated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A `.proto` file is missing or wrong.
+    #[error("{0}")]
+    Proto(#[from] protox::Error),
+    /// The generated code or the descriptors cannot be written.
+    #[error("cannot write what was generated: {0}")]
+    Write(#[from] io::Error),
+    /// The descriptors built into this crate cannot be read.
+    #[error("the descriptors of Mortise's own messages: {0}")]
+    Own(#[from] DecodeError),
+    /// Not called from a build script.
+    #[error("OUT_DIR is not set: this is for build scripts")]
+    NoOutDir,
+}
+
+/// Files to generate from.
+#[derive(Debug, Clone, Default)]
+pub struct Protos {
+    includes: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+impl Protos {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A directory that imports are looked for in, in order. The well-known types and Mortise's own messages, such as
+    /// `hashicorp/consul/resource/resource.proto`, are always there.
+    #[must_use]
+    pub fn include(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.includes.push(dir.into());
+        self
+    }
+
+    /// A file to generate from, as an import would name it.
+    #[must_use]
+    pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.files.push(file.into());
+        self
+    }
+
+    /// Generates into `OUT_DIR`, and tells cargo which files it depends on.
+    ///
+    /// Maps become `BTreeMap`: encoding must be deterministic, since the SDK compares bytes.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run(self) -> Result<(), Error> {
+        let out = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(Error::NoOutDir)?;
+        let mut resolver = ChainFileResolver::new();
+        for include in &self.includes {
+            resolver.add(IncludeFileResolver::new(include.clone()));
+        }
+        resolver.add(GoogleFileResolver::new());
+        resolver.add(DescriptorSetFileResolver::decode(mortise_resource::DESCRIPTORS)?);
+        let mut compiler = Compiler::with_file_resolver(resolver);
+        compiler.include_imports(true).include_source_info(true).open_files(&self.files)?;
+
+        for path in compiler.files().filter_map(|file| file.path()) {
+            rerun_if_changed(path);
+        }
+        let mut files = compiler.file_descriptor_set();
+        prost_build::Config::new()
+            .btree_map(["."])
+            .enable_type_names()
+            // Without this, a path for them counts as given twice.
+            .compile_well_known_types()
+            .extern_path(".google.protobuf", "::mortise_plugin::prost_types")
+            .extern_path(".hashicorp.consul.resource", "::mortise_plugin::pb")
+            .extern_path(".mortise.v1", "::mortise_plugin::__proto::mortise::v1")
+            .out_dir(&out)
+            .include_file("proto.rs")
+            .compile_fds(files.clone())?;
+
+        // The host knows the well-known types, and comments are not for it.
+        files.file.retain(|file| !file.name().starts_with("google/protobuf/"));
+        for file in &mut files.file {
+            file.source_code_info = None;
+        }
+        fs::write(out.join("descriptors.bin"), files.encode_to_vec())?;
+        Ok(())
+    }
+}
+
+/// Build scripts talk to cargo on their standard output.
+#[allow(clippy::print_stdout, reason = "it is the protocol")]
+fn rerun_if_changed(path: &Path) {
+    println!("cargo::rerun-if-changed={}", path.display());
+}

@@ -1,0 +1,84 @@
+//! A resource as far as hooks need it decoded.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::pb;
+use prost::{DecodeError, Message};
+use prost_types::Any;
+
+/// [`pb::Resource`] with owner and status left as bytes, the same on the wire: every hook decodes one, few look there,
+/// and a fresh instance pays for every branch of a message that it decodes.
+#[derive(Clone, PartialEq, Message)]
+pub struct Envelope {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) id: Option<pb::Id>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub(crate) owner: Option<Vec<u8>>,
+    #[prost(string, tag = "3")]
+    pub(crate) version: String,
+    #[prost(string, tag = "4")]
+    pub(crate) generation: String,
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub(crate) metadata: BTreeMap<String, String>,
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub(crate) status: Vec<Vec<u8>>,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) data: Option<Any>,
+}
+
+/// An entry of the map `status`, which is a message on the wire.
+#[derive(Clone, PartialEq, Message)]
+struct StatusEntry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<pb::Status>,
+}
+
+impl Envelope {
+    /// From the bytes of a [`pb::Resource`].
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode(bytes)
+    }
+
+    /// The type that the id names.
+    pub(crate) fn of(&self) -> Option<&pb::Type> {
+        self.id.as_ref()?.r#type.as_ref()
+    }
+
+    /// The owner, unless there is none or the host sent nonsense.
+    pub(crate) fn read_owner(&self) -> Option<pb::Id> {
+        self.owner.as_ref().and_then(|bytes| pb::Id::decode(bytes.as_slice()).ok())
+    }
+
+    /// What controllers found out, without entries that are nonsense.
+    pub(crate) fn read_status(&self) -> BTreeMap<String, pb::Status> {
+        let entries = self.status.iter().filter_map(|bytes| StatusEntry::decode(bytes.as_slice()).ok());
+        entries.map(|entry| (entry.key, entry.value.unwrap_or_default())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_a_resource_writes() {
+        let condition = pb::Condition { r#type: "Accepted".into(), ..pb::Condition::default() };
+        let status = pb::Status { conditions: vec![condition], ..pb::Status::default() };
+        let resource = pb::Resource {
+            id: Some(pb::Id { name: "korn".into(), ..pb::Id::default() }),
+            owner: Some(pb::Id { name: "label".into(), ..pb::Id::default() }),
+            version: "7".into(),
+            generation: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(),
+            metadata: BTreeMap::from([("a".into(), "b".into())]),
+            status: BTreeMap::from([("one".into(), status), ("two".into(), pb::Status::default())]),
+            data: Some(Any { type_url: "t".into(), value: vec![1] }),
+        };
+        let envelope = Envelope::read(&resource.encode_to_vec()).unwrap();
+        assert_eq!((&envelope.id, envelope.read_owner()), (&resource.id, resource.owner.clone()));
+        assert_eq!(envelope.read_status(), resource.status);
+        assert_eq!((&envelope.metadata, &envelope.data), (&resource.metadata, &resource.data));
+        assert_eq!((&envelope.version, &envelope.generation), (&resource.version, &resource.generation));
+    }
+}

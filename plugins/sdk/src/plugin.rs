@@ -1,0 +1,141 @@
+//! The table of types, and the way from a call of the host to the hook of one of them.
+
+use mortise_resource::{manifest, pb, types::gvk};
+use prost::Message;
+
+use crate::{Decision, Diagnostics, Registered, envelope::Envelope, typed::no_resource};
+
+/// A plugin: its name, its version, its types.
+pub struct Plugin {
+    name: &'static str,
+    version: &'static str,
+    descriptors: &'static [u8],
+    types: &'static [&'static dyn Registered],
+    capabilities: &'static [&'static str],
+    limits: Option<manifest::Limits>,
+}
+
+impl Plugin {
+    /// A plugin. The name is lower-case letters, digits and dashes; the version is semantic; the descriptors are a
+    /// serialised `FileDescriptorSet` of every message that the types use.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        version: &'static str,
+        descriptors: &'static [u8],
+        types: &'static [&'static dyn Registered],
+    ) -> Self {
+        Self { name, version, descriptors, types, capabilities: &[], limits: None }
+    }
+
+    /// Host abilities that the plugin cannot do without. `authorizer` is added when a type has a rule.
+    #[must_use]
+    pub const fn capabilities(mut self, names: &'static [&'static str]) -> Self {
+        self.capabilities = names;
+        self
+    }
+
+    /// What the plugin wants to be held to; the host's limits stay above it. Zero means the host's.
+    #[must_use]
+    pub const fn limits(mut self, limits: manifest::Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// The encoded manifest.
+    #[must_use]
+    pub fn describe(&self) -> Vec<u8> {
+        const AUTHORIZER: &str = "authorizer";
+        let types = self.types.iter().map(|one| one.spec().describe(one.hooks())).collect::<Vec<_>>();
+        let mut capabilities = self.capabilities.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let rules = |hooks: &manifest::Hooks| hooks.authorize_read || hooks.authorize_write || hooks.authorize_list;
+        if types.iter().any(|one| one.hooks.as_ref().is_some_and(rules))
+            && !capabilities.iter().any(|n| n == AUTHORIZER)
+        {
+            capabilities.push(AUTHORIZER.to_owned());
+        }
+        let manifest = Manifest {
+            name: self.name.to_owned(),
+            version: self.version.to_owned(),
+            descriptors: self.descriptors.to_vec(),
+            types,
+            capabilities,
+            limits: self.limits,
+        };
+        manifest.encode_to_vec()
+    }
+
+    /// Runs the mutate hook of the resource's type; none when nothing changed.
+    ///
+    /// # Errors
+    /// What the hook says, or that there is nothing it could look at.
+    pub fn mutate(&self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
+        let resource = Envelope::read(input).map_err(|fault| no_resource(&fault))?;
+        self.find(resource.of()).map_err(Diagnostics::refusal)?.mutate(input, resource)
+    }
+
+    /// Runs the validate hook of the resource's type.
+    #[must_use]
+    pub fn validate(&self, input: &[u8], prior: Option<&[u8]>) -> Diagnostics {
+        let decoded = Envelope::read(input).and_then(|input| Ok((input, prior.map(Envelope::read).transpose()?)));
+        let (resource, prior) = match decoded {
+            Ok(decoded) => decoded,
+            Err(fault) => return no_resource(&fault),
+        };
+        match self.find(resource.of()) {
+            Ok(found) => found.validate(resource, prior),
+            Err(fault) => Diagnostics::refusal(fault),
+        }
+    }
+
+    /// Asks the read rule of the id's type.
+    #[must_use]
+    pub fn read(&self, id: &[u8], stored: Option<&[u8]>) -> Decision {
+        let decoded = pb::Id::decode(id).and_then(|id| Ok((id, stored.map(Envelope::read).transpose()?)));
+        let (id, stored) = match decoded {
+            Ok(decoded) => decoded,
+            Err(fault) => return Decision::Deny(format!("the host sent bytes that are no id or no resource: {fault}")),
+        };
+        self.find(id.r#type.as_ref()).map_or_else(Decision::Deny, |found| found.read(&id, stored))
+    }
+
+    /// Asks the write rule of the resource's type.
+    #[must_use]
+    pub fn write(&self, input: &[u8]) -> Decision {
+        match Envelope::read(input) {
+            Ok(resource) => self.find(resource.of()).map_or_else(Decision::Deny, |found| found.write(resource)),
+            Err(fault) => Decision::Deny(format!("the host sent bytes that are no resource: {fault}")),
+        }
+    }
+
+    /// Asks the list rule of a type.
+    #[must_use]
+    pub fn list(&self, of: &pb::Type, tenancy: &pb::Tenancy) -> Decision {
+        self.find(Some(of)).map_or_else(Decision::Deny, |found| found.spec().list(of, tenancy))
+    }
+
+    fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {
+        let found = of.and_then(|of| self.types.iter().find(|one| one.spec().is(of)));
+        found.copied().ok_or_else(|| {
+            format!("plugin {} has no type {}", self.name, of.map(gvk).unwrap_or_else(|| "\"\"".to_owned()))
+        })
+    }
+}
+
+/// [`manifest::Manifest`] with the descriptors as the bytes they already are: the same on the wire, without code that
+/// takes them apart and puts them together again.
+#[derive(Clone, PartialEq, Message)]
+struct Manifest {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    version: String,
+    #[prost(bytes = "vec", tag = "3")]
+    descriptors: Vec<u8>,
+    #[prost(message, repeated, tag = "4")]
+    types: Vec<manifest::ResourceType>,
+    #[prost(string, repeated, tag = "5")]
+    capabilities: Vec<String>,
+    #[prost(message, optional, tag = "6")]
+    limits: Option<manifest::Limits>,
+}

@@ -1,0 +1,73 @@
+//! The exports as they cross the boundary, bytes to bytes: for plugins that build their own manifest or do not want
+//! their resources decoded. Most use [`crate::export!`] instead.
+
+use mortise_resource::pb;
+
+use crate::{Decision, Diagnostics};
+
+/// What a component exports. Functions of interfaces that are not exported are never called.
+pub trait Guest {
+    /// An encoded `mortise.plugin.v1.Manifest`.
+    fn describe() -> Vec<u8>;
+
+    /// Interface `mutating`.
+    ///
+    /// # Errors
+    /// Refuses the request.
+    fn mutate(input: Vec<u8>) -> Result<Option<Vec<u8>>, Diagnostics> {
+        let _ = input;
+        Ok(None)
+    }
+
+    /// Interface `validating`.
+    fn validate(input: Vec<u8>, prior: Option<Vec<u8>>) -> Diagnostics {
+        let _ = (input, prior);
+        Diagnostics::new()
+    }
+
+    /// Interface `authorizing`: an encoded id, and the resource if it was asked for.
+    fn read(id: Vec<u8>, stored: Option<Vec<u8>>) -> Decision {
+        let _ = (id, stored);
+        Decision::Allow
+    }
+
+    /// Interface `authorizing`.
+    fn write(input: Vec<u8>) -> Decision {
+        let _ = input;
+        Decision::Allow
+    }
+
+    /// Interface `authorizing`.
+    fn list(of: pb::Type, tenancy: pb::Tenancy) -> Decision {
+        let _ = (of, tenancy);
+        Decision::Allow
+    }
+}
+
+/// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`.
+#[macro_export]
+macro_rules! export_raw {
+    ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
+        // What wit-bindgen puts here has `unsafe` in it, so that each export has its symbol in the final crate alone: a
+        // library cannot decide that for its users. The functions do nothing but lift and lower arguments.
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $crate::bindings::Adapter<$guest>;
+            $crate::bindings::described::export!(Export with_types_in $crate::bindings::described);
+            $($($crate::__export_interface!($interface);)+)?
+        };
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn() -> ::std::vec::Vec<u8> = <$guest as $crate::raw::Guest>::describe;
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_interface {
+    (mutating) => { $crate::bindings::mutates::export!(Export with_types_in $crate::bindings::mutates); };
+    (validating) => { $crate::bindings::validates::export!(Export with_types_in $crate::bindings::validates); };
+    (authorizing) => { $crate::bindings::authorizes::export!(Export with_types_in $crate::bindings::authorizes); };
+    ($other:ident) => {
+        compile_error!(concat!("no interface `", stringify!($other), "`: there are mutating, validating, authorizing"));
+    };
+}

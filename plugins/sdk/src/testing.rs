@@ -1,0 +1,41 @@
+//! What stands in for the host when hooks are tested natively.
+
+use std::cell::RefCell;
+
+use crate::log::Level;
+
+type Caller = Box<dyn Fn(&str, &str) -> bool>;
+
+thread_local! {
+    static CALLER: RefCell<Option<Caller>> = const { RefCell::new(None) };
+    static LOG: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `body` with a caller of whom `may` answers permission questions, such as `may("key:read", "resource/…")`. Without
+/// one, nothing is allowed. Holds for this thread.
+pub fn as_caller<T>(may: impl Fn(&str, &str) -> bool + 'static, body: impl FnOnce() -> T) -> T {
+    /// Puts the outer caller back, also when the body panics.
+    struct Restore(Option<Caller>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CALLER.set(self.0.take());
+        }
+    }
+    let _restore = Restore(CALLER.replace(Some(Box::new(may))));
+    body()
+}
+
+/// What this thread's hooks logged since the last call, fields behind the message.
+#[must_use]
+pub fn take_log() -> Vec<(Level, String)> {
+    LOG.take()
+}
+
+pub(crate) fn allowed(permission: &str, name: &str) -> bool {
+    CALLER.with_borrow(|caller| caller.as_ref().is_some_and(|may| may(permission, name)))
+}
+
+pub(crate) fn log(level: Level, message: &str, fields: &[(&str, &str)]) {
+    let fields = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect::<String>();
+    LOG.with_borrow_mut(|log| log.push((level, format!("{message}{fields}"))));
+}

@@ -1,0 +1,153 @@
+//! A resource with its data decoded.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::pb;
+use prost::{Message, Name};
+use prost_types::Any;
+
+use crate::{Diagnostics, envelope::Envelope, wire};
+
+/// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Typed<M> {
+    /// The content. The default value when the resource has none and its type allows that.
+    pub data: M,
+    /// Free key/value pairs.
+    pub metadata: BTreeMap<String, String>,
+    id: pb::Id,
+    /// Without id and metadata. Its data stays as it came, for what `M` does not know of it.
+    rest: Envelope,
+}
+
+impl<M: Message + Name + Default> Typed<M> {
+    /// A resource that is about to be created; for tests.
+    pub fn new(id: pb::Id, data: M) -> Self {
+        let any = Any { type_url: type_url(M::full_name), value: data.encode_to_vec() };
+        let rest = Envelope { data: Some(any), ..Envelope::default() };
+        Self { data, metadata: BTreeMap::new(), id, rest }
+    }
+
+    /// Decodes the data. Without data: the default message if `optional`, else an error.
+    pub(crate) fn decode(mut resource: Envelope, optional: bool) -> Result<Self, Diagnostics> {
+        let data = match &resource.data {
+            Some(any) => {
+                M::decode(any.value.as_slice()).map_err(|fault| unparsable(M::full_name, &fault.to_string()))?
+            }
+            None if optional => M::default(),
+            None => return Err(unparsable(M::full_name, "invalid nil source message")),
+        };
+        let metadata = std::mem::take(&mut resource.metadata);
+        let id = resource.id.take().unwrap_or_default();
+        Ok(Self { data, metadata, id, rest: resource })
+    }
+
+    /// Lets `change` work on it; the changed resource, or none when nothing changed. `input` is what this was decoded
+    /// from: everything but data and metadata is taken from there, byte by byte.
+    pub(crate) fn changed(
+        mut self,
+        input: &[u8],
+        change: fn(&mut Self) -> Result<(), Diagnostics>,
+    ) -> Result<Option<Vec<u8>>, Diagnostics> {
+        let data = self.data.encode_to_vec();
+        let metadata = self.metadata.clone();
+        change(&mut self)?;
+        let new_data = self.data.encode_to_vec();
+        let new_data = (new_data != data).then_some((self.rest.data, data, new_data));
+        let new_metadata = (self.metadata != metadata).then_some(self.metadata);
+        splice(input, new_data, new_metadata, M::full_name)
+    }
+}
+
+/// What stood in the resource, how `M` re-encoded it, and what shall stand there.
+type NewData = (Option<Any>, Vec<u8>, Vec<u8>);
+
+/// Puts changed fields into an encoded resource. Not generic, so that it is compiled once.
+fn splice(
+    input: &[u8],
+    data: Option<NewData>,
+    metadata: Option<BTreeMap<String, String>>,
+    name: fn() -> String,
+) -> Result<Option<Vec<u8>>, Diagnostics> {
+    let mut replaced = Vec::new();
+    let mut added = Changed::default();
+    if let Some((any, before, after)) = data {
+        let any = any.unwrap_or_else(|| Any { type_url: type_url(name), value: Vec::new() });
+        let value = wire::carry(&any.value, &before, after).map_err(|fault| unparsable(name, &fault.to_string()))?;
+        replaced.push(Changed::DATA);
+        added.data = Some(Any { value, ..any });
+    }
+    if let Some(metadata) = metadata {
+        replaced.push(Changed::METADATA);
+        added.metadata = metadata;
+    }
+    if replaced.is_empty() {
+        return Ok(None);
+    }
+    wire::replace(input, &replaced, &added.encode_to_vec()).map(Some).map_err(|fault| no_resource(&fault))
+}
+
+impl<M> Typed<M> {
+    /// Which resource it is. The uid is empty until it is stored.
+    pub fn id(&self) -> &pb::Id {
+        &self.id
+    }
+
+    /// The name within its type and tenancy.
+    pub fn name(&self) -> &str {
+        &self.id.name
+    }
+
+    /// The resource that this one belongs to. Decoded by each call.
+    pub fn owner(&self) -> Option<pb::Id> {
+        self.rest.read_owner()
+    }
+
+    /// The version that the writer expects to replace, or that is stored.
+    pub fn version(&self) -> &str {
+        &self.rest.version
+    }
+
+    /// Changes with every write of the content; empty until it is stored.
+    pub fn generation(&self) -> &str {
+        &self.rest.generation
+    }
+
+    /// What controllers found out. Decoded by each call.
+    pub fn status(&self) -> BTreeMap<String, pb::Status> {
+        self.rest.read_status()
+    }
+
+    /// Whether the resource has data at all.
+    pub fn has_data(&self) -> bool {
+        self.rest.data.is_some()
+    }
+}
+
+/// The two fields of a resource that `mutate` may change, under their numbers.
+#[derive(Clone, PartialEq, Message)]
+struct Changed {
+    #[prost(btree_map = "string, string", tag = "5")]
+    metadata: BTreeMap<String, String>,
+    #[prost(message, optional, tag = "7")]
+    data: Option<Any>,
+}
+
+impl Changed {
+    const METADATA: u32 = 5;
+    const DATA: u32 = 7;
+}
+
+fn type_url(name: fn() -> String) -> String {
+    format!("type.googleapis.com/{}", name())
+}
+
+/// In Consul's words, which clients know.
+fn unparsable(name: fn() -> String, fault: &str) -> Diagnostics {
+    Diagnostics::refusal(format!("error parsing resource data as type \"{}\": {fault}", name()))
+}
+
+/// A fault of the host.
+pub(crate) fn no_resource(fault: &prost::DecodeError) -> Diagnostics {
+    Diagnostics::refusal(format!("the host sent bytes that are no resource: {fault}"))
+}

@@ -1,0 +1,46 @@
+//! For tests: where the components are, and components made of bytes.
+
+mod bad;
+mod template;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use mortise_guest_build::{Build, Built};
+
+pub use bad::{bad_manifests, good_manifest};
+pub use template::manifest_only;
+
+fn built() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| match Build::manifest_dir(env!("CARGO_MANIFEST_DIR")).examples().run() {
+        Ok(built) => built,
+        #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]
+        Err(fault) => panic!("the test guests do not build: {fault}"),
+    })
+}
+
+/// Compiles every guest and answers the directory that holds `<name>.wasm` for each, and nothing else. The artifacts are
+/// shared by all test binaries of the workspace; once per process, cargo looks whether any is stale.
+///
+/// # Panics
+/// When the guests do not compile.
+#[must_use]
+pub fn build_all() -> &'static Path {
+    &built().dir
+}
+
+/// One guest's component.
+///
+/// # Panics
+/// When the guests do not compile, or when there is no such guest.
+#[must_use]
+pub fn component(name: &str) -> PathBuf {
+    match built().component(name) {
+        Some(path) => path.to_owned(),
+        #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
+        None => panic!("there is no test guest {name:?}; see tests/guests/README.md"),
+    }
+}

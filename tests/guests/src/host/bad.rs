@@ -1,0 +1,105 @@
+//! Manifests that a host has to refuse, each wrong in one way.
+
+use mortise_plugin::{
+    manifest::{Hooks, Manifest, ResourceType, Scope},
+    prost::Message,
+    prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet},
+};
+
+use super::manifest_only;
+use crate::DESCRIPTORS;
+
+/// A manifest that nothing is wrong with, of a plugin `good` with the type `good.v1.Thing` and no hooks: for tests to
+/// change and give to [`manifest_only`].
+///
+/// # Panics
+/// When this package's own descriptors are broken.
+#[must_use]
+#[allow(clippy::expect_used, reason = "for tests: the input is this package's own")]
+pub fn good_manifest() -> Manifest {
+    Manifest {
+        name: "good".to_owned(),
+        version: "0.1.0".to_owned(),
+        descriptors: Some(FileDescriptorSet::decode(DESCRIPTORS).expect("our descriptors decode")),
+        types: vec![thing("good", "v1", "Thing")],
+        capabilities: Vec::new(),
+        limits: None,
+    }
+}
+
+/// Components with a manifest that a host has to refuse by itself, whatever else is loaded: what is wrong, component.
+///
+/// # Panics
+/// As [`good_manifest`] and [`manifest_only`].
+#[must_use]
+pub fn bad_manifests() -> Vec<(&'static str, Vec<u8>)> {
+    let mut all = vec![("not-protobuf", manifest_only(&[0xff; 16])), ("no-manifest", manifest_only(&[]))];
+    let mut bad = |name, spoil: fn(&mut Manifest)| {
+        let mut manifest = good_manifest();
+        spoil(&mut manifest);
+        all.push((name, manifest_only(&manifest.encode_to_vec())));
+    };
+    bad("empty-name", |manifest| manifest.name.clear());
+    bad("bad-name", |manifest| manifest.name = "Good Plugin".to_owned());
+    bad("long-name", |manifest| manifest.name = "x".repeat(64));
+    bad("bad-version", |manifest| manifest.version = "one".to_owned());
+    bad("empty-version", |manifest| manifest.version.clear());
+    bad("bad-group", |manifest| manifest.types = vec![thing("Good", "v1", "Thing")]);
+    bad("bad-group-version", |manifest| manifest.types = vec![thing("good", "1", "Thing")]);
+    bad("bad-kind", |manifest| manifest.types = vec![thing("good", "v1", "thing")]);
+    bad("missing-scope", |manifest| each(manifest, |one| one.scope = Scope::Unspecified.into()));
+    bad("unknown-scope", |manifest| each(manifest, |one| one.scope = 99));
+    bad("missing-message", |manifest| each(manifest, |one| one.message.clear()));
+    bad("unknown-message", |manifest| each(manifest, |one| one.message = "mortise.test.v1.Nothing".to_owned()));
+    bad("no-descriptors", |manifest| manifest.descriptors = None);
+    bad("broken-descriptors", |manifest| manifest.descriptors = Some(broken()));
+    bad("duplicate-type", |manifest| manifest.types = vec![thing("good", "v1", "Thing"), thing("good", "v1", "Thing")]);
+    bad("no-types", |manifest| manifest.types.clear());
+    bad("hook-without-export", |manifest| {
+        each(manifest, |one| one.hooks = Some(Hooks { validate: true, ..Hooks::default() }));
+    });
+    bad("unknown-capability", |manifest| manifest.capabilities = vec!["teleport".to_owned()]);
+    bad("unknown-immutable-field", |manifest| each(manifest, |one| one.immutable_fields = vec!["colour".to_owned()]));
+    bad("immutable-field-in-a-list", |manifest| {
+        each(manifest, |one| one.immutable_fields = vec!["items.text".to_owned()]);
+    });
+    bad("reserved-type", |manifest| manifest.types = vec![thing("internal", "v1", "Tombstone")]);
+    all
+}
+
+fn thing(group: &str, group_version: &str, kind: &str) -> ResourceType {
+    ResourceType {
+        group: group.to_owned(),
+        group_version: group_version.to_owned(),
+        kind: kind.to_owned(),
+        scope: Scope::Namespace.into(),
+        message: "mortise.test.v1.Thing".to_owned(),
+        schema_version: 1,
+        ..ResourceType::default()
+    }
+}
+
+fn each(manifest: &mut Manifest, spoil: fn(&mut ResourceType)) {
+    manifest.types.iter_mut().for_each(spoil);
+}
+
+/// Decodes, and describes the message, but with a field of a type that is nowhere.
+fn broken() -> FileDescriptorSet {
+    let field = FieldDescriptorProto {
+        name: Some("lost".to_owned()),
+        number: Some(1),
+        r#type: Some(11),
+        type_name: Some(".mortise.test.v1.Lost".to_owned()),
+        label: Some(1),
+        ..FieldDescriptorProto::default()
+    };
+    let message = DescriptorProto { name: Some("Thing".to_owned()), field: vec![field], ..DescriptorProto::default() };
+    let file = FileDescriptorProto {
+        name: Some("mortise/test/v1/thing.proto".to_owned()),
+        package: Some("mortise.test.v1".to_owned()),
+        syntax: Some("proto3".to_owned()),
+        message_type: vec![message],
+        ..FileDescriptorProto::default()
+    };
+    FileDescriptorSet { file: vec![file] }
+}

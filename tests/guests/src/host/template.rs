@@ -1,0 +1,58 @@
+//! A component whose `describe` answers given bytes: a few instructions around a data segment.
+
+use std::path::Path;
+
+use wasm_encoder::{
+    CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, FunctionSection, MemorySection,
+    MemoryType, Module, TypeSection, ValType,
+};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// Where the answer's address and length stand; the answer follows.
+const REPLY: u32 = 16;
+
+/// A component that exports `plugin` alone, and whose manifest is `manifest`, whatever that may be.
+///
+/// # Panics
+/// When the WIT folder is broken.
+#[must_use]
+#[allow(clippy::expect_used, reason = "for tests: the input is the repository")]
+pub fn manifest_only(manifest: &[u8]) -> Vec<u8> {
+    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v0.1.0");
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(wit).expect("the WIT folder parses");
+    let world = resolve.select_world(&[package], Some("described")).expect("there is a world `described`");
+
+    let mut module = module(manifest);
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).expect("the world encodes");
+    let mut encoder = ComponentEncoder::default();
+    let encoder = encoder.validate(true).module(&module).expect("the module fits the world");
+    encoder.encode().expect("the component is valid")
+}
+
+/// The core module: one function that answers the address of (address, length).
+fn module(manifest: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(manifest.len()).unwrap_or(u32::MAX);
+    let mut types = TypeSection::new();
+    types.ty().function([], [ValType::I32]);
+    let mut functions = FunctionSection::new();
+    functions.function(0);
+    let mut memories = MemorySection::new();
+    let minimum = u64::from(length).div_ceil(64 * 1024).saturating_add(1);
+    memories.memory(MemoryType { minimum, maximum: None, memory64: false, shared: false, page_size_log2: None });
+    let mut exports = ExportSection::new();
+    exports.export("memory", ExportKind::Memory, 0);
+    exports.export("mortise:plugin/plugin@0.1.0#describe", ExportKind::Func, 0);
+    let mut describe = Function::new([]);
+    describe.instructions().i32_const(REPLY.cast_signed()).end();
+    let mut code = CodeSection::new();
+    code.function(&describe);
+    let mut data = DataSection::new();
+    let reply = [(REPLY + 8).to_le_bytes(), length.to_le_bytes()].concat();
+    data.active(0, &ConstExpr::i32_const(REPLY.cast_signed()), [reply.as_slice(), manifest].concat());
+
+    let mut module = Module::new();
+    module.section(&types).section(&functions).section(&memories).section(&exports).section(&code).section(&data);
+    module.finish()
+}
