@@ -38,9 +38,5 @@ pub(crate) fn router(ready: watch::Receiver<bool>, metrics: PrometheusHandle) ->
 }
 
 async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {
-    if *shared.ready.borrow() {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-    }
+    if *shared.ready.borrow() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
 }

@@ -131,8 +131,7 @@ macro_rules! protocol {
                         })
                         .ok_or_else(|| Status::not_found(format!("{name} is not known to this server"))),
                     Some(MessageRequest::ListServices(_)) => {
-                        let service =
-                            SERVICES.map(|name| ServiceResponse { name: name.to_owned() }).to_vec();
+                        let service = SERVICES.map(|name| ServiceResponse { name: name.to_owned() }).to_vec();
                         Ok(MessageResponse::ListServicesResponse(ListServiceResponse { service }))
                     }
                     None => Err(Status::invalid_argument("message_request is required")),

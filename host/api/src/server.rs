@@ -15,7 +15,9 @@ use tonic_reflection::pb::{
 };
 
 use crate::{
-    grpc::Grpc, http, reflection::Reflection,
+    grpc::Grpc,
+    http,
+    reflection::Reflection,
     stubs::resource_service_server::{ResourceServiceServer, SERVICE_NAME},
 };
 
@@ -104,8 +106,8 @@ impl Bound {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status(SERVICE_NAME, ServingStatus::Serving).await;
         let reflection = Reflection::new(registry)?;
-        let resource_service = ResourceServiceServer::new(Grpc(service.clone()))
-            .max_decoding_message_size(self.options.max_request_bytes);
+        let resource_service =
+            ResourceServiceServer::new(Grpc(service.clone())).max_decoding_message_size(self.options.max_request_bytes);
 
         let (stopping_tx, stopping) = watch::channel(false);
         let until = |mut stopping: watch::Receiver<bool>| async move {
@@ -147,7 +149,9 @@ impl Bound {
         stopping_tx.send_replace(true);
         match timeout(self.options.grace, &mut grpc).await {
             Ok(served) => served?,
-            Err(_) => tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)"),
+            Err(_) => {
+                tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
+            }
         }
         http.abort();
         Ok(())

@@ -76,7 +76,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
 /// matters to what comes out.
 fn bring_profile(command: &mut Command) {
     for setting in
-        ["inherits='release'", "opt-level='s'", "lto='fat'", "codegen-units=1", "panic='abort'", "strip='debuginfo'"]
+        ["inherits='release'", "opt-level=3", "lto='fat'", "codegen-units=1", "panic='abort'", "strip='debuginfo'"]
     {
         command.arg("--config").arg(format!("profile.guest.{setting}"));
     }

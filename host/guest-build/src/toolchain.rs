@@ -45,6 +45,8 @@ fn add_target(dir: &Path) -> Result<(), Error> {
     let output = Command::new("rustup")
         .args(["target", "add", TARGET])
         .current_dir(dir)
+        // Of interest to rustup's authors only.
+        .env_remove("RUST_BACKTRACE")
         .output()
         .map_err(|fault| Error::Target { fault: format!("rustup cannot be run: {fault}") })?;
     if output.status.success() { Ok(()) } else { Err(Error::Target { fault: tail(&output.stderr) }) }

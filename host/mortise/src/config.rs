@@ -176,7 +176,9 @@ impl Settings {
         let (data_dir_given, plugin_dir_given) = (chosen("data_dir"), chosen("plugin_dir"));
         let config = table
             .try_into()
-            .map_err(|e: toml::de::Error| ConfigError::Environment { name: "MORTISE_…".into(), what: e.to_string() })?;
+            .map_err(|e: toml::de::Error| ConfigError::Environment {
+                name: "MORTISE_…".into(), what: e.to_string()
+            })?;
         Ok(Self { config, data_dir_given, plugin_dir_given })
     }
 }
@@ -272,7 +274,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
         std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nwatch_buffer = 7\n").unwrap();
-        let env = [("MORTISE_DATA_DIR", "env"), ("MORTISE_STORE_CACHE_BYTES", "99"), ("MORTISE_PLUGINS_BUNDLED", "a, b")];
+        let env =
+            [("MORTISE_DATA_DIR", "env"), ("MORTISE_STORE_CACHE_BYTES", "99"), ("MORTISE_PLUGINS_BUNDLED", "a, b")];
         let flags = Overrides { data_dir: Some("flag".into()), ..Default::default() };
         let settings = load(path.to_str(), &env, flags).unwrap();
         assert_eq!(settings.config.data_dir, Path::new("flag"));

@@ -82,8 +82,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let store_options = store_options(&config);
     let opening = tokio::task::spawn_blocking(move || SledBackend::open(store_options));
     let sandbox = Sandbox::new(&config.sandbox, cache_dir)?;
-    let registry =
-        plugins::load(&sandbox, &config.plugins.bundled, &config.plugin_dir, plugin_dir_given).await?;
+    let registry = plugins::load(&sandbox, &config.plugins.bundled, &config.plugin_dir, plugin_dir_given).await?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
     let backend = Arc::new(store);

@@ -49,7 +49,11 @@ impl Call {
     ///
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
-    pub async fn validate(&mut self, resource: &Vec<u8>, prior: Option<&Vec<u8>>) -> Result<Vec<Diagnostic>, HookError> {
+    pub async fn validate(
+        &mut self,
+        resource: &Vec<u8>,
+        prior: Option<&Vec<u8>>,
+    ) -> Result<Vec<Diagnostic>, HookError> {
         self.session("validate").await?.validate(resource, prior).await
     }
 

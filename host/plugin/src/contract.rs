@@ -54,11 +54,7 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         };
         return Err(LoadError::Contract { version: VERSION, what });
     }
-    Ok(Exports {
-        mutating: has("mutating"),
-        validating: has("validating"),
-        authorizing: has("authorizing"),
-    })
+    Ok(Exports { mutating: has("mutating"), validating: has("validating"), authorizing: has("authorizing") })
 }
 
 /// What someone who sees an unknown import or export should do.

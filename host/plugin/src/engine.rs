@@ -98,16 +98,13 @@ impl Sandbox {
 
         let engine = Engine::new(&config(&limits, &pool)).map_err(host("setting up the pool of instances"))?;
         let mut linker = Linker::new(&engine);
-        bindings::imports::Imports::add_to_linker::<State, wasmtime::component::HasSelf<State>>(
-            &mut linker,
-            |state| state,
-        )
+        bindings::imports::Imports::add_to_linker::<State, wasmtime::component::HasSelf<State>>(&mut linker, |state| {
+            state
+        })
         .map_err(host("linking the plugin contract"))?;
         let cache = Cache::open(cache_dir, &engine)?;
-        let ticker = Ticker::start(&engine).map_err(|e| LoadError::Host {
-            what: "starting the ticker",
-            source: wasmtime::Error::new(e),
-        })?;
+        let ticker = Ticker::start(&engine)
+            .map_err(|e| LoadError::Host { what: "starting the ticker", source: wasmtime::Error::new(e) })?;
 
         let slot_count = pool.slots as usize;
         Ok(Self {

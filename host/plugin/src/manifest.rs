@@ -74,7 +74,10 @@ impl Manifest {
             return Err(fault(format!("name: {}", why.replace("a resource name", "a plugin's name"))));
         }
         if !is_semver(&wire.version) {
-            return Err(fault(format!("version: must be a semantic version such as \"1.2.3\", got: {:?}", wire.version)));
+            return Err(fault(format!(
+                "version: must be a semantic version such as \"1.2.3\", got: {:?}",
+                wire.version
+            )));
         }
         if let Some(unknown) = wire.capabilities.iter().find(|c| !CAPABILITIES.contains(&c.as_str())) {
             return Err(fault(format!(
@@ -250,7 +253,9 @@ mod tests {
         assert!(is_group("demo") && is_group("a1") && is_group("a_b"));
         assert!(!is_group("a") && !is_group("1a") && !is_group("Demo") && !is_group("") && !is_group("a-b"));
         assert!(is_group_version("v1") && is_group_version("v2beta1") && is_group_version("v10"));
-        assert!(!is_group_version("v") && !is_group_version("1") && !is_group_version("v1beta") && !is_group_version("V1"));
+        assert!(
+            !is_group_version("v") && !is_group_version("1") && !is_group_version("v1beta") && !is_group_version("V1")
+        );
         assert!(is_kind("Artist") && is_kind("Ab") && is_kind("A1"));
         assert!(!is_kind("A") && !is_kind("artist") && !is_kind("A_b") && !is_kind(""));
     }

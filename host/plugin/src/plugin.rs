@@ -19,7 +19,10 @@ use wasmtime::{
 };
 
 use crate::{
-    bindings::{authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices, validates::ValidatesIndices},
+    bindings::{
+        authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices,
+        validates::ValidatesIndices,
+    },
     cache,
     contract::{self, Exports},
     engine::{Inner, Sandbox},
@@ -164,8 +167,7 @@ impl Plugin {
 
     /// Makes an error of this plugin, and writes what is known about it to the log, at most one backtrace a second.
     pub(crate) fn fault(&self, hook: &'static str, fault: HookFault, cause: Option<&wasmtime::Error>) -> HookError {
-        let error =
-            HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault };
+        let error = HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault };
         metrics::counter!(
             "mortise_plugin_faults_total",
             "plugin" => error.plugin.clone(), "hook" => hook, "kind" => error.fault.kind()
@@ -203,7 +205,9 @@ async fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> 
     }
     match bytes {
         [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
-            return Err(not("it is a core module; turn it into a component, as guest-build and wit-component do".into()));
+            return Err(not(
+                "it is a core module; turn it into a component, as guest-build and wit-component do".into()
+            ));
         }
         [0, b'a', b's', b'm', ..] => {}
         _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
@@ -266,9 +270,7 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
         described.mortise_plugin_plugin().call_describe(&mut store).await
     };
     match tokio::time::timeout(within + session::GRACE, call).await {
-        Ok(Ok(bytes)) if bytes.len() > limits.reply_bytes => {
-            Err(fault(HookFault::Reply { limit: limits.reply_bytes }))
-        }
+        Ok(Ok(bytes)) if bytes.len() > limits.reply_bytes => Err(fault(HookFault::Reply { limit: limits.reply_bytes })),
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(e)) => {
             let kind = session::classify(&e, limits);

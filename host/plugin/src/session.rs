@@ -133,8 +133,7 @@ impl Session {
         let ticking = plugin.sandbox.tick();
         let left = within.saturating_sub(begun.elapsed());
         let failed = |e: wasmtime::Error| plugin.fault(hook, classify(&e, limits), Some(&e));
-        let mut store =
-            store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left).map_err(failed)?;
+        let mut store = store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left).map_err(failed)?;
         let instance = tokio::time::timeout(left + GRACE, plugin.pre.instantiate_async(&mut store)).await;
         let instance = match instance {
             Ok(Ok(instance)) => instance,

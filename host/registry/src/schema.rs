@@ -179,7 +179,12 @@ fn wire_of(field: &FieldDescriptor) -> Wire {
 }
 
 /// Walks one message; `group` is the number of the field that a group has to end with.
-fn message(descriptor: &MessageDescriptor, bytes: &mut Bytes<'_>, depth: usize, group: Option<u32>) -> Result<(), Fault> {
+fn message(
+    descriptor: &MessageDescriptor,
+    bytes: &mut Bytes<'_>,
+    depth: usize,
+    group: Option<u32>,
+) -> Result<(), Fault> {
     // Positions in lists, for the path of a fault.
     let mut seen: Vec<(u32, u32)> = Vec::new();
     while !bytes.0.is_empty() {
@@ -198,7 +203,8 @@ fn message(descriptor: &MessageDescriptor, bytes: &mut Bytes<'_>, depth: usize, 
         };
         let outcome = if field.is_map() {
             entry(&field, bytes, wire, depth).map_err(|(inner, key)| step(inner, vec![PathStep::Key(key)]))
-        } else if field.is_list() && wire == Wire::Delimited && wire_of(&field) != Wire::Delimited && !field.is_group() {
+        } else if field.is_list() && wire == Wire::Delimited && wire_of(&field) != Wire::Delimited && !field.is_group()
+        {
             packed(&field, bytes).map_err(|(inner, index)| step(inner, vec![PathStep::Index(index)]))
         } else if field.is_list() {
             let index = position(&mut seen, number);
@@ -237,9 +243,7 @@ fn value(field: &FieldDescriptor, bytes: &mut Bytes<'_>, wire: Wire, depth: usiz
             let depth = deeper(depth)?;
             message(&inner, &mut Bytes(bytes.delimited()?), depth, None)
         }
-        (_, Kind::String) => {
-            std::str::from_utf8(bytes.delimited()?).map(drop).map_err(|_| fault("is not UTF-8"))
-        }
+        (_, Kind::String) => std::str::from_utf8(bytes.delimited()?).map(drop).map_err(|_| fault("is not UTF-8")),
         _ => bytes.delimited().map(drop),
     }
 }
@@ -337,7 +341,10 @@ mod tests {
     fn real_messages_pass() {
         let resource = pb::Resource {
             metadata: BTreeMap::from([("k".into(), "v".into())]),
-            status: BTreeMap::from([("s".into(), pb::Status { conditions: vec![pb::Condition::default()], ..Default::default() })]),
+            status: BTreeMap::from([(
+                "s".into(),
+                pb::Status { conditions: vec![pb::Condition::default()], ..Default::default() },
+            )]),
             ..Default::default()
         };
         assert_eq!(schema("hashicorp.consul.resource.Resource").check(&resource.encode_to_vec()), Ok(()));
@@ -375,12 +382,14 @@ mod tests {
     fn nesting_is_bounded() {
         let file = schema("google.protobuf.DescriptorProto");
         // nested_type within nested_type …
-        let nest = |levels: usize| (0..levels).fold(Vec::new(), |inner, _| {
-            let mut out = vec![0x1a];
-            prost::encoding::encode_varint(inner.len() as u64, &mut out);
-            out.extend(inner);
-            out
-        });
+        let nest = |levels: usize| {
+            (0..levels).fold(Vec::new(), |inner, _| {
+                let mut out = vec![0x1a];
+                prost::encoding::encode_varint(inner.len() as u64, &mut out);
+                out.extend(inner);
+                out
+            })
+        };
         assert_eq!(file.check(&nest(100)), Ok(()));
         assert!(text(&file, &nest(101)).ends_with("messages are nested more than 100 deep"));
         assert!(file.check(&nest(20_000)).is_err());
@@ -396,10 +405,16 @@ mod tests {
     #[test]
     fn type_urls() {
         let schema = schema("hashicorp.consul.resource.Tombstone");
-        for good in ["hashicorp.consul.resource.Tombstone", "type.googleapis.com/hashicorp.consul.resource.Tombstone", "/hashicorp.consul.resource.Tombstone"] {
+        for good in [
+            "hashicorp.consul.resource.Tombstone",
+            "type.googleapis.com/hashicorp.consul.resource.Tombstone",
+            "/hashicorp.consul.resource.Tombstone",
+        ] {
             assert!(schema.accepts_url(good), "{good}");
         }
-        for bad in ["", "x.hashicorp.consul.resource.Tombstone", "type.googleapis.com/hashicorp.consul.resource.tombstone"] {
+        for bad in
+            ["", "x.hashicorp.consul.resource.Tombstone", "type.googleapis.com/hashicorp.consul.resource.tombstone"]
+        {
             assert!(!schema.accepts_url(bad), "{bad}");
         }
     }

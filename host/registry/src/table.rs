@@ -142,9 +142,8 @@ impl Registry {
     /// # Errors
     /// `InvalidArgument` when it is not registered.
     pub fn resolve(&self, t: &pb::Type) -> Result<&Arc<ResourceType>, Error> {
-        self.get(t).ok_or_else(|| {
-            Error::invalid(format!("resource type {} not registered", mortise_resource::types::gvk(t)))
-        })
+        self.get(t)
+            .ok_or_else(|| Error::invalid(format!("resource type {} not registered", mortise_resource::types::gvk(t))))
     }
 
     /// Every type, sorted by name.

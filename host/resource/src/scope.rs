@@ -23,9 +23,9 @@ impl Scope {
     pub fn check(self, noun: &str, gvk: &str, tenancy: &pb::Tenancy) -> Result<(), Error> {
         let pb::Tenancy { partition, namespace } = tenancy;
         match self {
-            Self::Partition if !namespace.is_empty() => Err(Error::invalid(format!(
-                "partition scoped {noun} {gvk} cannot have a namespace. got: {namespace}"
-            ))),
+            Self::Partition if !namespace.is_empty() => {
+                Err(Error::invalid(format!("partition scoped {noun} {gvk} cannot have a namespace. got: {namespace}")))
+            }
             Self::Cluster if !partition.is_empty() => {
                 Err(Error::invalid(format!("cluster scoped {noun} {gvk} cannot have a partition: {partition}")))
             }

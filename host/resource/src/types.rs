@@ -24,11 +24,7 @@ impl Gvk {
     /// As it stands in messages.
     #[must_use]
     pub fn to_pb(&self) -> pb::Type {
-        pb::Type {
-            group: self.group.clone(),
-            group_version: self.group_version.clone(),
-            kind: self.kind.clone(),
-        }
+        pb::Type { group: self.group.clone(), group_version: self.group_version.clone(), kind: self.kind.clone() }
     }
 
     /// Whether `other` names this type.

@@ -17,7 +17,10 @@ use crate::{
 /// # Errors
 /// `InvalidArgument`, in this order: required fields, the id, the owner's id, the type, the scope, the data's type, the
 /// data's content.
-pub(crate) fn shape(registry: &Registry, resource: Option<pb::Resource>) -> Result<(pb::Resource, Arc<ResourceType>), Error> {
+pub(crate) fn shape(
+    registry: &Registry,
+    resource: Option<pb::Resource>,
+) -> Result<(pb::Resource, Arc<ResourceType>), Error> {
     let mut resource = resource.ok_or_else(|| Error::invalid("resource is required"))?;
     let id = resource.id.as_mut().ok_or_else(|| Error::invalid("resource.id is required"))?;
     types::check_id("resource.id", id)?;
@@ -38,9 +41,7 @@ fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error>
     let expected = kind.schema.message().full_name();
     if !kind.schema.accepts_url(&data.type_url) {
         let got = data.type_url.strip_prefix("type.googleapis.com/").unwrap_or(&data.type_url);
-        return Err(Error::invalid(format!(
-            "resource.data is of wrong type (expected={expected:?}, got={got:?})"
-        )));
+        return Err(Error::invalid(format!("resource.data is of wrong type (expected={expected:?}, got={got:?})")));
     }
     kind.schema.check(&data.value).map_err(|fault| {
         let mut error = Error::invalid(format!("resource.data cannot be decoded as {expected}: {fault}"));

@@ -51,9 +51,7 @@ pub(crate) fn check(
     let kind = registry.resolve(wanted)?.clone();
     tenancy::check_query(tenancy)?;
     if name_prefix.to_lowercase() != name_prefix {
-        return Err(Error::invalid(format!(
-            "name_prefix invalid: must be lowercase alphanumeric, got: {name_prefix}"
-        )));
+        return Err(Error::invalid(format!("name_prefix invalid: must be lowercase alphanumeric, got: {name_prefix}")));
     }
     Ok(kind)
 }

@@ -54,12 +54,7 @@ impl ResourceService {
     }
 
     async fn unit(&self, gvk: &Gvk, name: &str, within: pb::Tenancy) -> Result<Option<pb::Resource>, StoreError> {
-        let id = pb::Id {
-            uid: String::new(),
-            name: name.to_owned(),
-            r#type: Some(gvk.to_pb()),
-            tenancy: Some(within),
-        };
+        let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
         match self.backend.read(Consistency::Consistent, &id).await {
             Ok(stored) => Ok(Some(stored)),
             Err(StoreError::NotFound) => Ok(None),

@@ -94,8 +94,7 @@ impl ResourceService {
             None => {
                 let mut resource = incoming.clone();
                 let (warnings, place) = self.admit(judge, kind, &mut resource, stored.as_ref()).await?;
-                *admitted =
-                    Some(Admitted { resource: resource.clone(), warnings, prior: version.to_owned() });
+                *admitted = Some(Admitted { resource: resource.clone(), warnings, prior: version.to_owned() });
                 (resource, place)
             }
             Some(known) => {

@@ -1,0 +1,374 @@
+//! What the black-box tests share: a server of their own for each test, a client, and short ways to say what is written.
+//!
+//! The server is the real binary, on loopback, on ports that the system picks, with its own data directory. Compiled
+//! plugins are shared between tests.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests; not every test uses each"
+)]
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use mortise_api::ResourceServiceClient;
+use mortise_resource::pb::{self, watch_event::Event};
+use prost::Message;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::timeout,
+};
+use tonic::{Code, Request, Status, Streaming, transport::Channel};
+
+pub type Client = ResourceServiceClient<Channel>;
+
+/// How long anything that must happen may take: generous, since machines are shared.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a server is started.
+#[derive(Default)]
+pub struct Setup {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    components: Vec<(String, Vec<u8>)>,
+    data_dir: Option<PathBuf>,
+}
+
+impl Setup {
+    /// `mortise dev` with the demo types.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Loads a guest of `tests/guests`.
+    pub fn guest(self, name: &str) -> Self {
+        let bytes = std::fs::read(mortise_test_guests::component(name)).unwrap();
+        self.component(name, bytes)
+    }
+
+    /// Puts a file into the plugin folder.
+    pub fn component(mut self, name: &str, bytes: Vec<u8>) -> Self {
+        self.components.push((format!("{name}.wasm"), bytes));
+        self
+    }
+
+    /// Sets a configuration key by its variable, such as `MORTISE_SANDBOX_FUEL`.
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.env.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// A further argument.
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Keeps the data somewhere that outlives the server.
+    pub fn data_dir(mut self, dir: &Path) -> Self {
+        self.data_dir = Some(dir.to_owned());
+        self
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub async fn start(self) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        let plugin_dir = dir.path().join("plugins");
+        std::fs::create_dir(&plugin_dir).unwrap();
+        for (name, bytes) in &self.components {
+            std::fs::write(plugin_dir.join(name), bytes).unwrap();
+        }
+        let data_dir = self.data_dir.unwrap_or_else(|| dir.path().join("data"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
+        command
+            .arg("dev")
+            .args(["--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
+            .arg("--data-dir")
+            .arg(&data_dir)
+            .arg("--plugin-dir")
+            .arg(&plugin_dir)
+            .args(&self.args)
+            .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
+            .envs(self.env)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+
+        let log = Arc::new(Mutex::new(String::new()));
+        let sink = log.clone();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut log = sink.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = async {
+            while let Some(line) = out.next_line().await.unwrap() {
+                if line.starts_with("mortise ready:") {
+                    return line;
+                }
+            }
+            panic!("the server ended: {}", log.lock().unwrap());
+        };
+        let line = timeout(PATIENCE, ready).await.expect("the server is ready in time");
+        let addr = |key: &str| -> SocketAddr {
+            line.split_whitespace().find_map(|word| word.strip_prefix(key)).unwrap().parse().unwrap()
+        };
+        let (grpc, http) = (addr("grpc="), addr("http="));
+        let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
+        let client = ResourceServiceClient::new(channel)
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        Server { child, client, grpc, http, data_dir, plugin_dir, log, _dir: dir }
+    }
+}
+
+/// A running server; killed when it is dropped.
+pub struct Server {
+    pub child: Child,
+    pub client: Client,
+    pub grpc: SocketAddr,
+    pub http: SocketAddr,
+    pub data_dir: PathBuf,
+    pub plugin_dir: PathBuf,
+    log: Arc<Mutex<String>>,
+    _dir: TempDir,
+}
+
+impl Server {
+    /// `mortise dev` with the demo types and nothing else.
+    pub async fn start() -> Self {
+        Setup::new().start().await
+    }
+
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Everything on stderr so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub async fn stop(mut self) -> std::process::ExitStatus {
+        let pid = self.child.id().unwrap();
+        std::process::Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();
+        timeout(PATIENCE, self.child.wait()).await.expect("the server stops in time").unwrap()
+    }
+
+    pub async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Status> {
+        let request = pb::WriteRequest { resource: Some(resource) };
+        self.client().write(request).await.map(|r| r.into_inner().resource.unwrap())
+    }
+
+    /// The response, warnings included.
+    pub async fn write_full(&self, resource: pb::Resource) -> Result<pb::WriteResponse, Status> {
+        self.client().write(pb::WriteRequest { resource: Some(resource) }).await.map(tonic::Response::into_inner)
+    }
+
+    pub async fn read(&self, id: &pb::Id) -> Result<pb::Resource, Status> {
+        let request = pb::ReadRequest { id: Some(id.clone()) };
+        self.client().read(request).await.map(|r| r.into_inner().resource.unwrap())
+    }
+
+    pub async fn delete(&self, id: &pb::Id, version: &str) -> Result<(), Status> {
+        let request = pb::DeleteRequest { id: Some(id.clone()), version: version.to_owned() };
+        self.client().delete(request).await.map(drop)
+    }
+
+    pub async fn list(&self, t: pb::Type, tenancy: pb::Tenancy, prefix: &str) -> Result<Vec<pb::Resource>, Status> {
+        let request = pb::ListRequest { r#type: Some(t), tenancy: Some(tenancy), name_prefix: prefix.to_owned() };
+        self.client().list(request).await.map(|r| r.into_inner().resources)
+    }
+
+    pub async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, Status> {
+        let request = pb::ListByOwnerRequest { owner: Some(owner.clone()) };
+        self.client().list_by_owner(request).await.map(|r| r.into_inner().resources)
+    }
+
+    pub async fn write_status(&self, request: pb::WriteStatusRequest) -> Result<pb::Resource, Status> {
+        self.client().write_status(request).await.map(|r| r.into_inner().resource.unwrap())
+    }
+
+    pub async fn mutate_and_validate(&self, resource: pb::Resource) -> Result<pb::MutateAndValidateResponse, Status> {
+        let request = pb::MutateAndValidateRequest { resource: Some(resource) };
+        self.client().mutate_and_validate(request).await.map(tonic::Response::into_inner)
+    }
+
+    pub async fn watch(&self, t: pb::Type, tenancy: Option<pb::Tenancy>, prefix: &str) -> Result<Watch, Status> {
+        let request = pb::WatchListRequest { r#type: Some(t), tenancy, name_prefix: prefix.to_owned() };
+        Ok(Watch(self.client().watch_list(request).await?.into_inner()))
+    }
+}
+
+/// An open watch.
+pub struct Watch(pub Streaming<pb::WatchEvent>);
+
+impl Watch {
+    /// The next event, or the status that ended the stream.
+    pub async fn next(&mut self) -> Result<Event, Status> {
+        let event = timeout(PATIENCE, self.0.message()).await.expect("an event comes in time")?;
+        Ok(event.expect("a watch never ends without a status").event.expect("an event is never empty"))
+    }
+
+    /// Everything up to the end of the snapshot.
+    pub async fn snapshot(&mut self) -> Vec<pb::Resource> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await.unwrap() {
+                Event::Upsert(upsert) => all.push(upsert.resource.unwrap()),
+                Event::EndOfSnapshot(_) => return all,
+                Event::Delete(delete) => panic!("a delete within the snapshot: {delete:?}"),
+            }
+        }
+    }
+
+    pub async fn upsert(&mut self) -> pb::Resource {
+        match self.next().await.unwrap() {
+            Event::Upsert(upsert) => upsert.resource.unwrap(),
+            other => panic!("expected an upsert, got {other:?}"),
+        }
+    }
+
+    pub async fn deleted(&mut self) -> pb::Resource {
+        match self.next().await.unwrap() {
+            Event::Delete(delete) => delete.resource.unwrap(),
+            other => panic!("expected a delete, got {other:?}"),
+        }
+    }
+
+    /// Whether nothing comes for a while.
+    pub async fn is_quiet(&mut self) -> bool {
+        timeout(Duration::from_millis(300), self.0.message()).await.is_err()
+    }
+}
+
+/// A type from `group.version.Kind`.
+pub fn gvk(text: &str) -> pb::Type {
+    let mut parts = text.split('.').map(str::to_owned);
+    let mut part = || parts.next().unwrap();
+    pb::Type { group: part(), group_version: part(), kind: part() }
+}
+
+/// A tenancy; empty units are left to the server.
+pub fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
+    pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
+}
+
+/// An id whose tenancy is left to the server.
+pub fn id(t: &str, name: &str) -> pb::Id {
+    pb::Id { uid: String::new(), name: name.into(), r#type: Some(gvk(t)), tenancy: None }
+}
+
+/// An id in a place.
+pub fn id_in(t: &str, name: &str, partition: &str, namespace: &str) -> pb::Id {
+    pb::Id { tenancy: Some(tenancy(partition, namespace)), ..id(t, name) }
+}
+
+/// Data of a message.
+pub fn any(message_name: &str, message: &impl Message) -> prost_types::Any {
+    prost_types::Any { type_url: format!("type.googleapis.com/{message_name}"), value: message.encode_to_vec() }
+}
+
+pub fn resource(id: pb::Id, data: Option<prost_types::Any>) -> pb::Resource {
+    pb::Resource { id: Some(id), data, ..pb::Resource::default() }
+}
+
+/// A `demo.v2.Artist` with a valid name, in `default`.
+pub fn artist(name: &str) -> pb::Resource {
+    let data =
+        demo::v2::Artist { name: format!("The {name}"), genre: demo::v2::Genre::Jazz.into(), ..Default::default() };
+    resource(id("demo.v2.Artist", name), Some(any("hashicorp.consul.internal.demo.v2.Artist", &data)))
+}
+
+/// A `demo.v2.Album`, owned by a resource if one is given.
+pub fn album(name: &str, owner: Option<&pb::Id>) -> pb::Resource {
+    let data = demo::v2::Album { title: name.into(), tracks: vec!["one".into()], ..Default::default() };
+    let mut album = resource(id("demo.v2.Album", name), Some(any("hashicorp.consul.internal.demo.v2.Album", &data)));
+    album.owner = owner.cloned();
+    album
+}
+
+/// A `demo.v2.Concept`-like resource without data: `demo.v1.Concept`.
+pub fn concept(name: &str) -> pb::Resource {
+    resource(id("demo.v1.Concept", name), None)
+}
+
+/// A `Thing` of a guest in `tests/guests`.
+pub fn thing(group: &str, name: &str, thing: &mortise_test_guests::Thing) -> pb::Resource {
+    resource(id(&format!("{group}.v1.Thing"), name), Some(any("mortise.test.v1.Thing", thing)))
+}
+
+/// The messages of the demo plugin.
+pub mod demo {
+    pub use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::{v1, v2};
+}
+
+/// A request with a metadata key.
+pub fn with_metadata<T>(message: T, key: &'static str, value: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert(key, value.parse().unwrap());
+    request
+}
+
+/// Code and message of an expected refusal.
+#[track_caller]
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, Status>) -> (Code, String) {
+    let status = result.expect_err("a refusal");
+    (status.code(), status.message().to_owned())
+}
+
+/// Metadata from pairs.
+pub fn metadata(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+/// The inner text of the name rule.
+pub fn name_rule(value: &str) -> String {
+    format!(
+        "a resource name must consist of lower case alphanumeric characters or '-', must start and end with an \
+         alphanumeric character and be less than 64 characters, got: {value:?}"
+    )
+}
+
+/// Tries until it holds, or fails after a while.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let tries = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, tries).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+/// Creates a partition and a namespace in it (`default` ones are left alone).
+pub async fn make_place(server: &Server, partition: &str, namespace: &str) {
+    if partition != "default" {
+        server.write(resource(id("tenancy.v2beta1.Partition", partition), None)).await.unwrap();
+    }
+    if namespace != "default" {
+        let mut id = id("tenancy.v2beta1.Namespace", namespace);
+        id.tenancy = Some(tenancy(partition, ""));
+        server.write(resource(id, None)).await.unwrap();
+    }
+}

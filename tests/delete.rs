@@ -1,0 +1,3 @@
+//! delete
+
+mod common;

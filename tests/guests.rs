@@ -1,0 +1,3 @@
+//! guests
+
+mod common;

@@ -1,0 +1,3 @@
+//! lifecycle
+
+mod common;

@@ -1,0 +1,3 @@
+//! list
+
+mod common;

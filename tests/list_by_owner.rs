@@ -1,0 +1,3 @@
+//! list_by_owner
+
+mod common;

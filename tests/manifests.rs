@@ -1,0 +1,3 @@
+//! manifests
+
+mod common;

@@ -1,0 +1,3 @@
+//! mutate_and_validate
+
+mod common;

@@ -1,0 +1,3 @@
+//! read
+
+mod common;

@@ -1,0 +1,3 @@
+//! reflection
+
+mod common;

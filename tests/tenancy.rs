@@ -1,0 +1,3 @@
+//! tenancy
+
+mod common;

@@ -1,0 +1,3 @@
+//! watch_list
+
+mod common;

@@ -1,0 +1,3 @@
+//! write
+
+mod common;
