@@ -372,3 +372,136 @@ pub async fn make_place(server: &Server, partition: &str, namespace: &str) {
         server.write(resource(id, None)).await.unwrap();
     }
 }
+
+/// What is answered to a request that is wrong.
+pub fn invalid(text: impl Into<String>) -> (Code, String) {
+    (Code::InvalidArgument, text.into())
+}
+
+/// A resource's data.
+pub fn decoded<M: Message + Default>(resource: &pb::Resource) -> M {
+    M::decode(resource.data.as_ref().unwrap().value.as_slice()).unwrap()
+}
+
+/// Names that break the rule, each in one way.
+pub fn bad_names() -> Vec<String> {
+    let mut all =
+        ["-", "-a", "a-", "A", "kOrn", "a_b", "a.b", "a/b", "*", "é", " a", "a b", "a\n"].map(str::to_owned).to_vec();
+    all.push("x".repeat(64));
+    all
+}
+
+/// Names at the edges of the rule.
+pub fn good_names() -> Vec<String> {
+    let mut all = ["a", "0", "a--b", "0-0"].map(str::to_owned).to_vec();
+    all.push("x".repeat(63));
+    all
+}
+
+/// Ids of an unknown type with ever fewer faults, each with what is said of it: whoever checks in another order than
+/// type, name, partition, namespace says something else.
+pub fn id_stairs(prefix: &str) -> Vec<(pb::Id, String)> {
+    let none =
+        pb::Id { uid: "never looked at".into(), name: "Bad".into(), r#type: None, tenancy: Some(tenancy("P", "N")) };
+    let typed = pb::Id { r#type: Some(gvk("nope.v1.Nope")), ..none.clone() };
+    let named = pb::Id { name: "good".into(), ..typed.clone() };
+    let placed = pb::Id { tenancy: Some(tenancy("p", "N")), ..named.clone() };
+    vec![
+        (none, format!("{prefix}.type is required")),
+        (typed, format!("{prefix}.name invalid: {}", name_rule("Bad"))),
+        (named, format!("{prefix}.tenancy.partition invalid: {}", name_rule("P"))),
+        (placed, format!("{prefix}.tenancy.namespace invalid: {}", name_rule("N"))),
+    ]
+}
+
+/// A component of the plugin `deny` with its types and none of its rules: puts into a data directory what the real one
+/// would not let in.
+pub fn deny_without_rules() -> Vec<u8> {
+    let mut manifest = mortise_test_guests::good_manifest();
+    manifest.name = "deny".into();
+    let one = manifest.types.pop().unwrap();
+    for kind in ["ById", "ByContent"] {
+        let mut one = one.clone();
+        one.group = "deny".into();
+        one.kind = kind.into();
+        manifest.types.push(one);
+    }
+    mortise_test_guests::manifest_only(&manifest.encode_to_vec())
+}
+
+/// A `deny.v1.<kind>` with a text.
+pub fn deny_thing(kind: &str, name: &str, text: &str) -> pb::Resource {
+    let thing = mortise_test_guests::Thing { text: text.into(), ..Default::default() };
+    resource(id(&format!("deny.v1.{kind}"), name), Some(any("mortise.test.v1.Thing", &thing)))
+}
+
+/// A plugin that serves types (namespace scope, data `mortise.test.v1.Thing`) without any hook: to store what another
+/// plugin's hooks would refuse, before that one is loaded on the same data directory.
+pub fn hookless(types: &[&str]) -> Vec<u8> {
+    let mut manifest = mortise_test_guests::good_manifest();
+    let template = manifest.types.remove(0);
+    manifest.types.extend(types.iter().map(|text| {
+        let pb::Type { group, group_version, kind } = gvk(text);
+        let mut one = template.clone();
+        (one.group, one.group_version, one.kind) = (group, group_version, kind);
+        one
+    }));
+    mortise_test_guests::manifest_only(&manifest.encode_to_vec())
+}
+
+/// The resource, in a place.
+pub fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resource {
+    resource.id.as_mut().unwrap().tenancy = Some(tenancy(partition, namespace));
+    resource
+}
+
+/// The resource, owned.
+pub fn owned(mut resource: pb::Resource, owner: &pb::Id) -> pb::Resource {
+    resource.owner = Some(owner.clone());
+    resource
+}
+
+/// The resource, with metadata.
+pub fn noted(mut resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
+    resource.metadata = metadata(pairs);
+    resource
+}
+
+/// The id of what a server answered.
+pub fn id_of(resource: &pb::Resource) -> pb::Id {
+    resource.id.clone().unwrap()
+}
+
+/// Names, in the order given.
+pub fn names(resources: &[pb::Resource]) -> Vec<String> {
+    resources.iter().map(|r| id_of(r).name).collect()
+}
+
+/// `partition/namespace/name` of each, in the order given.
+pub fn places(resources: &[pb::Resource]) -> Vec<String> {
+    let place = |id: pb::Id| {
+        let tenancy = id.tenancy.unwrap_or_default();
+        format!("{}/{}/{}", tenancy.partition, tenancy.namespace, id.name)
+    };
+    resources.iter().map(|r| place(id_of(r))).collect()
+}
+
+/// Where the tombstone of a deleted resource is, if its name is short.
+pub fn tombstone_id(deleted: &pb::Id) -> pb::Id {
+    let name = format!("tombstone-{}-{}", deleted.name, deleted.uid.to_lowercase());
+    pb::Id { tenancy: deleted.tenancy.clone(), ..id("internal.v1.Tombstone", &name) }
+}
+
+/// Every tombstone.
+pub async fn tombstones(server: &Server) -> Vec<pb::Resource> {
+    server.list(gvk("internal.v1.Tombstone"), tenancy("*", "*"), "").await.unwrap()
+}
+
+/// Whether there is nothing of that id.
+pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
+    match server.read(id).await {
+        Ok(_) => false,
+        Err(status) if status.code() == Code::NotFound => true,
+        Err(status) => panic!("reading {}: {status}", id.name),
+    }
+}

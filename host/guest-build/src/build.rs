@@ -188,8 +188,8 @@ impl Built {
     }
 }
 
-/// `<target>/guest`. In a build script `<target>` is read off `OUT_DIR`, which also knows of `--target-dir`: the nearest
-/// directory above it that cargo tagged. Elsewhere cargo is asked.
+/// `<target>/guest`. In a build script `<target>` is read off `OUT_DIR`, which also knows of `--target-dir`: it is the
+/// nearest directory above that cargo tagged. Elsewhere cargo is asked.
 fn default_target_dir(package: &Package) -> PathBuf {
     let out = env::var_os("OUT_DIR").map(PathBuf::from);
     let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));

@@ -2,7 +2,7 @@
 //! guests, and for `mortise plugin build`.
 //!
 //! ```no_run
-//! // build.rs: compiles the package and sets DEMO_WASM to the component's path for `include_bytes!(env!("DEMO_WASM"))`.
+//! // build.rs: compiles the package, and sets DEMO_WASM for `include_bytes!(env!("DEMO_WASM"))`.
 //! mortise_guest_build::Build::package("mortise-plugin-demo").embed("DEMO_WASM")?;
 //! # Ok::<(), mortise_guest_build::Error>(())
 //! ```
@@ -10,8 +10,8 @@
 //! # Contract
 //! - [`Build::run`] compiles for `wasm32-unknown-unknown` in the profile `guest`, wraps each module into a component,
 //!   validates it, and puts it in place by a rename, so that a reader sees the old file or the new one.
-//! - What comes out depends on the sources, `Cargo.lock` and the toolchain alone: the environment that an outer cargo, a
-//!   wrapper or the user's flags would bring along is left behind, and paths of this machine are mapped away.
+//! - What comes out depends on the sources, `Cargo.lock` and the toolchain alone: the environment that an outer cargo,
+//!   a wrapper or the user's flags would bring along is left behind, and paths of this machine are mapped away.
 //! - The wasm target is added with rustup when it is missing; when that fails, the error says what to type.
 //!
 //! # Cost

@@ -273,7 +273,7 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
         Ok(Ok(bytes)) if bytes.len() > limits.reply_bytes => Err(fault(HookFault::Reply { limit: limits.reply_bytes })),
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(e)) => {
-            let kind = session::classify(&e, limits);
+            let kind = session::classify(&e, store.data());
             tracing::error!(target: "plugin", plugin = called, "hook {HOOK} {kind}\n{e:?}");
             Err(fault(if matches!(kind, HookFault::Deadline { .. }) { late } else { kind }))
         }

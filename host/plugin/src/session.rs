@@ -93,11 +93,11 @@ pub(crate) fn store(
 }
 
 /// What a failed call was about.
-pub(crate) fn classify(error: &wasmtime::Error, limits: &Limits) -> HookFault {
+pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
+    let limits = &state.limits;
     if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
         return match exceeded {
             Exceeded::Deadline => HookFault::Deadline { limit_ms: limits.deadline_ms },
-            Exceeded::Memory { limit } => HookFault::Memory { limit: *limit },
             Exceeded::HostCalls => HookFault::HostCalls { limit: limits.host_calls },
         };
     }
@@ -105,6 +105,12 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &Limits) -> HookFault {
         Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel },
         Some(Trap::Interrupt) => return HookFault::Deadline { limit_ms: limits.deadline_ms },
         Some(Trap::StackOverflow) => return HookFault::Stack,
+        // What a guest does that was refused memory: panic, or abort.
+        Some(trap) if state.growth_refused.is_some() => {
+            let limit = state.growth_refused.unwrap_or(limits.memory_bytes);
+            tracing::debug!(target: "plugin", plugin = &*state.plugin, "{trap} after memory was refused");
+            return HookFault::Memory { limit };
+        }
         Some(trap) => return HookFault::Trap(trap.to_string()),
         None => {}
     }
@@ -132,12 +138,12 @@ impl Session {
         };
         let ticking = plugin.sandbox.tick();
         let left = within.saturating_sub(begun.elapsed());
-        let failed = |e: wasmtime::Error| plugin.fault(hook, classify(&e, limits), Some(&e));
-        let mut store = store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left).map_err(failed)?;
+        let mut store = store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left)
+            .map_err(|e| plugin.fault(hook, HookFault::Answer(format!("{e:#}")), Some(&e)))?;
         let instance = tokio::time::timeout(left + GRACE, plugin.pre.instantiate_async(&mut store)).await;
         let instance = match instance {
             Ok(Ok(instance)) => instance,
-            Ok(Err(e)) => return Err(failed(e)),
+            Ok(Err(e)) => return Err(plugin.fault(hook, classify(&e, store.data()), Some(&e))),
             Err(_) => return Err(plugin.fault(hook, HookFault::Deadline { limit_ms: limits.deadline_ms }, None)),
         };
         Ok(Self {
@@ -178,6 +184,7 @@ impl Session {
         }
         self.calls += 1;
         self.bytes += bytes;
+        self.store.data_mut().growth_refused = None;
         // Only a call that ends well leaves an instance that may be entered again; a dropped future does not.
         self.dead = true;
         Ok(tokio::time::Instant::from_std(self.store.data().deadline + GRACE))
@@ -194,7 +201,7 @@ impl Session {
                 self.dead = false;
                 Ok(answer)
             }
-            Ok(Err(e)) => Err(self.plugin.fault(hook, classify(&e, &self.plugin.limits), Some(&e))),
+            Ok(Err(e)) => Err(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e))),
             Err(_) => {
                 let limit_ms = self.plugin.limits.deadline_ms;
                 Err(self.plugin.fault(hook, HookFault::Deadline { limit_ms }, None))

@@ -15,8 +15,6 @@ use crate::limits::Limits;
 pub(crate) enum Exceeded {
     #[error("the deadline passed")]
     Deadline,
-    #[error("the memory limit was reached")]
-    Memory { limit: usize },
     #[error("the limit on host calls was reached")]
     HostCalls,
 }
@@ -31,6 +29,8 @@ pub(crate) struct State {
     pub(crate) caller: Option<Arc<dyn Authorizer>>,
     /// The last question that `authorizer` answered with no: permission, name.
     pub(crate) refused: Option<(String, String)>,
+    /// The limit that growth of a memory or a table was refused for, in the current call.
+    pub(crate) growth_refused: Option<usize>,
     pub(crate) host_calls: u32,
     pub(crate) logged_bytes: usize,
     pub(crate) dropped_logs: u32,
@@ -44,10 +44,19 @@ impl State {
             deadline: Instant::now() + within,
             caller: None,
             refused: None,
+            growth_refused: None,
             host_calls: 0,
             logged_bytes: 0,
             dropped_logs: 0,
         }
+    }
+
+    fn grows(&mut self, desired: usize, limit: usize) -> bool {
+        let fits = desired <= limit;
+        if !fits {
+            self.growth_refused = Some(limit);
+        }
+        fits
     }
 
     /// Counts a call of the guest into the host.
@@ -60,7 +69,7 @@ impl State {
     }
 }
 
-/// Growth beyond a limit ends the call, with the limit's name, instead of letting the guest fail in its own words.
+/// Growth beyond a limit is refused, which a guest may cope with. One that cannot will trap, and the limit is named then.
 impl ResourceLimiter for State {
     fn memory_growing(
         &mut self,
@@ -68,8 +77,7 @@ impl ResourceLimiter for State {
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, wasmtime::Error> {
-        let limit = self.limits.memory_bytes;
-        if desired > limit { Err(Exceeded::Memory { limit }.into()) } else { Ok(true) }
+        Ok(self.grows(desired, self.limits.memory_bytes))
     }
 
     fn table_growing(
@@ -78,8 +86,7 @@ impl ResourceLimiter for State {
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, wasmtime::Error> {
-        let limit = self.limits.table_elements;
-        if desired > limit { Err(Exceeded::Memory { limit }.into()) } else { Ok(true) }
+        Ok(self.grows(desired, self.limits.table_elements))
     }
 
     fn instances(&self) -> usize {

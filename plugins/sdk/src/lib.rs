@@ -10,7 +10,10 @@
 //! # mod proto { pub const DESCRIPTORS: &[u8] = &[]; }
 //!
 //! static PLUGIN: Plugin = Plugin::new("jukebox", env!("CARGO_PKG_VERSION"), proto::DESCRIPTORS, &[
-//!     &ResourceType::<Song>::new("jukebox", "v1", "Song", Scope::Namespace).mutate(default_beats).validate(has_title).key_rules(),
+//!     &ResourceType::<Song>::new("jukebox", "v1", "Song", Scope::Namespace)
+//!         .mutate(default_beats)
+//!         .validate(has_title)
+//!         .key_rules(),
 //! ]);
 //! mortise_plugin::export!(PLUGIN: mutating, validating, authorizing);
 //!
@@ -29,18 +32,19 @@
 //! ```
 //!
 //! The message and its descriptors come from a `.proto` file by [`include_proto!`] and, in build.rs, `build::Protos`
-//! (feature `build`); no `protoc` is needed, but a dependency on `prost`, which the generated code names. Hooks are ordinary functions: test them natively, with [`testing`].
+//! (feature `build`); no `protoc` is needed, but a dependency on `prost`, which the generated code names. Hooks are
+//! ordinary functions: test them natively, with [`testing`].
 //!
 //! # Contract
-//! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table; one
-//!   whose interface is not exported makes the host refuse the plugin, saying so.
+//! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table;
+//!   one whose interface is not exported makes the host refuse the plugin, saying so.
 //! - A hook on a resource whose data is absent or does not decode is not called: the request is refused in Consul's
 //!   words. [`ResourceType::optional_data`] lifts that for absent data.
 //! - What a plugin does not know survives: fields of the resource that are newer than this SDK, and top-level fields of
 //!   the data that are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only
 //!   when, `mutate` changes the data.
-//! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller gets
-//!   `Internal`.
+//! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller
+//!   gets `Internal`.
 //!
 //! # Cost
 //! Every request gets a fresh instance, so what counts is how little there is to set up: no start function, a stack of

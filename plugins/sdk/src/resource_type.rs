@@ -116,7 +116,8 @@ impl<M: Message + Name + Default> ResourceType<M> {
         self
     }
 
-    /// Who may write: asked with the incoming, mutated resource by Write, with the stored one by WriteStatus and Delete.
+    /// Who may write: asked with the incoming, mutated resource by Write, with the stored one by WriteStatus and
+    /// Delete.
     #[must_use]
     pub const fn authorize_write(mut self, rule: fn(&Typed<M>) -> Decision) -> Self {
         self.write = Some(Rule::ByContent((rule, write)));

@@ -11,8 +11,8 @@ thread_local! {
     static LOG: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `body` with a caller of whom `may` answers permission questions, such as `may("key:read", "resource/…")`. Without
-/// one, nothing is allowed. Holds for this thread.
+/// Runs `body` with a caller of whom `may` answers permission questions, such as `may("key:read", "resource/…")`.
+/// Without one, nothing is allowed. Holds for this thread.
 pub fn as_caller<T>(may: impl Fn(&str, &str) -> bool + 'static, body: impl FnOnce() -> T) -> T {
     /// Puts the outer caller back, also when the body panics.
     struct Restore(Option<Caller>);

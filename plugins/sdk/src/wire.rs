@@ -32,8 +32,8 @@ pub(crate) fn replace(message: &[u8], replaced: &[u32], added: &[u8]) -> Result<
 /// `after`, preceded by the top-level fields of `original` that its reader did not understand: those of which its
 /// re-encoding `before` has no trace.
 ///
-/// A known field may also be missing from `before`, when `original` spelled its default value out. It then stands before
-/// `after` and loses against whatever `after` says of it, as the last of two does in protobuf.
+/// A known field may also be missing from `before`, when `original` spelled its default value out. It then stands
+/// before `after` and loses against whatever `after` says of it, as the first of two does in protobuf.
 pub(crate) fn carry(original: &[u8], before: &[u8], after: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
     let known = fields(before)?.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
     replace(original, &known, &after)

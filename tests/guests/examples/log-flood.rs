@@ -1,4 +1,5 @@
-//! Logs as many lines of 1 KiB as the resource's number says, ten thousand by default, and then goes on as if nothing had been.
+//! Logs as many lines of 1 KiB as the resource's number says, ten thousand by default, and then goes on as if nothing
+//! had been.
 
 mortise_test_guests::misbehaving!("log-flood", "log_flood", flood);
 

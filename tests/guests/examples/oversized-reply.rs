@@ -1,5 +1,6 @@
-//! Answers with as many bytes as the resource's number says, 8 MiB by default: in the data (mutate), in a warning's
-//! detail (validate), in the reason for a refusal (write, and with 8 MiB always read and list).
+//! Answers with as many bytes as the resource's number says, 64 KiB more than the host's default limit of 4 MiB if it
+//! says none: in the data (mutate), in a warning's detail (validate), in the reason for a refusal (write; read and list
+//! never see a number).
 
 use mortise_plugin::{Decision, Plugin, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing, boom, boom_list};
@@ -31,5 +32,5 @@ fn refuse_if(refuse: bool, bytes: i64) -> Decision {
 }
 
 fn much(bytes: i64) -> String {
-    "x".repeat(usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(8 << 20))
+    "x".repeat(usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or((4 << 20) + (64 << 10)))
 }

@@ -22,8 +22,8 @@ fn built() -> &'static Built {
     })
 }
 
-/// Compiles every guest and answers the directory that holds `<name>.wasm` for each, and nothing else. The artifacts are
-/// shared by all test binaries of the workspace; once per process, cargo looks whether any is stale.
+/// Compiles every guest and answers the directory that holds `<name>.wasm` for each, and nothing else. The artifacts
+/// are shared by all test binaries of the workspace; once per process, cargo looks whether any is stale.
 ///
 /// # Panics
 /// When the guests do not compile.

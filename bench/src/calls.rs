@@ -1,0 +1,149 @@
+//! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks: mutate, validate
+//! and authorize of the demo plugin, in a fresh instance each; reads pass the authorize hook.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
+use mortise_resource::{pb, types::Gvk};
+use prost::Message as _;
+
+use crate::{
+    Outcome,
+    report::line,
+    servers::{Client, Server},
+    versus::{Rounds, Work, compare},
+};
+
+/// Bytes of data in a resource.
+const DATA: usize = 512;
+
+/// Resources that reads go to and writes rewrite.
+const NAMES: usize = 1_000;
+
+/// A `demo.v2.Artist` with 512 bytes of data.
+pub(crate) fn artist(name: &str) -> pb::Resource {
+    let mut data =
+        v2::Artist { name: "The Measured".into(), genre: v2::Genre::Jazz.into(), group_members: BTreeMap::new() };
+    for i in 0.. {
+        let missing = DATA.saturating_sub(data.encoded_len());
+        if missing < 24 {
+            data.name.push_str(&"x".repeat(missing));
+            break;
+        }
+        data.group_members.insert(format!("member-{i:02}"), "x".repeat((missing - 20).min(40)));
+    }
+    pb::Resource {
+        id: Some(pb::Id {
+            uid: String::new(),
+            name: name.to_owned(),
+            r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+            tenancy: None,
+        }),
+        data: Some(prost_types::Any {
+            type_url: "type.googleapis.com/hashicorp.consul.internal.demo.v2.Artist".into(),
+            value: data.encode_to_vec(),
+        }),
+        ..pb::Resource::default()
+    }
+}
+
+/// The name that a client's turn is about: clients keep out of each other's way, as 64 different users would.
+fn name(client: usize, turn: u64, of: usize) -> String {
+    // A stride that visits every name before it repeats one.
+    let step = turn.wrapping_mul(7919).wrapping_add(client as u64 * 104_729);
+    format!("artist-{:07}", step % of as u64)
+}
+
+pub(crate) struct Reads {
+    pub(crate) clients: Vec<Client>,
+    pub(crate) of: usize,
+}
+
+impl Work for Reads {
+    async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
+        let id = artist(&name(client, turn, self.of)).id;
+        let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
+        stub.read(pb::ReadRequest { id }).await?;
+        Ok(())
+    }
+}
+
+pub(crate) struct Writes {
+    pub(crate) clients: Vec<Client>,
+}
+
+impl Work for Writes {
+    async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
+        let resource = artist(&format!("artist-{client}-{}", turn % 16));
+        let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
+        stub.write(pb::WriteRequest { resource: Some(resource) }).await?;
+        Ok(())
+    }
+}
+
+struct Lists(Vec<Client>);
+
+impl Work for Lists {
+    async fn call(&self, client: usize, _: u64) -> Outcome<()> {
+        let mut stub = self.0.get(client).ok_or("no such client")?.clone();
+        stub.list(pb::ListRequest {
+            r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            name_prefix: String::new(),
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// Writes `count` artists over the wire.
+async fn fill(server: &Server, count: usize) -> Outcome<()> {
+    let clients = server.clients(32).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for (lane, mut client) in clients.into_iter().enumerate() {
+        tasks.spawn(async move {
+            for i in (lane..count).step_by(32) {
+                client.write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i:07}"))) }).await?;
+            }
+            Outcome::Ok(())
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task??;
+    }
+    Ok(())
+}
+
+/// Read and Write.
+pub(crate) async fn calls(rounds: Rounds) -> Outcome<()> {
+    let dir = tempfile::tempdir()?;
+    let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(0).await?);
+    fill(&ours, NAMES).await?;
+    line(&format!("calls: {DATA} bytes of data, {NAMES} resources, all hooks; ceiling: a no-op tonic server"))?;
+    for clients in [1, 64] {
+        let reads =
+            async |server: &Server| Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES }));
+        compare("Read", ("mortise", reads(&ours).await?), ("ceiling", reads(&ceiling).await?), clients, rounds).await?;
+    }
+    for clients in [1, 64] {
+        let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
+        compare("Write", ("mortise", writes(&ours).await?), ("ceiling", writes(&ceiling).await?), clients, rounds)
+            .await?;
+    }
+    ours.stop().await
+}
+
+/// List.
+pub(crate) async fn lists(rounds: Rounds) -> Outcome<()> {
+    for count in [1_000, 100_000] {
+        let dir = tempfile::tempdir()?;
+        let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(count).await?);
+        fill(&ours, count).await?;
+        let lists = async |server: &Server| Outcome::Ok(Arc::new(Lists(server.clients(1).await?)));
+        let title = format!("List of {count}");
+        compare(&title, ("mortise", lists(&ours).await?), ("ceiling", lists(&ceiling).await?), 1, rounds).await?;
+        line(&format!("resident after it: {:.0} MiB", ours.resident_mib()?))?;
+        ours.stop().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Durable writes against etcd's, on the same disk, if etcd is on PATH. The same 600 or so bytes under the same number of
+//! keys; etcd has no hooks to run.
+
+use std::{net::TcpListener, process::Stdio, sync::Arc, time::Duration};
+
+use prost::Message as _;
+use tokio::process::Command;
+use tonic::{client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
+
+use crate::{
+    Outcome,
+    calls::{Writes, artist},
+    report::line,
+    servers::{Server, channel},
+    versus::{Rounds, Work, compare},
+};
+
+/// The part of etcd's `PutRequest` that is needed.
+#[derive(Clone, PartialEq, prost::Message)]
+struct PutRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+/// The part of etcd's `PutResponse` that is needed: none.
+#[derive(Clone, PartialEq, prost::Message)]
+struct PutResponse {}
+
+struct Puts(Vec<Channel>);
+
+impl Work for Puts {
+    async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
+        let name = format!("artist-{client}-{}", turn % 16);
+        let put = PutRequest { key: name.clone().into_bytes(), value: artist(&name).encode_to_vec() };
+        let mut grpc = Grpc::new(self.0.get(client).ok_or("no such client")?.clone());
+        grpc.ready().await?;
+        let codec = tonic_prost::ProstCodec::<PutRequest, PutResponse>::default();
+        let path = PathAndQuery::from_static("/etcdserverpb.KV/Put");
+        grpc.unary(tonic::Request::new(put), path, codec).await?;
+        Ok(())
+    }
+}
+
+/// Two ports that were free a moment ago.
+fn ports() -> Outcome<(u16, u16)> {
+    let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    Ok((a.local_addr()?.port(), b.local_addr()?.port()))
+}
+
+/// Compares, or says that there is nothing to compare with.
+pub(crate) async fn run(rounds: Rounds) -> Outcome<()> {
+    let dir = tempfile::tempdir()?;
+    let (client_port, peer_port) = ports()?;
+    let (client_url, peer_url) = (format!("http://127.0.0.1:{client_port}"), format!("http://127.0.0.1:{peer_port}"));
+    let etcd = Command::new("etcd")
+        .arg("--data-dir")
+        .arg(dir.path().join("etcd"))
+        .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+        .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
+        .args(["--initial-cluster", &format!("default={peer_url}"), "--log-level", "error"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    let _etcd = match etcd {
+        Ok(child) => child,
+        Err(e) => return line(&format!("etcd: SKIPPED, it does not start ({e}); install it to compare")),
+    };
+    let addr = format!("127.0.0.1:{client_port}").parse()?;
+    let mut tries = 0;
+    while channel(addr).await.is_err() {
+        tries += 1;
+        if tries > 100 {
+            return Err("etcd does not answer".into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let ours = Server::mortise(dir.path(), &[]).await?;
+    for clients in [1, 64] {
+        let mut channels = Vec::new();
+        for _ in 0..clients {
+            channels.push(channel(addr).await?);
+        }
+        let writes = Arc::new(Writes { clients: ours.clients(clients).await? });
+        compare("durable Write", ("mortise", writes), ("etcd", Arc::new(Puts(channels))), clients, rounds).await?;
+    }
+    ours.stop().await
+}

@@ -1,0 +1,87 @@
+//! Measures Mortise, always beside something else in the same run: machines differ and are noisy, ratios less so.
+//!
+//! Each comparison runs both sides alternately, round by round, and reports the median of each side and of the ratio of
+//! the pairs. Servers are processes of their own, children of this one; clients are this process. All on loopback.
+//!
+//! ```text
+//! cargo build --release -p mortise && cargo run --release -p mortise-bench -- all
+//! ```
+
+mod calls;
+mod etcd;
+mod hooks;
+mod noop;
+mod report;
+mod scale;
+mod servers;
+mod versus;
+
+use std::{error::Error, net::SocketAddr, time::Duration};
+
+use clap::{Parser, Subcommand};
+
+/// What may go wrong in a bench: anything, and then it stops.
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[derive(Parser)]
+#[command(about)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+    /// Rounds of each comparison.
+    #[arg(long, default_value_t = 7, global = true)]
+    rounds: usize,
+    /// Length of one round of one side, milliseconds.
+    #[arg(long, default_value_t = 1500, global = true)]
+    round_ms: u64,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Everything below.
+    All,
+    /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data.
+    Calls,
+    /// List of 1,000 and of 100,000 against a server that answers the same bytes.
+    Lists,
+    /// Durable writes against etcd, if it is on PATH, 64 and 1 clients.
+    Etcd,
+    /// The hooks of one write, in process.
+    Hooks,
+    /// Start-up time and idle memory; then with a million resources, and what that does to Read.
+    Scale {
+        /// How many resources.
+        #[arg(long, default_value_t = 1_000_000)]
+        resources: usize,
+    },
+    /// The server that does nothing; started by the others.
+    #[command(hide = true)]
+    Noop {
+        /// Resources in its list.
+        #[arg(long, default_value_t = 1_000)]
+        list: usize,
+    },
+}
+
+fn main() -> Outcome<()> {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let rounds = versus::Rounds { count: cli.rounds.max(1), length: Duration::from_millis(cli.round_ms) };
+    runtime.block_on(async {
+        match cli.what {
+            What::Noop { list } => noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list).await,
+            What::Calls => calls::calls(rounds).await,
+            What::Lists => calls::lists(rounds).await,
+            What::Etcd => etcd::run(rounds).await,
+            What::Hooks => hooks::measure().await,
+            What::Scale { resources } => scale::measure(rounds, resources).await,
+            What::All => {
+                hooks::measure().await?;
+                calls::calls(rounds).await?;
+                calls::lists(rounds).await?;
+                etcd::run(rounds).await?;
+                scale::measure(rounds, 1_000_000).await
+            }
+        }
+    })
+}

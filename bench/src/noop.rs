@@ -1,0 +1,87 @@
+//! The ceiling: a tonic server with the same messages that answers without doing anything.
+
+use std::{net::SocketAddr, pin::Pin};
+
+use futures::Stream;
+use mortise_api::stubs::resource_service_server::{ResourceService, ResourceServiceServer};
+use mortise_resource::pb;
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status, transport::Server, transport::server::TcpIncoming};
+
+use crate::{Outcome, calls, report::line};
+
+struct Noop {
+    resource: pb::Resource,
+    list: Vec<pb::Resource>,
+}
+
+/// Serves until it is killed.
+pub(crate) async fn serve(addr: SocketAddr, list: usize) -> Outcome<()> {
+    let stored = |i: usize| {
+        let mut resource = calls::artist(&format!("artist-{i:07}"));
+        if let Some(id) = &mut resource.id {
+            id.uid = ulid::Ulid::generate().to_string();
+            id.tenancy = Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() });
+        }
+        resource.version = i.to_string();
+        resource.generation = ulid::Ulid::generate().to_string();
+        resource
+    };
+    let noop = Noop { resource: stored(0), list: (0..list).map(stored).collect() };
+    let listener = TcpListener::bind(addr).await?;
+    line(&format!("grpc={}", listener.local_addr()?))?;
+    Server::builder()
+        .max_concurrent_streams(2048)
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .add_service(ResourceServiceServer::new(noop).max_decoding_message_size(50 << 20))
+        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
+        .await?;
+    Ok(())
+}
+
+#[tonic::async_trait]
+impl ResourceService for Noop {
+    type WatchListStream = Pin<Box<dyn Stream<Item = Result<pb::WatchEvent, Status>> + Send>>;
+
+    async fn read(&self, _: Request<pb::ReadRequest>) -> Result<Response<pb::ReadResponse>, Status> {
+        Ok(Response::new(pb::ReadResponse { resource: Some(self.resource.clone()) }))
+    }
+
+    async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
+        Ok(Response::new(pb::WriteResponse { resource: request.into_inner().resource, warnings: Vec::new() }))
+    }
+
+    async fn list(&self, _: Request<pb::ListRequest>) -> Result<Response<pb::ListResponse>, Status> {
+        Ok(Response::new(pb::ListResponse { resources: self.list.clone() }))
+    }
+
+    async fn write_status(
+        &self,
+        _: Request<pb::WriteStatusRequest>,
+    ) -> Result<Response<pb::WriteStatusResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn list_by_owner(
+        &self,
+        _: Request<pb::ListByOwnerRequest>,
+    ) -> Result<Response<pb::ListByOwnerResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn delete(&self, _: Request<pb::DeleteRequest>) -> Result<Response<pb::DeleteResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn watch_list(&self, _: Request<pb::WatchListRequest>) -> Result<Response<Self::WatchListStream>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn mutate_and_validate(
+        &self,
+        _: Request<pb::MutateAndValidateRequest>,
+    ) -> Result<Response<pb::MutateAndValidateResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+}

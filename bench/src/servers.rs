@@ -1,0 +1,116 @@
+//! Child processes that serve, killed when dropped.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use mortise_api::ResourceServiceClient;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::Outcome;
+
+pub(crate) type Client = ResourceServiceClient<Channel>;
+
+/// A server that said where it listens.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) addr: SocketAddr,
+    /// From spawning to the line that says ready.
+    pub(crate) ready_after: Duration,
+}
+
+/// Starts a command that prints a line with `grpc=ADDR` when it is ready.
+async fn start(mut command: Command) -> Outcome<Server> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let begun = Instant::now();
+    let mut child = command.spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
+    while let Some(line) = lines.next_line().await? {
+        if let Some(addr) = line.split_whitespace().find_map(|word| word.strip_prefix("grpc=")) {
+            return Ok(Server { child, addr: addr.parse()?, ready_after: begun.elapsed() });
+        }
+    }
+    Err("the server ended before it was ready".into())
+}
+
+impl Server {
+    /// The release binary beside this one, with the demo plugin.
+    pub(crate) async fn mortise(data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
+        let binary = sibling("mortise")?;
+        let mut command = Command::new(binary);
+        command
+            .args(["dev", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
+            .arg("--data-dir")
+            .arg(data.join("data"))
+            .arg("--plugin-dir")
+            .arg(data)
+            .env("MORTISE_CACHE_DIR", data.join("cache"))
+            .env("MORTISE_LOG_LEVEL", "warn")
+            .envs(env.iter().copied());
+        start(command).await
+    }
+
+    /// The server that does nothing.
+    pub(crate) async fn noop(list: usize) -> Outcome<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["noop", "--list", &list.to_string()]);
+        start(command).await
+    }
+
+    /// A client with a connection of its own.
+    pub(crate) async fn client(&self) -> Outcome<Client> {
+        let channel = channel(self.addr).await?;
+        Ok(ResourceServiceClient::new(channel).max_decoding_message_size(usize::MAX))
+    }
+
+    /// One client each.
+    pub(crate) async fn clients(&self, count: usize) -> Outcome<Vec<Client>> {
+        let mut clients = Vec::with_capacity(count);
+        for _ in 0..count {
+            clients.push(self.client().await?);
+        }
+        Ok(clients)
+    }
+
+    /// Resident memory, MiB.
+    pub(crate) fn resident_mib(&self) -> Outcome<f64> {
+        let pid = self.child.id().ok_or("the server ended")?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    /// Ends it the way an operator does.
+    pub(crate) async fn stop(mut self) -> Outcome<()> {
+        let pid = self.child.id().ok_or("the server ended")?;
+        Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
+        self.child.wait().await?;
+        Ok(())
+    }
+}
+
+/// A connection as a client would set it up.
+pub(crate) async fn channel(addr: SocketAddr) -> Outcome<Channel> {
+    Ok(Endpoint::from_shared(format!("http://{addr}"))?
+        .tcp_nodelay(true)
+        .initial_stream_window_size(16 << 20)
+        .initial_connection_window_size(32 << 20)
+        .connect()
+        .await?)
+}
+
+fn sibling(name: &str) -> Outcome<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(format!("{name} is not built: run `cargo build --release -p {name}` first").into())
+}
