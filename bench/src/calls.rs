@@ -115,12 +115,12 @@ async fn fill(server: &Server, count: usize) -> Outcome<()> {
 }
 
 /// Read and Write.
-pub(crate) async fn calls(rounds: Rounds) -> Outcome<()> {
+pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(0).await?);
     fill(&ours, NAMES).await?;
     line(&format!("calls: {DATA} bytes of data, {NAMES} resources, all hooks; ceiling: a no-op tonic server"))?;
-    for clients in [1, 64] {
+    for clients in [1, 64].into_iter().filter(|_| !only_writes) {
         let reads =
             async |server: &Server| Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES }));
         compare("Read", ("mortise", reads(&ours).await?), ("ceiling", reads(&ceiling).await?), clients, rounds).await?;

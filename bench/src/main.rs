@@ -41,7 +41,11 @@ enum What {
     /// Everything below.
     All,
     /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data.
-    Calls,
+    Calls {
+        /// Writes only.
+        #[arg(long)]
+        writes: bool,
+    },
     /// List of 1,000 and of 100,000 against a server that answers the same bytes.
     Lists,
     /// Durable writes against etcd, if it is on PATH, 64 and 1 clients.
@@ -70,14 +74,14 @@ fn main() -> Outcome<()> {
     runtime.block_on(async {
         match cli.what {
             What::Noop { list } => noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list).await,
-            What::Calls => calls::calls(rounds).await,
+            What::Calls { writes } => calls::calls(rounds, writes).await,
             What::Lists => calls::lists(rounds).await,
             What::Etcd => etcd::run(rounds).await,
             What::Hooks => hooks::measure().await,
             What::Scale { resources } => scale::measure(rounds, resources).await,
             What::All => {
                 hooks::measure().await?;
-                calls::calls(rounds).await?;
+                calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
                 etcd::run(rounds).await?;
                 scale::measure(rounds, 1_000_000).await

@@ -46,6 +46,7 @@ pub struct Setup {
     env: Vec<(String, String)>,
     components: Vec<(String, Vec<u8>)>,
     data_dir: Option<PathBuf>,
+    plugin_dir: Option<PathBuf>,
 }
 
 impl Setup {
@@ -84,11 +85,17 @@ impl Setup {
         self
     }
 
+    /// Takes a plugin folder as it is.
+    pub fn plugin_dir(mut self, dir: &Path) -> Self {
+        self.plugin_dir = Some(dir.to_owned());
+        self
+    }
+
     /// Starts the server and waits until it is ready.
     pub async fn start(self) -> Server {
         let dir = tempfile::tempdir().unwrap();
-        let plugin_dir = dir.path().join("plugins");
-        std::fs::create_dir(&plugin_dir).unwrap();
+        let plugin_dir = self.plugin_dir.unwrap_or_else(|| dir.path().join("plugins"));
+        std::fs::create_dir_all(&plugin_dir).unwrap();
         for (name, bytes) in &self.components {
             std::fs::write(plugin_dir.join(name), bytes).unwrap();
         }
@@ -414,21 +421,6 @@ pub fn id_stairs(prefix: &str) -> Vec<(pb::Id, String)> {
     ]
 }
 
-/// A component of the plugin `deny` with its types and none of its rules: puts into a data directory what the real one
-/// would not let in.
-pub fn deny_without_rules() -> Vec<u8> {
-    let mut manifest = mortise_test_guests::good_manifest();
-    manifest.name = "deny".into();
-    let one = manifest.types.pop().unwrap();
-    for kind in ["ById", "ByContent"] {
-        let mut one = one.clone();
-        one.group = "deny".into();
-        one.kind = kind.into();
-        manifest.types.push(one);
-    }
-    mortise_test_guests::manifest_only(&manifest.encode_to_vec())
-}
-
 /// A `deny.v1.<kind>` with a text.
 pub fn deny_thing(kind: &str, name: &str, text: &str) -> pb::Resource {
     let thing = mortise_test_guests::Thing { text: text.into(), ..Default::default() };
@@ -504,4 +496,95 @@ pub async fn is_gone(server: &Server, id: &pb::Id) -> bool {
         Err(status) if status.code() == Code::NotFound => true,
         Err(status) => panic!("reading {}: {status}", id.name),
     }
+}
+
+/// What a caller must be told when a plugin fails: which plugin, in which hook, and what ended it.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault<'a> {
+    pub plugin: &'a str,
+    pub hook: &'a str,
+    pub code: Code,
+    pub kind: &'a str,
+    /// A part of the message: the limit, or what is wrong with the answer.
+    pub says: &'a str,
+}
+
+impl Fault<'_> {
+    #[track_caller]
+    pub fn check(&self, status: &Status) {
+        use tonic_types::StatusExt as _;
+        assert_eq!(status.code(), self.code, "{self:?}: {status:?}");
+        let begin = format!("plugin {} 0.1.0: hook {} ", self.plugin, self.hook);
+        assert!(status.message().contains(&begin), "{self:?}: {}", status.message());
+        assert!(status.message().contains(self.says), "{self:?}: {}", status.message());
+        let details = status.get_error_details();
+        let info = details.error_info().unwrap_or_else(|| panic!("no ErrorInfo in {status:?}"));
+        assert_eq!((info.reason.as_str(), info.domain.as_str()), ("PLUGIN_FAULT", "mortise"));
+        let expected = [("plugin", self.plugin), ("version", "0.1.0"), ("hook", self.hook), ("kind", self.kind)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(info.metadata, expected.into());
+    }
+}
+
+impl Server {
+    /// Sends a signal, such as `INT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().expect("the server runs").to_string();
+        assert!(std::process::Command::new("kill").arg(format!("-{name}")).arg(pid).status().unwrap().success());
+    }
+
+    /// Waits for the end.
+    pub async fn ended(&mut self) -> std::process::ExitStatus {
+        timeout(PATIENCE, self.child.wait()).await.expect("the server ends in time").unwrap()
+    }
+
+    /// Memory that the server has in use, bytes.
+    pub fn resident_bytes(&self) -> usize {
+        let pid = self.child.id().expect("the server runs");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    }
+
+    /// Status code and body of an HTTP GET.
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(self.http).await.unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\nhost: mortise\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer in time").unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// The line of the log about a file of the plugin folder that was not loaded.
+    #[track_caller]
+    pub fn refused_file(&self, name: &str) -> String {
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains(name) && line.contains("is not loaded: "));
+        line.unwrap_or_else(|| panic!("nothing about {name} in the log:\n{log}")).to_owned()
+    }
+
+    /// Whether requests for a type are refused because nobody registered it.
+    pub async fn is_unknown(&self, t: &str) -> bool {
+        let (code, message) = refusal(self.list(gvk(t), tenancy("default", "default"), "").await);
+        code == Code::InvalidArgument && message == format!("resource type {t} not registered")
+    }
+}
+
+/// Exit code, stdout and stderr of the binary, for starts that end by themselves. Ports are free ones.
+pub async fn mortise(args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
+    command
+        .args(args)
+        .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
+        .env("MORTISE_GRPC_ADDR", "127.0.0.1:0")
+        .env("MORTISE_HTTP_ADDR", "127.0.0.1:0")
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = timeout(PATIENCE, command.output()).await.expect("it ends by itself").unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }

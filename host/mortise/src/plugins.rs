@@ -67,7 +67,7 @@ fn files(dir: &Path, dir_given: bool) -> Result<Vec<PathBuf>, RunError> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(|source| RunError::PluginDir { path: dir.to_owned(), source })?.path();
-        if path.extension().is_some_and(|ext| ext == "wasm") && path.is_file() {
+        if path.extension().is_some_and(|ext| ext == "wasm") {
             paths.push(path);
         }
     }

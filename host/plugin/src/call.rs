@@ -104,6 +104,11 @@ impl Call {
         }
     }
 
+    /// Gives the instance back. The next hook, if any, gets a fresh one.
+    pub fn rest(&mut self) {
+        self.session = None;
+    }
+
     fn key(&self, hook: u8, parts: &[&[u8]]) -> Key {
         Key::new(hook, self.caller.fingerprint(), parts)
     }

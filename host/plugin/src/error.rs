@@ -4,6 +4,8 @@ use std::{fmt, io, path::PathBuf};
 
 use mortise_resource::{Code, Error, error::PluginFault};
 
+use crate::limits::Limits;
+
 /// Why a component does not become a plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -98,10 +100,17 @@ pub enum HookFault {
     Deadline {
         /// The limit, milliseconds.
         limit_ms: u64,
+        /// The setting in config.toml.
+        setting: &'static str,
     },
-    /// Asked for more linear memory or table space than allowed.
+    /// Asked for more linear memory than allowed.
     Memory {
-        /// The limit, bytes (elements, for a table).
+        /// The limit, bytes.
+        limit: usize,
+    },
+    /// Asked for a larger table than allowed.
+    Table {
+        /// The limit, elements.
         limit: usize,
     },
     /// Recursed too deep.
@@ -122,10 +131,17 @@ pub enum HookFault {
     Busy {
         /// How many may run at once.
         limit: usize,
+        /// The setting in config.toml.
+        setting: &'static str,
     },
 }
 
 impl HookFault {
+    /// Past the deadline of a request.
+    pub(crate) fn late(limits: &Limits) -> Self {
+        Self::Deadline { limit_ms: limits.deadline_ms, setting: "sandbox.deadline_ms" }
+    }
+
     /// A word for metrics and machines.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -134,6 +150,7 @@ impl HookFault {
             Self::Fuel { .. } => "fuel",
             Self::Deadline { .. } => "deadline",
             Self::Memory { .. } => "memory",
+            Self::Table { .. } => "table",
             Self::Stack => "stack",
             Self::Reply { .. } => "reply",
             Self::HostCalls { .. } => "host-calls",
@@ -149,6 +166,7 @@ impl HookFault {
             Self::Deadline { .. } => Code::DeadlineExceeded,
             Self::Fuel { .. }
             | Self::Memory { .. }
+            | Self::Table { .. }
             | Self::Reply { .. }
             | Self::HostCalls { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
@@ -162,11 +180,12 @@ impl fmt::Display for HookFault {
         match self {
             Self::Trap(what) => write!(f, "trapped: {what}"),
             Self::Fuel { limit } => write!(f, "used up its fuel of {limit} units (limit sandbox.fuel)"),
-            Self::Deadline { limit_ms } => {
-                write!(f, "did not finish within {limit_ms} ms (limit sandbox.deadline_ms)")
-            }
+            Self::Deadline { limit_ms, setting } => write!(f, "did not finish within {limit_ms} ms (limit {setting})"),
             Self::Memory { limit } => {
                 write!(f, "asked for more memory than its {limit} bytes (limit sandbox.memory_bytes)")
+            }
+            Self::Table { limit } => {
+                write!(f, "asked for a table of more than {limit} elements (limit sandbox.table_elements)")
             }
             Self::Stack => f.write_str("recursed deeper than its stack allows"),
             Self::Reply { limit } => {
@@ -176,8 +195,8 @@ impl fmt::Display for HookFault {
                 write!(f, "called the host more than {limit} times (limit sandbox.host_calls)")
             }
             Self::Answer(what) => write!(f, "gave an unusable answer: {what}"),
-            Self::Busy { limit } => {
-                write!(f, "was not started in time, {limit} calls already running (limit sandbox.concurrency)")
+            Self::Busy { limit, setting } => {
+                write!(f, "was not started in time, {limit} calls already running (limit {setting})")
             }
         }
     }

@@ -4,6 +4,7 @@
 //! contract, and calls `describe` once for each digest, under limits. Nothing of it touches plugins that serve already.
 
 use std::{
+    io,
     path::Path,
     sync::{
         Arc,
@@ -64,7 +65,12 @@ impl Plugin {
     pub async fn load_file(sandbox: &Sandbox, path: &Path) -> Result<Arc<Self>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
         let limit = sandbox.inner().limits.component_bytes;
-        let size = usize::try_from(std::fs::metadata(path).map_err(unreadable)?.len()).unwrap_or(usize::MAX);
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            let what = "not a file; a plugin is one .wasm file";
+            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         if size > limit {
             return Err(LoadError::TooLarge { size, limit });
         }
@@ -255,10 +261,10 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
     };
     let _tick = sandbox.tick();
     let within = limits.describe_deadline();
-    let late = HookFault::Deadline { limit_ms: limits.describe_deadline_ms };
+    let late = HookFault::Deadline { limit_ms: limits.describe_deadline_ms, setting: "sandbox.describe_deadline_ms" };
     let slot = tokio::time::timeout(within, sandbox.slots.clone().acquire_owned()).await;
     let Ok(Ok(_slot)) = slot else {
-        return Err(fault(HookFault::Busy { limit: sandbox.slot_count }));
+        return Err(fault(HookFault::Busy { limit: sandbox.slot_count, setting: "sandbox.instances" }));
     };
     let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
     let indices = DescribedIndices::new(pre).map_err(contract)?;

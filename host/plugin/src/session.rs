@@ -14,7 +14,10 @@ use mortise_resource::{
     authorizer::{Authorizer, denial},
     pb,
 };
-use tokio::{sync::OwnedSemaphorePermit, time::timeout_at};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout_at,
+};
 use wasmtime::{Store, Trap, UpdateDeadline, component::Instance};
 
 use crate::{
@@ -97,21 +100,18 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     let limits = &state.limits;
     if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
         return match exceeded {
-            Exceeded::Deadline => HookFault::Deadline { limit_ms: limits.deadline_ms },
+            Exceeded::Deadline => HookFault::late(limits),
             Exceeded::HostCalls => HookFault::HostCalls { limit: limits.host_calls },
         };
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel },
-        Some(Trap::Interrupt) => return HookFault::Deadline { limit_ms: limits.deadline_ms },
+        Some(Trap::Interrupt) => return HookFault::late(limits),
         Some(Trap::StackOverflow) => return HookFault::Stack,
-        // What a guest does that was refused memory: panic, or abort.
-        Some(trap) if state.growth_refused.is_some() => {
-            let limit = state.growth_refused.unwrap_or(limits.memory_bytes);
-            tracing::debug!(target: "plugin", plugin = &*state.plugin, "{trap} after memory was refused");
-            return HookFault::Memory { limit };
+        Some(trap) => {
+            // What a guest does that was refused memory: panic, or abort.
+            return state.growth_refused.clone().unwrap_or_else(|| HookFault::Trap(trap.to_string()));
         }
-        Some(trap) => return HookFault::Trap(trap.to_string()),
         None => {}
     }
     let text = format!("{error:#}");
@@ -128,13 +128,17 @@ impl Session {
         let limits = &plugin.limits;
         let begun = Instant::now();
         let within = limits.deadline();
-        let permits = async {
-            let turn = plugin.turns.clone().acquire_owned().await.ok()?;
-            let slot = plugin.sandbox.slots.clone().acquire_owned().await.ok()?;
-            Some((turn, slot))
+        let permit = async |of: &Arc<Semaphore>| {
+            let left = within.saturating_sub(begun.elapsed());
+            tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
         };
-        let Ok(Some((turn, slot))) = tokio::time::timeout(within, permits).await else {
-            return Err(plugin.fault(hook, HookFault::Busy { limit: limits.concurrency }, None));
+        let Some(turn) = permit(&plugin.turns).await else {
+            let fault = HookFault::Busy { limit: limits.concurrency, setting: "sandbox.concurrency" };
+            return Err(plugin.fault(hook, fault, None));
+        };
+        let Some(slot) = permit(&plugin.sandbox.slots).await else {
+            let fault = HookFault::Busy { limit: plugin.sandbox.slot_count, setting: "sandbox.instances" };
+            return Err(plugin.fault(hook, fault, None));
         };
         let ticking = plugin.sandbox.tick();
         let left = within.saturating_sub(begun.elapsed());
@@ -144,7 +148,7 @@ impl Session {
         let instance = match instance {
             Ok(Ok(instance)) => instance,
             Ok(Err(e)) => return Err(plugin.fault(hook, classify(&e, store.data()), Some(&e))),
-            Err(_) => return Err(plugin.fault(hook, HookFault::Deadline { limit_ms: limits.deadline_ms }, None)),
+            Err(_) => return Err(plugin.fault(hook, HookFault::late(limits), None)),
         };
         Ok(Self {
             plugin: plugin.clone(),
@@ -202,10 +206,7 @@ impl Session {
                 Ok(answer)
             }
             Ok(Err(e)) => Err(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e))),
-            Err(_) => {
-                let limit_ms = self.plugin.limits.deadline_ms;
-                Err(self.plugin.fault(hook, HookFault::Deadline { limit_ms }, None))
-            }
+            Err(_) => Err(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None)),
         }
     }
 

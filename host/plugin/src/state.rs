@@ -8,7 +8,7 @@ use std::{
 use mortise_resource::authorizer::Authorizer;
 use wasmtime::ResourceLimiter;
 
-use crate::limits::Limits;
+use crate::{error::HookFault, limits::Limits};
 
 /// A limit that the host itself enforces; found again by type when a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,8 +29,8 @@ pub(crate) struct State {
     pub(crate) caller: Option<Arc<dyn Authorizer>>,
     /// The last question that `authorizer` answered with no: permission, name.
     pub(crate) refused: Option<(String, String)>,
-    /// The limit that growth of a memory or a table was refused for, in the current call.
-    pub(crate) growth_refused: Option<usize>,
+    /// What growth of a memory or a table was refused for, in the current call.
+    pub(crate) growth_refused: Option<HookFault>,
     pub(crate) host_calls: u32,
     pub(crate) logged_bytes: usize,
     pub(crate) dropped_logs: u32,
@@ -51,14 +51,6 @@ impl State {
         }
     }
 
-    fn grows(&mut self, desired: usize, limit: usize) -> bool {
-        let fits = desired <= limit;
-        if !fits {
-            self.growth_refused = Some(limit);
-        }
-        fits
-    }
-
     /// Counts a call of the guest into the host.
     pub(crate) fn count_host_call(&mut self) -> Result<(), wasmtime::Error> {
         self.host_calls += 1;
@@ -77,7 +69,11 @@ impl ResourceLimiter for State {
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, wasmtime::Error> {
-        Ok(self.grows(desired, self.limits.memory_bytes))
+        let limit = self.limits.memory_bytes;
+        if desired > limit {
+            self.growth_refused = Some(HookFault::Memory { limit });
+        }
+        Ok(desired <= limit)
     }
 
     fn table_growing(
@@ -86,7 +82,11 @@ impl ResourceLimiter for State {
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, wasmtime::Error> {
-        Ok(self.grows(desired, self.limits.table_elements))
+        let limit = self.limits.table_elements;
+        if desired > limit {
+            self.growth_refused = Some(HookFault::Table { limit });
+        }
+        Ok(desired <= limit)
     }
 
     fn instances(&self) -> usize {

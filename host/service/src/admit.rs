@@ -71,6 +71,7 @@ impl ResourceService {
         judge.mutate(resource).await?;
         let warnings = judge.validate(resource, prior).await?;
         judge.write(resource, "failed write acl").await?;
+        judge.rest();
         let place = self.place_of(kind, resource).await?;
         Ok((warnings, place))
     }

@@ -176,6 +176,13 @@ impl Judge {
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
     }
 
+    /// Gives the plugin's instance back: there are few of them, and what comes next waits for a disk or a client.
+    pub(crate) fn rest(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.rest();
+        }
+    }
+
     fn permit(&self, permission: &str) -> Result<(), Error> {
         let caller = &self.caller.authorizer;
         if caller.allowed(permission, "") {

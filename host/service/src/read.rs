@@ -27,6 +27,7 @@ impl ResourceService {
 
         let mut judge = Judge::new(kind.clone(), caller);
         let reading = judge.read(&id).await?;
+        judge.rest();
         if kind.scope != mortise_resource::Scope::Undefined {
             self.place(tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
         }

@@ -100,6 +100,7 @@ impl ResourceService {
             Some(known) => {
                 if known.prior != version {
                     known.warnings = judge.validate(&known.resource, stored.as_ref()).await?;
+                    judge.rest();
                     version.clone_into(&mut known.prior);
                 }
                 (known.resource.clone(), self.place_of(kind, &known.resource).await?)
