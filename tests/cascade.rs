@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Server, Setup, album, any, artist, at, concept, eventually, gvk, id, id_in, id_of, is_gone, make_place, noted,
-    owned, refusal, resource, tenancy, tombstone_id, tombstones,
+    Server, Setup, album, any, artist, at, concept, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
+    noted, owned, refusal, resource, tenancy, tombstone_id, tombstones,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -90,18 +90,16 @@ async fn owners_and_children_of_every_scope() {
     let server = quick().await;
     make_place(&server, "default", "far").await;
     make_place(&server, "away", "off").await;
-    for owner in [
-        at(concept("owner"), "away", "off"),
-        resource(id_in("demo.v1.RecordLabel", "owner", "away", ""), None),
-        resource(id("demo.v1.Executive", "owner"), None),
-    ] {
+    for owner in
+        [at(concept("owner"), "away", "off"), label("owner", "away"), resource(id("demo.v1.Executive", "owner"), None)]
+    {
         let owner = parent(&server, owner).await;
         let mut children = Vec::new();
         for one in [
             album("near", None),
             at(album("far", None), "default", "far"),
             at(concept("off"), "away", "off"),
-            resource(id_in("demo.v1.RecordLabel", "label", "away", ""), None),
+            label("label", "away"),
             resource(id("demo.v1.Executive", "boss"), None),
         ] {
             children.push(child(&server, one, &owner).await);
@@ -230,6 +228,64 @@ async fn a_tombstone_by_hand_at_the_moment_of_deletion_saves_nobody() {
         server.delete(&korn, "").await.unwrap();
         all_gone(&server, &[lost]).await;
     }
+    settled(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn children_by_the_owners_name_are_written_while_it_lives_or_not_at_all() {
+    // The second pass is half a minute away: the first has to suffice.
+    let server = Server::start().await;
+    for round in 0..5 {
+        let korn = parent(&server, artist("korn")).await;
+        let mut writers = tokio::task::JoinSet::new();
+        for worker in 0..8 {
+            let mut client = server.client();
+            let owner = pb::Id { uid: String::new(), ..korn.clone() };
+            writers.spawn(async move {
+                for n in 0.. {
+                    let resource = Some(owned(concept(&format!("c-{round}-{worker}-{n}")), &owner));
+                    if let Err(status) = client.write(pb::WriteRequest { resource }).await {
+                        return (n, status);
+                    }
+                }
+                unreachable!()
+            });
+        }
+        eventually("there are children", || async { concepts(&server).await > 20 }).await;
+        server.delete(&korn, "").await.unwrap();
+        for (_, status) in writers.join_all().await {
+            let expected = (Code::InvalidArgument, "resource.owner does not exist");
+            assert_eq!((status.code(), status.message()), expected);
+        }
+        eventually("no child is left", || async { concepts(&server).await == 0 }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_first_pass_that_somebody_made_up_only_costs_time() {
+    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 1000).start().await;
+    let nobody = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("no.v1.Such", "x", "p", "n") };
+    let tombstone = server.write(by_hand("mine", &nobody)).await.unwrap();
+    eventually("the first pass", || async {
+        server.read(&id_of(&tombstone)).await.is_ok_and(|t| !t.status.is_empty())
+    })
+    .await;
+    let orphan = child(&server, concept("orphan"), &nobody).await;
+    // Any user may write a status, this one too.
+    let condition = pb::Condition { r#type: "FirstPassCompleted".into(), ..Default::default() };
+    let mut status = pb::Status { observed_generation: tombstone.generation.clone(), ..Default::default() };
+    for state in [pb::condition::State::False, pb::condition::State::True] {
+        status.conditions = vec![pb::Condition { state: state.into(), ..condition.clone() }];
+        let request = pb::WriteStatusRequest {
+            id: tombstone.id.clone(),
+            version: String::new(),
+            key: "consul.io/reaper-controller".into(),
+            status: Some(status.clone()),
+        };
+        // It may be over already.
+        let _ = server.write_status(request).await;
+    }
+    all_gone(&server, &[orphan]).await;
     settled(&server).await;
 }
 

@@ -54,7 +54,8 @@ impl Guest {
             self.fault(hook).check(&server.write(self.named(name)).await.unwrap_err());
             self.serves(server).await;
             self.fault(hook).check(&server.mutate_and_validate(self.named(name)).await.unwrap_err());
-            assert_eq!(refusal(server.read(&id(&t, name)).await).0, Code::NotFound, "{name} fails closed");
+            let all = server.list(gvk(&t), tenancy("default", "default"), "boom").await.unwrap();
+            assert_eq!(all, [], "{name} fails closed");
         }
 
         self.fault("authorize-read").check(&server.read(&id(&t, "boom-read")).await.unwrap_err());

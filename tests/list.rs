@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Server, Setup, artist, at, concept, deny_thing, gvk, id, id_in, id_of, make_place, name_rule, names, noted, places,
-    refusal, resource, tenancy, thing, with_metadata,
+    Server, Setup, artist, at, concept, deny_thing, gvk, id, id_in, id_of, label, make_place, name_rule, names, noted,
+    places, refusal, resource, tenancy, thing, with_metadata,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -84,7 +84,7 @@ async fn furnished() -> Server {
         server.write(at(concept("x"), partition, namespace)).await.unwrap();
     }
     for partition in ["default", "p", "q"] {
-        server.write(resource(id_in(LABEL, "x", partition, ""), None)).await.unwrap();
+        server.write(label("x", partition)).await.unwrap();
     }
     server.write(resource(id(BOSS, "x"), None)).await.unwrap();
     server

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, make_place,
-    name_rule, names, noted, owned, places, refusal, resource, tenancy,
+    Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, label,
+    make_place, name_rule, names, noted, owned, places, refusal, resource, tenancy,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -62,18 +62,14 @@ async fn an_owner_that_is_nowhere_owns_nothing() {
 async fn children_of_every_type_and_place() {
     let server = Server::start().await;
     make_place(&server, "p", "n").await;
-    for owner in [
-        artist("korn"),
-        resource(id_in("demo.v1.RecordLabel", "korn", "p", ""), None),
-        resource(id("demo.v1.Executive", "korn"), None),
-    ] {
+    for owner in [artist("korn"), label("korn", "p"), resource(id("demo.v1.Executive", "korn"), None)] {
         let owner = id_of(&server.write(owner).await.unwrap());
         let mut written = Vec::new();
         for child in [
             album("near", None),
             at(concept("far"), "p", "n"),
             at(album("far", None), "p", "n"),
-            resource(id_in("demo.v1.RecordLabel", "label", "p", ""), None),
+            label("label", "p"),
             resource(id("demo.v1.Executive", "boss"), None),
         ] {
             written.push(server.write(owned(child, &owner)).await.unwrap());

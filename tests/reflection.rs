@@ -28,7 +28,7 @@ macro_rules! protocol {
             };
 
             async fn ask(server: &Server, question: MessageRequest) -> MessageResponse {
-                let mut client = ServerReflectionClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+                let mut client = ServerReflectionClient::new(server.channel().await);
                 let request = ServerReflectionRequest { host: "me".into(), message_request: Some(question) };
                 let mut answers = client
                     .server_reflection_info(tokio_stream::once(request.clone()))
@@ -121,11 +121,11 @@ macro_rules! protocol {
                 let unknown = MessageRequest::AllExtensionNumbersOfType("nothing.v1.Nothing".into());
                 assert_eq!(error(&server, unknown).await.0, 5);
 
-                let mut client = ServerReflectionClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+                let mut client = ServerReflectionClient::new(server.channel().await);
                 let questions = [
                     None,
                     Some(MessageRequest::FileContainingSymbol("nothing.v1.Nothing".into())),
-                    Some(MessageRequest::FileContainingSymbol("hashicorp.consul.resource.Id".into())),
+                    Some(MessageRequest::FileContainingSymbol("hashicorp.consul.resource.ID".into())),
                 ];
                 let requests = questions.map(|message_request| ServerReflectionRequest {
                     host: String::new(),

@@ -4,14 +4,13 @@
 mod common;
 
 use common::{
-    Server, Setup, at, concept, deny_thing, gvk, id, id_in, id_of, invalid, is_gone, make_place, names, noted, places,
-    refusal, resource, tenancy,
+    Server, Setup, at, concept, deny_thing, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, names, noted,
+    places, refusal, resource, tenancy,
 };
 use mortise_resource::pb;
 use tonic::Code;
 
 const CONCEPT: &str = "demo.v1.Concept";
-const LABEL: &str = "demo.v1.RecordLabel";
 const PARTITION: &str = "tenancy.v2beta1.Partition";
 const NAMESPACE: &str = "tenancy.v2beta1.Namespace";
 const UID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -36,7 +35,7 @@ async fn default_exists_always() {
         let written = server.write(at(concept("x"), p, n)).await.unwrap();
         assert_eq!(id_of(&written).tenancy, Some(tenancy("default", "default")));
     }
-    server.write(resource(id(LABEL, "x"), None)).await.unwrap();
+    server.write(label("x", "")).await.unwrap();
     server.write(namespace("", "n")).await.unwrap();
     server.write(at(concept("x"), "", "n")).await.unwrap();
 }
@@ -96,7 +95,7 @@ async fn writes_into_what_does_not_exist_are_refused() {
         assert!(server.list(gvk(CONCEPT), tenancy(p, n), "").await.unwrap().is_empty());
         assert!(server.list_by_owner(&pb::Id { uid: UID.into(), ..id_of(&there) }).await.unwrap().is_empty());
     }
-    for there in [resource(id_in(LABEL, "x", "nowhere", ""), None), namespace("nowhere", "n")] {
+    for there in [label("x", "nowhere"), namespace("nowhere", "n")] {
         assert_eq!(refusal(server.write(there).await), invalid("partition not found: nowhere"));
     }
 }
@@ -125,7 +124,7 @@ async fn creating_a_unit_makes_it_usable() {
         let written = server.write(at(concept("x"), "p", n)).await.unwrap();
         assert_eq!(id_of(&written).tenancy, Some(tenancy("p", "default")));
     }
-    server.write(resource(id_in(LABEL, "x", "p", ""), None)).await.unwrap();
+    server.write(label("x", "p")).await.unwrap();
     server.write(namespace("p", "n")).await.unwrap();
     let written = server.write(at(concept("x"), "p", "n")).await.unwrap();
     assert_eq!(server.read(&id_of(&written)).await.unwrap(), written);

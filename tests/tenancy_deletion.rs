@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Server, Setup, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, make_place, noted, owned, places,
-    refusal, resource, tenancy,
+    Server, Setup, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, noted, owned,
+    places, refusal, resource, tenancy,
 };
 use mortise_resource::pb;
 use tokio::task::JoinSet;
@@ -59,7 +59,7 @@ async fn a_namespace_takes_what_lives_in_it_and_nothing_else() {
     furnish(&server, &kept).await;
     furnish(&server, &[("default", "n")]).await;
     server.write(at(common::artist("korn"), "default", "n")).await.unwrap();
-    server.write(resource(id(LABEL, "n"), None)).await.unwrap();
+    server.write(label("n", "")).await.unwrap();
     server.write(resource(id("demo.v1.Executive", "n"), None)).await.unwrap();
 
     delete_all_of(&server, &namespace("default", "n")).await;
@@ -89,7 +89,7 @@ async fn a_partition_takes_its_namespaces_along() {
     server.write(resource(namespace("p", "m"), None)).await.unwrap();
     furnish(&server, &[("p", "n"), ("p", "m"), ("p", "default"), ("p-1", "n"), ("default", "default")]).await;
     for p in ["p", "p-1"] {
-        server.write(resource(id_in(LABEL, "x", p, ""), None)).await.unwrap();
+        server.write(label("x", p)).await.unwrap();
     }
     // `default` there may have been written down; then it goes too.
     server.write(resource(namespace("p", "default"), None)).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_held_partition_closes_everything_in_it() {
     let text = "tenancy marked for deletion:";
     let written = server.write(at(concept("x"), "p", "default")).await;
     assert_eq!(refusal(written), invalid(format!(r#"{text} partition:"p" namespace:"default""#)));
-    let written = server.write(resource(id_in(LABEL, "x", "p", ""), None)).await;
+    let written = server.write(label("x", "p")).await;
     assert_eq!(refusal(written), invalid(format!(r#"{text} partition:"p""#)));
     let written = server.write(resource(namespace("p", "new"), None)).await;
     assert_eq!(refusal(written), invalid(format!(r#"{text} partition:"p""#)));

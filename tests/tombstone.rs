@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, make_place,
+    Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
     name_rule, names, noted, places, refusal, resource, tenancy, tombstone_id, tombstones,
 };
 use mortise_resource::pb::{self, condition::State, watch_event::Event};
@@ -56,11 +56,7 @@ async fn the_first_pass_is_noted_in_its_status() {
 async fn it_lies_where_the_deleted_resource_was() {
     let server = Server::start().await;
     make_place(&server, "p", "n").await;
-    for owner in [
-        at(concept("a"), "p", "n"),
-        resource(id_in("demo.v1.RecordLabel", "b", "p", ""), None),
-        resource(id("demo.v1.Executive", "c"), None),
-    ] {
+    for owner in [at(concept("a"), "p", "n"), label("b", "p"), resource(id("demo.v1.Executive", "c"), None)] {
         let owner = id_of(&server.write(owner).await.unwrap());
         server.delete(&owner, "").await.unwrap();
         let tombstone = server.read(&tombstone_id(&owner)).await.unwrap();
@@ -108,8 +104,8 @@ async fn tenancy_is_never_defaulted() {
     assert!(server.read(&full).await.is_ok());
     let of = async |p, n| names(&server.list(gvk(TOMBSTONE), tenancy(p, n), "").await.unwrap());
     assert_eq!(of("", "").await, [tombstone_id(&boss).name]);
-    assert_eq!(of("default", "default").await, [full.name.clone()]);
-    assert_eq!(of("default", "*").await, [full.name.clone()]);
+    assert_eq!(of("default", "default").await, std::slice::from_ref(&full.name));
+    assert_eq!(of("default", "*").await, std::slice::from_ref(&full.name));
     assert_eq!(of("*", "").await, [tombstone_id(&boss).name]);
     assert_eq!(of("*", "*").await.len(), 2);
     assert_eq!(of("nowhere", "*").await.len(), 0);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Server, Setup, Watch, any, artist, at, concept, demo, deny_thing, gvk, id, id_in, id_of, make_place, name_rule,
+    Server, Setup, Watch, any, artist, at, concept, demo, deny_thing, gvk, id, id_of, label, make_place, name_rule,
     names, noted, owned, places, resource, tenancy, thing,
 };
 use mortise_resource::pb::{self, watch_event::Event};
@@ -139,7 +139,7 @@ async fn wildcards_defaults_and_absent_tenancy_by_scope() {
         let found: Vec<_> = places(&snapshot).into_iter().filter(|place| !place.ends_with("mark")).collect();
         assert_eq!(found, expected, "the snapshot, as List would have it");
     }
-    let labels = || [("p", "x"), ("", "x"), ("", "mark")].map(|(p, n)| resource(id_in(LABEL, n, p, ""), None)).to_vec();
+    let labels = || [("p", "x"), ("", "x"), ("", "mark")].map(|(p, n)| label(n, p)).to_vec();
     for (round, (within, expected)) in
         [(None, &["p//x", "default//x"][..]), (Some(tenancy("", "")), &["default//x"][..])].into_iter().enumerate()
     {

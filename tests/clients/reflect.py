@@ -52,7 +52,7 @@ TYPE = {"group": "demo", "group_version": "v2", "kind": "Artist"}
 HERE = {"partition": "default", "namespace": "default"}
 
 
-def artist(name, **fields):
+def artist(name, /, **fields):
     resource = Resource(id={"type": TYPE, "name": name})
     resource.data.Pack(Artist(**fields))
     return resource

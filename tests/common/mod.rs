@@ -527,6 +527,11 @@ impl Fault<'_> {
 }
 
 impl Server {
+    /// A connection of its own, for clients of other services.
+    pub async fn channel(&self) -> Channel {
+        Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
+    }
+
     /// Sends a signal, such as `INT`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().expect("the server runs").to_string();
@@ -587,4 +592,11 @@ pub async fn mortise(args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, Strin
     let output = timeout(PATIENCE, command.output()).await.expect("it ends by itself").unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A `demo.v1.RecordLabel` in a partition.
+pub fn label(name: &str, partition: &str) -> pb::Resource {
+    let data = demo::v1::RecordLabel { name: name.into(), ..Default::default() };
+    let data = any("hashicorp.consul.internal.demo.v1.RecordLabel", &data);
+    resource(id_in("demo.v1.RecordLabel", name, partition, ""), Some(data))
 }

@@ -100,7 +100,7 @@ impl Default for Store {
     fn default() -> Self {
         let options = mortise_store::Options::new("");
         Self {
-            cache_bytes: options.cache_bytes,
+            cache_bytes: 0,
             max_resource_bytes: options.max_resource_bytes,
             history_events: options.history_events,
             history_bytes: options.history_bytes,

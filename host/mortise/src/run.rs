@@ -141,13 +141,23 @@ fn service_options(config: &Config) -> Options {
 
 fn store_options(config: &Config) -> mortise_store::Options {
     let mut options = mortise_store::Options::new(config.data_dir.join("store"));
-    options.cache_bytes = config.store.cache_bytes;
+    options.cache_bytes = match config.store.cache_bytes {
+        0 => probed_cache(),
+        bytes => bytes,
+    };
     options.max_resource_bytes = config.store.max_resource_bytes;
     options.history_events = config.store.history_events;
     options.history_bytes = config.store.history_bytes;
     options.watch_buffer = config.store.watch_buffer;
     options.commit_queue = config.store.commit_queue;
     options
+}
+
+/// A cache for this machine: a sixteenth of its memory, from 32 MiB to 1 GiB. It fills as data is touched, so a small
+/// store stays small.
+fn probed_cache() -> u64 {
+    let memory = mortise_plugin_host::physical_memory().unwrap_or(0);
+    (memory / 16).clamp(32 << 20, 1 << 30)
 }
 
 /// Compiled code is worth keeping even when the data is not.

@@ -59,9 +59,11 @@ impl PoolSize {
     }
 }
 
-fn physical_memory() -> Option<u64> {
+/// Memory of this machine, bytes, if the system says.
+#[must_use]
+pub fn physical_memory() -> Option<u64> {
     let info = rustix::system::sysinfo();
-    u64::try_from(info.totalram).ok()?.checked_mul(u64::from(info.mem_unit))
+    info.totalram.checked_mul(u64::from(info.mem_unit))
 }
 
 /// Everything that runs guests. Cheap to clone.

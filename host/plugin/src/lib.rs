@@ -22,7 +22,7 @@ pub mod session;
 mod state;
 
 pub use call::Call;
-pub use engine::{PoolSize, Sandbox};
+pub use engine::{PoolSize, Sandbox, physical_memory};
 pub use error::{HookError, HookFault, LoadError};
 pub use limits::Limits;
 pub use manifest::{Hooks, Manifest, TypeDecl};

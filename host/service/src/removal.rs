@@ -22,14 +22,20 @@ impl ResourceService {
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
             return self.backend.commit(Batch::of(delete)).await.map(drop);
         }
-        let tombstone = Mutation::Put(Box::new(tombstone(&id)));
-        let batch = Batch { expect: Vec::new(), mutations: vec![delete.clone(), tombstone] };
-        match self.backend.commit(batch).await {
-            // There is one of that name: somebody wrote it by hand.
-            Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {
-                self.backend.commit(Batch::of(delete)).await.map(drop)
-            }
-            other => other.map(drop),
+        let with = |tombstone| Batch {
+            expect: Vec::new(),
+            mutations: vec![delete.clone(), Mutation::Put(Box::new(tombstone))],
+        };
+        match self.backend.commit(with(tombstone(&id, &id.uid))).await {
+            Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
+            other => return other.map(drop),
+        }
+        // There is a tombstone of that name. Either somebody else has just deleted the resource, or somebody wrote it by
+        // hand. Whatever that one says, and whatever the reaper is making of it, what the resource owned has to follow;
+        // so ours gets a name that nobody can have foreseen.
+        match self.backend.read(Consistency::Consistent, &id).await {
+            Err(StoreError::NotFound) => Ok(()),
+            _ => self.backend.commit(with(tombstone(&id, &stamp::ulid()))).await.map(drop),
         }
     }
 
@@ -68,12 +74,12 @@ pub(crate) fn mark(resource: &mut pb::Resource) {
     resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), stamp::rfc3339());
 }
 
-fn tombstone(owner: &pb::Id) -> pb::Resource {
+fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
     let content = pb::Tombstone { owner: Some(owner.clone()) };
     pb::Resource {
         id: Some(pb::Id {
             uid: stamp::ulid(),
-            name: tombstone_name(owner),
+            name: tombstone_name(&owner.name, suffix),
             r#type: Some(types::tombstone().to_pb()),
             tenancy: Some(owner.tenancy.clone().unwrap_or_default()),
         }),
@@ -89,12 +95,11 @@ fn tombstone(owner: &pb::Id) -> pb::Resource {
 
 /// `tombstone-<name>-<uid>`, in lower case. The name is cut where the whole would not be a legal name; the uid keeps it
 /// unique.
-fn tombstone_name(owner: &pb::Id) -> String {
+fn tombstone_name(owner: &str, uid: &str) -> String {
     const PREFIX: &str = "tombstone-";
-    let uid = owner.uid.to_lowercase();
     let room = name::MAX_LEN.saturating_sub(PREFIX.len() + 1 + uid.len());
-    let cut: String = owner.name.chars().take(room).collect();
-    format!("{PREFIX}{cut}-{uid}")
+    let cut: String = owner.chars().take(room).collect();
+    format!("{PREFIX}{cut}-{}", uid.to_lowercase())
 }
 
 #[cfg(test)]
@@ -102,7 +107,7 @@ mod tests {
     use super::*;
 
     fn name_for(owner: &str) -> String {
-        tombstone_name(&pb::Id { name: owner.into(), uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..Default::default() })
+        tombstone_name(owner, "01ARZ3NDEKTSV4RRFFQ69G5FAV")
     }
 
     #[test]
