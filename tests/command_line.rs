@@ -12,6 +12,9 @@ use tokio::{
     time::timeout,
 };
 
+/// Arguments, environment, and what stderr says.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
+
 #[tokio::test]
 async fn a_wrong_configuration_is_code_2_and_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -24,7 +27,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
     let malformed = file("malformed.toml", "data_dir = \n");
     let wrong = file("wrong.toml", "[sandbox]\nfuel = \"much\"\n");
     let missing = dir.path().join("missing.toml").to_str().unwrap().to_owned();
-    let cases: [(&[&str], &[(&str, &str)], &[&str]); 11] = [
+    let cases: [Case<'_>; 11] = [
         (&["serve", "--config", &unknown], &[], &["unknown.toml", "cash_bytes", "line 2"]),
         (&["serve", "--config", &malformed], &[], &["malformed.toml", "line 1"]),
         (&["dev", "--config", &wrong], &[], &["wrong.toml", "line 2", "\"much\""]),
@@ -58,7 +61,7 @@ async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
     let occupied = dir.path().join("occupied");
     std::fs::write(&occupied, "a file").unwrap();
     let occupied = occupied.to_str().unwrap().to_owned();
-    let cases: [(&[&str], &[(&str, &str)], &[&str]); 6] = [
+    let cases: [Case<'_>; 6] = [
         (&["serve", "--data-dir", &data, "--grpc-addr", &grpc], &[], &[&grpc, "(grpc_addr)", "in use"]),
         (&["serve", "--data-dir", &data, "--http-addr", &http], &[], &[&http, "(http_addr)", "in use"]),
         (&["dev", "--plugin-dir", &plugins], &[], &["plugin_dir", &plugins, "create it, or choose another"]),
@@ -88,11 +91,8 @@ async fn every_help_has_an_example() {
     let (code, out, _) = mortise(&["--help"], &[]).await;
     assert_eq!(code, Some(0));
     let (_, commands) = out.split_once("Commands:\n").unwrap();
-    let commands: Vec<_> = commands
-        .lines()
-        .map_while(|line| line.trim().split_whitespace().next())
-        .filter(|name| *name != "help")
-        .collect();
+    let commands: Vec<_> =
+        commands.lines().map_while(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
     assert!(commands.contains(&"serve") && commands.contains(&"dev"), "{commands:?}");
     for command in commands {
         let (code, out, _) = mortise(&[command, "--help"], &[]).await;
