@@ -93,15 +93,15 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
     }
 }
 
-/// Stopping is nobody's fault: the code says that trying again helps.
+/// An open watch ends with the status that Consul's clients know: Internal, and why.
 #[tokio::test]
-async fn a_watch_ends_as_one_that_can_be_started_again() {
+async fn a_stopping_server_tells_its_watches() {
     let server = Server::start().await;
     let mut watch = server.watch(gvk("demo.v2.Album"), None, "").await.unwrap();
     watch.snapshot().await;
     server.signal("TERM");
     let ended = watch.next().await.unwrap_err();
-    assert!(matches!(ended.code(), Code::Aborted | Code::Unavailable), "{ended:?}");
+    assert_eq!((ended.code(), ended.message()), (Code::Internal, "failed next: the store is closed"));
 }
 
 /// A client that never reads holds nothing up.

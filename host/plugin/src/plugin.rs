@@ -171,6 +171,12 @@ impl Plugin {
         &self.limits
     }
 
+    /// Blames this plugin for an answer that breaks a rule of the contract, which only its caller can see.
+    #[must_use]
+    pub fn unusable(&self, hook: &'static str, what: String) -> HookError {
+        self.fault(hook, HookFault::Answer(what), None)
+    }
+
     /// Makes an error of this plugin, and writes what is known about it to the log, at most one backtrace a second.
     pub(crate) fn fault(&self, hook: &'static str, fault: HookFault, cause: Option<&wasmtime::Error>) -> HookError {
         let error = HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault };

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use mortise_plugin_host::{Call, Decision, HookError, HookFault, Mutated};
+use mortise_plugin_host::{Call, Decision, HookError, Mutated};
 use mortise_registry::{Owner, ResourceType};
 use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
 use prost::Message as _;
@@ -51,8 +51,10 @@ impl Judge {
         match answer {
             Mutated::Unchanged => Ok(()),
             Mutated::Changed(bytes) => {
-                let changed = self.accept(resource, &bytes).map_err(|e| Error::from(e).context(CONTEXT))?;
-                *resource = changed;
+                *resource = accept(&self.kind, resource, &bytes).map_err(|what| match &self.kind.owner {
+                    Owner::Plugin(plugin) => Error::from(plugin.unusable("mutate", what)).context(CONTEXT),
+                    Owner::Host => Error::internal(format!("{CONTEXT}: {what}")),
+                })?;
                 Ok(())
             }
             Mutated::Refused(diagnostics) => {
@@ -61,46 +63,6 @@ impl Judge {
                 Err(error)
             }
         }
-    }
-
-    /// Takes what `mutate` answered, if it kept to what it may change.
-    fn accept(&self, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, HookError> {
-        let fault = |what: String| self.fault("mutate", what);
-        let after = pb::Resource::decode(bytes)
-            .map_err(|e| fault(format!("it is no hashicorp.consul.resource.Resource: {e}")))?;
-        for (field, same) in [
-            ("id", after.id == before.id),
-            ("owner", after.owner == before.owner),
-            ("version", after.version == before.version),
-            ("generation", after.generation == before.generation),
-            ("status", after.status == before.status),
-            (
-                "metadata.deletionTimestamp",
-                after.metadata.get(meta::DELETION_TIMESTAMP) == before.metadata.get(meta::DELETION_TIMESTAMP),
-            ),
-        ] {
-            if !same {
-                return Err(fault(format!("it changed {field}; mutate may change data and metadata only")));
-            }
-        }
-        if let Some(data) = &after.data {
-            let schema = &self.kind.schema;
-            if !schema.accepts_url(&data.type_url) {
-                return Err(fault(format!("it made data a {:?}", data.type_url)));
-            }
-            if let Err(e) = schema.check(&data.value) {
-                return Err(fault(format!("its data is no {}: {e}", schema.message().full_name())));
-            }
-        }
-        Ok(after)
-    }
-
-    fn fault(&self, hook: &'static str, what: String) -> HookError {
-        let (plugin, version) = match &self.kind.owner {
-            Owner::Host => ("mortise", env!("CARGO_PKG_VERSION")),
-            Owner::Plugin(plugin) => (plugin.name(), plugin.version()),
-        };
-        HookError { plugin: plugin.into(), version: version.into(), hook, fault: HookFault::Answer(what) }
     }
 
     /// Judges a mutated resource; returns warnings.
@@ -199,6 +161,36 @@ impl Judge {
             Owner::Plugin(plugin) => plugin.name(),
         }
     }
+}
+
+/// Takes what `mutate` answered, if it kept to what it may change.
+fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, String> {
+    let after = pb::Resource::decode(bytes).map_err(|e| format!("it is no hashicorp.consul.resource.Resource: {e}"))?;
+    for (field, same) in [
+        ("id", after.id == before.id),
+        ("owner", after.owner == before.owner),
+        ("version", after.version == before.version),
+        ("generation", after.generation == before.generation),
+        ("status", after.status == before.status),
+        (
+            "metadata.deletionTimestamp",
+            after.metadata.get(meta::DELETION_TIMESTAMP) == before.metadata.get(meta::DELETION_TIMESTAMP),
+        ),
+    ] {
+        if !same {
+            return Err(format!("it changed {field}; mutate may change data and metadata only"));
+        }
+    }
+    if let Some(data) = &after.data {
+        let schema = &kind.schema;
+        if !schema.accepts_url(&data.type_url) {
+            return Err(format!("it made data a {:?}", data.type_url));
+        }
+        if let Err(e) = schema.check(&data.value) {
+            return Err(format!("its data is no {}: {e}", schema.message().full_name()));
+        }
+    }
+    Ok(after)
 }
 
 /// A decision for which there is no "later".

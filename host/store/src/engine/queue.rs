@@ -1,12 +1,19 @@
 //! The bounded queue in front of the commit thread: many async producers, one blocking consumer that takes everything.
 //!
-//! A channel would do but for closing: closing must let the consumer drain what was accepted without waiting for
-//! producers that still hope for a place and may never be polled again.
+//! A channel would do but for two things. Closing must let the consumer drain what was accepted without waiting for
+//! producers that still hope for a place and may never be polled again. And a consumer whose work costs the same for one
+//! item as for many must not start on the first of a crowd that is on its way: it says how many it expects, and waits a
+//! moment for them ([`LINGER`]). A lone producer is expected alone, and is never waited for.
+
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 
 use crate::StoreError;
+
+/// How long the consumer waits for items that it expects, at most.
+const LINGER: Duration = Duration::from_micros(500);
 
 /// A bounded queue of `T`.
 pub(crate) struct Queue<T> {
@@ -17,6 +24,8 @@ pub(crate) struct Queue<T> {
 
 struct State<T> {
     items: Vec<T>,
+    /// How many items wake the consumer.
+    wanted: usize,
     closed: bool,
 }
 
@@ -25,7 +34,7 @@ impl<T> Queue<T> {
     pub(crate) fn new(bound: usize) -> Self {
         Self {
             places: Semaphore::new(bound),
-            state: Mutex::new(State { items: Vec::new(), closed: false }),
+            state: Mutex::new(State { items: Vec::new(), wanted: 1, closed: false }),
             filled: Condvar::new(),
         }
     }
@@ -39,19 +48,31 @@ impl<T> Queue<T> {
         }
         permit.forget();
         state.items.push(item);
+        let enough = state.items.len() >= state.wanted;
         drop(state);
-        self.filled.notify_one();
+        if enough {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
-    /// Waits until there is something and takes all of it; `None` when the queue is closed and drained.
-    pub(crate) fn take(&self) -> Option<Vec<T>> {
+    /// Waits until there is something, and a moment longer if it is less than `expected`; takes all of it. `None` when the
+    /// queue is closed and drained.
+    pub(crate) fn take(&self, expected: usize) -> Option<Vec<T>> {
         let mut state = self.state.lock();
+        state.wanted = 1;
         while state.items.is_empty() {
             if state.closed {
                 return None;
             }
             self.filled.wait(&mut state);
+        }
+        let until = Instant::now() + LINGER;
+        state.wanted = expected;
+        while state.items.len() < expected && !state.closed {
+            if self.filled.wait_until(&mut state, until).timed_out() {
+                break;
+            }
         }
         let items = std::mem::take(&mut state.items);
         drop(state);
@@ -80,11 +101,26 @@ mod tests {
         queue.push(2).await.unwrap();
         let waiting = tokio::time::timeout(Duration::from_millis(20), queue.push(3));
         assert!(waiting.await.is_err(), "the third has no place");
-        assert_eq!(queue.take(), Some(vec![1, 2]));
+        assert_eq!(queue.take(1), Some(vec![1, 2]));
         queue.push(4).await.unwrap();
         queue.close();
         assert!(queue.push(5).await.is_err());
-        assert_eq!(queue.take(), Some(vec![4]));
-        assert_eq!(queue.take(), None);
+        assert_eq!(queue.take(1), Some(vec![4]));
+        assert_eq!(queue.take(1), None);
+    }
+
+    #[tokio::test]
+    async fn a_crowd_is_waited_for_but_not_for_long() {
+        let queue = Arc::new(Queue::new(8));
+        queue.push(1).await.unwrap();
+        assert_eq!(queue.take(2), Some(vec![1]), "nobody else came");
+        let consumer = {
+            let queue = queue.clone();
+            std::thread::spawn(move || queue.take(2))
+        };
+        queue.push(2).await.unwrap();
+        queue.push(3).await.unwrap();
+        let taken = consumer.join().unwrap().unwrap();
+        assert!(taken == [2, 3] || taken == [2], "what came in time: {taken:?}");
     }
 }
