@@ -1,7 +1,7 @@
 //! Loads, limits, pools and calls WebAssembly components.
 //!
 //! A [`Sandbox`] is an engine with its ticker, its pool of instances and its compile cache. It turns a component's bytes
-//! into a [`Plugin`]: imports checked, manifest read and checked, code compiled. A [`Session`] is one fresh instance of a
+//! into a [`Plugin`]: imports checked, manifest read and checked, code compiled. A [`Call`] has one fresh instance of a
 //! plugin for one request; its hooks are called one after the other and it is dropped.
 //!
 //! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: which hook is called

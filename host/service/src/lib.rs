@@ -1,8 +1,8 @@
 //! The resource service: the rules of Consul's resource API, whatever the transport and the store.
 //!
 //! One file for each RPC, each reading from top to bottom as the rules it enforces, in the order in which callers see
-//! them. What several RPCs share stands in [`admit`] (the first half of every write), [`judge`] (the hooks of a type),
-//! [`tenancy`] and [`retry`]. [`reaper`] and [`drain`] finish in the background what a deletion began.
+//! them. What several RPCs share stands in `admit` (the first half of every write), `judge` (the hooks of a type),
+//! `tenancy` and `retry`. `reaper` and `drain` finish in the background what a deletion began.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 
