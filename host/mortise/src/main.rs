@@ -11,11 +11,6 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Memory is taken on one thread and given back on another all the time (requests, commits); the system's allocator
-/// copes badly with that, and keeps what a large list needed once.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The configuration is wrong; nothing was started.
 const EXIT_USAGE: u8 = 2;
 
