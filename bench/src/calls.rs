@@ -1,5 +1,6 @@
-//! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks: mutate, validate
-//! and authorize of the demo plugin, in a fresh instance each; reads pass the authorize hook.
+//! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks, mutate, validate
+//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose authorisation
+//! is declared.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,6 +48,15 @@ pub(crate) fn artist(name: &str) -> pb::Resource {
     }
 }
 
+/// As [`artist`], of the type whose every hook is in the guest.
+pub(crate) fn hooked(name: &str) -> pb::Resource {
+    let mut resource = artist(name);
+    if let Some(id) = &mut resource.id {
+        id.r#type = Some(Gvk::new("every_hook", "v1", "Artist").to_pb());
+    }
+    resource
+}
+
 /// The name that a client's turn is about: clients keep out of each other's way, as 64 different users would.
 fn name(client: usize, turn: u64, of: usize) -> String {
     // A stride that visits every name before it repeats one.
@@ -74,7 +84,7 @@ pub(crate) struct Writes {
 
 impl Work for Writes {
     async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
-        let resource = artist(&format!("artist-{client}-{}", turn % 16));
+        let resource = hooked(&format!("artist-{client}-{}", turn % 16));
         let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
         stub.write(pb::WriteRequest { resource: Some(resource) }).await?;
         Ok(())

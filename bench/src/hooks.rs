@@ -22,7 +22,7 @@ pub(crate) async fn measure() -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
     let begun = Instant::now();
-    let plugin = Plugin::load(&sandbox, "demo", DEMO).await?;
+    Plugin::load(&sandbox, "demo", DEMO).await?;
     let cold = begun.elapsed();
     let begun = Instant::now();
     Plugin::load(&sandbox, "demo", DEMO).await?;
@@ -33,7 +33,8 @@ pub(crate) async fn measure() -> Outcome<()> {
         begun.elapsed().as_secs_f64() * 1e3
     ))?;
 
-    let mut resource = calls::artist("korn");
+    let plugin = Plugin::load_file(&sandbox, &mortise_test_guests::component("every-hook")).await?;
+    let mut resource = calls::hooked("korn");
     if let Some(id) = &mut resource.id {
         id.uid = "01ARZ3NDEKTSV4RRFFQ69G5FAV".into();
         id.tenancy = Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() });

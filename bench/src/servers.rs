@@ -41,9 +41,10 @@ async fn start(mut command: Command) -> Outcome<Server> {
 }
 
 impl Server {
-    /// The release binary beside this one, with the demo plugin.
+    /// The release binary beside this one, with the demo plugin and the guest that has every hook.
     pub(crate) async fn mortise(data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
         let binary = sibling("mortise")?;
+        std::fs::copy(mortise_test_guests::component("every-hook"), data.join("every-hook.wasm"))?;
         let mut command = Command::new(binary);
         command
             .args(["dev", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])

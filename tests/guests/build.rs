@@ -3,5 +3,10 @@
 use mortise_plugin::build::{Error, Protos};
 
 fn main() -> Result<(), Error> {
-    Protos::new().include("proto").file("mortise/test/v1/thing.proto").run()
+    Protos::new()
+        .include("proto")
+        .include("../../proto")
+        .file("mortise/test/v1/thing.proto")
+        .file("hashicorp/consul/internal/demo/v2/demo.proto")
+        .run()
 }

@@ -6,7 +6,7 @@ use mortise_resource::{Scope, manifest as wire, name, types::Gvk};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
-use crate::{contract::Exports, error::LoadError};
+use crate::{contract::Exports, error::LoadError, permission::Permissions};
 
 /// What a plugin is, in checked form.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct TypeDecl {
     pub schema_version: NonZeroU32,
     /// Which hooks are called for it.
     pub hooks: Hooks,
+    /// Which questions of authorisation need no hook.
+    pub permissions: Permissions,
     /// Fields that an update may not change.
     pub immutable: Vec<Vec<FieldDescriptor>>,
     /// Columns for tables.
@@ -134,6 +136,16 @@ impl TypeDecl {
             at(format!("message {:?} is not in the manifest's descriptors; add the file that defines it", wire.message))
         })?;
         let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(&at)?;
+        let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(&at)?;
+        for (question, hook, permission) in [
+            ("read", hooks.authorize_read, &permissions.read),
+            ("write", hooks.authorize_write, &permissions.write),
+            ("list", hooks.authorize_list, &permissions.list),
+        ] {
+            if hook && permission.is_some() {
+                return Err(at(format!("{question} has both a hook and a permission; keep one of the two")));
+            }
+        }
         let immutable = wire
             .immutable_fields
             .iter()
@@ -148,6 +160,7 @@ impl TypeDecl {
             message,
             schema_version: NonZeroU32::new(wire.schema_version).unwrap_or(NonZeroU32::MIN),
             hooks,
+            permissions,
             immutable,
             columns: wire.printer_columns,
             short_names: wire.short_names,
@@ -247,6 +260,34 @@ fn is_semver(s: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_has_a_hook_or_a_permission() {
+        let files = prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
+        let pool = pool(files).unwrap();
+        let exports = Exports { mutating: false, validating: false, authorizing: true };
+        let key = wire::Permission { permission: "key:read".into(), on: "{name}".into() };
+        let declare = |hooks, permissions| {
+            let declared = wire::ResourceType {
+                group: "demo".into(),
+                group_version: "v1".into(),
+                kind: "Thing".into(),
+                scope: wire::Scope::Cluster.into(),
+                message: "hashicorp.consul.resource.Tombstone".into(),
+                hooks: Some(hooks),
+                permissions: Some(permissions),
+                ..wire::ResourceType::default()
+            };
+            TypeDecl::read(declared, &pool, exports).map_err(|e| e.to_string())
+        };
+        let writes = wire::Hooks { authorize_write: true, ..wire::Hooks::default() };
+        let read = wire::Permissions { read: Some(key.clone()), ..wire::Permissions::default() };
+        let decl = declare(writes, read).unwrap();
+        assert!(decl.permissions.read.is_some() && decl.hooks.authorize_write);
+        let write = wire::Permissions { write: Some(key), ..wire::Permissions::default() };
+        let refused = declare(writes, write).unwrap_err();
+        assert!(refused.contains("type demo.v1.Thing: write has both a hook and a permission"), "{refused}");
+    }
 
     #[test]
     fn patterns_of_type_names() {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use mortise_plugin_host::Hooks;
+use mortise_plugin_host::{Hooks, Permissions};
 use mortise_resource::{DESCRIPTORS, Scope, types};
 use prost_reflect::DescriptorPool;
 
@@ -40,6 +40,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused>
             schema: Schema::new(message, Vec::new()),
             schema_version: NonZeroU32::MIN,
             hooks: Hooks::default(),
+            permissions: Permissions::default(),
             columns: Vec::new(),
             short_names: Vec::new(),
             owner: Owner::Host,

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, num::NonZeroU32, sync::Arc};
 
-use mortise_plugin_host::{Hooks, Plugin};
+use mortise_plugin_host::{Hooks, Permissions, Plugin};
 use mortise_resource::{Error, Scope, manifest::PrinterColumn, pb, types::Gvk};
 use prost_reflect::DescriptorPool;
 
@@ -44,6 +44,8 @@ pub struct ResourceType {
     pub schema_version: NonZeroU32,
     /// Which hooks are called.
     pub hooks: Hooks,
+    /// Which questions of authorisation need no hook.
+    pub permissions: Permissions,
     /// Columns for tables.
     pub columns: Vec<PrinterColumn>,
     /// Other names for command lines.
@@ -119,6 +121,7 @@ impl Registry {
                 schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
                 schema_version: decl.schema_version,
                 hooks: decl.hooks,
+                permissions: decl.permissions.clone(),
                 columns: decl.columns.clone(),
                 short_names: decl.short_names.clone(),
                 owner: Owner::Plugin(plugin.clone()),

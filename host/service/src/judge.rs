@@ -1,17 +1,20 @@
 //! A type's hooks, as one request meets them: each check point asks here, and gets an error in the words that callers
 //! know. A plugin's fault is named as the plugin's.
 //!
-//! Types of the host have hooks of their own ([`crate::builtin`]). A type without an authorize hook asks for
-//! `operator:read` or `operator:write`.
+//! Types of the host have hooks of their own ([`crate::builtin`]). Where a type has no authorize hook, the host asks for
+//! the permission that the type declares, or else for `operator:read` or `operator:write`.
 
 use std::sync::Arc;
 
-use mortise_plugin_host::{Call, Decision, HookError, Mutated};
+use mortise_plugin_host::{Call, Decision, HookError, Mutated, Permission};
 use mortise_registry::{Owner, ResourceType};
 use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
 use prost::Message as _;
 
 use crate::{builtin, caller::Caller};
+
+/// What a resource without an id is called; there is none in the store.
+static NO_ID: pb::Id = pb::Id { uid: String::new(), name: String::new(), r#type: None, tenancy: None };
 
 /// The hooks of one type for one request.
 pub(crate) struct Judge {
@@ -91,7 +94,7 @@ impl Judge {
     /// May the caller read what has this id? The hook may want the resource first.
     pub(crate) async fn read(&mut self, id: &pb::Id) -> Result<Reading, Error> {
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
-            return self.permit("operator:read").map(|()| Reading::Allowed);
+            return self.permit(&self.kind.permissions.read, id, "operator:read").map(|()| Reading::Allowed);
         };
         match call.authorize_read(id, None).await.map_err(|e| Error::from(e).context("failed read acl"))? {
             Decision::Allow => Ok(Reading::Allowed),
@@ -102,11 +105,11 @@ impl Judge {
 
     /// May the caller read this resource?
     pub(crate) async fn read_with(&mut self, resource: &pb::Resource) -> Result<(), Error> {
+        let id = resource.id.as_ref().unwrap_or(&NO_ID);
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
-            return self.permit("operator:read");
+            return self.permit(&self.kind.permissions.read, id, "operator:read");
         };
-        let id = resource.id.clone().unwrap_or_default();
-        let decision = call.authorize_read(&id, Some(resource)).await;
+        let decision = call.authorize_read(id, Some(resource)).await;
         settle(decision, "failed read acl")
     }
 
@@ -125,7 +128,8 @@ impl Judge {
     /// May the caller write this? The incoming resource in Write; the stored one in WriteStatus and Delete.
     pub(crate) async fn write(&mut self, resource: &pb::Resource, context: &'static str) -> Result<(), Error> {
         let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
-            return self.permit("operator:write");
+            let id = resource.id.as_ref().unwrap_or(&NO_ID);
+            return self.permit(&self.kind.permissions.write, id, "operator:write");
         };
         settle(call.authorize_write(&resource.encode_to_vec()).await, context)
     }
@@ -133,7 +137,9 @@ impl Judge {
     /// May the caller list or watch this type there?
     pub(crate) async fn list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
         let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
-            return self.permit("operator:read");
+            let place =
+                pb::Id { r#type: Some(self.kind.gvk.to_pb()), tenancy: Some(within.clone()), ..pb::Id::default() };
+            return self.permit(&self.kind.permissions.list, &place, "operator:read");
         };
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
     }
@@ -145,12 +151,13 @@ impl Judge {
         }
     }
 
-    fn permit(&self, permission: &str) -> Result<(), Error> {
-        let caller = &self.caller.authorizer;
-        if caller.allowed(permission, "") {
-            Ok(())
-        } else {
-            Err(Error::denied(denial(caller.caller(), permission, "")))
+    /// Asks for the permission that the type declares, or for the one that types without any have.
+    fn permit(&self, declared: &Option<Permission>, id: &pb::Id, otherwise: &str) -> Result<(), Error> {
+        let caller = &*self.caller.authorizer;
+        match declared {
+            Some(permission) => permission.ask(caller, id).map_err(Error::denied),
+            None if caller.allowed(otherwise, "") => Ok(()),
+            None => Err(Error::denied(denial(caller.caller(), otherwise, ""))),
         }
     }
 
@@ -213,4 +220,67 @@ fn text(diagnostics: &[Diagnostic]) -> String {
 /// The type of an id, or nothing: ids that come out of the store have one.
 pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
     id.r#type.clone().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_plugin_host::Permissions;
+    use mortise_registry::Registry;
+    use mortise_resource::authorizer::Authorizer;
+    use mortise_store::Consistency;
+
+    use super::*;
+
+    /// Has one permission on one thing.
+    struct Only(&'static str, &'static str);
+
+    impl Authorizer for Only {
+        fn allowed(&self, permission: &str, name: &str) -> bool {
+            (permission, name) == (self.0, self.1)
+        }
+
+        fn caller(&self) -> &'static str {
+            "the tester"
+        }
+
+        fn fingerprint(&self) -> u64 {
+            1
+        }
+    }
+
+    /// Which of reading by id, reading with the resource, writing and listing a caller with this permission may do.
+    async fn may(permissions: &Permissions, permission: &'static str, on: &'static str) -> [bool; 4] {
+        let registry = Registry::builtin().unwrap();
+        let namespace = pb::Type { group: "tenancy".into(), group_version: "v2beta1".into(), kind: "Namespace".into() };
+        let kind = ResourceType::clone(registry.resolve(&namespace).unwrap());
+        let kind = Arc::new(ResourceType { permissions: permissions.clone(), ..kind });
+        let caller = Caller { authorizer: Arc::new(Only(permission, on)), consistency: Consistency::Eventual };
+        let place = pb::Tenancy { partition: "p".into(), namespace: String::new() };
+        let id = pb::Id { uid: String::new(), name: "n".into(), r#type: Some(namespace), tenancy: Some(place.clone()) };
+        let resource = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
+        let mut judge = Judge::new(kind, &caller);
+        [
+            judge.read(&id).await.is_ok(),
+            judge.read_with(&resource).await.is_ok(),
+            judge.write(&resource, "").await.is_ok(),
+            judge.list(&place).await.is_ok(),
+        ]
+    }
+
+    #[tokio::test]
+    async fn each_question_asks_for_its_own_permission() {
+        let none = Permissions::default();
+        assert_eq!(may(&none, "operator:read", "").await, [true, true, false, true]);
+        assert_eq!(may(&none, "operator:write", "").await, [false, false, true, false]);
+
+        let one = |on: &str| {
+            let wire = mortise_resource::manifest::Permission { permission: "key:x".into(), on: on.into() };
+            Some(mortise_plugin_host::Permission::read(&wire).unwrap())
+        };
+        let all = Permissions { read: one("r/{name}"), write: one("w/{partition}/{name}"), list: one("l/{kind}") };
+        assert_eq!(may(&all, "key:x", "r/n").await, [true, true, false, false]);
+        assert_eq!(may(&all, "key:x", "w/p/n").await, [false, false, true, false]);
+        assert_eq!(may(&all, "key:x", "l/Namespace").await, [false, false, false, true]);
+        assert_eq!(may(&all, "operator:read", "").await, [false; 4], "what is declared takes the default's place");
+    }
 }

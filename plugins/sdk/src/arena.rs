@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! Allocating moves a pointer. The newest block can be freed, grown and shrunk in place, which is what a `Vec` that is
-//! being filled does; freeing any other block does nothing. The first 128 KiB are static, so that a small request never
+//! being filled does; freeing any other block does nothing. The first 64 KiB are static, so that a small request never
 //! calls `memory.grow`, which costs the host a system call and page faults; beyond them the memory grows by at least
 //! 512 KiB at a time while the host allows that, and by just what is needed when it does not.
 //!
@@ -18,7 +18,7 @@ use core::{
 };
 
 /// Static part of the arena.
-const FIRST: usize = 128 * 1024;
+const FIRST: usize = 64 * 1024;
 
 /// What a page of linear memory measures.
 const PAGE: usize = 64 * 1024;

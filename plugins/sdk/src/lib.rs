@@ -48,7 +48,7 @@
 //!
 //! # Cost
 //! Every request gets a fresh instance, so what counts is how little there is to set up: no start function, a stack of
-//! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 128 KiB are there from
+//! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 64 KiB are there from
 //! the start. A component with eight types and all kinds of hooks is about 130 KB, with
 //! 20 KB of function names for backtraces; its memory is three pages.
 //!

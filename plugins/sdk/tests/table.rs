@@ -53,6 +53,11 @@ static PLUGIN: Plugin = Plugin::new(
             .columns(&[("TITLE", "data.title")])
             .short_names(&["song"]),
         &ResourceType::<Song>::new("jukebox", "v1", "Silence", Scope::Cluster).optional_data().mutate(default_beats),
+        &ResourceType::<Song>::new("jukebox", "v1", "Single", Scope::Namespace)
+            .key_rules()
+            .authorize_read_by_id(authorize::key_read)
+            .authorize_write_by_id(authorize::key_write)
+            .authorize_list(authorize::key_list),
         &ResourceType::<Song>::new("jukebox", "v1", "Record", Scope::Partition).authorize_read(
             |id, stored| match stored {
                 None if id.name == "known" => Decision::Allow,
@@ -175,10 +180,10 @@ fn diagnostics_say_where() {
 
 #[test]
 fn key_rules_ask_what_consul_asks() {
-    let id = resource("Song", None).id.unwrap();
+    let id = resource("Single", None).id.unwrap();
     let of = id.r#type.clone().unwrap();
     let id = id.encode_to_vec();
-    let absent = resource("Song", None).encode_to_vec();
+    let absent = resource("Single", None).encode_to_vec();
     let ask = |expected: (&'static str, &'static str), question: &dyn Fn() -> Decision| {
         assert_eq!(question(), Decision::Deny(String::new()), "nobody is allowed nothing");
         testing::as_caller(
@@ -186,9 +191,9 @@ fn key_rules_ask_what_consul_asks() {
             || assert_eq!(question(), Decision::Allow),
         );
     };
-    ask(("key:read", "resource/jukebox.v1.Song/hit"), &|| PLUGIN.read(&id, None));
-    ask(("key:write", "resource/jukebox.v1.Song/hit"), &|| PLUGIN.write(&absent));
-    ask(("key:list", "resource/jukebox.v1.Song"), &|| PLUGIN.list(&of, &pb::Tenancy::default()));
+    ask(("key:read", "resource/jukebox.v1.Single/hit"), &|| PLUGIN.read(&id, None));
+    ask(("key:write", "resource/jukebox.v1.Single/hit"), &|| PLUGIN.write(&absent));
+    ask(("key:list", "resource/jukebox.v1.Single"), &|| PLUGIN.list(&of, &pb::Tenancy::default()));
 }
 
 #[test]
@@ -228,8 +233,9 @@ fn the_manifest_follows_from_the_table() {
     assert_eq!(
         hooks,
         [
-            Hooks { mutate: true, validate: true, authorize_read: true, authorize_write: true, authorize_list: true },
+            Hooks { mutate: true, validate: true, ..none },
             Hooks { mutate: true, ..none },
+            Hooks { authorize_read: true, authorize_write: true, authorize_list: true, ..none },
             Hooks { authorize_read: true, ..none },
         ]
     );
@@ -241,4 +247,16 @@ fn the_manifest_follows_from_the_table() {
         (["title".to_owned()].as_slice(), ["song".to_owned()].as_slice())
     );
     assert_eq!(first.printer_columns[0].path, "data.title");
+    let permissions = first.permissions.clone().unwrap();
+    let said = [permissions.read, permissions.write, permissions.list].map(|one| one.unwrap());
+    assert_eq!(
+        said.map(|one| (one.permission, one.on)),
+        [
+            ("key:read", "resource/{group}.{group_version}.{kind}/{name}"),
+            ("key:write", "resource/{group}.{group_version}.{kind}/{name}"),
+            ("key:list", "resource/{group}.{group_version}.{kind}"),
+        ]
+        .map(|(permission, on)| (permission.to_owned(), on.to_owned()))
+    );
+    assert!(manifest.types[1..].iter().all(|one| one.permissions.is_none()), "a rule takes a permission's place");
 }

@@ -44,6 +44,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("deny", &["authorizing", "plugin"]),
         ("describe-loop", &["plugin"]),
         ("describe-panic", &["plugin"]),
+        ("every-hook", all),
         ("garbage-reply", &["mutating", "plugin"]),
         ("immutable-field", &["plugin"]),
         ("infinite-loop", all),

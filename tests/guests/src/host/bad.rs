@@ -1,7 +1,7 @@
 //! Manifests that a host has to refuse, each wrong in one way.
 
 use mortise_plugin::{
-    manifest::{Hooks, Manifest, ResourceType, Scope},
+    manifest::{Hooks, Manifest, Permission, Permissions, ResourceType, Scope},
     prost::Message,
     prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet},
 };
@@ -62,6 +62,12 @@ pub fn bad_manifests() -> Vec<(&'static str, Vec<u8>)> {
     bad("unknown-immutable-field", |manifest| each(manifest, |one| one.immutable_fields = vec!["colour".to_owned()]));
     bad("immutable-field-in-a-list", |manifest| {
         each(manifest, |one| one.immutable_fields = vec!["items.text".to_owned()]);
+    });
+    bad("unknown-part-in-permission", |manifest| {
+        each(manifest, |one| {
+            let read = Permission { permission: "key:read".to_owned(), on: "thing/{colour}".to_owned() };
+            one.permissions = Some(Permissions { read: Some(read), ..Permissions::default() });
+        });
     });
     bad("reserved-type", |manifest| manifest.types = vec![thing("internal", "v1", "Tombstone")]);
     all

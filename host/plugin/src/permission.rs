@@ -1,0 +1,188 @@
+//! Authorisation that a manifest declares instead of a hook: a permission, and a text about the resource that it is asked
+//! on. Judging one costs a few short copies, where a hook costs an instance.
+
+use mortise_resource::{
+    authorizer::{Authorizer, denial},
+    manifest as wire, pb,
+};
+
+/// Longest permission, and longest text it is asked on, bytes.
+const MAX_LEN: usize = 1024;
+
+/// The declared permissions of a type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Reading.
+    pub read: Option<Permission>,
+    /// Writing and deleting.
+    pub write: Option<Permission>,
+    /// Listing and watching.
+    pub list: Option<Permission>,
+}
+
+/// A permission on something that is named after the resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permission {
+    permission: String,
+    on: Vec<Piece>,
+}
+
+/// A piece of the text that names what a permission is asked on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Part(Part),
+}
+
+/// A part of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Group,
+    GroupVersion,
+    Kind,
+    Partition,
+    Namespace,
+    Name,
+}
+
+const PARTS: [(&str, Part); 6] = [
+    ("group", Part::Group),
+    ("group_version", Part::GroupVersion),
+    ("kind", Part::Kind),
+    ("partition", Part::Partition),
+    ("namespace", Part::Namespace),
+    ("name", Part::Name),
+];
+
+impl Permissions {
+    /// From the manifest; the error says what is wrong with which one.
+    pub(crate) fn read(wire: &wire::Permissions) -> Result<Self, String> {
+        let one = |what: &str, declared: &Option<wire::Permission>| {
+            let read = declared.as_ref().map(Permission::read).transpose();
+            read.map_err(|why| format!("permissions.{what}: {why}"))
+        };
+        let list = one("list", &wire.list)?;
+        if list.as_ref().is_some_and(|list| list.on.contains(&Piece::Part(Part::Name))) {
+            return Err("permissions.list: a list has no {name}; leave it out".into());
+        }
+        Ok(Self { read: one("read", &wire.read)?, write: one("write", &wire.write)?, list })
+    }
+}
+
+impl Permission {
+    /// From the manifest.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would be right.
+    pub fn read(wire: &wire::Permission) -> Result<Self, String> {
+        if wire.permission.is_empty() {
+            return Err("permission is required, such as \"key:read\"".into());
+        }
+        if wire.permission.len() > MAX_LEN || wire.on.len() > MAX_LEN {
+            return Err(format!("permission and on may have {MAX_LEN} bytes each"));
+        }
+        let mut on = Vec::new();
+        let mut rest = wire.on.as_str();
+        while let Some((text, after)) = rest.split_once('{') {
+            let part = after.split_once('}').and_then(|(name, after)| {
+                let (_, part) = PARTS.iter().find(|(known, _)| *known == name)?;
+                Some((*part, after))
+            });
+            let Some((part, after)) = part else {
+                let known = PARTS.map(|(name, _)| format!("{{{name}}}")).join(", ");
+                return Err(format!("on: {:?} has a brace that begins none of {known}", wire.on));
+            };
+            on.extend([Piece::Text(text.to_owned()), Piece::Part(part)]);
+            rest = after;
+        }
+        on.push(Piece::Text(rest.to_owned()));
+        on.retain(|piece| *piece != Piece::Text(String::new()));
+        Ok(Self { permission: wire.permission.clone(), on })
+    }
+
+    /// Asks whether the caller has it on the resource of this id; if not, in which words to refuse.
+    ///
+    /// # Errors
+    /// The refusal, which names the permission and what it was asked on.
+    pub fn ask(&self, caller: &dyn Authorizer, id: &pb::Id) -> Result<(), String> {
+        let (of, within) = (id.r#type.as_ref(), id.tenancy.as_ref());
+        let part = |part| match part {
+            Part::Group => of.map(|t| t.group.as_str()),
+            Part::GroupVersion => of.map(|t| t.group_version.as_str()),
+            Part::Kind => of.map(|t| t.kind.as_str()),
+            Part::Partition => within.map(|t| t.partition.as_str()),
+            Part::Namespace => within.map(|t| t.namespace.as_str()),
+            Part::Name => Some(id.name.as_str()),
+        };
+        let mut on = String::with_capacity(96);
+        for piece in &self.on {
+            on.push_str(match piece {
+                Piece::Text(text) => text,
+                Piece::Part(which) => part(*which).unwrap_or_default(),
+            });
+        }
+        if caller.allowed(&self.permission, &on) { Ok(()) } else { Err(denial(caller.caller(), &self.permission, &on)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Only(&'static str, &'static str);
+
+    impl Authorizer for Only {
+        fn caller(&self) -> &str {
+            "the tester"
+        }
+
+        fn allowed(&self, permission: &str, name: &str) -> bool {
+            (permission, name) == (self.0, self.1)
+        }
+
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+    }
+
+    fn permission(on: &str) -> Result<Permission, String> {
+        Permission::read(&wire::Permission { permission: "key:read".into(), on: on.into() })
+    }
+
+    fn id() -> pb::Id {
+        pb::Id {
+            uid: String::new(),
+            name: "korn".into(),
+            r#type: Some(pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }),
+            tenancy: Some(pb::Tenancy { partition: "p".into(), namespace: "n".into() }),
+        }
+    }
+
+    #[test]
+    fn parts_of_the_id_stand_where_the_text_says() {
+        for (on, asked) in [
+            ("resource/{group}.{group_version}.{kind}/{name}", "resource/demo.v2.Artist/korn"),
+            ("{partition}/{namespace}", "p/n"),
+            ("}all{name}{name}", "}allkornkorn"),
+            ("", ""),
+        ] {
+            let permission = permission(on).unwrap();
+            assert_eq!(permission.ask(&Only("key:read", asked), &id()), Ok(()), "{on}");
+            let refused = permission.ask(&Only("key:write", asked), &id()).unwrap_err();
+            assert_eq!(refused, denial("the tester", "key:read", asked), "{on}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_part_is_refused_by_name() {
+        for on in ["{", "{name", "{Name}", "{uid}", "a{}b", "{{name}}"] {
+            assert!(permission(on).unwrap_err().contains("{group_version}"), "{on}");
+        }
+        let empty = wire::Permission { permission: String::new(), on: "x".into() };
+        assert!(Permission::read(&empty).unwrap_err().contains("key:read"));
+        assert!(permission(&"x".repeat(MAX_LEN + 1)).unwrap_err().contains("1024"));
+        let list = wire::Permission { permission: "key:list".into(), on: "{name}".into() };
+        let declared = wire::Permissions { list: Some(list), ..wire::Permissions::default() };
+        assert!(Permissions::read(&declared).unwrap_err().starts_with("permissions.list"));
+    }
+}
