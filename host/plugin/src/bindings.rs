@@ -63,6 +63,19 @@ pub mod authorizes {
     });
 }
 
+/// `upgrade`.
+pub mod upgrades {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "upgrades",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
 /// Records and variants of the contract.
 pub mod types {
     wasmtime::component::bindgen!({

@@ -10,7 +10,7 @@ use crate::{
     error::HookError,
     memo::Key,
     plugin::Plugin,
-    session::{Decision, Mutated, Question, Session},
+    session::{Decision, Mutated, Question, Session, Upgraded},
 };
 
 /// One request's dealings with a plugin, on behalf of one caller.
@@ -55,6 +55,14 @@ impl Call {
         prior: Option<&Vec<u8>>,
     ) -> Result<Vec<Diagnostic>, HookError> {
         self.session("validate").await?.validate(resource, prior).await
+    }
+
+    /// Calls `upgrade` with the data of a resource of this type, which is of schema version `since`.
+    ///
+    /// # Errors
+    /// The plugin's fault. A refusal is an answer.
+    pub async fn upgrade(&mut self, of: &pb::Type, since: u32, data: &Vec<u8>) -> Result<Upgraded, HookError> {
+        self.session("upgrade").await?.upgrade(of, since, data).await
     }
 
     /// Calls `authorizing.read`. Without a resource the answer may be to ask again with it.

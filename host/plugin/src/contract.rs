@@ -21,6 +21,7 @@ pub(crate) struct Exports {
     pub(crate) mutating: bool,
     pub(crate) validating: bool,
     pub(crate) authorizing: bool,
+    pub(crate) upgrading: bool,
 }
 
 /// Compares a component's imports and exports with the contract.
@@ -54,7 +55,12 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         };
         return Err(LoadError::Contract { version: VERSION, what });
     }
-    Ok(Exports { mutating: has("mutating"), validating: has("validating"), authorizing: has("authorizing") })
+    Ok(Exports {
+        mutating: has("mutating"),
+        validating: has("validating"),
+        authorizing: has("authorizing"),
+        upgrading: has("upgrading"),
+    })
 }
 
 /// What someone who sees an unknown import or export should do.

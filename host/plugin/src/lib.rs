@@ -29,4 +29,4 @@ pub use limits::Limits;
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use permission::{Permission, Permissions};
 pub use plugin::Plugin;
-pub use session::{Decision, Mutated};
+pub use session::{Decision, Mutated, Upgraded};

@@ -22,7 +22,7 @@ use wasmtime::{
 use crate::{
     bindings::{
         authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices,
-        validates::ValidatesIndices,
+        upgrades::UpgradesIndices, validates::ValidatesIndices,
     },
     cache,
     contract::{self, Exports},
@@ -55,6 +55,7 @@ pub(crate) struct Indices {
     pub(crate) mutating: Option<MutatesIndices>,
     pub(crate) validating: Option<ValidatesIndices>,
     pub(crate) authorizing: Option<AuthorizesIndices>,
+    pub(crate) upgrading: Option<UpgradesIndices>,
 }
 
 impl Plugin {
@@ -153,6 +154,12 @@ impl Plugin {
         &self.manifest.version
     }
 
+    /// Whether it can bring data of older schema versions to its own.
+    #[must_use]
+    pub fn upgrades(&self) -> bool {
+        self.exports.upgrading.is_some()
+    }
+
     /// SHA-256 of the component, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> &str {
@@ -206,6 +213,7 @@ impl Indices {
             mutating: exports.mutating.then(|| MutatesIndices::new(pre)).transpose().map_err(contract)?,
             validating: exports.validating.then(|| ValidatesIndices::new(pre)).transpose().map_err(contract)?,
             authorizing: exports.authorizing.then(|| AuthorizesIndices::new(pre)).transpose().map_err(contract)?,
+            upgrading: exports.upgrading.then(|| UpgradesIndices::new(pre)).transpose().map_err(contract)?,
         })
     }
 }

@@ -49,6 +49,15 @@ pub enum Mutated {
     Refused(Vec<Diagnostic>),
 }
 
+/// What `upgrade` answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Upgraded {
+    /// The data as it is now.
+    Data(Vec<u8>),
+    /// The plugin cannot upgrade it, for these reasons.
+    Refused(Vec<Diagnostic>),
+}
+
 /// What an authorize hook answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -255,6 +264,25 @@ impl Session {
         };
         let outcome = timeout_at(until, call).await;
         Ok(self.leave(HOOK, outcome)?.into_iter().map(diagnostic).collect())
+    }
+
+    pub(crate) async fn upgrade(&mut self, of: &pb::Type, since: u32, data: &Vec<u8>) -> Result<Upgraded, HookError> {
+        const HOOK: &str = "upgrade";
+        let plugin = self.plugin.clone();
+        let indices = plugin.exports.upgrading.as_ref().ok_or_else(|| self.missing(HOOK))?;
+        let until = self.enter(HOOK, data.len())?;
+        let call = async {
+            let guest = indices.load(&mut self.store, &self.instance)?;
+            guest.mortise_plugin_upgrading().call_upgrade(&mut self.store, &type_name(of), since, data).await
+        };
+        let outcome = timeout_at(until, call).await;
+        match self.leave(HOOK, outcome)? {
+            Ok(bytes) => {
+                self.bounded(HOOK, bytes.len())?;
+                Ok(Upgraded::Data(bytes))
+            }
+            Err(diagnostics) => Ok(Upgraded::Refused(diagnostics.into_iter().map(diagnostic).collect())),
+        }
     }
 
     /// One of the three authorize hooks, on behalf of `caller`.

@@ -10,6 +10,7 @@ use crate::{
     read::tenancy_of,
     service::ResourceService,
     tenancy::Place,
+    upgrade,
 };
 
 /// Checks a resource as it came in, fills in its tenancy, and finds its type.
@@ -34,6 +35,7 @@ pub(crate) fn shape(
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
     }
+    upgrade::stamp(&kind, &mut resource);
     Ok((resource, kind))
 }
 

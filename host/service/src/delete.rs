@@ -37,12 +37,15 @@ impl ResourceService {
         let consistency = if exact { Consistency::Eventual } else { Consistency::Consistent };
         let mut retry = Retry::new(version.is_empty());
         loop {
-            let stored = match self.backend.read(consistency, &id).await {
+            let mut stored = match self.backend.read(consistency, &id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(pb::DeleteResponse {}),
                 Err(e) => return Err(Error::internal(format!("failed read: {e}"))),
             };
-            Judge::new(kind.clone(), caller).write(&stored, "failed write acl").await?;
+            let mut judge = Judge::new(kind.clone(), caller);
+            judge.upgrade(&mut stored).await?;
+            judge.write(&stored, "failed write acl").await?;
+            judge.rest();
             builtin::refuse_default(&kind, &stored)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());

@@ -18,9 +18,9 @@ static NO_ID: pb::Id = pb::Id { uid: String::new(), name: String::new(), r#type:
 
 /// The hooks of one type for one request.
 pub(crate) struct Judge {
-    kind: Arc<ResourceType>,
-    caller: Caller,
-    call: Option<Call>,
+    pub(crate) kind: Arc<ResourceType>,
+    pub(crate) caller: Caller,
+    pub(crate) call: Option<Call>,
 }
 
 /// What an authorize hook said to a read.
@@ -115,9 +115,7 @@ impl Judge {
 
     /// As [`Judge::read_with`] for one of many: a refusal is no error, and each item has a request's fuel and time.
     pub(crate) async fn shows(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
-        if let Some(call) = &mut self.call {
-            call.next_item();
-        }
+        self.next_item();
         match self.read_with(resource).await {
             Ok(()) => Ok(true),
             Err(e) if e.code == Code::PermissionDenied => Ok(false),
@@ -142,6 +140,13 @@ impl Judge {
             return self.permit(&self.kind.permissions.list, &place, "operator:read");
         };
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
+    }
+
+    /// Gives what follows the fuel and the time of a request of its own: between the items of a list.
+    pub(crate) fn next_item(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.next_item();
+        }
     }
 
     /// Gives the plugin's instance back: there are few of them, and what comes next waits for a disk or a client.
@@ -172,7 +177,10 @@ impl Judge {
 
 /// Takes what `mutate` answered, if it kept to what it may change.
 fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, String> {
-    let after = pb::Resource::decode(bytes).map_err(|e| format!("it is no hashicorp.consul.resource.Resource: {e}"))?;
+    let mut after =
+        pb::Resource::decode(bytes).map_err(|e| format!("it is no hashicorp.consul.resource.Resource: {e}"))?;
+    // A guest may not know the field, and lose it.
+    after.schema_version = before.schema_version;
     for (field, same) in [
         ("id", after.id == before.id),
         ("owner", after.owner == before.owner),

@@ -32,8 +32,13 @@ impl ResourceService {
             .map_err(|e| Error::internal(format!("failed list: {e}")))?;
 
         let mut resources = Vec::with_capacity(found.len());
-        for resource in found {
-            if is_of(&resource, &kind) && judge.shows(&resource).await? {
+        for mut resource in found {
+            if !is_of(&resource, &kind) {
+                continue;
+            }
+            judge.next_item();
+            judge.upgrade(&mut resource).await?;
+            if judge.shows(&resource).await? {
                 resources.push(resource);
             }
         }

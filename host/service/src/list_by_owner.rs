@@ -41,10 +41,12 @@ impl ResourceService {
             .map_err(|e| Error::internal(format!("failed list by owner: {e}")))?;
         let mut judges = HashMap::new();
         let mut resources = Vec::with_capacity(children.len());
-        for child in children {
+        for mut child in children {
             let of = child.id.as_ref().map(type_of).unwrap_or_default();
             let kind = registry.resolve(&of)?;
             let judge = judges.entry(kind.gvk.clone()).or_insert_with(|| Judge::new(kind.clone(), caller));
+            judge.next_item();
+            judge.upgrade(&mut child).await?;
             if judge.shows(&child).await? {
                 resources.push(child);
             }

@@ -31,7 +31,8 @@ impl ResourceService {
         if kind.scope != mortise_resource::Scope::Undefined {
             self.place(tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
         }
-        let resource = self.backend.read(caller.consistency, &id).await.map_err(failed)?;
+        let mut resource = self.backend.read(caller.consistency, &id).await.map_err(failed)?;
+        judge.upgrade(&mut resource).await?;
         if reading == Reading::Postponed {
             judge.read_with(&resource).await?;
         }

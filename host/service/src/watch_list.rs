@@ -72,25 +72,30 @@ impl Events {
             };
             let event = match event {
                 WatchEvent::EndOfSnapshot => Event::EndOfSnapshot(EndOfSnapshot {}),
-                WatchEvent::Upsert(r) if self.shows(&r).await? => {
-                    Event::Upsert(Upsert { resource: Some(Arc::unwrap_or_clone(r)) })
-                }
-                WatchEvent::Delete(r) if self.shows(&r).await? => {
-                    Event::Delete(Delete { resource: Some(Arc::unwrap_or_clone(r)) })
-                }
-                WatchEvent::Upsert(_) | WatchEvent::Delete(_) => continue,
+                WatchEvent::Upsert(r) => match self.show(r).await? {
+                    Some(resource) => Event::Upsert(Upsert { resource: Some(resource) }),
+                    None => continue,
+                },
+                WatchEvent::Delete(r) => match self.show(r).await? {
+                    Some(resource) => Event::Delete(Delete { resource: Some(resource) }),
+                    None => continue,
+                },
             };
             return Ok(pb::WatchEvent { event: Some(event) });
         }
     }
 
-    async fn shows(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
+    /// The resource as its type has it now, if the caller may see it.
+    async fn show(&mut self, resource: Arc<pb::Resource>) -> Result<Option<pb::Resource>, Error> {
         let registry = self.service.types();
         let kind = registry.resolve(&self.wanted.to_pb())?;
-        if !list::is_of(resource, kind) {
-            return Ok(false);
+        if !list::is_of(&resource, kind) {
+            return Ok(None);
         }
-        Judge::new(kind.clone(), &self.caller).shows(resource).await
+        let mut judge = Judge::new(kind.clone(), &self.caller);
+        let mut resource = Arc::unwrap_or_clone(resource);
+        judge.upgrade(&mut resource).await?;
+        Ok(judge.shows(&resource).await?.then_some(resource))
     }
 }
 

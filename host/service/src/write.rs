@@ -63,7 +63,7 @@ impl ResourceService {
         let mut looks = 0;
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
-            match self.attempt(&mut judge, &kind, &incoming, &mut admitted).await {
+            match self.attempt(registry, &mut judge, &kind, &incoming, &mut admitted).await {
                 Ok(response) => return Ok(response),
                 Err(Refusal::Failed(failure)) => retry.after(failure).await?,
                 Err(Refusal::Surroundings) if looks < MAX_LOOKS => looks += 1,
@@ -76,6 +76,7 @@ impl ResourceService {
 
     async fn attempt(
         &self,
+        registry: &Registry,
         judge: &mut Judge,
         kind: &Arc<ResourceType>,
         incoming: &pb::Resource,
@@ -87,6 +88,10 @@ impl ResourceService {
             Err(StoreError::NotFound) => None,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(*stored),
             Err(e) => return Err(unexpected(&e).into()),
+        };
+        let stored = match stored {
+            Some(stored) => Some(self.current(registry, judge, stored).await?),
+            None => None,
         };
         let version = stored.as_ref().map_or("", |s| s.version.as_str());
 

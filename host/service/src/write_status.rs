@@ -43,8 +43,11 @@ impl ResourceService {
 
         let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
         self.place_of(&kind, &shell).await?;
-        let stored = self.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
-        Judge::new(kind, caller).write(&stored, "failed operator:write allowed acl").await?;
+        let mut stored = self.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+        let mut judge = Judge::new(kind, caller);
+        judge.upgrade(&mut stored).await?;
+        judge.write(&stored, "failed operator:write allowed acl").await?;
+        judge.rest();
 
         let mut retry = Retry::new(version.is_empty());
         loop {
@@ -52,6 +55,8 @@ impl ResourceService {
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
+            judge.upgrade(&mut stored).await?;
+            judge.rest();
             status.updated_at = Some(stamp::timestamp());
             stored.status.insert(key.clone(), status.clone());
             match self.backend.write_cas(stored).await {

@@ -81,6 +81,10 @@ pub enum Mutation {
         /// The version it must have.
         version: String,
     },
+    /// Stores the same resource in another form, such as data of a newer schema: replaces what is stored under exactly
+    /// this uid and version. The version stays, and there is no event: nothing happened that a client could tell.
+    /// Absent, or stored under another uid or version: no effect, no error.
+    Recode(Box<pb::Resource>),
 }
 
 /// What must hold for a batch to be applied, about resources that the batch does not change.
@@ -125,8 +129,8 @@ impl From<&pb::Id> for ExpectedId {
 pub struct Batch {
     /// Checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
     pub expect: Vec<Expectation>,
-    /// Applied in order; each sees the ones before it. Each that changes something becomes one event with a version of
-    /// its own.
+    /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event with
+    /// a version of its own.
     pub mutations: Vec<Mutation>,
 }
 
@@ -170,7 +174,8 @@ pub trait Backend: Send + Sync + 'static {
     /// hands over what is stored, when the id's GroupVersion is another one. The uid is judged first.
     async fn read(&self, consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError>;
 
-    /// Applies a batch. Returns, for each mutation, the resource as stored after a put, `None` after a delete.
+    /// Applies a batch. Returns, for each mutation, the resource as stored after a put or a recoding that took place,
+    /// `None` otherwise.
     ///
     /// # Errors
     /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource over

@@ -63,6 +63,19 @@ pub mod authorizes {
     });
 }
 
+pub mod upgrades {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "upgrades",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
 use authorizes::exports::mortise::plugin::authorizing;
 use mutates::{exports::mortise::plugin::mutating, mortise::plugin::types};
 
@@ -106,6 +119,14 @@ impl<G: Guest> authorizing::Guest for Adapter<G> {
         let types::TypeName { group, group_version, kind } = of;
         let types::Tenancy { partition, namespace } = tenancy;
         decision(G::list(pb::Type { group, group_version, kind }, pb::Tenancy { partition, namespace }))
+    }
+}
+
+impl<G: Guest> upgrades::exports::mortise::plugin::upgrading::Guest for Adapter<G> {
+    fn upgrade(of: types::TypeName, since: u32, data: Vec<u8>) -> Result<Vec<u8>, Vec<types::Diagnostic>> {
+        panic::report();
+        let types::TypeName { group, group_version, kind } = of;
+        G::upgrade(pb::Type { group, group_version, kind }, since, data).map_err(diagnostics)
     }
 }
 

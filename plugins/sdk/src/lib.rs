@@ -92,7 +92,8 @@ pub use prost_types;
 #[cfg(target_arch = "wasm32")]
 pub use wit_bindgen;
 
-/// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`.
+/// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
+/// `upgrading`.
 ///
 /// Natively it only checks that the static is there.
 #[macro_export]
@@ -126,6 +127,13 @@ macro_rules! export {
                 }
                 fn list(of: $crate::pb::Type, tenancy: $crate::pb::Tenancy) -> $crate::Decision {
                     $plugin.list(&of, &tenancy)
+                }
+                fn upgrade(
+                    of: $crate::pb::Type,
+                    since: u32,
+                    data: ::std::vec::Vec<u8>,
+                ) -> ::std::result::Result<::std::vec::Vec<u8>, $crate::Diagnostics> {
+                    $plugin.upgrade(&of, since, &data)
                 }
             }
             $crate::export_raw!(Table $(: $($interface),+)?);

@@ -114,6 +114,14 @@ impl Plugin {
         self.find(Some(of)).map_or_else(Decision::Deny, |found| found.spec().list(of, tenancy))
     }
 
+    /// Brings data of an older schema version to the type's own.
+    ///
+    /// # Errors
+    /// What the type's upgrade says, or that there is none.
+    pub fn upgrade(&self, of: &pb::Type, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
+        self.find(Some(of)).map_err(Diagnostics::refusal)?.upgrade(since, data)
+    }
+
     fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {
         let found = of.and_then(|of| self.types.iter().find(|one| one.spec().is(of)));
         found.copied().ok_or_else(|| {

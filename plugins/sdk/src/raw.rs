@@ -25,6 +25,15 @@ pub trait Guest {
         Diagnostics::new()
     }
 
+    /// Interface `upgrading`: data of an older schema version of a type.
+    ///
+    /// # Errors
+    /// The data cannot be upgraded.
+    fn upgrade(of: pb::Type, since: u32, data: Vec<u8>) -> Result<Vec<u8>, Diagnostics> {
+        let _ = (of, data);
+        Err(Diagnostics::refusal(format!("there is no upgrade from schema version {since}")))
+    }
+
     /// Interface `authorizing`: an encoded id, and the resource if it was asked for.
     fn read(id: Vec<u8>, stored: Option<Vec<u8>>) -> Decision {
         let _ = (id, stored);
@@ -44,7 +53,8 @@ pub trait Guest {
     }
 }
 
-/// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`.
+/// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`,
+/// `upgrading`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
@@ -67,7 +77,8 @@ macro_rules! __export_interface {
     (mutating) => { $crate::bindings::mutates::export!(Export with_types_in $crate::bindings::mutates); };
     (validating) => { $crate::bindings::validates::export!(Export with_types_in $crate::bindings::validates); };
     (authorizing) => { $crate::bindings::authorizes::export!(Export with_types_in $crate::bindings::authorizes); };
+    (upgrading) => { $crate::bindings::upgrades::export!(Export with_types_in $crate::bindings::upgrades); };
     ($other:ident) => {
-        compile_error!(concat!("no interface `", stringify!($other), "`: there are mutating, validating, authorizing"));
+        compile_error!(concat!("no interface `", stringify!($other), "`: there are mutating, validating, authorizing, upgrading"));
     };
 }

@@ -9,6 +9,7 @@ type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
 type Validate<M> = fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics);
 type Read<M> = fn(&pb::Id, Option<&Typed<M>>) -> Decision;
 type Write<M> = fn(&Typed<M>) -> Decision;
+type Upgrade<M> = fn(u32, &[u8]) -> Result<M, Diagnostics>;
 type List = fn(&pb::Type, &pb::Tenancy) -> Decision;
 
 /// What a rule that needs the content is called through: decodes, asks, and is compiled only for messages that have
@@ -17,6 +18,8 @@ type ReadThrough<M> = fn(Read<M>, &Spec, &pb::Id, Option<Envelope>) -> Decision;
 type WriteThrough<M> = fn(Write<M>, &Spec, Envelope) -> Decision;
 type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], Envelope) -> Result<Option<Vec<u8>>, Diagnostics>;
 type ValidateThrough<M> = fn(Validate<M>, &Spec, Envelope, Option<Envelope>) -> Diagnostics;
+
+type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
 
 /// What the host asks for by itself: a permission, and on what.
 type Permission = (&'static str, &'static str);
@@ -44,6 +47,7 @@ pub struct ResourceType<M: 'static> {
     validate: Option<(Validate<M>, ValidateThrough<M>)>,
     read: Option<Rule<(Read<M>, ReadThrough<M>)>>,
     write: Option<Rule<(Write<M>, WriteThrough<M>)>>,
+    upgrade: Option<(Upgrade<M>, UpgradeThrough<M>)>,
 }
 
 /// What can be said of a type whatever its message.
@@ -81,7 +85,7 @@ impl<M: Message + Name + Default> ResourceType<M> {
             columns: &[],
             short_names: &[],
         };
-        Self { spec, mutate: None, validate: None, read: None, write: None }
+        Self { spec, mutate: None, validate: None, read: None, write: None, upgrade: None }
     }
 
     /// Fills in defaults, brings input into one form. Must be idempotent. An error refuses the request.
@@ -184,7 +188,15 @@ impl<M: Message + Name + Default> ResourceType<M> {
         self
     }
 
-    /// Version of the stored data's meaning, from 1; grows by one with every change of it.
+    /// Brings stored data of an older schema version, which comes first, to the one that [`Self::schema_version`] says;
+    /// the plugin then exports `upgrading`. Must depend on nothing but its arguments.
+    #[must_use]
+    pub const fn upgrade(mut self, upgrade: fn(u32, &[u8]) -> Result<M, Diagnostics>) -> Self {
+        self.upgrade = Some((upgrade, encode_upgraded));
+        self
+    }
+
+    /// Version of the stored data's meaning, from 1; grows by one with every change of it. See [`Self::upgrade`].
     #[must_use]
     pub const fn schema_version(mut self, version: u32) -> Self {
         self.spec.schema_version = version;
@@ -222,6 +234,7 @@ pub trait Registered: Sync {
     fn validate(&self, resource: Envelope, prior: Option<Envelope>) -> Diagnostics;
     fn read(&self, id: &pb::Id, stored: Option<Envelope>) -> Decision;
     fn write(&self, resource: Envelope) -> Decision;
+    fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
 }
 
 impl Permissions {
@@ -308,6 +321,17 @@ impl<M> Registered for ResourceType<M> {
             Some(Rule::ByContent((rule, through))) => through(*rule, &self.spec, resource),
         }
     }
+
+    fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
+        let Some((upgrade, through)) = self.upgrade else {
+            return Err(Diagnostics::refusal(format!("the type has no upgrade from schema version {since}")));
+        };
+        through(upgrade, since, data)
+    }
+}
+
+fn encode_upgraded<M: Message>(upgrade: Upgrade<M>, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
+    upgrade(since, data).map(|message| message.encode_to_vec())
 }
 
 fn mutate<M: Message + Name + Default>(

@@ -106,7 +106,8 @@ impl Board {
             for window in windows.values_mut() {
                 window.note(change);
             }
-            if let Some(hub) = hubs.get(&change.type_key)
+            if change.is_event
+                && let Some(hub) = hubs.get(&change.type_key)
                 && let Some(event) = event(change)
             {
                 // Nobody listening is no fault: a watch that ended removes its hub.

@@ -82,7 +82,7 @@ impl<'t> Check<'t> {
             let head = self.table.head(key, &value)?;
             let payload = self.table.payload(key, value.clone())?;
             if matches!(payload, Payload::Torn) {
-                return Err(self.table.damaged(key, "a chunk is missing"));
+                return Err(self.table.damaged(key, "a chunk is missing or damaged"));
             }
             self.table.decoder().decode(key, &payload).map(|resource| (head, resource))
         };

@@ -132,8 +132,8 @@ impl Committer {
             results.push(stage.add(batch));
             changing += usize::from(stage.seq > seq);
         }
-        let changes = stage.changes.len();
-        if changes > 0 {
+        let changes = stage.changes.iter().filter(|change| change.is_event).count();
+        if !stage.changes.is_empty() {
             self.make_durable(stage)?;
             let events = self.meta.events();
             metrics::group(changing, changes, begun.elapsed(), events.end - events.start);

@@ -38,7 +38,8 @@ impl History {
         batch: &mut sled::Batch,
     ) -> Result<Meta, StoreError> {
         let stored_until = meta.last_seq;
-        for change in changes {
+        let events = || changes.iter().filter(|change| change.is_event);
+        for change in events() {
             let len = u32::try_from(change.payload.len()).unwrap_or(u32::MAX);
             self.lens.push_back(len);
             meta.last_seq = change.seq;
@@ -54,7 +55,7 @@ impl History {
             meta.first_event += 1;
             meta.event_bytes = meta.event_bytes.saturating_sub(u64::from(len));
         }
-        for change in changes.iter().filter(|change| change.seq >= meta.first_event) {
+        for change in events().filter(|change| change.seq >= meta.first_event) {
             let kind = if change.now.is_some() { Kind::Upsert } else { Kind::Delete };
             record::write(batch, &keys::event(change.seq), kind, change.seq, &change.payload);
         }

@@ -164,7 +164,7 @@ impl Shared {
         let limit = self.options.max_resource_bytes;
         let mut bytes = 0;
         for mutation in &batch.mutations {
-            if let Mutation::Put(resource) = mutation {
+            if let Mutation::Put(resource) | Mutation::Recode(resource) = mutation {
                 stage::complete(resource)?;
                 // The version is the store's own: a resource that fits must not stop to fit as versions grow longer.
                 let version = if resource.version.is_empty() { 0 } else { resource.version.len() + 2 };

@@ -20,8 +20,8 @@ fn published(shared: &Shared, id: &pb::Id) -> Result<Option<pb::Resource>, Store
         }
         let Some(value) = value else { return Ok(None) };
         match shared.table.payload(&key, value.clone())? {
-            // A writer replaced the record between its head and its chunks: then there is another head now. Sequences
-            // never return, so the same head again means that the chunks are missing in earnest.
+            // A writer replaced the record between its head and its chunks: then there is another head now. A head has the
+            // checksum of what it belongs to, so the same one again means that the chunks are damaged in earnest.
             Payload::Torn if torn.as_ref() != Some(&value) => torn = Some(value),
             payload => return shared.table.decoder().decode(&key, &payload).map(Some),
         }

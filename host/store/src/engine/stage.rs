@@ -17,8 +17,10 @@ pub(crate) struct Change {
     pub(crate) key: Vec<u8>,
     /// The resource's type.
     pub(crate) type_key: TypeKey,
-    /// The sequence of this change.
+    /// The sequence of this change; of one that is no event, that of the resource's last change.
     pub(crate) seq: u64,
+    /// Whether watchers and the log hear of it: all but a recoding.
+    pub(crate) is_event: bool,
     /// What it was, `None` before a creation.
     pub(crate) prior: Option<Arc<pb::Resource>>,
     /// What it is, `None` after a deletion.
@@ -40,7 +42,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// Whether the group as a whole writes the slot.
     pub(crate) fn is_changed(&self) -> bool {
-        self.before.as_ref().map(|s| s.seq) != self.now.as_ref().map(|s| s.seq)
+        self.payload.is_some() || self.before.as_ref().map(|s| s.seq) != self.now.as_ref().map(|s| s.seq)
     }
 }
 
@@ -78,6 +80,7 @@ impl<'t> Stage<'t> {
             let result = match mutation {
                 Mutation::Put(resource) => self.put(position, *resource, &mut undo),
                 Mutation::Delete { id, version } => self.delete(position, &id, &version, &mut undo),
+                Mutation::Recode(resource) => self.recode(*resource, &mut undo),
             };
             match result {
                 Ok(stored) => results.push(stored),
@@ -131,7 +134,26 @@ impl<'t> Stage<'t> {
         let prior = was.as_ref().map(|s| s.resource.clone());
         undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
         self.seq = seq;
-        self.changes.push(Change { key, type_key, seq, prior, now: Some(resource.clone()), payload });
+        let now = Some(resource.clone());
+        self.changes.push(Change { key, type_key, seq, is_event: true, prior, now, payload });
+        Ok(Some(pb::Resource::clone(&resource)))
+    }
+
+    fn recode(&mut self, resource: pb::Resource, undo: &mut Undo) -> Result<Option<pb::Resource>, StoreError> {
+        let (key, type_key) = complete(&resource)?;
+        let slot = self.slot(key.clone())?;
+        let same = |stored: &&Stored| {
+            uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version
+        };
+        let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
+        let (seq, prior) = (stored.seq, Some(stored.resource.clone()));
+        let payload: Arc<[u8]> = resource.encode_to_vec().into();
+        let resource = Arc::new(resource);
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let was = slot.now.replace(Stored { resource: resource.clone(), seq, len });
+        undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
+        let now = Some(resource.clone());
+        self.changes.push(Change { key, type_key, seq, is_event: false, prior, now, payload });
         Ok(Some(pb::Resource::clone(&resource)))
     }
 
@@ -165,7 +187,7 @@ impl<'t> Stage<'t> {
         };
         self.seq = seq;
         let type_key = type_key(id);
-        self.changes.push(Change { key, type_key, seq, prior: Some(prior), now: None, payload });
+        self.changes.push(Change { key, type_key, seq, is_event: true, prior: Some(prior), now: None, payload });
         Ok(None)
     }
 

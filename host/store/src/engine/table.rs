@@ -38,7 +38,8 @@ pub(crate) enum Payload {
     Whole(Vec<u8>),
     /// Not from the tree but from a change that was published since.
     Live(Arc<pb::Resource>),
-    /// Chunks are missing: a writer replaced or removed the record after its head was read, or the store is damaged.
+    /// Chunks are missing or of another record: a writer replaced or removed the record after its head was read, or the
+    /// store is damaged.
     Torn,
 }
 
@@ -95,11 +96,7 @@ impl Table {
                 None => return Ok(Payload::Torn),
             }
         }
-        if head.fits(key, &payload) {
-            Ok(Payload::Whole(payload))
-        } else {
-            Err(self.damaged(key, "the checksum does not match"))
-        }
+        Ok(if head.fits(key, &payload) { Payload::Whole(payload) } else { Payload::Torn })
     }
 
     /// A record as the writer sees it: nobody else changes it meanwhile.
@@ -141,7 +138,7 @@ impl Decoder {
             },
             Payload::Whole(bytes) => pb::Resource::decode(bytes.as_slice()),
             Payload::Live(resource) => return Ok(pb::Resource::clone(resource)),
-            Payload::Torn => return Err(self.damaged(key, "a chunk is missing")),
+            Payload::Torn => return Err(self.damaged(key, "a chunk is missing or damaged")),
         };
         decoded.map_err(|e| self.damaged(key, &format!("it does not decode: {e}")))
     }

@@ -55,6 +55,22 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
         })
         .collect();
 
+    // Another form of a resource is not another state: nothing of what follows may notice.
+    let recoder = {
+        let (store, ids, done) = (store.clone(), ids.clone(), done.clone());
+        tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(99);
+            let mut recoded = 0;
+            while !done.load(Ordering::Relaxed) {
+                let stored = read(&**store, &ids[random.usize(..ids.len())]).await.unwrap();
+                let size = if random.u8(..) < 80 { random.usize(..20_000) } else { 10 };
+                let other = Mutation::Recode(Box::new(sized(stored, size)));
+                recoded += store.commit(Batch::of(other)).await.unwrap().iter().flatten().count();
+            }
+            recoded
+        })
+    };
+
     let total = |resources: &[pb::Resource]| resources.iter().map(number).sum::<u64>();
     let newest =
         |resources: &[pb::Resource]| resources.iter().map(|r| r.version.parse::<u64>().unwrap()).max().unwrap();
@@ -106,6 +122,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
     write(&**store, &resource("the-end")).await;
     assert_eq!(follower.await.unwrap(), last);
     assert!(moved.load(Ordering::Relaxed) > 200);
+    assert!(recoder.await.unwrap() > 20);
     assert_eq!(store.problems().await, [""; 0]);
 }
 

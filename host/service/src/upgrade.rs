@@ -1,0 +1,174 @@
+//! Stored data of an older schema version: brought up when it is read, and once for all in the background.
+//!
+//! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type has
+//! a higher one by now, whoever reads the resource gets the data through the plugin's `upgrade`; so do the hooks, and so
+//! does a write that compares with what is stored. [`ResourceService::upgrade_stored`] then stores the new form, under the
+//! same version and generation and without an event: nothing has changed that a client could tell.
+//!
+//! Upgrading costs an instance a resource (a list shares one) until the new form is stored, and nothing afterwards.
+
+use std::sync::Arc;
+
+use mortise_plugin_host::Upgraded;
+use mortise_registry::{Owner, Registry, ResourceType};
+use mortise_resource::{Diagnostic, Error, pb};
+use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
+
+use crate::{caller::Caller, judge::Judge, judge::type_of, list, service::ResourceService};
+
+/// Resources that one commit stores in their new form.
+const BATCH: usize = 64;
+
+/// How an upgrade of everything stored went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpgradeReport {
+    /// Resources of the type.
+    pub seen: usize,
+    /// Those that were in an older version.
+    pub older: usize,
+    /// The first of those that could not be upgraded, as `partition/namespace/name: why`.
+    pub failures: Vec<String>,
+}
+
+/// The schema version that a resource's data is in.
+#[must_use]
+pub fn schema_version(resource: &pb::Resource) -> u32 {
+    resource.schema_version.max(1)
+}
+
+/// Marks a resource as being in the type's own schema version.
+pub(crate) fn stamp(kind: &ResourceType, resource: &mut pb::Resource) {
+    // Absent means 1, so that types that never changed look as they always did.
+    resource.schema_version = if kind.schema_version.get() == 1 { 0 } else { kind.schema_version.get() };
+}
+
+/// Whether a stored resource has to be upgraded before the type's hooks and readers may see it.
+fn is_older(kind: &ResourceType, resource: &pb::Resource) -> bool {
+    matches!(kind.owner, Owner::Plugin(_)) && schema_version(resource) < kind.schema_version.get()
+}
+
+impl Judge {
+    /// Brings a stored resource of the judge's own type up to the type's schema version.
+    ///
+    /// # Errors
+    /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
+    pub(crate) async fn upgrade(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+        const CONTEXT: &str = "failed upgrade hook";
+        let kind = self.kind.clone();
+        if !list::is_of(resource, &kind) || !is_older(&kind, resource) {
+            return Ok(());
+        }
+        let since = schema_version(resource);
+        if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
+            let answer = call.upgrade(&kind.gvk.to_pb(), since, &data.value).await;
+            let unusable = |what: String| match &kind.owner {
+                Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", what)).context(CONTEXT),
+                Owner::Host => Error::internal(format!("{CONTEXT}: {what}")),
+            };
+            match answer.map_err(|e| Error::from(e).context(CONTEXT))? {
+                Upgraded::Refused(diagnostics) => {
+                    return Err(unusable(format!(
+                        "it cannot upgrade data of schema version {since}: {}",
+                        words(&diagnostics)
+                    )));
+                }
+                Upgraded::Data(bytes) => {
+                    if let Err(fault) = kind.schema.check(&bytes) {
+                        let message = kind.schema.message().full_name();
+                        return Err(unusable(format!(
+                            "what it made of data of schema version {since} is no {message}: {fault}"
+                        )));
+                    }
+                    data.value = bytes;
+                }
+            }
+        }
+        stamp(&kind, resource);
+        Ok(())
+    }
+}
+
+impl ResourceService {
+    /// Upgrades whatever is stored of a type in an older schema version than the type has in `kind`, and stores it if
+    /// `store` says so; otherwise this is a dry run. Goes on after failures and reports at most `max_failures` of them.
+    ///
+    /// Holds the list of the type's resources in memory meanwhile. What is written beside it is newer and is left alone.
+    ///
+    /// # Errors
+    /// Only faults of the store.
+    pub async fn upgrade_stored(
+        &self,
+        kind: &Arc<ResourceType>,
+        store: bool,
+        max_failures: usize,
+    ) -> Result<UpgradeReport, Error> {
+        let failed = |e| Error::internal(format!("upgrading {}: {e}", kind.gvk));
+        let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
+        let mut tenancy = kind.scope.everywhere();
+        kind.scope.fill_query(&mut tenancy);
+        let query = Query { type_key, tenancy, name_prefix: String::new() };
+        let found = self.backend.list(Consistency::Eventual, &query).await.map_err(failed)?;
+
+        let mut judge = Judge::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
+        let mut report = UpgradeReport::default();
+        let mut upgraded = Vec::new();
+        for mut resource in found.into_iter().filter(|resource| list::is_of(resource, kind)) {
+            report.seen += 1;
+            if !is_older(kind, &resource) {
+                continue;
+            }
+            report.older += 1;
+            judge.next_item();
+            match judge.upgrade(&mut resource).await {
+                Ok(()) if store => upgraded.push(Mutation::Recode(Box::new(resource))),
+                Ok(()) => {}
+                Err(error) => {
+                    if report.failures.len() < max_failures {
+                        report.failures.push(format!("{}: {}", place_of(&resource), error.message));
+                    }
+                }
+            }
+            if upgraded.len() >= BATCH {
+                // The instance goes back while the disk is waited for.
+                judge.rest();
+                let mutations = std::mem::take(&mut upgraded);
+                self.backend.commit(Batch { expect: Vec::new(), mutations }).await.map_err(failed)?;
+            }
+        }
+        if !upgraded.is_empty() {
+            self.backend.commit(Batch { expect: Vec::new(), mutations: upgraded }).await.map_err(failed)?;
+        }
+        Ok(report)
+    }
+
+    /// What is stored under the name that `judge` is about, as its type has it now. That may be another GroupVersion; one
+    /// that is not registered stays as it is.
+    ///
+    /// # Errors
+    /// The plugin's fault.
+    pub(crate) async fn current(
+        &self,
+        registry: &Registry,
+        judge: &mut Judge,
+        mut stored: pb::Resource,
+    ) -> Result<pb::Resource, Error> {
+        if list::is_of(&stored, &judge.kind) {
+            judge.upgrade(&mut stored).await?;
+        } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
+            Judge::new(kind.clone(), &judge.caller).upgrade(&mut stored).await?;
+        }
+        Ok(stored)
+    }
+}
+
+fn words(diagnostics: &[Diagnostic]) -> String {
+    let texts = diagnostics.iter().map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
+    if texts.is_empty() { "it gave no reason".into() } else { texts }
+}
+
+/// A resource's place, for people.
+fn place_of(resource: &pb::Resource) -> String {
+    let id = resource.id.clone().unwrap_or_default();
+    let pb::Tenancy { partition, namespace } = id.tenancy.unwrap_or_default();
+    [partition, namespace, id.name].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join("/")
+}
