@@ -21,8 +21,8 @@ use wasmtime::{
 
 use crate::{
     bindings::{
-        authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices,
-        upgrades::UpgradesIndices, validates::ValidatesIndices,
+        authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices, upgrades::UpgradesIndices,
+        validates::ValidatesIndices,
     },
     cache,
     contract::{self, Exports},

@@ -142,9 +142,8 @@ impl<'t> Stage<'t> {
     fn recode(&mut self, resource: pb::Resource, undo: &mut Undo) -> Result<Option<pb::Resource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
         let slot = self.slot(key.clone())?;
-        let same = |stored: &&Stored| {
-            uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version
-        };
+        let same =
+            |stored: &&Stored| uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version;
         let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
         let (seq, prior) = (stored.seq, Some(stored.resource.clone()));
         let payload: Arc<[u8]> = resource.encode_to_vec().into();

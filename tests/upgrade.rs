@@ -1,0 +1,107 @@
+//! Stored data of an older schema version: as its type has it now, for every RPC, under the same version and generation.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Server, Setup, decoded, gvk, id, id_of, owned, refusal, tenancy, thing};
+use mortise_resource::pb;
+use mortise_test_guests::{Thing, component};
+use tonic::Code;
+
+const TYPE: &str = "schema.v1.Thing";
+
+/// A server whose data and plugin folder outlive it, with a version of the plugin `schema`.
+async fn serve(home: &Path, version: u32) -> Server {
+    let plugins = home.join("plugins");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::copy(component(&format!("schema-{version}")), plugins.join("schema.wasm")).unwrap();
+    Setup::new().data_dir(&home.join("data")).plugin_dir(&plugins).start().await
+}
+
+fn old(name: &str) -> pb::Resource {
+    thing("schema", name, &Thing { text: name.into(), number: 7, ..Thing::default() })
+}
+
+/// What [`old`] is once it was upgraded, once.
+fn is_upgraded(now: &pb::Resource, before: &pb::Resource) {
+    let name = &before.id.as_ref().unwrap().name;
+    let data = decoded::<Thing>(now);
+    assert_eq!((data.text, data.number), (format!("upgraded {name}"), 8));
+    assert_eq!((now.schema_version, before.schema_version), (2, 0));
+    assert_eq!((&now.version, &now.generation, &now.id), (&before.version, &before.generation, &before.id));
+}
+
+#[tokio::test]
+async fn every_rpc_has_the_upgraded_form() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 1).await;
+    let a = server.write(old("a")).await.unwrap();
+    let b = server.write(owned(old("b"), &id_of(&a))).await.unwrap();
+    server.stop().await;
+
+    let server = serve(home.path(), 2).await;
+    // The read rule of version 2 refuses old data, so each of these also shows that it sees the new.
+    is_upgraded(&server.read(&id(TYPE, "a")).await.unwrap(), &a);
+    let place = tenancy("default", "default");
+    let listed = server.list(gvk(TYPE), place.clone(), "").await.unwrap();
+    assert_eq!(listed.len(), 2);
+    is_upgraded(&listed[0], &a);
+    is_upgraded(&listed[1], &b);
+    is_upgraded(&server.list_by_owner(&id_of(&a)).await.unwrap()[0], &b);
+    let mut watch = server.watch(gvk(TYPE), Some(place), "").await.unwrap();
+    let snapshot = watch.snapshot().await;
+    is_upgraded(&snapshot[0], &a);
+
+    // Validation saw the upgraded prior, or it would have refused; the version read is good for a conditional write.
+    let read = server.read(&id_of(&b)).await.unwrap();
+    let written = server.write(read.clone()).await.unwrap();
+    assert_eq!((decoded::<Thing>(&written).number, written.schema_version), (8, 2));
+    assert_ne!(written.version, b.version);
+    assert_eq!(watch.upsert().await, written);
+
+    let status = pb::Status { observed_generation: a.generation.clone(), ..pb::Status::default() };
+    let request =
+        pb::WriteStatusRequest { id: Some(id_of(&a)), key: "k".into(), status: Some(status), ..Default::default() };
+    let with_status = server.write_status(request).await.unwrap();
+    assert_eq!(decoded::<Thing>(&with_status).text, "upgraded a");
+    assert_eq!(watch.upsert().await, with_status);
+
+    server.delete(&id_of(&b), &written.version).await.unwrap();
+    assert_eq!(watch.deleted().await, written);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_upgraded_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 1).await;
+    let a = server.write(old("a")).await.unwrap();
+    server.stop().await;
+    for _ in 0..3 {
+        let server = serve(home.path(), 2).await;
+        is_upgraded(&server.read(&id(TYPE, "a")).await.unwrap(), &a);
+        is_upgraded(&server.read(&id(TYPE, "a")).await.unwrap(), &a);
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_written_is_of_the_version_that_the_type_has() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 2).await;
+    // A client cannot say otherwise.
+    let new = Thing { text: "upgraded x".into(), number: 1, ..Thing::default() };
+    for said in [0, 1, 2, 99] {
+        let mut resource = thing("schema", &format!("x{said}"), &new);
+        resource.schema_version = said;
+        let written = server.write(resource.clone()).await.unwrap();
+        assert_eq!((written.schema_version, decoded::<Thing>(&written).number), (2, 1));
+        let dry = server.mutate_and_validate(resource).await.unwrap().resource.unwrap();
+        assert_eq!(dry.schema_version, 2);
+    }
+    let (code, text) = refusal(server.write(old("y")).await);
+    assert_eq!((code, text.as_str()), (Code::InvalidArgument, "the new text is not of version 2"));
+    server.stop().await;
+}
