@@ -13,7 +13,7 @@ pub(crate) const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` holds no functions.
-const IMPORTS: [&str; 3] = ["types", "log", "authorizer"];
+const IMPORTS: [&str; 4] = ["types", "log", "authorizer", "config"];
 
 /// Which optional interfaces a component exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub(crate) struct Exports {
     pub(crate) mutating: bool,
     pub(crate) validating: bool,
     pub(crate) authorizing: bool,
+    pub(crate) configuring: bool,
 }
 
 /// Compares a component's imports and exports with the contract.
@@ -54,7 +55,12 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         };
         return Err(LoadError::Contract { version: VERSION, what });
     }
-    Ok(Exports { mutating: has("mutating"), validating: has("validating"), authorizing: has("authorizing") })
+    Ok(Exports {
+        mutating: has("mutating"),
+        validating: has("validating"),
+        authorizing: has("authorizing"),
+        configuring: has("configuring"),
+    })
 }
 
 /// What someone who sees an unknown import or export should do.

@@ -10,6 +10,7 @@
 mod bindings;
 mod cache;
 pub mod call;
+mod configure;
 mod contract;
 pub mod engine;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod manifest;
 mod memo;
 pub mod plugin;
 pub mod session;
+pub mod settings;
 mod state;
 
 pub use call::Call;
@@ -28,3 +30,4 @@ pub use limits::Limits;
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use plugin::Plugin;
 pub use session::{Decision, Mutated};
+pub use settings::PluginSettings;

@@ -72,16 +72,18 @@ mod panic;
 mod plugin;
 pub mod raw;
 mod resource_type;
+mod settings;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod typed;
 mod wire;
 
 pub use authorize::Decision;
-pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata};
+pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata, setting};
 pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, pb};
 pub use plugin::Plugin;
 pub use resource_type::{Registered, ResourceType};
+pub use settings::settings;
 pub use typed::Typed;
 
 #[doc(hidden)]
@@ -92,7 +94,8 @@ pub use prost_types;
 #[cfg(target_arch = "wasm32")]
 pub use wit_bindgen;
 
-/// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`.
+/// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
+/// `configuring`.
 ///
 /// Natively it only checks that the static is there.
 #[macro_export]
@@ -126,6 +129,9 @@ macro_rules! export {
                 }
                 fn list(of: $crate::pb::Type, tenancy: $crate::pb::Tenancy) -> $crate::Decision {
                     $plugin.list(&of, &tenancy)
+                }
+                fn check(settings: ::std::string::String) -> $crate::Diagnostics {
+                    $plugin.check(&settings)
                 }
             }
             $crate::export_raw!(Table $(: $($interface),+)?);

@@ -42,9 +42,16 @@ pub trait Guest {
         let _ = (of, tenancy);
         Decision::Allow
     }
+
+    /// Interface `configuring`: the plugin's settings, one JSON object.
+    fn check(settings: String) -> Diagnostics {
+        let _ = settings;
+        Diagnostics::new()
+    }
 }
 
-/// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`.
+/// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`,
+/// `configuring`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
@@ -67,7 +74,12 @@ macro_rules! __export_interface {
     (mutating) => { $crate::bindings::mutates::export!(Export with_types_in $crate::bindings::mutates); };
     (validating) => { $crate::bindings::validates::export!(Export with_types_in $crate::bindings::validates); };
     (authorizing) => { $crate::bindings::authorizes::export!(Export with_types_in $crate::bindings::authorizes); };
+    (configuring) => { $crate::bindings::configures::export!(Export with_types_in $crate::bindings::configures); };
     ($other:ident) => {
-        compile_error!(concat!("no interface `", stringify!($other), "`: there are mutating, validating, authorizing"));
+        compile_error!(concat!(
+            "no interface `",
+            stringify!($other),
+            "`: there are mutating, validating, authorizing, configuring"
+        ));
     };
 }
