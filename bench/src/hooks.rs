@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use mortise_plugin_host::{Call, Limits, Plugin, Sandbox};
+use mortise_plugin_host::{Call, Limits, Plugin, PluginSettings, Sandbox};
 use mortise_resource::{authorizer::AllowAll, pb};
 use prost::Message as _;
 
@@ -22,10 +22,10 @@ pub(crate) async fn measure() -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
     let begun = Instant::now();
-    Plugin::load(&sandbox, "demo", DEMO).await?;
+    Plugin::load(&sandbox, "demo", DEMO, &PluginSettings::default()).await?;
     let cold = begun.elapsed();
     let begun = Instant::now();
-    Plugin::load(&sandbox, "demo", DEMO).await?;
+    Plugin::load(&sandbox, "demo", DEMO, &PluginSettings::default()).await?;
     line(&format!(
         "hooks: demo component {} KiB; loading {:.1} ms compiled, {:.1} ms from the cache",
         DEMO.len() / 1024,
@@ -33,7 +33,8 @@ pub(crate) async fn measure() -> Outcome<()> {
         begun.elapsed().as_secs_f64() * 1e3
     ))?;
 
-    let plugin = Plugin::load_file(&sandbox, &mortise_test_guests::component("every-hook")).await?;
+    let none = PluginSettings::default();
+    let plugin = Plugin::load_file(&sandbox, &mortise_test_guests::component("every-hook"), &none).await?;
     let mut resource = calls::hooked("korn");
     if let Some(id) = &mut resource.id {
         id.uid = "01ARZ3NDEKTSV4RRFFQ69G5FAV".into();

@@ -4,6 +4,7 @@
 //! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -25,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) shutdown_grace_ms: u64,
     pub(crate) log: Log,
     pub(crate) plugins: Plugins,
+    /// Single plugins, by name.
+    pub(crate) plugin: BTreeMap<String, PluginConfig>,
     pub(crate) service: Service,
     pub(crate) store: Store,
     pub(crate) sandbox: Limits,
@@ -42,6 +45,14 @@ pub(crate) struct Log {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Plugins {
     pub(crate) bundled: Vec<String>,
+}
+
+/// What is set for one plugin.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PluginConfig {
+    /// The plugin's own business; it is told all of it.
+    pub(crate) settings: Table,
 }
 
 /// The resource API.
@@ -77,6 +88,7 @@ impl Default for Config {
             shutdown_grace_ms: 10_000,
             log: Log::default(),
             plugins: Plugins::default(),
+            plugin: BTreeMap::new(),
             service: Service::default(),
             store: Store::default(),
             sandbox: Limits::default(),
@@ -140,6 +152,8 @@ pub(crate) enum ConfigError {
     Environment { name: String, what: String },
     #[error("log.level {level:?} is no filter: {source}; use error, warn, info, debug or trace")]
     LogLevel { level: String, source: tracing_subscriber::filter::ParseError },
+    #[error("{key}: {what}")]
+    PluginSetting { key: String, what: &'static str },
 }
 
 impl Settings {

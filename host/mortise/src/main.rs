@@ -4,6 +4,7 @@ mod bundled;
 mod cli;
 mod config;
 mod logging;
+mod plugin_settings;
 mod plugins;
 mod run;
 

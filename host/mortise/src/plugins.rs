@@ -4,12 +4,13 @@
 //! from being served.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
 };
 
-use mortise_plugin_host::{LoadError, Plugin, Sandbox};
+use mortise_plugin_host::{LoadError, Plugin, PluginSettings, Sandbox};
 use mortise_registry::Registry;
 
 use crate::{bundled, run::RunError};
@@ -20,30 +21,57 @@ pub(crate) async fn load(
     bundled: &[String],
     dir: &Path,
     dir_given: bool,
+    settings: &PluginSettings,
 ) -> Result<Registry, RunError> {
     let mut registry = Registry::builtin()?;
+    let mut loaded = BTreeSet::new();
     for name in bundled {
         let (name, bytes) = bundled::find(name).ok_or_else(|| RunError::UnknownBundled {
             name: name.clone(),
             known: bundled::ALL.map(|(name, _)| name).join(", "),
         })?;
         let begun = Instant::now();
-        add(&mut registry, Plugin::load(sandbox, name, bytes).await, &format!("bundled {name}"), begun);
+        loaded.extend(add(
+            &mut registry,
+            Plugin::load(sandbox, name, bytes, settings).await,
+            &format!("bundled {name}"),
+            begun,
+        ));
     }
     for path in files(dir, dir_given)? {
         let begun = Instant::now();
-        add(&mut registry, Plugin::load_file(sandbox, &path).await, &path.display().to_string(), begun);
+        loaded.extend(add(
+            &mut registry,
+            Plugin::load_file(sandbox, &path, settings).await,
+            &path.display().to_string(),
+            begun,
+        ));
+    }
+    for name in settings.names().filter(|name| !loaded.contains(*name)) {
+        tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; is the name right?");
     }
     Ok(registry)
 }
 
-fn add(registry: &mut Registry, loaded: Result<Arc<Plugin>, LoadError>, source: &str, begun: Instant) {
+/// Adds what was loaded; answers its name, or says why it is left out.
+fn add(
+    registry: &mut Registry,
+    loaded: Result<Arc<Plugin>, LoadError>,
+    source: &str,
+    begun: Instant,
+) -> Option<String> {
     let plugin = match loaded {
         Ok(plugin) => plugin,
-        Err(e) => return tracing::error!("plugin {source} is not loaded: {e}"),
+        Err(e) => {
+            tracing::error!("plugin {source} is not loaded: {e}");
+            return None;
+        }
     };
     match registry.with(&plugin) {
-        Err(e) => tracing::error!("plugin {source} is not loaded: {e}"),
+        Err(e) => {
+            tracing::error!("plugin {source} is not loaded: {e}");
+            None
+        }
         Ok(next) => {
             *registry = next;
             tracing::info!(
@@ -53,6 +81,7 @@ fn add(registry: &mut Registry, loaded: Result<Arc<Plugin>, LoadError>, source: 
                 took_ms = begun.elapsed().as_millis() as u64,
                 "loaded plugin from {source}"
             );
+            Some(plugin.name().to_owned())
         }
     }
 }

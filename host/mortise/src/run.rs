@@ -17,8 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     bundled,
     cli::Mode,
-    config::{Config, Settings},
-    plugins,
+    config::{Config, ConfigError, Plugins, Settings},
+    plugin_settings, plugins,
 };
 
 /// Why the server did not run, or stopped.
@@ -36,6 +36,8 @@ pub(crate) enum RunError {
     PluginDir { path: PathBuf, source: std::io::Error },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     UnknownBundled { name: String, known: String },
+    #[error("{0}")]
+    Config(#[from] ConfigError),
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
 }
@@ -82,7 +84,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let store_options = store_options(&config);
     let opening = tokio::task::spawn_blocking(move || SledBackend::open(store_options));
     let sandbox = Sandbox::new(&config.sandbox, cache_dir)?;
-    let registry = plugins::load(&sandbox, &config.plugins.bundled, &config.plugin_dir, plugin_dir_given).await?;
+    let plugin_settings = plugin_settings::read(&config.plugin)?;
+    let Config { plugins: Plugins { bundled }, plugin_dir, .. } = &config;
+    let registry = plugins::load(&sandbox, bundled, plugin_dir, plugin_dir_given, &plugin_settings).await?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
     let backend = Arc::new(store);

@@ -76,6 +76,20 @@ pub mod upgrades {
     });
 }
 
+/// `check`.
+pub mod configures {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "configures",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+            "mortise:plugin/config": crate::bindings::imports::mortise::plugin::config,
+        },
+        exports: { default: async },
+    });
+}
+
 /// Records and variants of the contract.
 pub mod types {
     wasmtime::component::bindgen!({

@@ -13,7 +13,7 @@ pub(crate) const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` holds no functions.
-const IMPORTS: [&str; 3] = ["types", "log", "authorizer"];
+const IMPORTS: [&str; 4] = ["types", "log", "authorizer", "config"];
 
 /// Which optional interfaces a component exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub(crate) struct Exports {
     pub(crate) validating: bool,
     pub(crate) authorizing: bool,
     pub(crate) upgrading: bool,
+    pub(crate) configuring: bool,
 }
 
 /// Compares a component's imports and exports with the contract.
@@ -60,6 +61,7 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         validating: has("validating"),
         authorizing: has("authorizing"),
         upgrading: has("upgrading"),
+        configuring: has("configuring"),
     })
 }
 

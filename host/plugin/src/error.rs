@@ -57,9 +57,17 @@ pub enum LoadError {
         /// The setting in config.toml.
         setting: &'static str,
     },
-    /// `describe` failed.
+    /// `describe` failed, or the plugin's check of its settings did.
     #[error("{0}")]
     Describe(HookError),
+    /// The plugin does not take its settings, or they are too large.
+    #[error("settings {key}: {what}")]
+    Settings {
+        /// The key in config.toml, such as `plugin.demo.settings.colour`.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The manifest has a fault.
     #[error("manifest: {0}")]
     Manifest(String),

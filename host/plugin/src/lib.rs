@@ -10,6 +10,7 @@
 mod bindings;
 mod cache;
 pub mod call;
+mod configure;
 mod contract;
 pub mod engine;
 pub mod error;
@@ -20,6 +21,7 @@ mod memo;
 pub mod permission;
 pub mod plugin;
 pub mod session;
+pub mod settings;
 mod state;
 
 pub use call::Call;
@@ -30,3 +32,4 @@ pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use permission::{Permission, Permissions};
 pub use plugin::Plugin;
 pub use session::{Decision, Mutated, Upgraded};
+pub use settings::PluginSettings;

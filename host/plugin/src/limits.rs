@@ -41,6 +41,8 @@ pub struct Limits {
     pub concurrency: usize,
     /// Size of a component's file, bytes.
     pub component_bytes: usize,
+    /// Settings of one plugin, bytes of JSON.
+    pub settings_bytes: usize,
     /// Decisions of authorize hooks that are remembered for one plugin; 0 asks the plugin each time.
     pub remembered_decisions: usize,
 }
@@ -63,6 +65,7 @@ impl Default for Limits {
             log_bytes: 16 << 10,
             concurrency: 16,
             component_bytes: 32 << 20,
+            settings_bytes: 64 << 10,
             remembered_decisions: 16_384,
         }
     }

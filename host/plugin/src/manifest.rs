@@ -62,7 +62,7 @@ pub struct Hooks {
 }
 
 /// Abilities that a plugin may ask for in its manifest.
-const CAPABILITIES: [&str; 2] = ["authorizer", "log"];
+const CAPABILITIES: [&str; 3] = ["authorizer", "config", "log"];
 
 /// Most types of one plugin.
 const MAX_TYPES: usize = 256;

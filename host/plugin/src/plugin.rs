@@ -24,7 +24,7 @@ use crate::{
         authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices, upgrades::UpgradesIndices,
         validates::ValidatesIndices,
     },
-    cache,
+    cache, configure,
     contract::{self, Exports},
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
@@ -32,6 +32,7 @@ use crate::{
     manifest::Manifest,
     memo::Memo,
     session,
+    settings::{self, PluginSettings},
     state::State,
 };
 
@@ -41,6 +42,8 @@ pub struct Plugin {
     digest: String,
     size: usize,
     pub(crate) limits: Arc<Limits>,
+    /// The settings it was loaded with, as JSON; they never change.
+    pub(crate) settings: Arc<str>,
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) pre: InstancePre<State>,
     pub(crate) exports: Indices,
@@ -63,7 +66,7 @@ impl Plugin {
     ///
     /// # Errors
     /// Whatever [`Plugin::load`] finds, and a file that cannot be read.
-    pub async fn load_file(sandbox: &Sandbox, path: &Path) -> Result<Arc<Self>, LoadError> {
+    pub async fn load_file(sandbox: &Sandbox, path: &Path, settings: &PluginSettings) -> Result<Arc<Self>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
         let limit = sandbox.inner().limits.component_bytes;
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -77,17 +80,23 @@ impl Plugin {
         }
         let bytes = std::fs::read(path).map_err(unreadable)?;
         let called = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Self::load(sandbox, &called, &bytes).await
+        Self::load(sandbox, &called, &bytes, settings).await
     }
 
-    /// Loads a component. `called` names it in errors until its manifest is known.
+    /// Loads a component. `called` names it in errors until its manifest is known. Of `settings` it gets those of its
+    /// name; when it has a check for them, that runs now, under limits, in an instance of its own.
     ///
     /// Compiling takes tens of milliseconds and happens off the calling thread; a component in the cache takes about
     /// one.
     ///
     /// # Errors
     /// What is wrong with the component, and what to do about it.
-    pub async fn load(sandbox: &Sandbox, called: &str, bytes: &[u8]) -> Result<Arc<Self>, LoadError> {
+    pub async fn load(
+        sandbox: &Sandbox,
+        called: &str,
+        bytes: &[u8],
+        settings: &PluginSettings,
+    ) -> Result<Arc<Self>, LoadError> {
         let inner = sandbox.inner().clone();
         let limit = inner.limits.component_bytes;
         if bytes.len() > limit {
@@ -122,6 +131,10 @@ impl Plugin {
         }
 
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
+        let settings = settings.text(&manifest.name, limits.settings_bytes)?;
+        if exports.configuring {
+            configure::check(&inner, &manifest, &limits, &settings, &pre).await?;
+        }
         Ok(Arc::new(Self {
             digest,
             size: bytes.len(),
@@ -129,6 +142,7 @@ impl Plugin {
             memo: Memo::new(limits.remembered_decisions),
             manifest,
             limits,
+            settings,
             sandbox: inner,
             pre,
             exports: indices,
@@ -282,7 +296,7 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
     };
     let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
     let indices = DescribedIndices::new(pre).map_err(contract)?;
-    let mut store = session::store(sandbox, called.into(), limits.clone(), within)
+    let mut store = session::store(sandbox, called.into(), settings::NONE.into(), limits.clone(), within)
         .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
     let call = async {
         let instance = pre.instantiate_async(&mut store).await?;

@@ -86,10 +86,11 @@ pub struct Session {
 pub(crate) fn store(
     sandbox: &Arc<Inner>,
     plugin: Arc<str>,
+    settings: Arc<str>,
     limits: Arc<Limits>,
     within: Duration,
 ) -> wasmtime::Result<Store<State>> {
-    let mut store = Store::new(&sandbox.engine, State::new(plugin, limits.clone(), within));
+    let mut store = Store::new(&sandbox.engine, State::new(plugin, settings, limits.clone(), within));
     store.limiter(|state| state);
     store.set_fuel(limits.fuel)?;
     store.set_hostcall_fuel(limits.reply_bytes.saturating_add(1024));
@@ -151,7 +152,8 @@ impl Session {
         };
         let ticking = plugin.sandbox.tick();
         let left = within.saturating_sub(begun.elapsed());
-        let mut store = store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left)
+        let name = plugin.manifest().name.clone();
+        let mut store = store(&plugin.sandbox, name, plugin.settings.clone(), limits.clone(), left)
             .map_err(|e| plugin.fault(hook, HookFault::Answer(format!("{e:#}")), Some(&e)))?;
         let instance = tokio::time::timeout(left + GRACE, plugin.pre.instantiate_async(&mut store)).await;
         let instance = match instance {
@@ -393,7 +395,7 @@ fn denied(caller: &str, reason: &str, refused: Option<(String, String)>) -> Stri
 }
 
 /// Severities that the contract does not know count as errors.
-fn diagnostic(wit: bindings::Diagnostic) -> Diagnostic {
+pub(crate) fn diagnostic(wit: bindings::Diagnostic) -> Diagnostic {
     let step = |step| match step {
         bindings::PathStep::Field(name) => PathStep::Field(name),
         bindings::PathStep::Index(index) => PathStep::Index(index),

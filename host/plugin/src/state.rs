@@ -22,6 +22,8 @@ pub(crate) enum Exceeded {
 /// The data of one instance's store.
 pub(crate) struct State {
     pub(crate) plugin: Arc<str>,
+    /// What `config` answers.
+    pub(crate) settings: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     /// When the guest must be done.
     pub(crate) deadline: Instant,
@@ -37,9 +39,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(plugin: Arc<str>, limits: Arc<Limits>, within: Duration) -> Self {
+    pub(crate) fn new(plugin: Arc<str>, settings: Arc<str>, limits: Arc<Limits>, within: Duration) -> Self {
         Self {
             plugin,
+            settings,
             limits,
             deadline: Instant::now() + within,
             caller: None,

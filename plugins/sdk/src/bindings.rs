@@ -76,6 +76,28 @@ pub mod upgrades {
     });
 }
 
+pub mod configured {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "configured",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+    });
+}
+
+pub mod configures {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "configures",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+            "mortise:plugin/config@0.1.0": crate::bindings::configured::mortise::plugin::config,
+        },
+    });
+}
+
 use authorizes::exports::mortise::plugin::authorizing;
 use mutates::{exports::mortise::plugin::mutating, mortise::plugin::types};
 
@@ -128,6 +150,17 @@ impl<G: Guest> upgrades::exports::mortise::plugin::upgrading::Guest for Adapter<
         let types::TypeName { group, group_version, kind } = of;
         G::upgrade(pb::Type { group, group_version, kind }, since, data).map_err(diagnostics)
     }
+}
+
+impl<G: Guest> configures::exports::mortise::plugin::configuring::Guest for Adapter<G> {
+    fn check(settings: String) -> Vec<types::Diagnostic> {
+        panic::report();
+        diagnostics(G::check(settings))
+    }
+}
+
+pub(crate) fn settings() -> String {
+    configured::mortise::plugin::config::settings()
 }
 
 pub(crate) fn log(level: Level, message: &str, fields: &[(&str, &str)]) {

@@ -104,6 +104,12 @@ impl<'a> IntoIterator for &'a Diagnostics {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(FieldPath);
 
+/// One of the plugin's settings, by its key.
+#[must_use]
+pub fn setting(key: &str) -> Path {
+    Path(FieldPath::field(key))
+}
+
 /// A field of the resource's data, by its protobuf name.
 #[must_use]
 pub fn field(name: &str) -> Path {

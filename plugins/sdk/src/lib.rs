@@ -72,16 +72,18 @@ mod panic;
 mod plugin;
 pub mod raw;
 mod resource_type;
+mod settings;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod typed;
 mod wire;
 
 pub use authorize::Decision;
-pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata};
+pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata, setting};
 pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, pb};
 pub use plugin::Plugin;
 pub use resource_type::{Registered, ResourceType};
+pub use settings::settings;
 pub use typed::Typed;
 
 #[doc(hidden)]
@@ -93,7 +95,7 @@ pub use prost_types;
 pub use wit_bindgen;
 
 /// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `upgrading`.
+/// `configuring`, `upgrading`.
 ///
 /// Natively it only checks that the static is there.
 #[macro_export]
@@ -134,6 +136,9 @@ macro_rules! export {
                     data: ::std::vec::Vec<u8>,
                 ) -> ::std::result::Result<::std::vec::Vec<u8>, $crate::Diagnostics> {
                     $plugin.upgrade(&of, since, &data)
+                }
+                fn check(settings: ::std::string::String) -> $crate::Diagnostics {
+                    $plugin.check(&settings)
                 }
             }
             $crate::export_raw!(Table $(: $($interface),+)?);

@@ -13,6 +13,7 @@ pub struct Plugin {
     types: &'static [&'static dyn Registered],
     capabilities: &'static [&'static str],
     limits: Option<manifest::Limits>,
+    settings: Option<fn(&str, &mut Diagnostics)>,
 }
 
 impl Plugin {
@@ -25,7 +26,7 @@ impl Plugin {
         descriptors: &'static [u8],
         types: &'static [&'static dyn Registered],
     ) -> Self {
-        Self { name, version, descriptors, types, capabilities: &[], limits: None }
+        Self { name, version, descriptors, types, capabilities: &[], limits: None, settings: None }
     }
 
     /// Host abilities that the plugin cannot do without. `authorizer` is added when a type has a rule.
@@ -39,6 +40,15 @@ impl Plugin {
     #[must_use]
     pub const fn limits(mut self, limits: manifest::Limits) -> Self {
         self.limits = Some(limits);
+        self
+    }
+
+    /// Judges the plugin's settings (see [`crate::settings()`]) before it serves: the text of one JSON object. An error
+    /// at `setting("colour")` keeps the plugin from being loaded, and the operator is told which setting it is. Needs
+    /// `configuring` among the interfaces of [`crate::export!`]; a plugin that does not have it takes any settings.
+    #[must_use]
+    pub const fn check_settings(mut self, check: fn(&str, &mut Diagnostics)) -> Self {
+        self.settings = Some(check);
         self
     }
 
@@ -120,6 +130,16 @@ impl Plugin {
     /// What the type's upgrade says, or that there is none.
     pub fn upgrade(&self, of: &pb::Type, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
         self.find(Some(of)).map_err(Diagnostics::refusal)?.upgrade(since, data)
+    }
+
+    /// Runs the check of the settings, if there is one.
+    #[must_use]
+    pub fn check(&self, settings: &str) -> Diagnostics {
+        let mut diagnostics = Diagnostics::new();
+        if let Some(check) = self.settings {
+            check(settings, &mut diagnostics);
+        }
+        diagnostics
     }
 
     fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {

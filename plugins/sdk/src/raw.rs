@@ -51,10 +51,16 @@ pub trait Guest {
         let _ = (of, tenancy);
         Decision::Allow
     }
+
+    /// Interface `configuring`: the plugin's settings, one JSON object.
+    fn check(settings: String) -> Diagnostics {
+        let _ = settings;
+        Diagnostics::new()
+    }
 }
 
 /// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `upgrading`.
+/// `configuring`, `upgrading`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
@@ -78,7 +84,12 @@ macro_rules! __export_interface {
     (validating) => { $crate::bindings::validates::export!(Export with_types_in $crate::bindings::validates); };
     (authorizing) => { $crate::bindings::authorizes::export!(Export with_types_in $crate::bindings::authorizes); };
     (upgrading) => { $crate::bindings::upgrades::export!(Export with_types_in $crate::bindings::upgrades); };
+    (configuring) => { $crate::bindings::configures::export!(Export with_types_in $crate::bindings::configures); };
     ($other:ident) => {
-        compile_error!(concat!("no interface `", stringify!($other), "`: there are mutating, validating, authorizing, upgrading"));
+        compile_error!(concat!(
+            "no interface `",
+            stringify!($other),
+            "`: there are mutating, validating, authorizing, configuring, upgrading"
+        ));
     };
 }

@@ -8,6 +8,7 @@ type Caller = Box<dyn Fn(&str, &str) -> bool>;
 
 thread_local! {
     static CALLER: RefCell<Option<Caller>> = const { RefCell::new(None) };
+    static SETTINGS: RefCell<String> = const { RefCell::new(String::new()) };
     static LOG: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -23,6 +24,23 @@ pub fn as_caller<T>(may: impl Fn(&str, &str) -> bool + 'static, body: impl FnOnc
     }
     let _restore = Restore(CALLER.replace(Some(Box::new(may))));
     body()
+}
+
+/// Runs `body` with settings, one JSON object. Holds for this thread.
+pub fn with_settings<T>(settings: &str, body: impl FnOnce() -> T) -> T {
+    /// Puts the outer settings back, also when the body panics.
+    struct Restore(String);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SETTINGS.set(std::mem::take(&mut self.0));
+        }
+    }
+    let _restore = Restore(SETTINGS.replace(settings.to_owned()));
+    body()
+}
+
+pub(crate) fn settings() -> String {
+    SETTINGS.with_borrow(|text| if text.is_empty() { "{}".to_owned() } else { text.clone() })
 }
 
 /// What this thread's hooks logged since the last call, fields behind the message.

@@ -1,4 +1,5 @@
 //! What guests may call: one file for each imported interface.
 
 mod authorizer;
+mod config;
 mod log;

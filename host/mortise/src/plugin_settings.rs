@@ -1,0 +1,71 @@
+//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON.
+//!
+//! Dates and times become strings as TOML writes them. What JSON has no word for (`inf`, `nan`) is refused with its key.
+
+use std::collections::BTreeMap;
+
+use mortise_plugin_host::PluginSettings;
+use serde_json::{Map, Number, Value};
+use toml::Table;
+
+use crate::config::{ConfigError, PluginConfig};
+
+/// The settings of every plugin that the configuration names.
+pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSettings, ConfigError> {
+    let mut all = PluginSettings::default();
+    for (name, plugin) in plugins {
+        all.set(name, object(&plugin.settings, &format!("plugin.{name}.settings"))?);
+    }
+    Ok(all)
+}
+
+fn object(table: &Table, at: &str) -> Result<Map<String, Value>, ConfigError> {
+    table.iter().map(|(key, one)| Ok((key.clone(), value(one, &format!("{at}.{key}"))?))).collect()
+}
+
+fn value(from: &toml::Value, at: &str) -> Result<Value, ConfigError> {
+    Ok(match from {
+        toml::Value::String(text) => Value::from(text.as_str()),
+        toml::Value::Integer(number) => Value::from(*number),
+        toml::Value::Float(number) => Number::from_f64(*number).map(Value::Number).ok_or_else(|| {
+            let what = "must be finite: plugins are told their settings as JSON, which has no inf and no nan";
+            ConfigError::PluginSetting { key: at.to_owned(), what }
+        })?,
+        toml::Value::Boolean(truth) => Value::from(*truth),
+        toml::Value::Datetime(time) => Value::from(time.to_string()),
+        toml::Value::Array(items) => {
+            let items = items.iter().enumerate().map(|(n, one)| value(one, &format!("{at}[{n}]")));
+            Value::Array(items.collect::<Result<_, _>>()?)
+        }
+        toml::Value::Table(table) => Value::Object(object(table, at)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<PluginSettings, ConfigError> {
+        let plugins = text.parse::<Table>().unwrap().try_into().unwrap();
+        read(&plugins)
+    }
+
+    #[test]
+    fn every_kind_of_value_has_its_json() {
+        let all = read_text(
+            "[demo.settings]\ntext = \"a\"\nnumber = -3\nreal = 0.5\ntruth = true\nday = 2026-01-02\n\
+             list = [1, { x = \"y\" }]\n[demo.settings.inner]\nz = []\n[empty]\n",
+        )
+        .unwrap();
+        let expected = r#"{"day":"2026-01-02","inner":{"z":[]},"list":[1,{"x":"y"}],"number":-3,"real":0.5,"text":"a","truth":true}"#;
+        assert_eq!(all.of("demo").to_string(), expected);
+        assert_eq!(all.of("empty").to_string(), "{}");
+        assert_eq!(all.names().collect::<Vec<_>>(), ["demo", "empty"]);
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused_with_its_key() {
+        let fault = read_text("[demo.settings]\nlist = [{ x = [inf] }]\n").unwrap_err().to_string();
+        assert!(fault.starts_with("plugin.demo.settings.list[0].x[0]: must be finite"), "{fault}");
+    }
+}

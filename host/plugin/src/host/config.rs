@@ -1,0 +1,10 @@
+//! `config`: the plugin's own settings. In `describe` there are none, since its answer must depend on the component alone.
+
+use crate::{bindings::imports::mortise::plugin::config::Host, state::State};
+
+impl Host for State {
+    fn settings(&mut self) -> wasmtime::Result<String> {
+        self.count_host_call()?;
+        Ok(self.settings.to_string())
+    }
+}

@@ -1,0 +1,100 @@
+//! What operators set for single plugins, by the plugins' names: `[plugin.<name>.settings]` in config.toml.
+//!
+//! Settings are one JSON object for each plugin. They reach the plugin as text, through the contract's `config`, bounded
+//! by `sandbox.settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as it lives;
+//! other settings make another `Plugin`, which remembers none of the first one's decisions.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use serde_json::{Map, Value};
+
+use crate::error::LoadError;
+
+/// No settings, as a plugin sees them.
+pub(crate) const NONE: &str = "{}";
+
+/// The settings of every plugin, by name. The default has none.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PluginSettings(BTreeMap<String, Value>);
+
+impl PluginSettings {
+    /// Sets what a plugin of that name is told, in place of what was set before.
+    pub fn set(&mut self, name: impl Into<String>, settings: Map<String, Value>) {
+        self.0.insert(name.into(), Value::Object(settings));
+    }
+
+    /// The settings of the plugin of that name: always an object, empty when nothing was set.
+    #[must_use]
+    pub fn of(&self, name: &str) -> &Value {
+        static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+        self.0.get(name).unwrap_or(&NOTHING)
+    }
+
+    /// The names of plugins for which something was set, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The text that the plugin is given.
+    pub(crate) fn text(&self, name: &str, limit: usize) -> Result<Arc<str>, LoadError> {
+        let text = self.of(name).to_string();
+        if text.len() > limit {
+            return Err(LoadError::Settings {
+                key: key(name, ""),
+                what: format!(
+                    "they take {} bytes as JSON, more than the limit of {limit} (sandbox.settings_bytes)",
+                    text.len()
+                ),
+            });
+        }
+        Ok(text.into())
+    }
+}
+
+/// The key in config.toml of one setting, or of all of them when `path` is empty.
+pub(crate) fn key(name: &str, path: &str) -> String {
+    match path {
+        "" => format!("plugin.{name}.settings"),
+        // An index needs no dot.
+        path if path.starts_with('[') => format!("plugin.{name}.settings{path}"),
+        path => format!("plugin.{name}.settings.{path}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_settings_are_an_empty_object() {
+        let mut all = PluginSettings::default();
+        assert_eq!(all.of("demo").to_string(), NONE);
+        all.set("demo", Map::from_iter([("a".to_owned(), Value::from(1))]));
+        assert_eq!(all.of("demo").to_string(), r#"{"a":1}"#);
+        assert_eq!(all.of("other").to_string(), NONE);
+        assert_eq!(all.names().collect::<Vec<_>>(), ["demo"]);
+    }
+
+    #[test]
+    fn settings_are_bounded_and_the_fault_names_the_keys() {
+        let mut all = PluginSettings::default();
+        all.set("demo", Map::from_iter([("a".to_owned(), Value::from("x".repeat(100)))]));
+        assert!(all.text("demo", 108).is_ok());
+        let fault = all.text("demo", 107).unwrap_err().to_string();
+        assert_eq!(
+            fault,
+            "settings plugin.demo.settings: they take 108 bytes as JSON, more than the limit of 107 \
+             (sandbox.settings_bytes)"
+        );
+    }
+
+    #[test]
+    fn keys_are_as_they_stand_in_the_file() {
+        assert_eq!(key("demo", ""), "plugin.demo.settings");
+        assert_eq!(key("demo", "a.b"), "plugin.demo.settings.a.b");
+        assert_eq!(key("demo", "[0].a"), "plugin.demo.settings[0].a");
+    }
+}
