@@ -265,7 +265,8 @@ mod tests {
     fn a_question_has_a_hook_or_a_permission() {
         let files = prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
         let pool = pool(files).unwrap();
-        let exports = Exports { mutating: false, validating: false, authorizing: true, upgrading: false };
+        let exports =
+            Exports { mutating: false, validating: false, authorizing: true, upgrading: false, configuring: false };
         let key = wire::Permission { permission: "key:read".into(), on: "{name}".into() };
         let declare = |hooks, permissions| {
             let declared = wire::ResourceType {

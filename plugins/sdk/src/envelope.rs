@@ -74,6 +74,7 @@ mod tests {
             metadata: BTreeMap::from([("a".into(), "b".into())]),
             status: BTreeMap::from([("one".into(), status), ("two".into(), pb::Status::default())]),
             data: Some(Any { type_url: "t".into(), value: vec![1] }),
+            schema_version: 2,
         };
         let envelope = Envelope::read(&resource.encode_to_vec()).unwrap();
         assert_eq!((&envelope.id, envelope.read_owner()), (&resource.id, resource.owner.clone()));
