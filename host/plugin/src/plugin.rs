@@ -28,10 +28,12 @@ use crate::{
     contract::{self, Exports},
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
+    health::Health,
     limits::Limits,
     manifest::Manifest,
     memo::Memo,
     session,
+    settings::PluginSettings,
     state::State,
 };
 
@@ -40,6 +42,8 @@ pub struct Plugin {
     manifest: Manifest,
     digest: String,
     size: usize,
+    settings: serde_json::Value,
+    health: Health,
     pub(crate) limits: Arc<Limits>,
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) pre: InstancePre<State>,
@@ -62,7 +66,7 @@ impl Plugin {
     ///
     /// # Errors
     /// Whatever [`Plugin::load`] finds, and a file that cannot be read.
-    pub async fn load_file(sandbox: &Sandbox, path: &Path) -> Result<Arc<Self>, LoadError> {
+    pub async fn load_file(sandbox: &Sandbox, path: &Path, settings: &PluginSettings) -> Result<Arc<Self>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
         let limit = sandbox.inner().limits.component_bytes;
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -76,7 +80,7 @@ impl Plugin {
         }
         let bytes = std::fs::read(path).map_err(unreadable)?;
         let called = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Self::load(sandbox, &called, &bytes).await
+        Self::load(sandbox, &called, &bytes, settings).await
     }
 
     /// Loads a component. `called` names it in errors until its manifest is known.
@@ -86,7 +90,12 @@ impl Plugin {
     ///
     /// # Errors
     /// What is wrong with the component, and what to do about it.
-    pub async fn load(sandbox: &Sandbox, called: &str, bytes: &[u8]) -> Result<Arc<Self>, LoadError> {
+    pub async fn load(
+        sandbox: &Sandbox,
+        called: &str,
+        bytes: &[u8],
+        settings: &PluginSettings,
+    ) -> Result<Arc<Self>, LoadError> {
         let inner = sandbox.inner().clone();
         let limit = inner.limits.component_bytes;
         if bytes.len() > limit {
@@ -97,7 +106,7 @@ impl Plugin {
         let from_cache = cached.is_some();
         let (component, known) = match cached {
             Some(entry) => (entry.component, Some(entry.manifest)),
-            None => (compile(&inner.engine, bytes).await?, None),
+            None => (compile(&inner, bytes).await?, None),
         };
 
         let exports = contract::check(&inner.engine, &component)?;
@@ -121,7 +130,10 @@ impl Plugin {
         }
 
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
+        let settings = settings.of(&manifest.name).clone();
         Ok(Arc::new(Self {
+            settings,
+            health: Health::default(),
             digest,
             size: bytes.len(),
             turns: Arc::new(Semaphore::new(limits.concurrency.max(1))),
@@ -163,6 +175,18 @@ impl Plugin {
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// The settings that it was loaded with: an object.
+    #[must_use]
+    pub fn settings(&self) -> &serde_json::Value {
+        &self.settings
+    }
+
+    /// How its hooks have been doing.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// The limits that hold for it.
@@ -210,7 +234,7 @@ impl Indices {
     }
 }
 
-async fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> {
+async fn compile(sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> {
     let not = |what: String| LoadError::NotAComponent { what };
     if Engine::detect_precompiled(bytes).is_some() {
         return Err(not("it is precompiled machine code, which is never taken from users; give the .wasm file".into()));
@@ -224,8 +248,17 @@ async fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> 
         [0, b'a', b's', b'm', ..] => {}
         _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
     }
-    let (engine, bytes) = (engine.clone(), bytes.to_vec());
-    let compiled = tokio::task::spawn_blocking(move || Component::from_binary(&engine, &bytes)).await;
+    let (engine, bytes, threads) = (sandbox.engine.clone(), bytes.to_vec(), sandbox.compile_threads());
+    // Threads of its own, a few and gone afterwards: calls that are being served keep the other cores.
+    let compiled = tokio::task::spawn_blocking(move || {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|n| format!("mortise-compiler-{n}"))
+            .build()
+            .map_err(wasmtime::Error::new)?;
+        pool.install(|| Component::from_binary(&engine, &bytes))
+    })
+    .await;
     match compiled {
         Ok(Ok(component)) => Ok(component),
         Ok(Err(e)) => Err(not(format!("{e:#}"))),
