@@ -57,14 +57,13 @@ async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
     let server = Server::start().await;
     let (grpc, http) = (server.grpc.to_string(), server.http.to_string());
     let data = dir.path().join("data").to_str().unwrap().to_owned();
-    let plugins = dir.path().join("no-plugins").to_str().unwrap().to_owned();
     let occupied = dir.path().join("occupied");
     std::fs::write(&occupied, "a file").unwrap();
     let occupied = occupied.to_str().unwrap().to_owned();
     let cases: [Case<'_>; 6] = [
         (&["serve", "--data-dir", &data, "--grpc-addr", &grpc], &[], &[&grpc, "(grpc_addr)", "in use"]),
         (&["serve", "--data-dir", &data, "--http-addr", &http], &[], &[&http, "(http_addr)", "in use"]),
-        (&["dev", "--plugin-dir", &plugins], &[], &["plugin_dir", &plugins, "create it, or choose another"]),
+        (&["dev", "--plugin-dir", &occupied], &[], &["plugin_dir", &occupied, "make it readable, or choose another"]),
         (
             &["serve", "--data-dir", &data],
             &[("MORTISE_PLUGINS_BUNDLED", "demo,teleport")],

@@ -5,11 +5,14 @@ use std::{env, error::Error, fs, path::PathBuf};
 use prost::Message;
 
 /// Files whose messages belong to this crate. Services are generated where they are served, in `api`.
-const FILES: [&str; 4] = [
+const FILES: [&str; 7] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
     "mortise/v1/diagnostic.proto",
+    "mortise/v1/plugin.proto",
+    "mortise/v1/plugin_service.proto",
+    "mortise/v1/type_service.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -22,7 +22,7 @@ fn caller(metadata: &MetadataMap) -> Caller {
 }
 
 /// Answers a call. A panic is a defect of ours; it must not take the connection with it.
-async fn answer<T>(call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
+pub(crate) async fn answer<T>(call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
     match AssertUnwindSafe(call).catch_unwind().await {
         Ok(answer) => answer.map(Response::new).map_err(status),
         Err(_) => Err(Status::internal("grpc: panic serving request")),

@@ -5,9 +5,11 @@
 
 mod grpc;
 pub mod http;
+mod plugins;
 mod reflection;
 pub mod server;
 mod status;
+mod types;
 
 pub use server::{Bound, ServeError, ServerOptions, bind};
 
@@ -23,4 +25,17 @@ pub mod stubs {
     include!(concat!(env!("OUT_DIR"), "/hashicorp.consul.resource.rs"));
 }
 
+/// The generated gRPC stubs of the services about plugins and types.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated; the documentation stands in the .proto files"
+)]
+pub mod plugin_stubs {
+    include!(concat!(env!("OUT_DIR"), "/mortise.v1.rs"));
+}
+
+pub use plugin_stubs::{plugin_service_client::PluginServiceClient, type_service_client::TypeServiceClient};
 pub use stubs::resource_service_client::ResourceServiceClient;

@@ -22,11 +22,13 @@ pub(crate) struct Reflection {
 }
 
 /// Services that this server has.
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 6] = [
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
     "hashicorp.consul.resource.ResourceService",
+    "mortise.v1.PluginService",
+    "mortise.v1.TypeService",
 ];
 
 impl Reflection {

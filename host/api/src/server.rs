@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_manager::Manager;
 use mortise_registry::Registry;
 use mortise_service::ResourceService;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
@@ -17,8 +18,14 @@ use tonic_reflection::pb::{
 use crate::{
     grpc::Grpc,
     http,
+    plugin_stubs::{
+        plugin_service_server::{PluginServiceServer, SERVICE_NAME as PLUGIN_SERVICE},
+        type_service_server::{SERVICE_NAME as TYPE_SERVICE, TypeServiceServer},
+    },
+    plugins::Plugins,
     reflection::Reflection,
     stubs::resource_service_server::{ResourceServiceServer, SERVICE_NAME},
+    types::Types,
 };
 
 /// How the server listens. Part of config.toml.
@@ -99,13 +106,18 @@ impl Bound {
         self,
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
+        manager: Manager,
         metrics: PrometheusHandle,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let (ready_tx, ready) = watch::channel(true);
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_service_status(SERVICE_NAME, ServingStatus::Serving).await;
-        let reflection = Reflection::new(registry)?;
+        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE] {
+            health.set_service_status(name, ServingStatus::Serving).await;
+        }
+        let reflection = Reflection::new(registry.clone())?;
+        let plugins = PluginServiceServer::new(Plugins::new(manager));
+        let types = TypeServiceServer::new(Types(registry));
         let resource_service =
             ResourceServiceServer::new(Grpc(service.clone())).max_decoding_message_size(self.options.max_request_bytes);
 
@@ -122,6 +134,8 @@ impl Bound {
             .http2_keepalive_interval(Some(Duration::from_secs(60)))
             .http2_keepalive_timeout(Some(Duration::from_secs(20)))
             .add_service(resource_service)
+            .add_service(plugins)
+            .add_service(types)
             .add_service(health_service)
             .add_service(ReflectionV1::new(reflection.clone()))
             .add_service(ReflectionV1Alpha::new(reflection))
@@ -144,7 +158,9 @@ impl Bound {
             () = stop => {}
         }
         ready_tx.send_replace(false);
-        health.set_service_status(SERVICE_NAME, ServingStatus::NotServing).await;
+        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE] {
+            health.set_service_status(name, ServingStatus::NotServing).await;
+        }
         service.stop();
         stopping_tx.send_replace(true);
         match timeout(self.options.grace, &mut grpc).await {

@@ -13,6 +13,8 @@ use mortise_plugin_host::Limits;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::plugin_settings;
+
 /// The whole configuration; `config.toml` documents each key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -40,11 +42,29 @@ pub(crate) struct Log {
     pub(crate) level: String,
 }
 
-/// Which plugins are loaded beside those in the folder.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// Which plugins are loaded beside those in the folder, and how the folder is looked after.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Plugins {
     pub(crate) bundled: Vec<String>,
+    pub(crate) settle_ms: u64,
+    pub(crate) unfinished_ms: u64,
+    pub(crate) rescan_ms: u64,
+    pub(crate) drain_ms: u64,
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Self { bundled: Vec::new(), settle_ms: 50, unfinished_ms: 5_000, rescan_ms: 2_000, drain_ms: 30_000 }
+    }
+}
+
+impl Config {
+    /// All that takes effect with a restart only.
+    pub(crate) fn without_plugins(mut self) -> Self {
+        self.plugin.clear();
+        self
+    }
 }
 
 /// What is set for one plugin.
@@ -122,8 +142,40 @@ impl Default for Store {
     }
 }
 
+/// Reads the configuration again, from where it came.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reload {
+    file: Option<PathBuf>,
+    flags: Overrides,
+}
+
+impl Reload {
+    /// The file, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The configuration as file, environment and flags have it now.
+    pub(crate) fn read(&self) -> Result<Config, ConfigError> {
+        let env = |name: &str| std::env::var(name).ok();
+        Settings::load(self.file(), &env, self.flags.clone()).map(|settings| settings.config)
+    }
+
+    /// The plugin whose table is what is wrong with the file.
+    pub(crate) fn culprit(&self) -> Option<String> {
+        let table: Table = std::fs::read_to_string(self.file()?).ok()?.parse().ok()?;
+        let plugins = table.get("plugin")?.as_table()?;
+        let broken = |(name, table): &(&String, &Value)| {
+            let one = PluginConfig::deserialize((*table).clone());
+            one.is_err()
+                || one.is_ok_and(|one| plugin_settings::read(&BTreeMap::from([((*name).clone(), one)])).is_err())
+        };
+        plugins.iter().find(broken).map(|(name, _)| name.clone())
+    }
+}
+
 /// What flags say.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
     pub(crate) grpc_addr: Option<SocketAddr>,
     pub(crate) http_addr: Option<SocketAddr>,
@@ -137,8 +189,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// Whether the data directory was given and is not the default.
     pub(crate) data_dir_given: bool,
-    /// Whether the plugin directory was given and is not the default.
-    pub(crate) plugin_dir_given: bool,
+    /// How it is read again.
+    pub(crate) reload: Reload,
 }
 
 /// Why there is no configuration.
@@ -163,6 +215,7 @@ impl Settings {
         env: &impl Fn(&str) -> Option<String>,
         flags: Overrides,
     ) -> Result<Self, ConfigError> {
+        let reload = Reload { file: file.map(Path::to_owned), flags: flags.clone() };
         let mut table = Table::new();
         if let Some(path) = file {
             let path = path.to_owned();
@@ -187,13 +240,13 @@ impl Settings {
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
 
         let chosen = |key: &str| table.contains_key(key);
-        let (data_dir_given, plugin_dir_given) = (chosen("data_dir"), chosen("plugin_dir"));
+        let data_dir_given = chosen("data_dir");
         let config = table
             .try_into()
             .map_err(|e: toml::de::Error| ConfigError::Environment {
                 name: "MORTISE_…".into(), what: e.to_string()
             })?;
-        Ok(Self { config, data_dir_given, plugin_dir_given })
+        Ok(Self { config, data_dir_given, reload })
     }
 }
 
@@ -297,7 +350,7 @@ mod tests {
         assert_eq!(settings.config.store.cache_bytes, 99);
         assert_eq!(settings.config.store.watch_buffer, 7);
         assert_eq!(settings.config.plugins.bundled, ["a", "b"]);
-        assert!(settings.data_dir_given && settings.plugin_dir_given);
+        assert!(settings.data_dir_given);
     }
 
     #[test]

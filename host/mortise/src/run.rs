@@ -8,8 +8,9 @@ use std::{
 };
 
 use mortise_api::{ServeError, ServerOptions, http::install_metrics};
+use mortise_manager::Manager;
 use mortise_plugin_host::{LoadError, Sandbox};
-use mortise_registry::Refused;
+use mortise_registry::{Refused, Registry};
 use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,8 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     bundled,
     cli::Mode,
-    config::{Config, ConfigError, Plugins, Settings},
-    plugin_settings, plugins,
+    config::{Config, ConfigError, Settings},
+    plugins,
 };
 
 /// Why the server did not run, or stopped.
@@ -32,8 +33,8 @@ pub(crate) enum RunError {
     Sandbox(#[from] LoadError),
     #[error("{0}")]
     Registry(#[from] Refused),
-    #[error("plugin_dir {}: {source}; create it, or choose another", path.display())]
-    PluginDir { path: PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Plugins(#[from] mortise_manager::StartError),
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     UnknownBundled { name: String, known: String },
     #[error("{0}")]
@@ -59,7 +60,7 @@ pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
 async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let begun = Instant::now();
     let stop = stop_signal()?;
-    let Settings { mut config, data_dir_given, plugin_dir_given } = settings;
+    let Settings { mut config, data_dir_given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
     let mut temporary = None;
@@ -84,19 +85,22 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let store_options = store_options(&config);
     let opening = tokio::task::spawn_blocking(move || SledBackend::open(store_options));
     let sandbox = Sandbox::new(&config.sandbox, cache_dir)?;
-    let plugin_settings = plugin_settings::read(&config.plugin)?;
-    let Config { plugins: Plugins { bundled }, plugin_dir, .. } = &config;
-    let registry = plugins::load(&sandbox, bundled, plugin_dir, plugin_dir_given, &plugin_settings).await?;
+    let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
     let backend = Arc::new(store);
-    let registry = Arc::new(arc_swap::ArcSwap::from_pointee(registry));
+    let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let service = ResourceService::new(backend.clone(), registry.clone(), service_options(&config));
     let mut background = service.background();
+    let (manager, managing) =
+        Manager::start(plugin_options, sandbox, backend.clone(), service.clone(), registry.clone()).await?;
 
     announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
-    let served = bound.serve(service.clone(), registry, metrics, stop).await;
+    let served = bound.serve(service.clone(), registry, manager, metrics, stop).await;
     service.stop();
+    // Whatever it is about is one atomic step away from done or not begun.
+    managing.abort();
+    let _ = managing.await;
     while background.join_next().await.is_some() {}
     drop(service);
     let closing = tokio::task::spawn_blocking(move || backend.close());

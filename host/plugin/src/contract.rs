@@ -8,7 +8,7 @@ use wasmtime::{
 use crate::error::LoadError;
 
 /// The newest contract this host knows: the WIT package's version.
-pub(crate) const VERSION: &str = "0.1.0";
+pub const VERSION: &str = "0.1.0";
 
 const PACKAGE: &str = "mortise:plugin/";
 

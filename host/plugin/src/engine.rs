@@ -122,12 +122,26 @@ impl Sandbox {
         })
     }
 
+    /// The host's limits, before any plugin lowers them.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
 }
 
 impl Inner {
+    /// How many cores may compile at once.
+    pub(crate) fn compile_threads(&self) -> usize {
+        match self.limits.compile_threads {
+            0 => thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),
+            threads => threads,
+        }
+    }
+
     /// Keeps the ticker awake for as long as the guard lives.
     pub(crate) fn tick(&self) -> Ticking {
         self.ticker.clone().hold()

@@ -14,6 +14,7 @@ mod configure;
 mod contract;
 pub mod engine;
 pub mod error;
+pub mod health;
 mod host;
 pub mod limits;
 pub mod manifest;
@@ -25,8 +26,10 @@ pub mod settings;
 mod state;
 
 pub use call::Call;
+pub use contract::VERSION as CONTRACT_VERSION;
 pub use engine::{PoolSize, Sandbox, physical_memory};
 pub use error::{HookError, HookFault, LoadError};
+pub use health::{Health, HealthReport, HealthState, HookHealth};
 pub use limits::Limits;
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use permission::{Permission, Permissions};

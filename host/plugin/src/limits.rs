@@ -45,6 +45,8 @@ pub struct Limits {
     pub settings_bytes: usize,
     /// Decisions of authorize hooks that are remembered for one plugin; 0 asks the plugin each time.
     pub remembered_decisions: usize,
+    /// Cores that compile a plugin at once; 0 asks the machine: half of them, at least one.
+    pub compile_threads: usize,
 }
 
 impl Default for Limits {
@@ -67,6 +69,7 @@ impl Default for Limits {
             component_bytes: 32 << 20,
             settings_bytes: 64 << 10,
             remembered_decisions: 16_384,
+            compile_threads: 0,
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     contract::{self, Exports},
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
+    health::Health,
     limits::Limits,
     manifest::Manifest,
     memo::Memo,
@@ -41,6 +42,7 @@ pub struct Plugin {
     manifest: Manifest,
     digest: String,
     size: usize,
+    health: Health,
     pub(crate) limits: Arc<Limits>,
     /// The settings it was loaded with, as JSON; they never change.
     pub(crate) settings: Arc<str>,
@@ -107,7 +109,7 @@ impl Plugin {
         let from_cache = cached.is_some();
         let (component, known) = match cached {
             Some(entry) => (entry.component, Some(entry.manifest)),
-            None => (compile(&inner.engine, bytes).await?, None),
+            None => (compile(&inner, bytes).await?, None),
         };
 
         let exports = contract::check(&inner.engine, &component)?;
@@ -136,6 +138,7 @@ impl Plugin {
             configure::check(&inner, &manifest, &limits, &settings, &pre).await?;
         }
         Ok(Arc::new(Self {
+            health: Health::default(),
             digest,
             size: bytes.len(),
             turns: Arc::new(Semaphore::new(limits.concurrency.max(1))),
@@ -186,6 +189,18 @@ impl Plugin {
         self.size
     }
 
+    /// The settings that it was loaded with: an object, as JSON.
+    #[must_use]
+    pub fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    /// How its hooks have been doing.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
     /// The limits that hold for it.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -232,7 +247,7 @@ impl Indices {
     }
 }
 
-async fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> {
+async fn compile(sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> {
     let not = |what: String| LoadError::NotAComponent { what };
     if Engine::detect_precompiled(bytes).is_some() {
         return Err(not("it is precompiled machine code, which is never taken from users; give the .wasm file".into()));
@@ -246,8 +261,17 @@ async fn compile(engine: &Engine, bytes: &[u8]) -> Result<Component, LoadError> 
         [0, b'a', b's', b'm', ..] => {}
         _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
     }
-    let (engine, bytes) = (engine.clone(), bytes.to_vec());
-    let compiled = tokio::task::spawn_blocking(move || Component::from_binary(&engine, &bytes)).await;
+    let (engine, bytes, threads) = (sandbox.engine.clone(), bytes.to_vec(), sandbox.compile_threads());
+    // Threads of its own, a few and gone afterwards: calls that are being served keep the other cores.
+    let compiled = tokio::task::spawn_blocking(move || {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|n| format!("mortise-compiler-{n}"))
+            .build()
+            .map_err(wasmtime::Error::new)?;
+        pool.install(|| Component::from_binary(&engine, &bytes))
+    })
+    .await;
     match compiled {
         Ok(Ok(component)) => Ok(component),
         Ok(Err(e)) => Err(not(format!("{e:#}"))),

@@ -1,4 +1,4 @@
-//! The types that the host itself provides: tombstones and tenancy.
+//! The types that the host itself provides: tombstones, tenancy and plugins.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use prost_reflect::DescriptorPool;
 
 use crate::{
     schema::Schema,
-    table::{Owner, Refused, ResourceType},
+    table::{Owner, Refused, ResourceType, Rule},
 };
 
 /// Groups that belong to the host: no plugin may declare a type in one.
@@ -19,12 +19,14 @@ pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
 /// # Errors
 /// None in a build that passes its tests: the descriptors are compiled in.
 pub fn pool() -> Result<DescriptorPool, Refused> {
-    DescriptorPool::decode(DESCRIPTORS).map_err(|e| Refused::new(format!("the host's own descriptors: {e}")))
+    DescriptorPool::decode(DESCRIPTORS)
+        .map_err(|e| Refused::new(Rule::Host, format!("the host's own descriptors: {e}")))
 }
 
 /// The built-in types.
 pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused> {
     [
+        (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
         (types::partition(), Scope::Cluster, "hashicorp.consul.tenancy.v2beta1.Partition"),
         (types::namespace(), Scope::Partition, "hashicorp.consul.tenancy.v2beta1.Namespace"),
@@ -33,7 +35,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused>
     .map(|(gvk, scope, message)| {
         let message = pool
             .get_message_by_name(message)
-            .ok_or_else(|| Refused::new(format!("the host's own descriptors lack {message}")))?;
+            .ok_or_else(|| Refused::new(Rule::Host, format!("the host's own descriptors lack {message}")))?;
         Ok(ResourceType {
             gvk,
             scope,

@@ -48,6 +48,14 @@ impl Schema {
         &self.message
     }
 
+    /// The fields that an update may not change: names joined by dots.
+    #[must_use]
+    pub fn immutable_paths(&self) -> Vec<String> {
+        let joined =
+            |path: &Vec<FieldDescriptor>| path.iter().map(|f| f.name().to_owned()).collect::<Vec<_>>().join(".");
+        self.immutable.iter().map(joined).collect()
+    }
+
     /// Whether a type URL names the message: the last path element counts, a bare name will do.
     #[must_use]
     pub fn accepts_url(&self, url: &str) -> bool {

@@ -7,18 +7,38 @@ use mortise_resource::{Error, Scope, manifest::PrinterColumn, pb, types::Gvk};
 use prost_reflect::DescriptorPool;
 
 use crate::{
+    absent::Absent,
     builtin::{self, RESERVED_GROUPS},
     schema::Schema,
 };
 
 /// Why a plugin's types are not added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refused(String);
+#[error("{what}")]
+pub struct Refused {
+    /// The rule that is broken.
+    pub rule: Rule,
+    what: String,
+}
+
+/// The rules by which a plugin gets into the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The host's own descriptors are whole.
+    Host,
+    /// No two plugins have one name.
+    Name,
+    /// Some groups belong to the host.
+    Group,
+    /// No two plugins provide one type.
+    Taken,
+    /// Versions of a kind have one scope.
+    Scope,
+}
 
 impl Refused {
-    pub(crate) fn new(what: String) -> Self {
-        Self(what)
+    pub(crate) fn new(rule: Rule, what: String) -> Self {
+        Self { rule, what }
     }
 }
 
@@ -29,6 +49,8 @@ pub enum Owner {
     Host,
     /// A plugin, whose hooks are called.
     Plugin(Arc<Plugin>),
+    /// A plugin that is not there: what is stored can be read and deleted, and is not written.
+    Absent(Arc<Absent>),
 }
 
 /// One registered type.
@@ -58,8 +80,9 @@ pub struct ResourceType {
 #[derive(Debug, Clone)]
 pub struct Registry {
     /// Sorted by name: a look-up compares, and allocates nothing.
-    types: Vec<Arc<ResourceType>>,
-    plugins: Vec<Arc<Plugin>>,
+    pub(crate) types: Vec<Arc<ResourceType>>,
+    pub(crate) plugins: Vec<Arc<Plugin>>,
+    pub(crate) absent: Vec<Arc<Absent>>,
     host: DescriptorPool,
 }
 
@@ -72,7 +95,7 @@ impl Registry {
         let host = builtin::pool()?;
         let mut types: Vec<_> = builtin::types(&host)?.into_iter().map(Arc::new).collect();
         types.sort_by(|a, b| a.gvk.cmp(&b.gvk));
-        Ok(Self { types, plugins: Vec::new(), host })
+        Ok(Self { types, plugins: Vec::new(), absent: Vec::new(), host })
     }
 
     /// This table and a plugin's types.
@@ -82,55 +105,52 @@ impl Registry {
     /// of a kind, which share their resources, differ in scope.
     pub fn with(&self, plugin: &Arc<Plugin>) -> Result<Self, Refused> {
         if let Some(other) = self.plugins.iter().find(|p| p.name() == plugin.name()) {
-            return Err(Refused(format!(
-                "a plugin named {:?} is loaded already (version {}); remove one of the two",
-                other.name(),
-                other.version()
-            )));
+            return Err(Refused::new(
+                Rule::Name,
+                format!(
+                    "a plugin named {:?} is loaded already (version {}); remove one of the two",
+                    other.name(),
+                    other.version()
+                ),
+            ));
         }
         let mut next = self.clone();
         for decl in &plugin.manifest().types {
             if RESERVED_GROUPS.contains(&decl.gvk.group.as_str()) {
-                return Err(Refused(format!(
-                    "type {}: group {:?} belongs to the host; choose another",
-                    decl.gvk, decl.gvk.group
-                )));
+                let what = format!("type {}: group {:?} belongs to the host; choose another", decl.gvk, decl.gvk.group);
+                return Err(Refused::new(Rule::Group, what));
             }
             for known in next.types.iter().filter(|t| t.gvk.group == decl.gvk.group && t.gvk.kind == decl.gvk.kind) {
-                if let Owner::Plugin(owner) = &known.owner
-                    && owner.name() != plugin.name()
-                {
-                    return Err(Refused(format!(
-                        "type {}: plugin {:?} provides {} already; remove one of the two, or rename the type",
-                        decl.gvk,
-                        owner.name(),
-                        known.gvk
-                    )));
+                let owner = match &known.owner {
+                    Owner::Host => "the host",
+                    Owner::Plugin(owner) => owner.name(),
+                    Owner::Absent(owner) => &owner.name,
+                };
+                if owner != plugin.name() {
+                    let what = format!(
+                        "type {}: plugin {owner:?} provides {} already; remove one of the two, or rename the type",
+                        decl.gvk, known.gvk
+                    );
+                    return Err(Refused::new(Rule::Taken, what));
                 }
                 if known.scope != decl.scope {
-                    return Err(Refused(format!(
+                    let what = format!(
                         "type {}: {} has another scope, and versions of a kind share their resources; give both one \
                          scope",
                         decl.gvk, known.gvk
-                    )));
+                    );
+                    return Err(Refused::new(Rule::Scope, what));
                 }
             }
-            let added = ResourceType {
-                gvk: decl.gvk.clone(),
-                scope: decl.scope,
-                schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
-                schema_version: decl.schema_version,
-                hooks: decl.hooks,
-                permissions: decl.permissions.clone(),
-                columns: decl.columns.clone(),
-                short_names: decl.short_names.clone(),
-                owner: Owner::Plugin(plugin.clone()),
-            };
-            let at = next.types.partition_point(|t| t.gvk < added.gvk);
-            next.types.insert(at, Arc::new(added));
+            next.insert(ResourceType::of(decl, Owner::Plugin(plugin.clone())));
         }
         next.plugins.push(plugin.clone());
         Ok(next)
+    }
+
+    pub(crate) fn insert(&mut self, added: ResourceType) {
+        let at = self.types.partition_point(|t| t.gvk < added.gvk);
+        self.types.insert(at, Arc::new(added));
     }
 
     /// The type of that name, if it is registered.
@@ -155,15 +175,22 @@ impl Registry {
         &self.types
     }
 
+    /// A plugin that is there, by name.
+    #[must_use]
+    pub fn plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
+        self.plugins.iter().find(|p| p.name() == name)
+    }
+
     /// Every plugin, in the order in which they were added.
     #[must_use]
     pub fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins
     }
 
-    /// Every pool of descriptors: the host's, then each plugin's.
+    /// Every pool of descriptors: the host's, then each plugin's, then those of plugins that are not there.
     pub fn pools(&self) -> impl Iterator<Item = &DescriptorPool> {
-        std::iter::once(&self.host).chain(self.plugins.iter().map(|p| &p.manifest().pool))
+        let loaded = self.plugins.iter().map(|p| &p.manifest().pool);
+        std::iter::once(&self.host).chain(loaded).chain(self.absent.iter().map(|a| &a.manifest.pool))
     }
 }
 

@@ -33,6 +33,9 @@ pub mod proto {
 pub use proto::hashicorp::consul::resource as pb;
 pub use proto::mortise::v1::{Diagnostic, diagnostic::Severity};
 
+/// Messages of plugins and types as data, and of the services about them.
+pub use proto::mortise::v1 as data;
+
 /// Manifest messages: what a plugin's `describe` answers.
 pub use proto::mortise::plugin::v1 as manifest;
 

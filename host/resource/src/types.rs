@@ -70,6 +70,12 @@ pub fn namespace() -> Gvk {
     Gvk::new("tenancy", "v2beta1", "Namespace")
 }
 
+/// A plugin, as a resource that the host keeps.
+#[must_use]
+pub fn plugin() -> Gvk {
+    Gvk::new("mortise", "v1", "Plugin")
+}
+
 /// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. An absent tenancy
 /// becomes an empty one. The uid is never looked at.
 ///

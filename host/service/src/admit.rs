@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mortise_registry::{Registry, ResourceType};
-use mortise_resource::{Diagnostic, Error, Scope, pb, types};
+use mortise_resource::{Diagnostic, Error, Scope, meta, pb, types};
 
 use crate::{
     judge::{Judge, type_of},
@@ -32,6 +32,7 @@ pub(crate) fn shape(
     let tenancy = id.tenancy.get_or_insert_default();
     kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
     kind.scope.fill(tenancy);
+    kind.check_writable(meta::is_marked(&resource.metadata))?;
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
     }

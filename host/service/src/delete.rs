@@ -31,6 +31,7 @@ impl ResourceService {
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         kind.scope.fill(tenancy);
+        kind.check_deletable()?;
 
         let version = request.version;
         let exact = !version.is_empty() && !id.uid.is_empty();

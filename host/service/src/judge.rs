@@ -36,7 +36,7 @@ impl Judge {
     /// Costs nothing until a hook is asked.
     pub(crate) fn new(kind: Arc<ResourceType>, caller: &Caller) -> Self {
         let call = match &kind.owner {
-            Owner::Host => None,
+            Owner::Host | Owner::Absent(_) => None,
             Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), caller.authorizer.clone())),
         };
         Self { kind, caller: caller.clone(), call }
@@ -56,7 +56,7 @@ impl Judge {
             Mutated::Changed(bytes) => {
                 *resource = accept(&self.kind, resource, &bytes).map_err(|what| match &self.kind.owner {
                     Owner::Plugin(plugin) => Error::from(plugin.unusable("mutate", what)).context(CONTEXT),
-                    Owner::Host => Error::internal(format!("{CONTEXT}: {what}")),
+                    Owner::Host | Owner::Absent(_) => Error::internal(format!("{CONTEXT}: {what}")),
                 })?;
                 Ok(())
             }
@@ -171,6 +171,7 @@ impl Judge {
         match &self.kind.owner {
             Owner::Host => "mortise",
             Owner::Plugin(plugin) => plugin.name(),
+            Owner::Absent(absent) => &absent.name,
         }
     }
 }

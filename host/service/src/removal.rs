@@ -41,7 +41,10 @@ impl ResourceService {
 
     /// The host's own deletion: no hooks, no permission, whatever version is stored. A resource with finalizers is
     /// marked instead. Returns whether it is gone.
-    pub(crate) async fn expire(&self, id: &pb::Id) -> Result<bool, StoreError> {
+    ///
+    /// # Errors
+    /// Faults of the store, and a conflict that does not end.
+    pub async fn expire(&self, id: &pb::Id) -> Result<bool, StoreError> {
         let mut attempts = 0;
         loop {
             let stored = match self.backend.read(Consistency::Consistent, id).await {

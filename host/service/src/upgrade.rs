@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use mortise_plugin_host::Upgraded;
 use mortise_registry::{Owner, Registry, ResourceType};
-use mortise_resource::{Diagnostic, Error, pb};
-use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
+use mortise_resource::{Diagnostic, Error, pb, types};
+use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey, WatchEvent};
 
 use crate::{caller::Caller, judge::Judge, judge::type_of, list, service::ResourceService};
 
@@ -26,7 +26,7 @@ pub struct UpgradeReport {
     pub seen: usize,
     /// Those that were in an older version.
     pub older: usize,
-    /// The first of those that could not be upgraded, as `partition/namespace/name: why`.
+    /// The first of those that could not be upgraded, by name, with the reason.
     pub failures: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Judge {
             let answer = call.upgrade(&kind.gvk.to_pb(), since, &data.value).await;
             let unusable = |what: String| match &kind.owner {
                 Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", what)).context(CONTEXT),
-                Owner::Host => Error::internal(format!("{CONTEXT}: {what}")),
+                Owner::Host | Owner::Absent(_) => Error::internal(format!("{CONTEXT}: {what}")),
             };
             match answer.map_err(|e| Error::from(e).context(CONTEXT))? {
                 Upgraded::Refused(diagnostics) => {
@@ -89,44 +89,48 @@ impl Judge {
 }
 
 impl ResourceService {
-    /// Upgrades whatever is stored of a type in an older schema version than the type has in `kind`, and stores it if
-    /// `store` says so; otherwise this is a dry run. Goes on after failures and reports at most `max_failures` of them.
+    /// Stores whatever is stored of a type in an older schema version than the type has now in its new form. Goes on
+    /// after failures and reports at most `max_failures` of them.
     ///
-    /// Holds the list of the type's resources in memory meanwhile. What is written beside it is newer and is left alone.
+    /// Holds what the store keeps for a snapshot of the type meanwhile, undecoded. What is written beside it is newer and
+    /// is left alone.
     ///
     /// # Errors
     /// Only faults of the store.
-    pub async fn upgrade_stored(
-        &self,
-        kind: &Arc<ResourceType>,
-        store: bool,
-        max_failures: usize,
-    ) -> Result<UpgradeReport, Error> {
-        let failed = |e| Error::internal(format!("upgrading {}: {e}", kind.gvk));
+    pub async fn upgrade_stored(&self, kind: &Arc<ResourceType>, max_failures: usize) -> Result<UpgradeReport, Error> {
+        let failed = |e| Error::internal(format!("upgrading what is stored of {}: {e}", kind.gvk));
         let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
         let mut tenancy = kind.scope.everywhere();
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key, tenancy, name_prefix: String::new() };
-        let found = self.backend.list(Consistency::Eventual, &query).await.map_err(failed)?;
+        let mut stored = self.backend.watch_list(&query).await.map_err(failed)?;
 
         let mut judge = Judge::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
         let mut report = UpgradeReport::default();
         let mut upgraded = Vec::new();
-        for mut resource in found.into_iter().filter(|resource| list::is_of(resource, kind)) {
+        loop {
+            let resource = match stored.next().await.map_err(failed)? {
+                WatchEvent::Upsert(resource) => resource,
+                WatchEvent::Delete(_) => continue,
+                WatchEvent::EndOfSnapshot => break,
+            };
+            if !list::is_of(&resource, kind) {
+                continue;
+            }
             report.seen += 1;
             if !is_older(kind, &resource) {
                 continue;
             }
             report.older += 1;
+            let mut resource = Arc::unwrap_or_clone(resource);
             judge.next_item();
             match judge.upgrade(&mut resource).await {
-                Ok(()) if store => upgraded.push(Mutation::Recode(Box::new(resource))),
-                Ok(()) => {}
-                Err(error) => {
-                    if report.failures.len() < max_failures {
-                        report.failures.push(format!("{}: {}", place_of(&resource), error.message));
-                    }
+                Ok(()) => upgraded.push(Mutation::Recode(Box::new(resource))),
+                Err(error) if report.failures.len() < max_failures => {
+                    let id = resource.id.clone().unwrap_or_default();
+                    report.failures.push(format!("{}: {}", types::describe(&id), error.message));
                 }
+                Err(_) => {}
             }
             if upgraded.len() >= BATCH {
                 // The instance goes back while the disk is waited for.
@@ -164,11 +168,4 @@ impl ResourceService {
 fn words(diagnostics: &[Diagnostic]) -> String {
     let texts = diagnostics.iter().map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
     if texts.is_empty() { "it gave no reason".into() } else { texts }
-}
-
-/// A resource's place, for people.
-fn place_of(resource: &pb::Resource) -> String {
-    let id = resource.id.clone().unwrap_or_default();
-    let pb::Tenancy { partition, namespace } = id.tenancy.unwrap_or_default();
-    [partition, namespace, id.name].into_iter().filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join("/")
 }

@@ -1,0 +1,89 @@
+//! The type service on gRPC: the registry, as data.
+
+use std::{collections::HashSet, sync::Arc};
+
+use arc_swap::ArcSwap;
+use mortise_registry::{Owner, Registry, ResourceType};
+use mortise_resource::{Error, Scope, data, manifest, types::gvk};
+use prost_reflect::FileDescriptor;
+use prost_types::FileDescriptorSet;
+use tonic::{Request, Response, Status};
+
+use crate::{grpc::answer, plugin_stubs::type_service_server::TypeService};
+
+/// The service, for gRPC.
+pub(crate) struct Types(pub(crate) Arc<ArcSwap<Registry>>);
+
+#[tonic::async_trait]
+impl TypeService for Types {
+    async fn list_types(
+        &self,
+        _: Request<data::ListTypesRequest>,
+    ) -> Result<Response<data::ListTypesResponse>, Status> {
+        let types = self.0.load().types().iter().map(|t| info(t)).collect();
+        Ok(Response::new(data::ListTypesResponse { types }))
+    }
+
+    async fn get_type(
+        &self,
+        request: Request<data::GetTypeRequest>,
+    ) -> Result<Response<data::GetTypeResponse>, Status> {
+        let registry = self.0.load_full();
+        answer(async {
+            let wanted = request.into_inner().r#type.ok_or_else(|| Error::invalid("type is required"))?;
+            let found = registry.get(&wanted).ok_or_else(|| {
+                Error::not_found(format!(
+                    "resource type {} not registered; ListTypes names those that are",
+                    gvk(&wanted)
+                ))
+            })?;
+            let mut set = FileDescriptorSet::default();
+            collect(found.schema.message().parent_file(), &mut HashSet::new(), &mut set);
+            Ok(data::GetTypeResponse { r#type: Some(info(found)), descriptors: Some(set) })
+        })
+        .await
+    }
+}
+
+fn info(t: &ResourceType) -> data::TypeInfo {
+    let (plugin, plugin_version) = match &t.owner {
+        Owner::Host => (String::new(), String::new()),
+        Owner::Plugin(plugin) => (plugin.name().to_owned(), plugin.version().to_owned()),
+        Owner::Absent(absent) => (absent.name.clone(), absent.manifest.version.to_string()),
+    };
+    let scope = match t.scope {
+        Scope::Cluster => manifest::Scope::Cluster,
+        Scope::Partition => manifest::Scope::Partition,
+        Scope::Namespace => manifest::Scope::Namespace,
+        Scope::Undefined => manifest::Scope::Unspecified,
+    };
+    data::TypeInfo {
+        r#type: Some(t.gvk.to_pb()),
+        scope: scope.into(),
+        message: t.schema.message().full_name().to_owned(),
+        schema_version: t.schema_version.get(),
+        plugin,
+        plugin_version,
+        orphaned: matches!(t.owner, Owner::Absent(_)),
+        hooks: Some(manifest::Hooks {
+            mutate: t.hooks.mutate,
+            validate: t.hooks.validate,
+            authorize_read: t.hooks.authorize_read,
+            authorize_write: t.hooks.authorize_write,
+            authorize_list: t.hooks.authorize_list,
+        }),
+        printer_columns: t.columns.clone(),
+        short_names: t.short_names.clone(),
+        immutable_fields: t.schema.immutable_paths(),
+    }
+}
+
+/// What a file imports, then the file, each once: whoever builds the set from front to back has every import already.
+fn collect(file: FileDescriptor, seen: &mut HashSet<String>, out: &mut FileDescriptorSet) {
+    if seen.insert(file.name().to_owned()) {
+        for import in file.dependencies() {
+            collect(import, seen, out);
+        }
+        out.file.push(file.file_descriptor_proto().clone());
+    }
+}

@@ -1,0 +1,166 @@
+//! The resources of type `mortise.v1.Plugin`: read at the start, and written when something changed, only then.
+//!
+//! They are the manager's memory: what served, what was switched off or rolled back, survives a restart in them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use mortise_resource::{
+    data,
+    pb::{self, Condition, condition::State},
+    tenancy::WILDCARD,
+    types,
+};
+use mortise_store::{Backend, Batch, Consistency, Mutation, Query, StoreError, TypeKey};
+use prost::Message as _;
+use ulid::Ulid;
+
+/// Key of the status entry.
+pub const STATUS_KEY: &str = "mortise";
+
+const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
+
+/// Longest message of a condition, bytes.
+const MAX_MESSAGE: usize = 4_096;
+
+/// How often a write is tried again when the stored version is not the known one.
+const ATTEMPTS: u32 = 5;
+
+/// What a plugin's resource says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// The data.
+    pub data: data::Plugin,
+    /// The condition `Loaded`.
+    pub loaded: Condition,
+    /// The condition `Healthy`.
+    pub healthy: Condition,
+}
+
+/// All of them.
+pub struct Book {
+    backend: Arc<dyn Backend>,
+    written: BTreeMap<String, pb::Resource>,
+}
+
+impl Book {
+    /// Reads what is stored.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn open(backend: Arc<dyn Backend>) -> Result<Self, StoreError> {
+        let any = || WILDCARD.to_owned();
+        let tenancy = pb::Tenancy { partition: any(), namespace: any() };
+        let query = Query { type_key: TypeKey::from(&types::plugin().to_pb()), tenancy, name_prefix: String::new() };
+        let stored = backend.list(Consistency::Consistent, &query).await?;
+        let named = |r: pb::Resource| (r.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(), r);
+        let written = stored.into_iter().map(named).collect();
+        Ok(Self { backend, written })
+    }
+
+    /// Every plugin's data, by name.
+    pub fn stored(&self) -> impl Iterator<Item = (&str, data::Plugin)> {
+        self.written.iter().map(|(name, resource)| {
+            let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
+            (name.as_str(), data::Plugin::decode(bytes).unwrap_or_default())
+        })
+    }
+
+    /// The resource as it was written last.
+    #[must_use]
+    pub fn resource(&self, name: &str) -> Option<&pb::Resource> {
+        self.written.get(name)
+    }
+
+    /// Writes what changed of some pages, in one commit.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn put(&mut self, pages: impl IntoIterator<Item = (&str, &Page)>) -> Result<(), StoreError> {
+        let changed: Vec<(&str, &Page)> =
+            pages.into_iter().filter(|(name, page)| self.next(name, page).is_some()).collect();
+        for attempt in 1.. {
+            let resources: Vec<_> = changed.iter().filter_map(|(name, page)| self.next(name, page)).collect();
+            if resources.is_empty() {
+                break;
+            }
+            let mutations = resources.into_iter().map(|r| Mutation::Put(Box::new(r))).collect();
+            match self.backend.commit(Batch { expect: Vec::new(), mutations }).await {
+                Ok(stored) => {
+                    for resource in stored.into_iter().flatten() {
+                        let name = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
+                        self.written.insert(name, resource);
+                    }
+                    break;
+                }
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempt < ATTEMPTS => {
+                    self.written = Self::open(self.backend.clone()).await?.written;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a resource that is gone from the store.
+    pub fn forget(&mut self, name: &str) {
+        self.written.remove(name);
+    }
+
+    /// What has to be stored for a page to be true; none when it is.
+    fn next(&self, name: &str, page: &Page) -> Option<pb::Resource> {
+        let value = page.data.encode_to_vec();
+        let conditions = vec![cut(page.loaded.clone()), cut(page.healthy.clone())];
+        let stored = self.written.get(name);
+        let same_data = stored.and_then(|r| r.data.as_ref()).is_some_and(|any| any.value == value);
+        let same_status = stored.and_then(|r| r.status.get(STATUS_KEY)).is_some_and(|s| s.conditions == conditions);
+        if same_data && same_status {
+            return None;
+        }
+        let mut resource = stored.cloned().unwrap_or_else(|| pb::Resource {
+            id: Some(pb::Id {
+                uid: Ulid::generate().to_string(),
+                name: name.to_owned(),
+                r#type: Some(types::plugin().to_pb()),
+                tenancy: Some(pb::Tenancy::default()),
+            }),
+            ..pb::Resource::default()
+        });
+        if !same_data {
+            resource.generation = Ulid::generate().to_string();
+            resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value });
+        }
+        let status =
+            pb::Status { observed_generation: resource.generation.clone(), conditions, updated_at: Some(now()) };
+        resource.status.insert(STATUS_KEY.into(), status);
+        Some(resource)
+    }
+}
+
+/// A condition.
+#[must_use]
+pub fn condition(kind: &str, state: State, reason: &str, message: impl Into<String>) -> Condition {
+    Condition {
+        r#type: kind.to_owned(),
+        state: state.into(),
+        reason: reason.to_owned(),
+        message: message.into(),
+        resource: None,
+    }
+}
+
+/// Now, as protobuf has it.
+#[must_use]
+pub fn now() -> prost_types::Timestamp {
+    let now = Timestamp::now();
+    prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
+}
+
+fn cut(mut condition: Condition) -> Condition {
+    if condition.message.len() > MAX_MESSAGE {
+        let end = (0..=MAX_MESSAGE).rev().find(|i| condition.message.is_char_boundary(*i)).unwrap_or(0);
+        condition.message.truncate(end);
+        condition.message.push('…');
+    }
+    condition
+}

@@ -1,0 +1,90 @@
+//! Components that were loaded, kept beside the data: what serves and what served before.
+//!
+//! `<data_dir>/plugins/<plugin>/<sha256>.wasm`. A rollback needs them; so do types whose plugin's file is gone while
+//! something of them is stored, and a start with a broken file in the folder. A file whose content is not what its name
+//! says is as good as none.
+
+use std::{fs, io, path::PathBuf};
+
+use crate::files;
+
+/// The directory.
+#[derive(Debug, Clone)]
+pub struct Vault {
+    dir: PathBuf,
+}
+
+impl Vault {
+    /// In a directory that is made when something is kept.
+    #[must_use]
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Keeps a component, durably.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn keep(&self, plugin: &str, digest: &str, bytes: &[u8]) -> io::Result<()> {
+        let (dir, name) = (self.dir.join(plugin), format!("{digest}.wasm"));
+        let there = fs::metadata(dir.join(&name)).is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64);
+        if there { Ok(()) } else { files::put(&dir, &name, bytes) }
+    }
+
+    /// A component that was kept.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidData` when the content is not what was kept; whatever else the file system says.
+    pub fn get(&self, plugin: &str, digest: &str) -> io::Result<Vec<u8>> {
+        let path = self.dir.join(plugin).join(format!("{digest}.wasm"));
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let bytes = fs::read(&path).map_err(named)?;
+        if files::digest(&bytes) == digest {
+            return Ok(bytes);
+        }
+        Err(named(io::Error::new(io::ErrorKind::InvalidData, "its content is not what its name says")))
+    }
+
+    /// Drops every component of a plugin but those of some digests.
+    pub fn prune(&self, plugin: &str, keep: &[&str]) {
+        let Ok(entries) = fs::read_dir(self.dir.join(plugin)) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let kept = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| keep.contains(&stem));
+            if !kept && let Err(e) = fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), "an old component is not removed: {e}");
+            }
+        }
+    }
+
+    /// Drops a plugin.
+    pub fn forget(&self, plugin: &str) {
+        match fs::remove_dir_all(self.dir.join(plugin)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(plugin, "the components of a plugin that is gone are not removed: {e}");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_until_it_is_pruned() {
+        let dir = tempfile::tempdir().unwrap();
+        let vault = Vault::new(dir.path().join("plugins"));
+        let (a, b) = (files::digest(b"a"), files::digest(b"b"));
+        vault.keep("p", &a, b"a").unwrap();
+        vault.keep("p", &b, b"b").unwrap();
+        assert_eq!(vault.get("p", &a).unwrap(), b"a");
+        vault.prune("p", &[&b]);
+        assert_eq!(vault.get("p", &a).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(dir.path().join("plugins/p").join(format!("{b}.wasm")), "x").unwrap();
+        assert_eq!(vault.get("p", &b).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        vault.forget("p");
+        vault.forget("p");
+        assert!(!dir.path().join("plugins/p").exists());
+    }
+}

@@ -1,0 +1,253 @@
+//! Plugins follow their files while the server runs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+mod plugins;
+
+use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
+
+use common::{Server, Setup, refusal, thing};
+use mortise_test_guests::{Thing, component};
+use plugins::Plugins as _;
+use tonic::Code;
+
+const TYPE: &str = "version_stamp.v1.Thing";
+
+fn guest(name: &str) -> Vec<u8> {
+    fs::read(component(name)).unwrap()
+}
+
+fn stamped() -> mortise_resource::pb::Resource {
+    thing("version_stamp", "thing", &Thing::default())
+}
+
+/// The version that serves, as its guest stamps it.
+async fn version(server: &Server) -> String {
+    server.write(stamped()).await.unwrap().metadata["mutated-by"].clone()
+}
+
+async fn becomes(server: &Server, wanted: &str) {
+    server.plugin_until("version-stamp", |p| p.reason == "Serving" && p.data.version == wanted).await;
+    assert_eq!(version(server).await, wanted);
+}
+
+fn file(server: &Server) -> std::path::PathBuf {
+    server.plugin_dir.join("version-stamp.wasm")
+}
+
+async fn first() -> Server {
+    let server = Setup::new().component("version-stamp", guest("version-stamp-1")).start().await;
+    becomes(&server, "1.0.0").await;
+    server
+}
+
+#[tokio::test]
+async fn a_file_written_in_place_is_loaded() {
+    let server = first().await;
+    fs::write(file(&server), guest("version-stamp-2")).unwrap();
+    becomes(&server, "2.0.0").await;
+    let plugin = server.plugin("version-stamp").await.unwrap();
+    assert_eq!(plugin.data.previous_version, "1.0.0");
+    assert_eq!(plugin.data.source, "version-stamp.wasm");
+    assert_eq!(plugin.data.size, guest("version-stamp-2").len() as u64);
+    assert_eq!(plugin.observed_generation, plugin.generation);
+}
+
+#[tokio::test]
+async fn a_file_renamed_over_is_loaded() {
+    let server = first().await;
+    let temporary = server.plugin_dir.join("upload.tmp");
+    fs::write(&temporary, guest("version-stamp-2")).unwrap();
+    fs::rename(temporary, file(&server)).unwrap();
+    becomes(&server, "2.0.0").await;
+}
+
+/// As config managers deploy: the file is a link through a link to a directory, which is switched.
+#[tokio::test]
+async fn a_switched_link_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("plugins");
+    for (version, guest_name) in [("a", "version-stamp-1"), ("b", "version-stamp-2")] {
+        fs::create_dir_all(folder.join(version)).unwrap();
+        fs::write(folder.join(version).join("version-stamp.wasm"), guest(guest_name)).unwrap();
+    }
+    symlink("a", folder.join("..data")).unwrap();
+    symlink("..data/version-stamp.wasm", folder.join("version-stamp.wasm")).unwrap();
+    let server = Setup::new().plugin_dir(&folder).start().await;
+    becomes(&server, "1.0.0").await;
+    symlink("b", folder.join("..data.next")).unwrap();
+    fs::rename(folder.join("..data.next"), folder.join("..data")).unwrap();
+    becomes(&server, "2.0.0").await;
+}
+
+#[tokio::test]
+async fn a_file_that_appears_late_is_loaded_and_the_folder_may_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("plugins");
+    let server = Setup::new().plugin_dir(&folder).env("MORTISE_PLUGINS_RESCAN_MS", 100).start().await;
+    fs::remove_dir(&folder).unwrap();
+    assert!(server.is_unknown(TYPE).await);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
+    becomes(&server, "1.0.0").await;
+}
+
+#[tokio::test]
+async fn a_half_written_file_waits_for_its_rest() {
+    let server = first().await;
+    let mut watch = server.watch_plugins().await;
+    let whole = guest("version-stamp-2");
+    let (head, tail) = whole.split_at(whole.len() / 2);
+    fs::write(file(&server), head).unwrap();
+    server.plugin_until("version-stamp", |p| p.reason == "Waiting").await;
+    assert_eq!(version(&server).await, "1.0.0");
+    let mut open = fs::OpenOptions::new().append(true).open(file(&server)).unwrap();
+    std::io::Write::write_all(&mut open, tail).unwrap();
+    becomes(&server, "2.0.0").await;
+    let story = watch.story("version-stamp", "Serving").await;
+    assert_eq!(story, ["Waiting", "Compiling", "Checking", "Swapping", "Serving"], "no fault was ever said");
+}
+
+#[tokio::test]
+async fn a_file_that_stays_half_is_a_fault_and_the_old_version_serves() {
+    let server = Setup::new()
+        .component("version-stamp", guest("version-stamp-1"))
+        .env("MORTISE_PLUGINS_UNFINISHED_MS", 200)
+        .start()
+        .await;
+    let whole = guest("version-stamp-2");
+    fs::write(file(&server), &whole[..whole.len() - 1]).unwrap();
+    let plugin = server.plugin_until("version-stamp", |p| p.reason == "Truncated").await;
+    assert!(plugin.message.contains("copy it again"), "{}", plugin.message);
+    assert!(plugin.message.contains("version 1.0.0") && plugin.message.contains("goes on serving"));
+    assert_eq!(plugin.data.version, "1.0.0");
+    assert_eq!(version(&server).await, "1.0.0");
+    fs::write(file(&server), &whole).unwrap();
+    becomes(&server, "2.0.0").await;
+}
+
+#[tokio::test]
+async fn unchanged_content_is_no_reload() {
+    let server = first().await;
+    let mut watch = server.watch_plugins().await;
+    let before = server.plugin("version-stamp").await.unwrap();
+    for _ in 0..3 {
+        fs::write(file(&server), guest("version-stamp-1")).unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(watch.is_quiet().await);
+    assert_eq!(server.plugin("version-stamp").await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
+    let setup = || Setup::new().plugin_dir(dir.path()).data_dir(data.path()).env("MORTISE_PLUGINS_RESCAN_MS", 200);
+    let server = setup().start().await;
+    let stored = server.write(stamped()).await.unwrap();
+    fs::remove_file(file(&server)).unwrap();
+    server.plugin_until("version-stamp", |p| p.reason == "Removed").await;
+    orphaned(&server, &stored).await;
+    assert!(server.stop().await.success());
+
+    let server = setup().start().await;
+    orphaned(&server, &stored).await;
+    let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
+    assert_eq!(watch.snapshot().await, [stored.clone()]);
+    server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
+    watch.deleted().await;
+    common::eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
+    common::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
+}
+
+async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
+    assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), *stored);
+    let listed = server.list(common::gvk(TYPE), common::tenancy("*", "*"), "").await.unwrap();
+    assert_eq!(listed, [stored.clone()]);
+    let (code, message) = refusal(server.write(stamped()).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.contains("plugin \"version-stamp\"") && message.contains("is removed"), "{message}");
+}
+
+#[tokio::test]
+async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back() {
+    let server = Setup::new()
+        .component("version-stamp", guest("version-stamp-1"))
+        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
+        .start()
+        .await;
+    fs::remove_file(file(&server)).unwrap();
+    common::eventually("the type is gone", || server.is_unknown(TYPE)).await;
+    common::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
+    fs::write(file(&server), guest("version-stamp-2")).unwrap();
+    becomes(&server, "2.0.0").await;
+}
+
+#[tokio::test]
+async fn a_renamed_file_is_the_same_plugin() {
+    let server = first().await;
+    let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
+    watch.snapshot().await;
+    fs::rename(file(&server), server.plugin_dir.join("other.wasm")).unwrap();
+    server.plugin_until("version-stamp", |p| p.data.source == "other.wasm" && p.reason == "Serving").await;
+    assert_eq!(version(&server).await, "1.0.0");
+    watch.upsert().await;
+}
+
+/// What is stored is judged by the plugin as it is when an event is delivered; the stream itself knows of no reload.
+#[tokio::test]
+async fn an_open_watch_goes_on_across_reloads() {
+    let server = first().await;
+    let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
+    watch.snapshot().await;
+    for (next, wanted) in [("version-stamp-2", "2.0.0"), ("version-stamp-1", "1.0.0"), ("version-stamp-2", "2.0.0")] {
+        fs::write(file(&server), guest(next)).unwrap();
+        becomes(&server, wanted).await;
+        assert_eq!(watch.upsert().await.metadata["mutated-by"], wanted);
+    }
+}
+
+#[tokio::test]
+async fn clients_cannot_write_plugins() {
+    let server = first().await;
+    let plugin = server.plugin("version-stamp").await.unwrap().resource;
+    let id = plugin.id.clone().unwrap();
+    for (code, message) in [
+        refusal(server.write(plugin.clone()).await),
+        refusal(server.delete(&id, "").await),
+        refusal(server.mutate_and_validate(plugin.clone()).await),
+        refusal(
+            server
+                .write_status(mortise_resource::pb::WriteStatusRequest {
+                    id: Some(id.clone()),
+                    key: "mine".into(),
+                    version: String::new(),
+                    status: Some(mortise_resource::pb::Status {
+                        observed_generation: plugin.generation.clone(),
+                        ..Default::default()
+                    }),
+                })
+                .await,
+        ),
+    ] {
+        assert_eq!(code, Code::PermissionDenied);
+        assert!(message.contains("mortise.v1.PluginService"), "{message}");
+    }
+    assert_eq!(server.read(&id).await.unwrap(), plugin);
+}
+
+#[tokio::test]
+async fn a_restart_writes_nothing_and_serves_the_same() {
+    let data = tempfile::tempdir().unwrap();
+    let setup = || Setup::new().component("version-stamp", guest("version-stamp-1")).data_dir(data.path());
+    let server = setup().start().await;
+    becomes(&server, "1.0.0").await;
+    let before = server.plugin("version-stamp").await.unwrap();
+    assert!(server.stop().await.success());
+    let server = setup().start().await;
+    assert_eq!(server.plugin("version-stamp").await.unwrap(), before);
+    assert!(Path::new(data.path()).join("plugins/version-stamp").join(format!("{}.wasm", before.data.digest)).exists());
+}
