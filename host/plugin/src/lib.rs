@@ -19,15 +19,17 @@ pub mod limits;
 pub mod manifest;
 mod memo;
 pub mod plugin;
+pub mod pool;
 pub mod session;
 pub mod settings;
 mod state;
 
 pub use call::Call;
-pub use engine::{PoolSize, Sandbox, physical_memory};
+pub use engine::Sandbox;
 pub use error::{HookError, HookFault, LoadError};
 pub use limits::Limits;
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use plugin::Plugin;
+pub use pool::{PoolSize, physical_memory};
 pub use session::{Decision, Mutated};
 pub use settings::PluginSettings;

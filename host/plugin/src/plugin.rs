@@ -28,6 +28,7 @@ use crate::{
     contract::{self, Exports},
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
+    host::wasi,
     limits::Limits,
     manifest::Manifest,
     memo::Memo,
@@ -111,9 +112,9 @@ impl Plugin {
 
         let exports = contract::check(&inner.engine, &component)?;
         check_appetite(&component, &inner.limits)?;
-        let pre = inner
-            .linker
-            .instantiate_pre(&component)
+        let mut linker = inner.linker.clone();
+        let pre = wasi::link(&mut linker, &inner.engine, &component)
+            .and_then(|()| linker.instantiate_pre(&component))
             .map_err(|e| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") })?;
         component
             .initialize_copy_on_write_image()

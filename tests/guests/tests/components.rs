@@ -39,12 +39,15 @@ fn exports(path: &Path) -> Vec<String> {
 fn every_guest_is_built_and_exports_what_it_should() {
     let all = ["authorizing", "mutating", "plugin", "validating"].as_slice();
     let expected = BTreeMap::from([
+        ("big-host-call", all),
         ("capability", ["plugin"].as_slice()),
         ("deep-recursion", all),
         ("deny", &["authorizing", "plugin"]),
         ("describe-loop", &["plugin"]),
         ("describe-panic", &["plugin"]),
         ("garbage-reply", &["mutating", "plugin"]),
+        ("handle-leak", all),
+        ("host-call-flood", all),
         ("immutable-field", &["plugin"]),
         ("infinite-loop", all),
         ("log-flood", all),
@@ -60,10 +63,12 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("own-limits", all),
         ("panic", all),
         ("prior", &["plugin", "validating"]),
+        ("settings", &["configuring", "mutating", "plugin"]),
         ("stack-overflow", all),
         ("unknown-import", &["mutating", "plugin"]),
         ("version-stamp-1", &["mutating", "plugin", "validating"]),
         ("version-stamp-2", &["mutating", "plugin", "validating"]),
+        ("wasi", &["mutating", "plugin", "validating"]),
     ]);
     let found = fs::read_dir(build_all())
         .unwrap()
@@ -96,6 +101,8 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("panic"), ["log", "types"]);
     assert_eq!(imports("prior"), ["log", "types"]);
     assert_eq!(imports("missing-hook"), ["log"]);
+    assert_eq!(imports("handle-leak"), ["instance-network", "log", "network", "types"]);
+    assert_eq!(imports("settings"), ["config", "log", "types"]);
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
 }
 
