@@ -260,18 +260,64 @@ async fn a_long_reply_within_the_limit_arrives() {
 }
 
 #[tokio::test]
+async fn a_handle_leak_runs_out_of_handles() {
+    let server = patient("handle-leak").start().await;
+    let guest = Guest {
+        plugin: "handle-leak",
+        group: "handle_leak",
+        code: Code::ResourceExhausted,
+        kind: "handles",
+        says: "held more than 1000 handles to host resources (limit sandbox.handles)",
+    };
+    guest.fails_everywhere_and_serves_on(&server).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_host_calls_ends_at_the_limit_and_fills_no_log() {
+    let server = patient("host-call-flood").env("MORTISE_LOG_LEVEL", "plugin=trace,info").start().await;
+    let guest = Guest {
+        plugin: "host-call-flood",
+        group: "host_call_flood",
+        code: Code::ResourceExhausted,
+        kind: "host-calls",
+        says: "called the host more than 10000 times (limit sandbox.host_calls)",
+    };
+    guest.fault("mutate").check(&server.write(guest.named("boom")).await.unwrap_err());
+    let lines = server.log().lines().filter(|line| line.contains("TRACE")).count();
+    assert!(lines <= 16 * 1024 / 32, "{lines} empty lines of one request");
+    guest.fails_everywhere_and_serves_on(&server).await;
+}
+
+#[tokio::test]
+async fn a_big_host_call_is_not_taken() {
+    let server = patient("big-host-call").start().await;
+    let guest = Guest {
+        plugin: "big-host-call",
+        group: "big_host_call",
+        code: Code::ResourceExhausted,
+        kind: "reply",
+        says: "handed over more than 4194304 bytes (limit sandbox.reply_bytes)",
+    };
+    guest.fails_everywhere_and_serves_on(&server).await;
+}
+
+#[tokio::test]
 async fn a_plugins_own_lower_limits_hold() {
     let server = Setup::new().guest("own-limits").start().await;
     let boom = |number| thing("own_limits", "boom", &Thing { number, ..Thing::default() });
     // 20 ms are little on a busy machine: either limit may be the first.
     let (code, message) = refusal(server.write(boom(0)).await);
-    let fuel = code == Code::ResourceExhausted && message.contains("used up its fuel of 2000000 units");
-    let time = code == Code::DeadlineExceeded && message.contains("did not finish within 20 ms");
+    let fuel = code == Code::ResourceExhausted
+        && message.contains("used up its fuel of 2000000 units (limit limits.fuel of the plugin's own manifest)");
+    let time = code == Code::DeadlineExceeded
+        && message.contains("did not finish within 20 ms (limit limits.deadline_ms of the plugin's own manifest)");
     assert!(fuel || time, "{code:?} {message}");
     common::eventually("the memory limit is met before the others", || async {
         let (code, message) = refusal(server.write(boom(4 << 20)).await);
         assert_ne!(code, Code::InvalidArgument, "{message}");
-        code == Code::ResourceExhausted && message.contains("asked for more memory than its 1048576 bytes")
+        code == Code::ResourceExhausted
+            && message
+                .contains("asked for more memory than its 1048576 bytes (limit limits.memory_bytes of the plugin's own")
     })
     .await;
     common::eventually("what fits is served", || async { server.write(boom(100 << 10)).await.is_ok() }).await;
@@ -283,7 +329,7 @@ async fn a_plugin_cannot_raise_a_limit() {
     let server = Setup::new().guest("own-limits").env("MORTISE_SANDBOX_FUEL", 500_000).start().await;
     common::eventually("the host's fuel counts", || async {
         let (_, message) = refusal(server.write(thing("own_limits", "boom", &Thing::default())).await);
-        message.contains("used up its fuel of 500000 units")
+        message.contains("used up its fuel of 500000 units (limit sandbox.fuel)")
     })
     .await;
 }

@@ -10,6 +10,7 @@
 mod calls;
 mod etcd;
 mod hooks;
+mod hostile;
 mod noop;
 mod report;
 mod scale;
@@ -52,6 +53,8 @@ enum What {
     Etcd,
     /// The hooks of one write, in process.
     Hooks,
+    /// What each hostile guest costs the writes of another type.
+    Hostile,
     /// Start-up time and idle memory; then with a million resources, and what that does to Read.
     Scale {
         /// How many resources.
@@ -79,11 +82,13 @@ fn main() -> Outcome<()> {
             What::Etcd => etcd::run(rounds).await,
             What::Hooks => hooks::measure().await,
             What::Scale { resources } => scale::measure(rounds, resources).await,
+            What::Hostile => hostile::measure(rounds).await,
             What::All => {
                 hooks::measure().await?;
                 calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
                 etcd::run(rounds).await?;
+                hostile::measure(rounds).await?;
                 scale::measure(rounds, 1_000_000).await
             }
         }

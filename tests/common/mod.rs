@@ -47,6 +47,7 @@ pub struct Setup {
     components: Vec<(String, Vec<u8>)>,
     data_dir: Option<PathBuf>,
     plugin_dir: Option<PathBuf>,
+    address_space: Option<u64>,
 }
 
 impl Setup {
@@ -91,6 +92,12 @@ impl Setup {
         self
     }
 
+    /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` is no limit.
+    pub fn address_space(mut self, bytes: u64) -> Self {
+        self.address_space = Some(bytes).filter(|bytes| *bytes < u64::MAX);
+        self
+    }
+
     /// Starts the server and waits until it is ready.
     pub async fn start(self) -> Server {
         let dir = tempfile::tempdir().unwrap();
@@ -100,7 +107,14 @@ impl Setup {
             std::fs::write(plugin_dir.join(name), bytes).unwrap();
         }
         let data_dir = self.data_dir.unwrap_or_else(|| dir.path().join("data"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
+        let mut command = match self.address_space {
+            None => Command::new(env!("CARGO_BIN_EXE_mortise")),
+            Some(bytes) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--as={bytes}")).arg(env!("CARGO_BIN_EXE_mortise"));
+                command
+            }
+        };
         command
             .arg("dev")
             .args(["--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])

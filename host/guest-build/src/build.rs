@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Error,
+    Error, Target,
     cargo::{self, GUARD, Request},
     component, depinfo,
     metadata::{Package, Which},
@@ -18,10 +18,19 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Build {
     which: Which,
-    examples: bool,
+    target: Target,
+    examples: Examples,
     features: Vec<String>,
     target_dir: Option<PathBuf>,
     out_dir: Option<PathBuf>,
+}
+
+/// Which of a package's examples are compiled, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Examples {
+    None,
+    One(String),
+    All,
 }
 
 /// What came out.
@@ -56,13 +65,34 @@ impl Build {
     }
 
     fn new(which: Which) -> Self {
-        Self { which, examples: false, features: Vec::new(), target_dir: None, out_dir: None }
+        Self {
+            which,
+            target: Target::Bare,
+            examples: Examples::None,
+            features: Vec::new(),
+            target_dir: None,
+            out_dir: None,
+        }
     }
 
     /// Also the package's examples that are cdylibs, all by one call of cargo.
     #[must_use]
     pub fn examples(mut self) -> Self {
-        self.examples = true;
+        self.examples = Examples::All;
+        self
+    }
+
+    /// Also one of the package's examples.
+    #[must_use]
+    pub fn example(mut self, name: impl Into<String>) -> Self {
+        self.examples = Examples::One(name.into());
+        self
+    }
+
+    /// What to compile for.
+    #[must_use]
+    pub fn target(mut self, target: Target) -> Self {
+        self.target = target;
         self
     }
 
@@ -81,7 +111,8 @@ impl Build {
         self
     }
 
-    /// Where components are put; `<target dir>/components/<package>` if not given. That default directory is swept of
+    /// Where components are put; `<target dir>/components/<package>` if not given
+    /// (`components-wasip2` for that target). That default directory is swept of
     /// components that no longer come out, a given one is not.
     #[must_use]
     pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
@@ -105,7 +136,7 @@ impl Build {
         }
         let out_dir = match &self.out_dir {
             Some(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
-            None => target_dir.join("components").join(&package.name),
+            None => target_dir.join(format!("components{}", self.target.suffix())).join(&package.name),
         };
         fs::create_dir_all(&target_dir).map_err(Error::file("create", &target_dir))?;
         fs::create_dir_all(&out_dir).map_err(Error::file("create", &out_dir))?;
@@ -115,9 +146,14 @@ impl Build {
         let held = fs::File::create(&lock).map_err(Error::file("create", &lock))?;
         held.lock().map_err(Error::file("lock", &lock))?;
 
-        let toolchain = Toolchain::find(&dir)?;
-        let request =
-            Request { package: &package, target_dir: &target_dir, examples: self.examples, features: &self.features };
+        let toolchain = Toolchain::find(&dir, self.target)?;
+        let request = Request {
+            package: &package,
+            target: self.target,
+            target_dir: &target_dir,
+            examples: &self.examples,
+            features: &self.features,
+        };
         let modules = cargo::compile(&request, &toolchain)?;
         if modules.is_empty() {
             return Err(Error::NoLibrary { package: package.name });

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Error, TARGET, environment, error::tail, metadata::Package, toolchain::Toolchain};
+use crate::{Error, Target, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain};
 
 /// Guards against a guest whose build script builds guests in the directory that we hold locked.
 pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
@@ -28,7 +28,8 @@ pub(crate) struct Module {
 pub(crate) struct Request<'a> {
     pub(crate) package: &'a Package,
     pub(crate) target_dir: &'a Path,
-    pub(crate) examples: bool,
+    pub(crate) target: Target,
+    pub(crate) examples: &'a Examples,
     pub(crate) features: &'a [String],
 }
 
@@ -39,16 +40,30 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     environment::scrub(&mut command);
     command
         .current_dir(&package.root)
-        .args(["build", "--target", TARGET, "--profile", "guest", "--message-format", "json-render-diagnostics"])
+        .args([
+            "build",
+            "--target",
+            request.target.name(),
+            "--profile",
+            "guest",
+            "--message-format",
+            "json-render-diagnostics",
+        ])
         .args(["--color", "never", "--lib"])
         .arg("--manifest-path")
         .arg(&package.manifest)
         .arg("--target-dir")
         .arg(target_dir)
-        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(package, target_dir, toolchain)?)
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(request, toolchain)?)
         .env(GUARD, target_dir);
-    if request.examples {
-        command.arg("--examples");
+    match request.examples {
+        Examples::None => {}
+        Examples::One(name) => {
+            command.args(["--example", name]);
+        }
+        Examples::All => {
+            command.arg("--examples");
+        }
     }
     if !request.features.is_empty() {
         command.arg("--features").arg(request.features.join(","));
@@ -83,13 +98,18 @@ fn bring_profile(command: &mut Command) {
 }
 
 /// Flags in cargo's encoding, which allows spaces in paths. Later mappings win.
-fn rustflags(package: &Package, target_dir: &Path, toolchain: &Toolchain) -> Result<String, Error> {
+fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Error> {
+    let Request { package, target_dir, .. } = *request;
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     let mut maps = vec![(package.root.as_path(), "/src"), (target_dir, "/target")];
     maps.extend(home.as_deref().map(|home| (home, "/cargo")));
     maps.push((&toolchain.sources, &toolchain.virtual_sources));
 
-    let mut flags = vec!["-C".to_owned(), STACK.to_owned()];
+    let mut flags = match request.target {
+        Target::Bare => vec!["-C".to_owned(), STACK.to_owned()],
+        // The standard library's files and sockets want more; and the stack is not at the bottom there.
+        Target::WasiP2 => Vec::new(),
+    };
     for (from, to) in maps {
         let from = from.to_str().ok_or_else(|| Error::NotUnicode { path: from.to_owned() })?;
         flags.push(format!("--remap-path-prefix={from}={to}"));

@@ -10,8 +10,14 @@ use wit_component::ComponentEncoder;
 
 use crate::Error;
 
-/// Wraps a core module; what it imports and exports is described in its `component-type` sections.
+/// Wraps a core module; what it imports and exports is described in its `component-type` sections. What the linker of
+/// WASI's targets made is a component already.
 pub(crate) fn encode(name: &str, module: &[u8]) -> Result<Vec<u8>, Error> {
+    /// Where a header says that this is a component, and no core module.
+    const LAYER: std::ops::Range<usize> = 4..8;
+    if module.get(LAYER) == Some(&[0x0d, 0, 1, 0]) {
+        return Ok(module.to_vec());
+    }
     ComponentEncoder::default()
         .validate(true)
         .module(module)

@@ -34,13 +34,13 @@ pub enum Error {
     },
     /// The wasm target is missing and could not be added.
     #[error(
-        "the Rust target {} is not installed, and adding it failed: {fault}\n\
-         With rustup: `rustup target add {}` (needs the network once). Without rustup: install the distribution's \
-         package of that target's standard library.",
-        crate::TARGET,
-        crate::TARGET
+        "the Rust target {target} is not installed, and adding it failed: {fault}\n\
+         With rustup: `rustup target add {target}` (needs the network once). Without rustup: install the distribution's \
+         package of that target's standard library."
     )]
     Target {
+        /// Its name.
+        target: &'static str,
         /// What rustup said, or why it could not be asked.
         fault: String,
     },

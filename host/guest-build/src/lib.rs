@@ -8,8 +8,9 @@
 //! ```
 //!
 //! # Contract
-//! - [`Build::run`] compiles for `wasm32-unknown-unknown` in the profile `guest`, wraps each module into a component,
-//!   validates it, and puts it in place by a rename, so that a reader sees the old file or the new one.
+//! - [`Build::run`] compiles in the profile `guest` for `wasm32-unknown-unknown`, or for `wasm32-wasip2` when told so
+//!   ([`Target`]), wraps each module into a component, validates it, and puts it in place by a rename, so that a reader
+//!   sees the old file or the new one.
 //! - What comes out depends on the sources, `Cargo.lock` and the toolchain alone: the environment that an outer cargo,
 //!   a wrapper or the user's flags would bring along is left behind, and paths of this machine are mapped away.
 //! - The wasm target is added with rustup when it is missing; when that fails, the error says what to type.
@@ -37,4 +38,30 @@ pub use build::{Build, Built, Component};
 pub use error::Error;
 
 /// What guests are compiled for.
-pub const TARGET: &str = "wasm32-unknown-unknown";
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Target {
+    /// `wasm32-unknown-unknown`: no WASI, the smallest and quickest components.
+    #[default]
+    Bare,
+    /// `wasm32-wasip2`: all of Rust's standard library compiles. The host links WASI 0.2 with nothing in it.
+    WasiP2,
+}
+
+impl Target {
+    /// Its name, as compilers know it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "wasm32-unknown-unknown",
+            Self::WasiP2 => "wasm32-wasip2",
+        }
+    }
+
+    /// What components of this target have behind their directory's name.
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Bare => "",
+            Self::WasiP2 => "-wasip2",
+        }
+    }
+}

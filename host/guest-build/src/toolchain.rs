@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{Error, TARGET, environment, error::tail};
+use crate::{Error, Target, environment, error::tail};
 
 /// What is asked of the compiler once for each run.
 pub(crate) struct Toolchain {
@@ -18,14 +18,14 @@ pub(crate) struct Toolchain {
 
 impl Toolchain {
     /// Asks the compiler, and adds the wasm target when it is missing.
-    pub(crate) fn find(dir: &Path) -> Result<Self, Error> {
-        let paths = rustc(dir, &["--print", "sysroot", "--print", "target-libdir", "--target", TARGET])?;
+    pub(crate) fn find(dir: &Path, target: Target) -> Result<Self, Error> {
+        let paths = rustc(dir, &["--print", "sysroot", "--print", "target-libdir", "--target", target.name()])?;
         let mut lines = paths.lines().map(PathBuf::from);
         let (Some(sysroot), Some(libraries)) = (lines.next(), lines.next()) else {
             return Err(Error::Answer { program: "rustc --print".into(), fault: format!("{paths:?}") });
         };
         if !has_core(&libraries) {
-            add_target(dir)?;
+            add_target(dir, target)?;
         }
         let version = rustc(dir, &["-vV"])?;
         let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: ")).unwrap_or("unknown");
@@ -41,15 +41,19 @@ fn has_core(libraries: &Path) -> bool {
 
 /// `rustup target add`, for the toolchain that is in use: rustup takes it from `RUSTUP_TOOLCHAIN`, which its proxies
 /// set for everything below them, or from the directory.
-fn add_target(dir: &Path) -> Result<(), Error> {
+fn add_target(dir: &Path, target: Target) -> Result<(), Error> {
     let output = Command::new("rustup")
-        .args(["target", "add", TARGET])
+        .args(["target", "add", target.name()])
         .current_dir(dir)
         // Of interest to rustup's authors only.
         .env_remove("RUST_BACKTRACE")
         .output()
-        .map_err(|fault| Error::Target { fault: format!("rustup cannot be run: {fault}") })?;
-    if output.status.success() { Ok(()) } else { Err(Error::Target { fault: tail(&output.stderr) }) }
+        .map_err(|fault| Error::Target { target: target.name(), fault: format!("rustup cannot be run: {fault}") })?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(Error::Target { target: target.name(), fault: tail(&output.stderr) })
+    }
 }
 
 fn rustc(dir: &Path, arguments: &[&str]) -> Result<String, Error> {

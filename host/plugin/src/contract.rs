@@ -5,7 +5,7 @@ use wasmtime::{
     component::{Component, types::ComponentItem},
 };
 
-use crate::error::LoadError;
+use crate::{error::LoadError, host::wasi};
 
 /// The newest contract this host knows: the WIT package's version.
 pub const VERSION: &str = "0.1.0";
@@ -33,7 +33,7 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
             .strip_prefix(PACKAGE)
             .and_then(|rest| rest.split_once('@'))
             .is_some_and(|(interface, version)| version == VERSION && IMPORTS.contains(&interface));
-        if !known {
+        if !known && wasi::interface(name).is_none() {
             return Err(LoadError::UnknownImport { import: name.to_owned(), remedy: remedy(name) });
         }
     }
@@ -75,9 +75,11 @@ fn remedy(name: &str) -> String {
         Some((interface, _)) => {
             format!("contract {VERSION} has no interface {interface:?}; it offers {}", IMPORTS.join(", "))
         }
-        None if name.starts_with("wasi:") => {
-            "plugins get no WASI; build for wasm32-unknown-unknown, which needs none".to_owned()
-        }
+        None if name.starts_with("wasi:") => format!(
+            "of WASI this host offers {} of 0.2, with nothing in them; build for wasm32-wasip2 with a toolchain that \
+             imports no more than those, or for wasm32-unknown-unknown, which needs none",
+            wasi::PACKAGES.map(|package| format!("wasi:{package}")).join(", ")
+        ),
         None => format!("plugins may import {PACKAGE}{{{}}}@{VERSION} only", IMPORTS.join(",")),
     }
 }

@@ -6,8 +6,7 @@
 //! guest that burns little fuel in big steps. The thread sleeps while nothing runs.
 //!
 //! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
-//! reserves address space, not memory: slots × slot size. How much there is differs by machine (a Raspberry Pi's kernel
-//! has 39 bits), so the size is chosen by [`PoolSize::probe`].
+//! reserves address space, not memory; its size is found by [`crate::pool`].
 
 use std::{
     path::PathBuf,
@@ -22,49 +21,16 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 use wasmtime::{
-    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
-    WasmBacktraceDetails, component::Linker,
+    Config, Engine, InstanceAllocationStrategy, OptLevel, Strategy, WasmBacktraceDetails, component::Linker,
 };
 
-use crate::{bindings, cache::Cache, error::LoadError, limits::Limits, state::State};
+use crate::{bindings, cache::Cache, error::LoadError, limits::Limits, pool, pool::PoolSize, state::State};
 
 /// How often a running guest comes back to the host.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Ticks without a running call after which the ticker goes to sleep.
 const IDLE_TICKS: u32 = 50;
-
-/// How many instances exist at once, and how much address space each has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolSize {
-    /// Instances at once.
-    pub slots: u32,
-    /// Address space of one linear memory, bytes.
-    pub reservation: u64,
-    /// Bytes of a memory that stay resident when its instance is gone, so that the next one finds them warm.
-    pub keep_resident: usize,
-}
-
-impl PoolSize {
-    /// A size for this machine: by memory, and by whether the address space is there.
-    #[must_use]
-    pub fn probe(memory_bytes: usize) -> Self {
-        let small = physical_memory().is_some_and(|bytes| bytes < 1 << 30);
-        let slots = if small { 32 } else { 128 };
-        let keep_resident = if small { 128 << 10 } else { 256 << 10 };
-        // 64 MiB each keep 128 slots within 8 GiB, which fits 39 bits many times over.
-        let reservation = (memory_bytes as u64).next_multiple_of(64 << 10);
-        let roomy = if small { reservation } else { reservation.max(64 << 20) };
-        Self { slots, reservation: roomy, keep_resident }
-    }
-}
-
-/// Memory of this machine, bytes, if the system says.
-#[must_use]
-pub fn physical_memory() -> Option<u64> {
-    let info = rustix::system::sysinfo();
-    info.totalram.checked_mul(u64::from(info.mem_unit))
-}
 
 /// Everything that runs guests. Cheap to clone.
 #[derive(Clone)]
@@ -93,12 +59,7 @@ impl Sandbox {
     pub fn new(limits: &Limits, cache_dir: PathBuf) -> Result<Self, LoadError> {
         let host = |what| move |source| LoadError::Host { what, source };
         let limits = Arc::new(limits.clone());
-        let mut pool = PoolSize::probe(limits.memory_bytes);
-        if limits.instances > 0 {
-            pool.slots = limits.instances;
-        }
-
-        let engine = Engine::new(&config(&limits, &pool)).map_err(host("setting up the pool of instances"))?;
+        let (engine, pool) = engine(&limits).map_err(host("setting up the pool of instances"))?;
         let mut linker = Linker::new(&engine);
         bindings::imports::Imports::add_to_linker::<State, wasmtime::component::HasSelf<State>>(&mut linker, |state| {
             state
@@ -148,30 +109,23 @@ impl Inner {
     }
 }
 
-fn config(limits: &Limits, size: &PoolSize) -> Config {
-    let mut pool = PoolingAllocationConfig::default();
-    // A component may consist of several core instances; limits on one component bound the sum.
-    let per_component = u32::try_from(limits.core_instances).unwrap_or(u32::MAX);
-    let tables = u32::try_from(limits.tables).unwrap_or(u32::MAX);
-    let memories = u32::try_from(limits.memories).unwrap_or(u32::MAX);
-    pool.total_component_instances(size.slots)
-        .total_core_instances(size.slots.saturating_mul(4))
-        .total_memories(size.slots)
-        .total_tables(size.slots.saturating_mul(2))
-        .total_stacks(size.slots)
-        .max_core_instances_per_component(per_component)
-        .max_memories_per_component(memories)
-        .max_tables_per_component(tables)
-        .max_memory_size(limits.memory_bytes)
-        .table_elements(limits.table_elements)
-        .linear_memory_keep_resident(size.keep_resident)
-        .table_keep_resident(64 << 10)
-        .async_stack_keep_resident(0)
-        .max_unused_warm_slots(16)
-        .decommit_batch_size(1)
-        // Off: it may show swapped-out pages of an earlier instance to a later one (wasmtime PR 14357).
-        .pagemap_scan(Enabled::No);
+/// An engine with the largest pool that fits this process.
+fn engine(limits: &Limits) -> wasmtime::Result<(Engine, PoolSize)> {
+    let wanted = PoolSize::wanted(limits);
+    let mut size = wanted.within(pool::address_space());
+    loop {
+        match Engine::new(&config(limits, &size)) {
+            Ok(engine) => {
+                size.report(&wanted);
+                return Ok((engine, size));
+            }
+            // What the system says is free may be in pieces, or less than it says: reserving it is the only proof.
+            Err(e) => size = size.smaller().ok_or(e)?,
+        }
+    }
+}
 
+fn config(limits: &Limits, size: &PoolSize) -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -184,11 +138,20 @@ fn config(limits: &Limits, size: &PoolSize) -> Config {
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(32))
         .wasm_backtrace_details(WasmBacktraceDetails::Enable)
         .max_wasm_stack(256 << 10)
-        .async_stack_size(512 << 10)
-        .memory_reservation(size.reservation)
-        .memory_guard_size(64 << 10)
-        .memory_may_move(false)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+        .async_stack_size(pool::STACK)
+        .memory_guard_size(pool::GUARD);
+    match size.strategy {
+        // Only the placement of memories differs between these: fuel, limits and answers are the same.
+        pool::Strategy::Pooled => config
+            .memory_reservation(size.reservation)
+            .memory_may_move(false)
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(size.config(limits))),
+        pool::Strategy::OnDemand => config
+            .memory_reservation(0)
+            .memory_reservation_for_growth(0)
+            .memory_may_move(true)
+            .allocation_strategy(InstanceAllocationStrategy::OnDemand),
+    };
     config
 }
 

@@ -103,18 +103,22 @@ pub enum HookFault {
     Fuel {
         /// The limit, units.
         limit: u64,
+        /// Whose limit it is: the setting in config.toml, or the field of the plugin's manifest.
+        setting: &'static str,
     },
     /// Past the deadline.
     Deadline {
         /// The limit, milliseconds.
         limit_ms: u64,
-        /// The setting in config.toml.
+        /// Whose limit it is: the setting in config.toml, or the field of the plugin's manifest.
         setting: &'static str,
     },
     /// Asked for more linear memory than allowed.
     Memory {
         /// The limit, bytes.
         limit: usize,
+        /// Whose limit it is: the setting in config.toml, or the field of the plugin's manifest.
+        setting: &'static str,
     },
     /// Asked for a larger table than allowed.
     Table {
@@ -133,6 +137,16 @@ pub enum HookFault {
         /// The limit.
         limit: u32,
     },
+    /// Holds more handles to host resources than allowed.
+    Handles {
+        /// The limit.
+        limit: usize,
+    },
+    /// Called `exit`, which ends a process, and there is none.
+    Exit {
+        /// The status it gave.
+        status: u8,
+    },
     /// The answer makes no sense, or breaks a rule of the contract.
     Answer(String),
     /// No instance was free in time.
@@ -147,7 +161,7 @@ pub enum HookFault {
 impl HookFault {
     /// Past the deadline of a request.
     pub(crate) fn late(limits: &Limits) -> Self {
-        Self::Deadline { limit_ms: limits.deadline_ms, setting: "sandbox.deadline_ms" }
+        Self::Deadline { limit_ms: limits.deadline_ms, setting: limits.deadline_setting() }
     }
 
     /// A word for metrics and machines.
@@ -162,6 +176,8 @@ impl HookFault {
             Self::Stack => "stack",
             Self::Reply { .. } => "reply",
             Self::HostCalls { .. } => "host-calls",
+            Self::Handles { .. } => "handles",
+            Self::Exit { .. } => "exit",
             Self::Answer(_) => "answer",
             Self::Busy { .. } => "busy",
         }
@@ -177,8 +193,9 @@ impl HookFault {
             | Self::Table { .. }
             | Self::Reply { .. }
             | Self::HostCalls { .. }
+            | Self::Handles { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
-            Self::Trap(_) | Self::Stack | Self::Answer(_) => Code::Internal,
+            Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) => Code::Internal,
         }
     }
 }
@@ -187,10 +204,10 @@ impl fmt::Display for HookFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Trap(what) => write!(f, "trapped: {what}"),
-            Self::Fuel { limit } => write!(f, "used up its fuel of {limit} units (limit sandbox.fuel)"),
+            Self::Fuel { limit, setting } => write!(f, "used up its fuel of {limit} units (limit {setting})"),
             Self::Deadline { limit_ms, setting } => write!(f, "did not finish within {limit_ms} ms (limit {setting})"),
-            Self::Memory { limit } => {
-                write!(f, "asked for more memory than its {limit} bytes (limit sandbox.memory_bytes)")
+            Self::Memory { limit, setting } => {
+                write!(f, "asked for more memory than its {limit} bytes (limit {setting})")
             }
             Self::Table { limit } => {
                 write!(f, "asked for a table of more than {limit} elements (limit sandbox.table_elements)")
@@ -201,6 +218,12 @@ impl fmt::Display for HookFault {
             }
             Self::HostCalls { limit } => {
                 write!(f, "called the host more than {limit} times (limit sandbox.host_calls)")
+            }
+            Self::Handles { limit } => {
+                write!(f, "held more than {limit} handles to host resources (limit sandbox.handles)")
+            }
+            Self::Exit { status } => {
+                write!(f, "called exit with status {status}; a hook must answer, its instance ends by itself")
             }
             Self::Answer(what) => write!(f, "gave an unusable answer: {what}"),
             Self::Busy { limit, setting } => {

@@ -47,6 +47,17 @@ pub struct Limits {
     pub remembered_decisions: usize,
     /// Cores that compile a plugin at once; 0 asks the machine: half of them, at least one.
     pub compile_threads: usize,
+    /// Which of these are the plugin's own, lower ones. Not a setting.
+    #[serde(skip)]
+    pub own: Own,
+}
+
+/// The limits that a plugin lowered for itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Own {
+    fuel: bool,
+    deadline: bool,
+    memory: bool,
 }
 
 impl Default for Limits {
@@ -70,6 +81,7 @@ impl Default for Limits {
             settings_bytes: 64 << 10,
             remembered_decisions: 16_384,
             compile_threads: 0,
+            own: Own::default(),
         }
     }
 }
@@ -80,12 +92,33 @@ impl Limits {
     pub fn lowered_to(&self, asked: &manifest::Limits) -> Self {
         let lower = |host: u64, plugin: u64| if plugin == 0 { host } else { host.min(plugin) };
         let memory = lower(self.memory_bytes as u64, asked.memory_bytes);
-        Self {
+        let mut lowered = Self {
             fuel: lower(self.fuel, asked.fuel),
             deadline_ms: lower(self.deadline_ms, asked.deadline_ms),
             memory_bytes: usize::try_from(memory).unwrap_or(self.memory_bytes),
             ..self.clone()
-        }
+        };
+        lowered.own = Own {
+            fuel: lowered.fuel < self.fuel,
+            deadline: lowered.deadline_ms < self.deadline_ms,
+            memory: lowered.memory_bytes < self.memory_bytes,
+        };
+        lowered
+    }
+
+    /// Where the limit of fuel stands: nobody should raise a setting of the host's that was not in the way.
+    pub(crate) fn fuel_setting(&self) -> &'static str {
+        if self.own.fuel { "limits.fuel of the plugin's own manifest" } else { "sandbox.fuel" }
+    }
+
+    /// Where the limit of time stands.
+    pub(crate) fn deadline_setting(&self) -> &'static str {
+        if self.own.deadline { "limits.deadline_ms of the plugin's own manifest" } else { "sandbox.deadline_ms" }
+    }
+
+    /// Where the limit of memory stands.
+    pub(crate) fn memory_setting(&self) -> &'static str {
+        if self.own.memory { "limits.memory_bytes of the plugin's own manifest" } else { "sandbox.memory_bytes" }
     }
 
     /// The wall clock of one request.
@@ -113,5 +146,8 @@ mod tests {
         assert_eq!(effective.memory_bytes, 1 << 20);
         assert_eq!(effective.fuel, host.fuel);
         assert_eq!(effective.deadline_ms, host.deadline_ms);
+        assert_eq!(effective.memory_setting(), "limits.memory_bytes of the plugin's own manifest");
+        assert_eq!(effective.fuel_setting(), "sandbox.fuel");
+        assert_eq!(effective.deadline_setting(), "sandbox.deadline_ms");
     }
 }

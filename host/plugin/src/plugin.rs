@@ -29,6 +29,7 @@ use crate::{
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
     health::Health,
+    host::wasi,
     limits::Limits,
     manifest::Manifest,
     memo::Memo,
@@ -114,9 +115,9 @@ impl Plugin {
 
         let exports = contract::check(&inner.engine, &component)?;
         check_appetite(&component, &inner.limits)?;
-        let pre = inner
-            .linker
-            .instantiate_pre(&component)
+        let mut linker = inner.linker.clone();
+        let pre = wasi::link(&mut linker, &inner.engine, &component)
+            .and_then(|()| linker.instantiate_pre(&component))
             .map_err(|e| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") })?;
         component
             .initialize_copy_on_write_image()

@@ -112,10 +112,14 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         return match exceeded {
             Exceeded::Deadline => HookFault::late(limits),
             Exceeded::HostCalls => HookFault::HostCalls { limit: limits.host_calls },
+            Exceeded::Exit { status } => HookFault::Exit { status: *status },
+            Exceeded::Random { limit } => {
+                HookFault::Answer(format!("it asked for more than {limit} random bytes at once"))
+            }
         };
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel },
+        Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel, setting: limits.fuel_setting() },
         Some(Trap::Interrupt) => return HookFault::late(limits),
         Some(Trap::StackOverflow) => return HookFault::Stack,
         Some(trap) => {
@@ -128,6 +132,10 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     // Wasmtime has no type for this one.
     if text.contains("fuel allocated for hostcalls") {
         return HookFault::Reply { limit: limits.reply_bytes };
+    }
+    // Nor for this one.
+    if text.contains("store handle limit exceeded") {
+        return HookFault::Handles { limit: limits.handles };
     }
     HookFault::Answer(text)
 }
@@ -333,6 +341,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.store.data_mut().end_lines();
         let state = self.store.data();
         if state.dropped_logs > 0 {
             let (plugin, dropped) = (&*state.plugin, state.dropped_logs);

@@ -8,7 +8,7 @@ use std::{
 use mortise_resource::authorizer::Authorizer;
 use wasmtime::ResourceLimiter;
 
-use crate::{error::HookFault, limits::Limits};
+use crate::{error::HookFault, host::wasi::Wasi, limits::Limits};
 
 /// A limit that the host itself enforces; found again by type when a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +17,10 @@ pub(crate) enum Exceeded {
     Deadline,
     #[error("the limit on host calls was reached")]
     HostCalls,
+    #[error("the guest called exit with status {status}")]
+    Exit { status: u8 },
+    #[error("more than {limit} random bytes at once")]
+    Random { limit: u64 },
 }
 
 /// The data of one instance's store.
@@ -36,6 +40,7 @@ pub(crate) struct State {
     pub(crate) host_calls: u32,
     pub(crate) logged_bytes: usize,
     pub(crate) dropped_logs: u32,
+    pub(crate) wasi: Wasi,
 }
 
 impl State {
@@ -51,6 +56,7 @@ impl State {
             host_calls: 0,
             logged_bytes: 0,
             dropped_logs: 0,
+            wasi: Wasi::default(),
         }
     }
 
@@ -74,7 +80,7 @@ impl ResourceLimiter for State {
     ) -> Result<bool, wasmtime::Error> {
         let limit = self.limits.memory_bytes;
         if desired > limit {
-            self.growth_refused = Some(HookFault::Memory { limit });
+            self.growth_refused = Some(HookFault::Memory { limit, setting: self.limits.memory_setting() });
         }
         Ok(desired <= limit)
     }

@@ -8,10 +8,10 @@ use std::{
     sync::OnceLock,
 };
 
-use mortise_guest_build::{Build, Built};
+use mortise_guest_build::{Build, Built, Target};
 
 pub use bad::{bad_manifests, good_manifest};
-pub use template::manifest_only;
+pub use template::{manifest_only, manifest_only_for};
 
 fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
@@ -42,5 +42,23 @@ pub fn component(name: &str) -> PathBuf {
         Some(path) => path.to_owned(),
         #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
         None => panic!("there is no test guest {name:?}; see tests/guests/README.md"),
+    }
+}
+
+/// The component of a guest that is built for wasm32-wasip2, with all of the standard library in it. Each is built when
+/// it is asked for.
+///
+/// # Panics
+/// When it does not compile, or there is no such guest.
+#[must_use]
+pub fn wasi_component(name: &str) -> PathBuf {
+    let build = Build::manifest_dir(env!("CARGO_MANIFEST_DIR")).target(Target::WasiP2).example(name);
+    // Not swept: others may want another guest meanwhile.
+    let out = built().dir.with_file_name("wasi-guests");
+    match build.out_dir(out).run() {
+        #[allow(clippy::panic, reason = "for tests: a slip of the pen")]
+        Ok(built) => built.component(name).unwrap_or_else(|| panic!("there is no test guest {name:?}")).to_owned(),
+        #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]
+        Err(fault) => panic!("the test guest {name} does not build for wasm32-wasip2: {fault}"),
     }
 }

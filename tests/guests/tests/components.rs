@@ -39,6 +39,7 @@ fn exports(path: &Path) -> Vec<String> {
 fn every_guest_is_built_and_exports_what_it_should() {
     let all = ["authorizing", "mutating", "plugin", "validating"].as_slice();
     let expected = BTreeMap::from([
+        ("big-host-call", all),
         ("capability", ["plugin"].as_slice()),
         ("deep-recursion", all),
         ("deny", &["authorizing", "plugin"]),
@@ -46,6 +47,8 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("describe-panic", &["plugin"]),
         ("every-hook", all),
         ("garbage-reply", &["mutating", "plugin"]),
+        ("handle-leak", all),
+        ("host-call-flood", all),
         ("immutable-field", &["plugin"]),
         ("infinite-loop", all),
         ("log-flood", all),
@@ -64,10 +67,12 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("schema-1", &["plugin", "validating"]),
         ("schema-2", &["authorizing", "plugin", "upgrading", "validating"]),
         ("schema-3", &["plugin"]),
+        ("settings", &["configuring", "mutating", "plugin"]),
         ("stack-overflow", all),
         ("unknown-import", &["mutating", "plugin"]),
         ("version-stamp-1", &["mutating", "plugin", "validating"]),
         ("version-stamp-2", &["mutating", "plugin", "validating"]),
+        ("wasi", &["mutating", "plugin", "validating"]),
     ]);
     let found = fs::read_dir(build_all())
         .unwrap()
@@ -100,6 +105,8 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("panic"), ["log", "types"]);
     assert_eq!(imports("prior"), ["log", "types"]);
     assert_eq!(imports("missing-hook"), ["log"]);
+    assert_eq!(imports("handle-leak"), ["instance-network", "log", "network", "types"]);
+    assert_eq!(imports("settings"), ["config", "log", "types"]);
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
 }
 

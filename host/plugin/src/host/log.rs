@@ -8,10 +8,21 @@ use crate::{bindings::imports::mortise::plugin::log::Host, state::State};
 impl Host for State {
     fn write(&mut self, level: u8, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {
         self.count_host_call()?;
-        let size = message.len() + fields.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        self.log(level, message, fields);
+        Ok(())
+    }
+}
+
+/// What a line counts for beyond its text, so that empty ones are bounded too.
+const LINE_COST: usize = 32;
+
+impl State {
+    /// Writes a line to the plugin's log, or drops and counts it.
+    pub(crate) fn log(&mut self, level: u8, message: String, fields: Vec<(String, String)>) {
+        let size = LINE_COST + message.len() + fields.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
         if self.logged_bytes + size > self.limits.log_bytes {
             self.dropped_logs += 1;
-            return Ok(());
+            return;
         }
         self.logged_bytes += size;
 
@@ -30,6 +41,5 @@ impl Host for State {
             5 => tracing::trace!(target: "plugin", plugin, "{text}"),
             _ => tracing::info!(target: "plugin", plugin, "{text}"),
         }
-        Ok(())
     }
 }

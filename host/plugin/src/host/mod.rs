@@ -3,3 +3,4 @@
 mod authorizer;
 mod config;
 mod log;
+pub(crate) mod wasi;

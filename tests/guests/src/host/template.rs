@@ -12,19 +12,34 @@ use wit_parser::Resolve;
 /// Where the answer's address and length stand; the answer follows.
 const REPLY: u32 = 16;
 
+/// The contract that this host knows.
+const VERSION: &str = "0.1.0";
+
 /// A component that exports `plugin` alone, and whose manifest is `manifest`, whatever that may be.
 ///
 /// # Panics
 /// When the WIT folder is broken.
 #[must_use]
-#[allow(clippy::expect_used, reason = "for tests: the input is the repository")]
 pub fn manifest_only(manifest: &[u8]) -> Vec<u8> {
-    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v0.1.0");
+    manifest_only_for(VERSION, manifest)
+}
+
+/// The same, for a contract of another version with the same content.
+///
+/// # Panics
+/// When the WIT folder is broken, or the version is no version.
+#[must_use]
+#[allow(clippy::expect_used, reason = "for tests: the input is the repository")]
+pub fn manifest_only_for(version: &str, manifest: &[u8]) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/v0.1.0");
+    let wit = std::fs::read_to_string(folder.join("plugin.wit")).expect("there is a plugin.wit");
+    let world = "world described { export plugin; }";
+    let wit = format!("{}\n{world}", wit.replace(&format!("@{VERSION};"), &format!("@{version};")));
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(wit).expect("the WIT folder parses");
+    let package = resolve.push_str("plugin.wit", &wit).expect("the WIT parses");
     let world = resolve.select_world(&[package], Some("described")).expect("there is a world `described`");
 
-    let mut module = module(manifest);
+    let mut module = module(version, manifest);
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).expect("the world encodes");
     let mut encoder = ComponentEncoder::default();
     let encoder = encoder.validate(true).module(&module).expect("the module fits the world");
@@ -32,7 +47,7 @@ pub fn manifest_only(manifest: &[u8]) -> Vec<u8> {
 }
 
 /// The core module: one function that answers the address of (address, length).
-fn module(manifest: &[u8]) -> Vec<u8> {
+fn module(version: &str, manifest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(manifest.len()).unwrap_or(u32::MAX);
     let mut types = TypeSection::new();
     types.ty().function([], [ValType::I32]);
@@ -43,7 +58,7 @@ fn module(manifest: &[u8]) -> Vec<u8> {
     memories.memory(MemoryType { minimum, maximum: None, memory64: false, shared: false, page_size_log2: None });
     let mut exports = ExportSection::new();
     exports.export("memory", ExportKind::Memory, 0);
-    exports.export("mortise:plugin/plugin@0.1.0#describe", ExportKind::Func, 0);
+    exports.export(&format!("mortise:plugin/plugin@{version}#describe"), ExportKind::Func, 0);
     let mut describe = Function::new([]);
     describe.instructions().i32_const(REPLY.cast_signed()).end();
     let mut code = CodeSection::new();

@@ -1,0 +1,156 @@
+//! What a hostile plugin costs its neighbours: the 99th percentile of another type's writes while a few clients set the
+//! guest off without end, against the same without them, alternately.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use mortise_resource::{pb, types::Gvk};
+use mortise_test_guests::{Thing, component, wasi_component};
+use prost::Message as _;
+use tokio::task::JoinSet;
+
+use crate::{
+    Outcome,
+    calls::artist,
+    report::{line, median},
+    servers::{Client, Server},
+    versus::Rounds,
+};
+
+/// Clients that set the guest off, and clients that write artists.
+const HAMMERS: usize = 4;
+const WRITERS: usize = 4;
+
+/// Every guest that misbehaves in a hook: name, group, and the name of the resource that sets it off.
+const GUESTS: [(&str, &str, &str); 13] = [
+    ("infinite-loop", "infinite_loop", "boom"),
+    ("memory-bomb", "memory_bomb", "boom"),
+    ("memory-fill", "memory_fill", "boom"),
+    ("deep-recursion", "deep_recursion", "boom"),
+    ("stack-overflow", "stack_overflow", "boom"),
+    ("panic", "panicking", "boom"),
+    ("log-flood", "log_flood", "boom"),
+    ("oversized-reply", "oversized_reply", "boom"),
+    ("handle-leak", "handle_leak", "boom"),
+    ("host-call-flood", "host_call_flood", "boom"),
+    ("big-host-call", "big_host_call", "boom"),
+    ("wasi", "wasi", "print-flood"),
+    ("wasi", "wasi", "exit"),
+];
+
+/// Prints a line for each guest.
+pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
+    line(&format!(
+        "hostile: p99 of {WRITERS} clients' writes of artists, beside {HAMMERS} clients that set a guest off"
+    ))?;
+    for (guest, group, sets_off) in GUESTS {
+        let dir = tempfile::tempdir()?;
+        let built = if guest == "wasi" { wasi_component(guest) } else { component(guest) };
+        std::fs::copy(built, dir.path().join(format!("{guest}.wasm")))?;
+        let server = Server::mortise(dir.path(), &[]).await?;
+        let (writers, hammers) = (server.clients(WRITERS).await?, server.clients(HAMMERS).await?);
+        p99(&writers, rounds.length / 4).await?;
+
+        let (mut alone, mut beside, mut ratios, mut blows) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for _ in 0..rounds.count {
+            let quiet = p99(&writers, rounds.length).await?;
+            let hammering = Hammering::start(&hammers, &boom(group, sets_off));
+            let loud = p99(&writers, rounds.length).await?;
+            blows += hammering.stop().await?;
+            alone.push(quiet);
+            beside.push(loud);
+            ratios.push(loud / quiet);
+        }
+        line(&format!(
+            "{guest} ({sets_off}): p99 {:.2} ms alone, {:.2} ms beside it, ratio {:.1}; {blows} hostile calls",
+            median(alone),
+            median(beside),
+            median(ratios)
+        ))?;
+        server.stop().await?;
+    }
+    Ok(())
+}
+
+/// A write that sets the guest off.
+fn boom(group: &str, name: &str) -> pb::Resource {
+    pb::Resource {
+        id: Some(pb::Id {
+            uid: String::new(),
+            name: name.to_owned(),
+            r#type: Some(Gvk::new(group, "v1", "Thing").to_pb()),
+            tenancy: None,
+        }),
+        data: Some(prost_types::Any {
+            type_url: "type.googleapis.com/mortise.test.v1.Thing".into(),
+            value: Thing::default().encode_to_vec(),
+        }),
+        ..pb::Resource::default()
+    }
+}
+
+/// The 99th percentile of writes, milliseconds.
+async fn p99(writers: &[Client], length: Duration) -> Outcome<f64> {
+    let mut tasks = JoinSet::new();
+    for (number, client) in writers.iter().enumerate() {
+        let mut client = client.clone();
+        tasks.spawn(async move {
+            let (begun, mut took) = (Instant::now(), Vec::new());
+            while begun.elapsed() < length {
+                let resource = artist(&format!("artist-{number}-{}", took.len() % 16));
+                let sent = Instant::now();
+                client.write(pb::WriteRequest { resource: Some(resource) }).await?;
+                took.push(sent.elapsed().as_secs_f64() * 1e3);
+            }
+            Outcome::Ok(took)
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(task) = tasks.join_next().await {
+        all.extend(task??);
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(*all.get(all.len() * 99 / 100).ok_or("no write came back in a whole round")?)
+}
+
+/// Clients that set a guest off until they are told to stop.
+struct Hammering {
+    stop: Arc<AtomicBool>,
+    blows: Arc<AtomicU64>,
+    tasks: JoinSet<()>,
+}
+
+impl Hammering {
+    fn start(clients: &[Client], boom: &pb::Resource) -> Self {
+        let (stop, blows) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = JoinSet::new();
+        for client in clients {
+            let (mut client, boom, stop, blows) = (client.clone(), boom.clone(), stop.clone(), blows.clone());
+            tasks.spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    // What comes of it is not the point; most end in an error.
+                    let _ = client.write(pb::WriteRequest { resource: Some(boom.clone()) }).await;
+                    blows.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        Self { stop, blows, tasks }
+    }
+
+    /// Waits for the last calls; answers how many there were. None at all would be no measurement.
+    async fn stop(mut self) -> Outcome<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(task) = self.tasks.join_next().await {
+            task?;
+        }
+        match self.blows.load(Ordering::Relaxed) {
+            0 => Err("not one hostile call came back".into()),
+            blows => Ok(blows),
+        }
+    }
+}

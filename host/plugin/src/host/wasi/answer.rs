@@ -1,0 +1,174 @@
+//! What each function of WASI answers.
+
+use wasmtime::{
+    StoreContextMut,
+    component::{
+        ResourceAny, ResourceDynamic, Val,
+        types::{ComponentFunc, Type},
+    },
+};
+
+use super::handle;
+use crate::state::{Exceeded, State};
+
+/// How much a guest may write to stdout or stderr at once, bytes: what `check-write` says.
+const CHUNK: u64 = 4096;
+
+/// Longest run of random numbers of one call, bytes.
+const RANDOM: u64 = 64 << 10;
+
+/// Words for "you may not" in the error types of WASI, and for "there is nothing more" in those of streams.
+const REFUSALS: [&str; 4] = ["access-denied", "access", "not-permitted", "closed"];
+
+/// Answers a call, or ends it. What the guest lent or gave for it is let go of.
+pub(super) fn answer(
+    store: &mut StoreContextMut<'_, State>,
+    interface: &str,
+    function: &str,
+    ty: &ComponentFunc,
+    arguments: &[Val],
+) -> wasmtime::Result<Option<Val>> {
+    let mut first = None;
+    for argument in arguments {
+        release(store, argument, &mut first)?;
+    }
+    let state = store.data_mut();
+    Ok(match (interface, function) {
+        ("cli/exit", _) => return Err(Exceeded::Exit { status: status(arguments) }.into()),
+        ("cli/stdin", "get-stdin") => Some(handle(store, "input-stream", 0)?),
+        ("cli/stdout", "get-stdout") => Some(handle(store, "output-stream", 1)?),
+        ("cli/stderr", "get-stderr") => Some(handle(store, "output-stream", 2)?),
+        ("sockets/instance-network", "instance-network") => Some(handle(store, "network", 0)?),
+
+        ("io/error", _) => Some(Val::String("this host has no files and no network".into())),
+        ("io/poll", "poll") => Some(poll(arguments)?),
+        ("io/poll", "[method]pollable.ready") => Some(Val::Bool(true)),
+        ("io/poll", "[method]pollable.block") => None,
+        ("io/streams", _) => match function.split_once('.') {
+            Some((_, "subscribe")) => Some(handle(store, "pollable", 0)?),
+            Some(("[method]output-stream", "check-write")) => Some(done(Some(Val::U64(CHUNK)))),
+            Some(("[method]output-stream", "write" | "blocking-write-and-flush")) => {
+                let bytes =
+                    arguments.iter().find_map(|one| if let Val::List(bytes) = one { Some(bytes) } else { None });
+                let bytes =
+                    bytes.into_iter().flatten().filter_map(|one| if let Val::U8(b) = one { Some(*b) } else { None });
+                state.print(first.unwrap_or(1), bytes);
+                Some(done(None))
+            }
+            Some(("[method]output-stream", "flush" | "blocking-flush")) => Some(done(None)),
+            _ => denied(interface, function, ty)?,
+        },
+
+        ("clocks/monotonic-clock", "now") => {
+            state.wasi.clock = state.wasi.clock.saturating_add(1_000);
+            Some(Val::U64(state.wasi.clock))
+        }
+        ("clocks/monotonic-clock", "resolution") => Some(Val::U64(1_000)),
+        // Whoever waits finds that the time has come.
+        ("clocks/monotonic-clock", "subscribe-duration") => {
+            state.wasi.clock = state.wasi.clock.saturating_add(number(arguments));
+            Some(handle(store, "pollable", 0)?)
+        }
+        ("clocks/monotonic-clock", "subscribe-instant") => {
+            state.wasi.clock = state.wasi.clock.max(number(arguments));
+            Some(handle(store, "pollable", 0)?)
+        }
+        ("clocks/wall-clock", "now") => Some(datetime(0)),
+        ("clocks/wall-clock", "resolution") => Some(datetime(1)),
+
+        ("random/random", "get-random-bytes") | ("random/insecure", "get-insecure-random-bytes") => {
+            let count = number(arguments);
+            if count > RANDOM {
+                return Err(Exceeded::Random { limit: RANDOM }.into());
+            }
+            let bytes = (0..count).map(|_| Val::U8(state.wasi.random().to_le_bytes()[0]));
+            Some(Val::List(bytes.collect()))
+        }
+        ("random/random", "get-random-u64") | ("random/insecure", "get-insecure-random-u64") => {
+            Some(Val::U64(state.wasi.random()))
+        }
+        ("random/insecure-seed", _) => {
+            Some(Val::Tuple(vec![Val::U64(state.wasi.random()), Val::U64(state.wasi.random())]))
+        }
+        _ => denied(interface, function, ty)?,
+    })
+}
+
+/// Says no in the function's own words: its error, none, or nothing at all. A function that has no words for it ends the
+/// call.
+fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Result<Option<Val>> {
+    let refused = match ty.results().next() {
+        None => return Ok(None),
+        Some(Type::Option(_)) => Some(Val::Option(None)),
+        Some(Type::List(_)) => Some(Val::List(Vec::new())),
+        Some(Type::Result(result)) => match result.err() {
+            None => Some(Val::Result(Err(None))),
+            Some(Type::Enum(all)) => {
+                let named = REFUSALS.into_iter().find(|refusal| all.names().any(|name| name == *refusal));
+                named.map(|name| Val::Result(Err(Some(Box::new(Val::Enum(name.to_owned()))))))
+            }
+            Some(Type::Variant(all)) => {
+                let mut cases = all.cases().filter(|case| case.ty.is_none()).map(|case| case.name.to_owned());
+                let named = cases.find(|name| REFUSALS.contains(&name.as_str()));
+                named.map(|name| Val::Result(Err(Some(Box::new(Val::Variant(name, None))))))
+            }
+            Some(_) => None,
+        },
+        Some(_) => None,
+    };
+    match refused {
+        Some(answer) => Ok(Some(answer)),
+        None => Err(wasmtime::Error::msg(format!("wasi:{interface} {function} is not for plugins"))),
+    }
+}
+
+/// Lets go of the handles in an argument. `first` becomes what the first of them stands for.
+fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut Option<u32>) -> wasmtime::Result<()> {
+    let one = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
+        let rep = ResourceDynamic::try_from_resource_any(any, store)?.rep();
+        first.get_or_insert(rep);
+        wasmtime::Result::Ok(())
+    };
+    match argument {
+        Val::Resource(any) => one(store, *any, first),
+        Val::List(all) | Val::Tuple(all) => all.iter().try_for_each(|inner| match inner {
+            // A list of bytes may be long.
+            Val::U8(_) => Ok(()),
+            inner => release(store, inner, first),
+        }),
+        Val::Option(Some(inner)) => release(store, inner, first),
+        // No other argument of WASI 0.2 holds a handle.
+        _ => Ok(()),
+    }
+}
+
+/// All that is waited for is ready.
+fn poll(arguments: &[Val]) -> wasmtime::Result<Val> {
+    match arguments.first() {
+        Some(Val::List(all)) if !all.is_empty() => {
+            Ok(Val::List((0..).zip(all).map(|(place, _)| Val::U32(place)).collect()))
+        }
+        _ => Err(wasmtime::Error::msg("wasi:io/poll waits for nothing, which never ends")),
+    }
+}
+
+fn done(value: Option<Val>) -> Val {
+    Val::Result(Ok(value.map(Box::new)))
+}
+
+fn number(arguments: &[Val]) -> u64 {
+    arguments.iter().find_map(|one| if let Val::U64(number) = one { Some(*number) } else { None }).unwrap_or(0)
+}
+
+/// The status that `exit` or `exit-with-code` was given.
+fn status(arguments: &[Val]) -> u8 {
+    match arguments.first() {
+        Some(Val::U8(status)) => *status,
+        Some(Val::Result(Ok(_))) => 0,
+        _ => 1,
+    }
+}
+
+fn datetime(seconds: u64) -> Val {
+    Val::Record(vec![("seconds".into(), Val::U64(seconds)), ("nanoseconds".into(), Val::U32(0))])
+}

@@ -1,0 +1,130 @@
+//! The contract with plugins lasts: released interfaces are never edited, components built for them load for ever, and
+//! one built for a contract that this host does not know is told so.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use common::{Server, Setup, decoded, id, refusal, thing};
+use mortise_test_guests::{Thing, good_manifest, manifest_only_for};
+use prost::Message as _;
+use sha2::{Digest as _, Sha256};
+use tonic::Code;
+
+/// World definitions may gain worlds; no component sees them. All other files are frozen.
+const GROWING: &str = "world.wit";
+
+fn top() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn released_interfaces_are_frozen() {
+    let folder = top().join("wit/v0.1.0");
+    let digests = fs::read_to_string(folder.join("DIGESTS")).unwrap();
+    let frozen = digests
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_once("  ").map(|(digest, name)| (name.to_owned(), digest.to_owned())).unwrap())
+        .collect::<BTreeMap<_, _>>();
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.ends_with(".wit") && name != GROWING {
+            found.insert(name, hex(&fs::read(path).unwrap()));
+        }
+    }
+    for (name, digest) in &frozen {
+        assert_eq!(
+            found.get(name),
+            Some(digest),
+            "wit/v0.1.0/{name} was edited or removed. Components are compared with it by structure, so every plugin in \
+             the field would stop loading. Put it back, and put what is new into a file with an interface of its own, \
+             imported or exported by a world of its own in world.wit."
+        );
+    }
+    for name in found.keys() {
+        assert!(
+            frozen.contains_key(name),
+            "wit/v0.1.0/{name} is new: freeze it, once it is what it shall be, by a line in wit/v0.1.0/DIGESTS \
+             (`sha256sum {name}` in that folder)"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_newer_contract_is_named_beside_this_one() {
+    let mut setup = Setup::new();
+    let versions = ["0.2.0", "0.1.1", "1.0.0"];
+    for version in versions {
+        setup = setup.component(version, manifest_only_for(version, &good_manifest().encode_to_vec()));
+    }
+    let server = setup.start().await;
+    for version in versions {
+        let line = server.refused_file(&format!("/{version}.wasm"));
+        for says in [
+            "does not fit the plugin contract 0.1.0",
+            &format!("the plugin was built for contract {version}, this host knows 0.1.0"),
+            &format!(
+                "use a host that knows {version}, or rebuild the plugin with a mortise-plugin crate of contract 0.1.0"
+            ),
+        ] {
+            assert!(line.contains(says), "{says}: {line}");
+        }
+    }
+    assert!(server.is_unknown("good.v1.Thing").await);
+}
+
+/// A server with one stored component.
+async fn stored(name: &str) -> Server {
+    let bytes = fs::read(top().join("tests/formats").join(format!("{name}.wasm"))).unwrap();
+    Setup::new()
+        .component(name, bytes)
+        .env("MORTISE_PLUGINS_BUNDLED", "")
+        .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
+        .start()
+        .await
+}
+
+/// mutate, validate, and all authorize hooks, as of the first release.
+#[tokio::test]
+async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
+    let server = stored("v0.1.0-sdk").await;
+    server.write(thing("own_limits", "ordinary", &Thing { text: "kept".into(), ..Thing::default() })).await.unwrap();
+    let read = server.read(&id("own_limits.v1.Thing", "ordinary")).await.unwrap();
+    assert_eq!(decoded::<Thing>(&read).text, "kept");
+    let all = server.list(common::gvk("own_limits.v1.Thing"), common::tenancy("default", "default"), "").await.unwrap();
+    assert_eq!(all.len(), 1);
+    // Each hook is really asked: its own limits end it.
+    for (name, hook) in [("boom-mutate", "mutate"), ("boom-validate", "validate"), ("boom-write", "authorize-write")] {
+        let (_, message) = refusal(server.write(thing("own_limits", name, &Thing::default())).await);
+        assert!(message.contains(&format!("plugin own-limits 0.1.0: hook {hook} ")), "{message}");
+    }
+    let (_, message) = refusal(server.read(&id("own_limits.v1.Thing", "boom-read")).await);
+    assert!(message.contains("hook authorize-read "), "{message}");
+    let nowhere = common::tenancy("default", "boom-list");
+    let (_, message) = refusal(server.list(common::gvk("own_limits.v1.Thing"), nowhere, "").await);
+    assert!(message.contains("hook authorize-list "), "{message}");
+}
+
+#[tokio::test]
+async fn the_settings_of_contract_0_1_0_are_told_for_ever() {
+    let server = stored("v0.1.0-settings").await;
+    let written = server.write(thing("settings", "one", &Thing::default())).await.unwrap();
+    assert_eq!(decoded::<Thing>(&written).text, "{}");
+}
+
+#[tokio::test]
+async fn a_component_for_wasi_0_2_loads_for_ever() {
+    let server = stored("v0.1.0-wasip2").await;
+    let written = server.write(thing("wasi", "environment", &Thing::default())).await.unwrap();
+    assert!(decoded::<Thing>(&written).text.starts_with("0 variables, 0 arguments"));
+    let (code, message) = refusal(server.write(thing("wasi", "refused", &Thing::default())).await);
+    assert_eq!(code, Code::InvalidArgument, "{message}");
+}

@@ -1,0 +1,9 @@
+//! Calls the host for ever, with next to nothing to say.
+
+mortise_test_guests::misbehaving!("host-call-flood", "host_call_flood", flood);
+
+fn flood(_: i64) {
+    loop {
+        mortise_plugin::log::trace("");
+    }
+}
