@@ -18,10 +18,19 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Build {
     which: Which,
-    examples: bool,
+    examples: Examples,
+    lines: bool,
     features: Vec<String>,
     target_dir: Option<PathBuf>,
     out_dir: Option<PathBuf>,
+}
+
+/// Which of a package's examples are compiled beside its library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Examples {
+    None,
+    All,
+    One(String),
 }
 
 /// What came out.
@@ -56,13 +65,28 @@ impl Build {
     }
 
     fn new(which: Which) -> Self {
-        Self { which, examples: false, features: Vec::new(), target_dir: None, out_dir: None }
+        Self { which, examples: Examples::None, lines: false, features: Vec::new(), target_dir: None, out_dir: None }
     }
 
     /// Also the package's examples that are cdylibs, all by one call of cargo.
     #[must_use]
     pub fn examples(mut self) -> Self {
-        self.examples = true;
+        self.examples = Examples::All;
+        self
+    }
+
+    /// Also this one of the package's examples. Give an [`out_dir`](Self::out_dir) with it: the default one is swept of
+    /// all the others.
+    #[must_use]
+    pub fn example(mut self, name: impl Into<String>) -> Self {
+        self.examples = Examples::One(name.into());
+        self
+    }
+
+    /// Keeps files and line numbers (DWARF), so that backtraces have them. The component is about ten times as large.
+    #[must_use]
+    pub fn lines(mut self) -> Self {
+        self.lines = true;
         self
     }
 
@@ -116,8 +140,13 @@ impl Build {
         held.lock().map_err(Error::file("lock", &lock))?;
 
         let toolchain = Toolchain::find(&dir)?;
-        let request =
-            Request { package: &package, target_dir: &target_dir, examples: self.examples, features: &self.features };
+        let request = Request {
+            package: &package,
+            target_dir: &target_dir,
+            examples: &self.examples,
+            lines: self.lines,
+            features: &self.features,
+        };
         let modules = cargo::compile(&request, &toolchain)?;
         if modules.is_empty() {
             return Err(Error::NoLibrary { package: package.name });

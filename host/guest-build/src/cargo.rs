@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Error, TARGET, environment, error::tail, metadata::Package, toolchain::Toolchain};
+use crate::{Error, TARGET, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain};
 
 /// Guards against a guest whose build script builds guests in the directory that we hold locked.
 pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
@@ -28,7 +28,9 @@ pub(crate) struct Module {
 pub(crate) struct Request<'a> {
     pub(crate) package: &'a Package,
     pub(crate) target_dir: &'a Path,
-    pub(crate) examples: bool,
+    pub(crate) examples: &'a Examples,
+    /// Whether files and line numbers stay in.
+    pub(crate) lines: bool,
     pub(crate) features: &'a [String],
 }
 
@@ -47,8 +49,14 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
         .arg(target_dir)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags(package, target_dir, toolchain)?)
         .env(GUARD, target_dir);
-    if request.examples {
-        command.arg("--examples");
+    match request.examples {
+        Examples::None => {}
+        Examples::All => {
+            command.arg("--examples");
+        }
+        Examples::One(name) => {
+            command.arg("--example").arg(name);
+        }
     }
     if !request.features.is_empty() {
         command.arg("--features").arg(request.features.join(","));
@@ -62,6 +70,11 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     }
     if !package.has_guest_profile() {
         bring_profile(&mut command);
+    }
+    if request.lines {
+        for setting in ["strip='none'", "debug='line-tables-only'"] {
+            command.arg("--config").arg(format!("profile.guest.{setting}"));
+        }
     }
 
     let output = command.output().map_err(|source| Error::Run { program: "cargo build".into(), source })?;
