@@ -4,7 +4,8 @@
 //! wire.
 
 mod grpc;
-pub mod http;
+mod http;
+pub mod metrics;
 mod reflection;
 pub mod server;
 mod status;

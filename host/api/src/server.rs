@@ -129,6 +129,7 @@ impl Bound {
                 TcpIncoming::from(self.grpc).with_nodelay(Some(true)),
                 until(stopping.clone()),
             );
+        let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
         let router = http::router(ready, metrics);
         let http_stopping = until(stopping);
         let http = tokio::spawn(async move {
@@ -140,7 +141,10 @@ impl Bound {
 
         tokio::pin!(grpc);
         tokio::select! {
-            served = &mut grpc => return Ok(served?),
+            served = &mut grpc => {
+                upkeep.abort();
+                return Ok(served?);
+            }
             () = stop => {}
         }
         ready_tx.send_replace(false);
@@ -153,6 +157,7 @@ impl Bound {
                 tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
             }
         }
+        upkeep.abort();
         http.abort();
         Ok(())
     }

@@ -4,11 +4,12 @@
 //! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
 
-use mortise_plugin_host::Limits;
+use mortise_plugin_host::{Limits, LogSettings, Quarantine};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -28,6 +29,10 @@ pub(crate) struct Config {
     pub(crate) service: Service,
     pub(crate) store: Store,
     pub(crate) sandbox: Limits,
+    pub(crate) quarantine: Quarantine,
+    pub(crate) plugin_logs: LogSettings,
+    /// By name of the plugin.
+    pub(crate) plugin: BTreeMap<String, PluginTable>,
 }
 
 /// Logs go to stderr.
@@ -35,6 +40,20 @@ pub(crate) struct Config {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Log {
     pub(crate) level: String,
+    pub(crate) spans: bool,
+}
+
+/// What is set for one plugin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PluginTable {
+    pub(crate) log_level: String,
+}
+
+impl Default for PluginTable {
+    fn default() -> Self {
+        Self { log_level: "info".into() }
+    }
 }
 
 /// Which plugins are loaded beside those in the folder.
@@ -80,13 +99,16 @@ impl Default for Config {
             service: Service::default(),
             store: Store::default(),
             sandbox: Limits::default(),
+            quarantine: Quarantine::default(),
+            plugin_logs: LogSettings::default(),
+            plugin: BTreeMap::new(),
         }
     }
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self { level: "info".into() }
+        Self { level: "info".into(), spans: false }
     }
 }
 

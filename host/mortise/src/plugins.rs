@@ -28,24 +28,37 @@ pub(crate) async fn load(
             known: bundled::ALL.map(|(name, _)| name).join(", "),
         })?;
         let begun = Instant::now();
-        add(&mut registry, Plugin::load(sandbox, name, bytes).await, &format!("bundled {name}"), begun);
+        add(sandbox, &mut registry, Plugin::load(sandbox, name, bytes).await, &format!("bundled {name}"), begun);
     }
     for path in files(dir, dir_given)? {
         let begun = Instant::now();
-        add(&mut registry, Plugin::load_file(sandbox, &path).await, &path.display().to_string(), begun);
+        add(sandbox, &mut registry, Plugin::load_file(sandbox, &path).await, &path.display().to_string(), begun);
     }
     Ok(registry)
 }
 
-fn add(registry: &mut Registry, loaded: Result<Arc<Plugin>, LoadError>, source: &str, begun: Instant) {
+fn add(
+    sandbox: &Sandbox,
+    registry: &mut Registry,
+    loaded: Result<Arc<Plugin>, LoadError>,
+    source: &str,
+    begun: Instant,
+) {
     let plugin = match loaded {
         Ok(plugin) => plugin,
-        Err(e) => return tracing::error!("plugin {source} is not loaded: {e}"),
+        Err(e) => {
+            sandbox.count_refused(source);
+            return tracing::error!("plugin {source} is not loaded: {e}");
+        }
     };
     match registry.with(&plugin) {
-        Err(e) => tracing::error!("plugin {source} is not loaded: {e}"),
+        Err(e) => {
+            sandbox.count_refused(plugin.name());
+            tracing::error!("plugin {source} is not loaded: {e}");
+        }
         Ok(next) => {
             *registry = next;
+            plugin.now_serves(false);
             tracing::info!(
                 plugin = plugin.name(),
                 version = plugin.version(),

@@ -24,6 +24,7 @@ use crate::{
     bindings,
     engine::{Inner, Ticking},
     error::{HookError, HookFault},
+    hook::Hook,
     limits::Limits,
     plugin::Plugin,
     state::{Exceeded, State},
@@ -66,6 +67,10 @@ pub struct Session {
     store: Store<State>,
     instance: Instance,
     dead: bool,
+    /// Whether so much of the request's time went by before the instance was there that being late is no fault of it.
+    starved: bool,
+    /// What was left before the call that runs, or ran last.
+    fuel: u64,
     calls: u32,
     bytes: usize,
     _ticking: Ticking,
@@ -80,7 +85,7 @@ pub(crate) fn store(
     limits: Arc<Limits>,
     within: Duration,
 ) -> wasmtime::Result<Store<State>> {
-    let mut store = Store::new(&sandbox.engine, State::new(plugin, limits.clone(), within));
+    let mut store = Store::new(&sandbox.engine, State::new(plugin, limits.clone(), sandbox.logs.clone(), within));
     store.limiter(|state| state);
     store.set_fuel(limits.fuel)?;
     store.set_hostcall_fuel(limits.reply_bytes.saturating_add(1024));
@@ -114,12 +119,23 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         }
         None => {}
     }
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+        return HookFault::Host(format!("{error:#}"));
+    }
     let text = format!("{error:#}");
     // Wasmtime has no type for this one.
     if text.contains("fuel allocated for hostcalls") {
         return HookFault::Reply { limit: limits.reply_bytes };
     }
     HookFault::Answer(text)
+}
+
+/// Being late does not count against a plugin that got its turn late.
+fn excused(mut error: HookError, starved: bool) -> HookError {
+    if starved && matches!(error.fault, HookFault::Deadline { .. }) {
+        error.counts = false;
+    }
+    error
 }
 
 impl Session {
@@ -142,19 +158,23 @@ impl Session {
         };
         let ticking = plugin.sandbox.tick();
         let left = within.saturating_sub(begun.elapsed());
+        let starved = left < within / 2;
         let mut store = store(&plugin.sandbox, plugin.manifest().name.clone(), limits.clone(), left)
-            .map_err(|e| plugin.fault(hook, HookFault::Answer(format!("{e:#}")), Some(&e)))?;
+            .map_err(|e| plugin.fault(hook, HookFault::Host(format!("{e:#}")), Some(&e)))?;
         let instance = tokio::time::timeout(left + GRACE, plugin.pre.instantiate_async(&mut store)).await;
         let instance = match instance {
             Ok(Ok(instance)) => instance,
-            Ok(Err(e)) => return Err(plugin.fault(hook, classify(&e, store.data()), Some(&e))),
-            Err(_) => return Err(plugin.fault(hook, HookFault::late(limits), None)),
+            Ok(Err(e)) => return Err(excused(plugin.fault(hook, classify(&e, store.data()), Some(&e)), starved)),
+            Err(_) => return Err(excused(plugin.fault(hook, HookFault::late(limits), None), starved)),
         };
+        plugin.meter.begins();
         Ok(Self {
             plugin: plugin.clone(),
             store,
             instance,
             dead: false,
+            starved,
+            fuel: 0,
             calls: 0,
             bytes: 0,
             _ticking: ticking,
@@ -178,6 +198,12 @@ impl Session {
         let state = self.store.data_mut();
         state.deadline = Instant::now() + limits.deadline();
         state.host_calls = 0;
+        self.starved = false;
+    }
+
+    /// Fuel that the last call used, units.
+    pub(crate) fn spent(&self) -> u64 {
+        self.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
     }
 
     /// Counts a call that is about to begin, and says until when it may run.
@@ -188,7 +214,10 @@ impl Session {
         }
         self.calls += 1;
         self.bytes += bytes;
-        self.store.data_mut().growth_refused = None;
+        let state = self.store.data_mut();
+        state.growth_refused = None;
+        state.hook = hook;
+        self.fuel = self.store.get_fuel().unwrap_or(0);
         // Only a call that ends well leaves an instance that may be entered again; a dropped future does not.
         self.dead = true;
         Ok(tokio::time::Instant::from_std(self.store.data().deadline + GRACE))
@@ -205,8 +234,10 @@ impl Session {
                 self.dead = false;
                 Ok(answer)
             }
-            Ok(Err(e)) => Err(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e))),
-            Err(_) => Err(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None)),
+            Ok(Err(e)) => {
+                Err(excused(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e)), self.starved))
+            }
+            Err(_) => Err(excused(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None), self.starved)),
         }
     }
 
@@ -263,7 +294,7 @@ impl Session {
         caller: Arc<dyn Authorizer>,
         question: Question<'_>,
     ) -> Result<Decision, HookError> {
-        let hook = question.hook();
+        let hook = question.hook().name();
         let plugin = self.plugin.clone();
         let indices = plugin.exports.authorizing.as_ref().ok_or_else(|| self.missing(hook))?;
         let state = self.store.data_mut();
@@ -304,11 +335,13 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let state = self.store.data();
+        self.plugin.meter.ends(state.memory);
         if state.dropped_logs > 0 {
             let (plugin, dropped) = (&*state.plugin, state.dropped_logs);
-            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => plugin.to_owned())
+            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => self.plugin.meter.label())
                 .increment(u64::from(dropped));
-            tracing::warn!(target: "plugin", plugin, dropped, "log lines dropped (limit sandbox.log_bytes)");
+            let fields = vec![("dropped".to_owned(), dropped.to_string())];
+            state.logs.write(plugin, "", 2, "log lines dropped (limit sandbox.log_bytes)".into(), fields);
         }
     }
 }
@@ -325,11 +358,11 @@ pub(crate) enum Question<'a> {
 }
 
 impl Question<'_> {
-    pub(crate) fn hook(self) -> &'static str {
+    pub(crate) fn hook(self) -> Hook {
         match self {
-            Self::Read { .. } => "authorize-read",
-            Self::Write { .. } => "authorize-write",
-            Self::List { .. } => "authorize-list",
+            Self::Read { .. } => Hook::AuthorizeRead,
+            Self::Write { .. } => Hook::AuthorizeWrite,
+            Self::List { .. } => Hook::AuthorizeList,
         }
     }
 
