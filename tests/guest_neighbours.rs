@@ -29,6 +29,7 @@ async fn other_types_are_served_while_a_plugin_spins() {
     for (guest, group) in [("infinite-loop", "infinite_loop"), ("memory-fill", "memory_fill")] {
         let server = Setup::new()
             .guest(guest)
+            .tolerant()
             .env("MORTISE_SANDBOX_FUEL", 1_i64 << 60)
             .env("MORTISE_SANDBOX_DEADLINE_MS", 3_000)
             .start()
@@ -63,7 +64,8 @@ async fn memory_stays_bounded_over_many_hostile_calls() {
         ("panic", "panicking", Code::Internal),
         ("deep-recursion", "deep_recursion", Code::Internal),
     ];
-    let mut setup = Setup::new().env("MORTISE_SANDBOX_FUEL", 5_000_000).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000);
+    let mut setup =
+        Setup::new().tolerant().env("MORTISE_SANDBOX_FUEL", 5_000_000).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000);
     for (guest, ..) in guests {
         setup = setup.guest(guest);
     }

@@ -74,6 +74,11 @@ impl Setup {
         self
     }
 
+    /// Lets hooks fail as often as they like before they are quarantined.
+    pub fn tolerant(self) -> Self {
+        self.env("MORTISE_QUARANTINE_FAULTS", 10_000)
+    }
+
     /// A further argument.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());

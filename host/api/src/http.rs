@@ -7,7 +7,7 @@
 //! | `/metrics` | Prometheus text |
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
 /// What the port answers from.
@@ -15,17 +15,6 @@ use tokio::sync::watch;
 struct Shared {
     ready: watch::Receiver<bool>,
     metrics: PrometheusHandle,
-}
-
-/// Makes the process's metrics go to Prometheus. Once per process; later calls get a handle that shows nothing.
-#[must_use]
-pub fn install_metrics() -> PrometheusHandle {
-    let recorder = PrometheusBuilder::new().build_recorder();
-    let handle = recorder.handle();
-    if metrics::set_global_recorder(recorder).is_err() {
-        tracing::debug!("metrics are recorded elsewhere already");
-    }
-    handle
 }
 
 /// The routes.

@@ -4,7 +4,9 @@
 //! wire.
 
 mod grpc;
-pub mod http;
+mod http;
+mod logs;
+pub mod metrics;
 mod plugins;
 mod reflection;
 pub mod server;

@@ -1,28 +1,40 @@
 //! The plugin service on gRPC. An upload is collected here, within the limit of a component; what it means is the
 //! manager's business.
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::Arc};
 
 use futures::Stream;
 use mortise_manager::Manager;
 use mortise_resource::{Code, Error, data};
+use mortise_service::ResourceService;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::{grpc::answer, plugin_stubs::plugin_service_server::PluginService, status::status};
+use crate::{
+    grpc::{answer, span_of_call},
+    logs::Lines,
+    plugin_stubs::plugin_service_server::PluginService,
+    status::status,
+};
 
 /// Uploads at once: each is held in memory until it is whole.
 const UPLOADS: usize = 4;
 
+/// Logs that are read at once.
+const READERS: usize = 64;
+
 /// The service, for gRPC.
 pub(crate) struct Plugins {
     manager: Manager,
+    /// Says when the server stops.
+    service: ResourceService,
     uploads: Semaphore,
+    readers: Arc<Semaphore>,
 }
 
 impl Plugins {
-    pub(crate) fn new(manager: Manager) -> Self {
-        Self { manager, uploads: Semaphore::new(UPLOADS) }
+    pub(crate) fn new(manager: Manager, service: ResourceService) -> Self {
+        Self { manager, service, uploads: Semaphore::new(UPLOADS), readers: Arc::new(Semaphore::new(READERS)) }
     }
 
     async fn upload(&self, mut stream: Streaming<data::InstallRequest>) -> Result<data::InstallResponse, Error> {
@@ -58,12 +70,13 @@ impl PluginService for Plugins {
         &self,
         request: Request<Streaming<data::InstallRequest>>,
     ) -> Result<Response<data::InstallResponse>, Status> {
-        answer(self.upload(request.into_inner())).await
+        answer(span_of_call("plugins.Install"), self.upload(request.into_inner())).await
     }
 
     async fn remove(&self, request: Request<data::RemoveRequest>) -> Result<Response<data::RemoveResponse>, Status> {
         let removed = self.manager.remove(request.into_inner().name);
-        answer(async { removed.await.map(|plugin| data::RemoveResponse { plugin }) }).await
+        answer(span_of_call("plugins.Remove"), async { removed.await.map(|plugin| data::RemoveResponse { plugin }) })
+            .await
     }
 
     async fn rollback(
@@ -71,33 +84,50 @@ impl PluginService for Plugins {
         request: Request<data::RollbackRequest>,
     ) -> Result<Response<data::RollbackResponse>, Status> {
         let rolled_back = self.manager.rollback(request.into_inner().name);
-        answer(async { rolled_back.await.map(|plugin| data::RollbackResponse { plugin: Some(plugin) }) }).await
+        answer(span_of_call("plugins.Rollback"), async {
+            rolled_back.await.map(|plugin| data::RollbackResponse { plugin: Some(plugin) })
+        })
+        .await
     }
 
     async fn reset(&self, request: Request<data::ResetRequest>) -> Result<Response<data::ResetResponse>, Status> {
         let reset = self.manager.reset(request.into_inner().name);
-        answer(async { reset.await.map(|plugin| data::ResetResponse { plugin: Some(plugin) }) }).await
+        answer(span_of_call("plugins.Reset"), async {
+            reset.await.map(|plugin| data::ResetResponse { plugin: Some(plugin) })
+        })
+        .await
     }
 
     async fn disable(&self, request: Request<data::DisableRequest>) -> Result<Response<data::DisableResponse>, Status> {
         let disabled = self.manager.disable(request.into_inner().name);
-        answer(async { disabled.await.map(|plugin| data::DisableResponse { plugin: Some(plugin) }) }).await
+        answer(span_of_call("plugins.Disable"), async {
+            disabled.await.map(|plugin| data::DisableResponse { plugin: Some(plugin) })
+        })
+        .await
     }
 
     async fn enable(&self, request: Request<data::EnableRequest>) -> Result<Response<data::EnableResponse>, Status> {
         let enabled = self.manager.enable(request.into_inner().name);
-        answer(async { enabled.await.map(|plugin| data::EnableResponse { plugin: Some(plugin) }) }).await
+        answer(span_of_call("plugins.Enable"), async {
+            enabled.await.map(|plugin| data::EnableResponse { plugin: Some(plugin) })
+        })
+        .await
     }
 
     async fn inspect(&self, request: Request<data::InspectRequest>) -> Result<Response<data::InspectResponse>, Status> {
-        answer(self.manager.inspect(request.into_inner().name)).await
+        answer(span_of_call("plugins.Inspect"), self.manager.inspect(request.into_inner().name)).await
     }
 
     type LogsStream = Pin<Box<dyn Stream<Item = Result<data::LogLine, Status>> + Send>>;
 
     async fn logs(&self, request: Request<data::LogsRequest>) -> Result<Response<Self::LogsStream>, Status> {
-        let name = request.into_inner().name;
-        self.manager.inspect(name).await.map_err(status)?;
-        Err(Status::unimplemented("logs of plugins are not kept by this build; they go to the server's own log"))
+        let wanted = request.into_inner();
+        self.manager.inspect(wanted.name.clone()).await.map_err(status)?;
+        let permit = self.readers.clone().try_acquire_owned().map_err(|_| {
+            let what = format!("{READERS} logs of plugins are being read already; try again");
+            status(Error::new(Code::ResourceExhausted, what))
+        })?;
+        let lines = Lines::open(self.manager.logs(), wanted, self.service.stopped(), permit);
+        Ok(Response::new(Box::pin(lines.stream())))
     }
 }

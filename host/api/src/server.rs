@@ -116,7 +116,7 @@ impl Bound {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
         let reflection = Reflection::new(registry.clone())?;
-        let plugins = PluginServiceServer::new(Plugins::new(manager));
+        let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()));
         let types = TypeServiceServer::new(Types(registry));
         let resource_service =
             ResourceServiceServer::new(Grpc(service.clone())).max_decoding_message_size(self.options.max_request_bytes);
@@ -143,6 +143,7 @@ impl Bound {
                 TcpIncoming::from(self.grpc).with_nodelay(Some(true)),
                 until(stopping.clone()),
             );
+        let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
         let router = http::router(ready, metrics);
         let http_stopping = until(stopping);
         let http = tokio::spawn(async move {
@@ -154,7 +155,10 @@ impl Bound {
 
         tokio::pin!(grpc);
         tokio::select! {
-            served = &mut grpc => return Ok(served?),
+            served = &mut grpc => {
+                upkeep.abort();
+                return Ok(served?);
+            }
             () = stop => {}
         }
         ready_tx.send_replace(false);
@@ -169,6 +173,7 @@ impl Bound {
                 tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
             }
         }
+        upkeep.abort();
         http.abort();
         Ok(())
     }

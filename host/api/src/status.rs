@@ -30,6 +30,9 @@ pub(crate) fn status(error: Error) -> Status {
         details.add_bad_request_violation(cut(&violation.path, MAX_VIOLATION), cut(&violation.summary, MAX_VIOLATION));
     }
     if let Some(fault) = error.plugin {
+        if fault.retry_after.is_some() {
+            details.set_retry_info(fault.retry_after);
+        }
         let metadata = HashMap::from([
             ("plugin".to_owned(), fault.plugin),
             ("version".to_owned(), fault.version),

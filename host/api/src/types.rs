@@ -9,7 +9,10 @@ use prost_reflect::FileDescriptor;
 use prost_types::FileDescriptorSet;
 use tonic::{Request, Response, Status};
 
-use crate::{grpc::answer, plugin_stubs::type_service_server::TypeService};
+use crate::{
+    grpc::{answer, span_of_call},
+    plugin_stubs::type_service_server::TypeService,
+};
 
 /// The service, for gRPC.
 pub(crate) struct Types(pub(crate) Arc<ArcSwap<Registry>>);
@@ -29,7 +32,7 @@ impl TypeService for Types {
         request: Request<data::GetTypeRequest>,
     ) -> Result<Response<data::GetTypeResponse>, Status> {
         let registry = self.0.load_full();
-        answer(async {
+        answer(span_of_call("types.GetType"), async {
             let wanted = request.into_inner().r#type.ok_or_else(|| Error::invalid("type is required"))?;
             let found = registry.get(&wanted).ok_or_else(|| {
                 Error::not_found(format!(

@@ -20,6 +20,7 @@ pub struct Build {
     which: Which,
     target: Target,
     examples: Examples,
+    lines: bool,
     features: Vec<String>,
     target_dir: Option<PathBuf>,
     out_dir: Option<PathBuf>,
@@ -69,6 +70,7 @@ impl Build {
             which,
             target: Target::Bare,
             examples: Examples::None,
+            lines: false,
             features: Vec::new(),
             target_dir: None,
             out_dir: None,
@@ -82,7 +84,8 @@ impl Build {
         self
     }
 
-    /// Also one of the package's examples.
+    /// Also this one of the package's examples. Give an [`out_dir`](Self::out_dir) with it: the default one is swept of
+    /// all the others.
     #[must_use]
     pub fn example(mut self, name: impl Into<String>) -> Self {
         self.examples = Examples::One(name.into());
@@ -93,6 +96,13 @@ impl Build {
     #[must_use]
     pub fn target(mut self, target: Target) -> Self {
         self.target = target;
+        self
+    }
+
+    /// Keeps files and line numbers (DWARF), so that backtraces have them. The component is about ten times as large.
+    #[must_use]
+    pub fn lines(mut self) -> Self {
+        self.lines = true;
         self
     }
 
@@ -152,6 +162,7 @@ impl Build {
             target: self.target,
             target_dir: &target_dir,
             examples: &self.examples,
+            lines: self.lines,
             features: &self.features,
         };
         let modules = cargo::compile(&request, &toolchain)?;

@@ -30,6 +30,8 @@ pub(crate) struct Request<'a> {
     pub(crate) target_dir: &'a Path,
     pub(crate) target: Target,
     pub(crate) examples: &'a Examples,
+    /// Whether files and line numbers stay in.
+    pub(crate) lines: bool,
     pub(crate) features: &'a [String],
 }
 
@@ -77,6 +79,11 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     }
     if !package.has_guest_profile() {
         bring_profile(&mut command);
+    }
+    if request.lines {
+        for setting in ["strip='none'", "debug='line-tables-only'"] {
+            command.arg("--config").arg(format!("profile.guest.{setting}"));
+        }
     }
 
     let output = command.output().map_err(|source| Error::Run { program: "cargo build".into(), source })?;

@@ -313,6 +313,7 @@ impl Keeper {
 
     /// Notes a failure in a plugin's page.
     pub(crate) async fn failed(&mut self, about: &str, failure: Failure, digest: String) {
+        self.sandbox.count_refused(about);
         metrics::counter!("mortise_plugin_transitions_total", "plugin" => about.to_owned(), "outcome" => failure.reason)
             .increment(1);
         let serves = match self.registry.load().plugin(about) {

@@ -30,4 +30,5 @@ mod watch;
 pub mod whole;
 
 pub use manager::{Bundled, ConfigFault, ConfigSource, Manager, Options, StartError};
+pub use mortise_plugin_host::{LogLine, Logs};
 pub use stage::{Failure, Stage};

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use mortise_plugin_host::{PluginSettings, Sandbox};
+use mortise_plugin_host::{Logs, PluginSettings, Sandbox};
 use mortise_registry::Registry;
 use mortise_resource::{Code, Error, data, pb};
 use mortise_service::ResourceService;
@@ -85,6 +85,7 @@ pub enum StartError {
 pub struct Manager {
     commands: mpsc::Sender<Command>,
     limit: usize,
+    logs: Arc<Logs>,
 }
 
 impl Manager {
@@ -101,11 +102,18 @@ impl Manager {
         registry: Arc<ArcSwap<Registry>>,
     ) -> Result<(Self, JoinHandle<()>), StartError> {
         let limit = sandbox.limits().component_bytes;
+        let logs = sandbox.logs().clone();
         let (commands, orders) = mpsc::channel(QUEUE);
         let mut keeper = Keeper::open(options, sandbox, backend, service, registry, commands.clone()).await?;
         keeper.begin().await?;
         let task = tokio::spawn(keeper.run(orders));
-        Ok((Self { commands, limit }, task))
+        Ok((Self { commands, limit, logs }, task))
+    }
+
+    /// What plugins log.
+    #[must_use]
+    pub fn logs(&self) -> &Arc<Logs> {
+        &self.logs
     }
 
     /// Largest component, bytes.

@@ -151,6 +151,7 @@ impl Keeper {
         self.registry.store(Arc::new(next));
 
         self.turn_page(&plugin, &offer, &before);
+        plugin.now_serves(old.is_some());
         self.watch_health(&plugin);
         let version = plugin.version().to_owned();
         let types = plugin.manifest().types.len();

@@ -44,6 +44,7 @@ impl Keeper {
         data.types = mark(types_of(&next, name), &data.types);
         self.registry.store(std::sync::Arc::new(next));
         if let Some(old) = old {
+            old.no_longer_serves();
             self.let_go(name, old);
         }
     }

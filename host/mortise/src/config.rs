@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mortise_plugin_host::Limits;
+use mortise_plugin_host::{Limits, LogSettings, Quarantine};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -33,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) service: Service,
     pub(crate) store: Store,
     pub(crate) sandbox: Limits,
+    pub(crate) quarantine: Quarantine,
+    pub(crate) plugin_logs: LogSettings,
 }
 
 /// Logs go to stderr.
@@ -40,6 +42,7 @@ pub(crate) struct Config {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Log {
     pub(crate) level: String,
+    pub(crate) spans: bool,
 }
 
 /// Which plugins are loaded beside those in the folder, and how the folder is looked after.
@@ -60,19 +63,27 @@ impl Default for Plugins {
 }
 
 impl Config {
-    /// All that takes effect with a restart only.
-    pub(crate) fn without_plugins(mut self) -> Self {
-        self.plugin.clear();
+    /// All that takes effect with a restart only: everything but the settings of plugins.
+    pub(crate) fn without_settings(mut self) -> Self {
+        self.plugin.values_mut().for_each(|plugin| plugin.settings.clear());
+        self.plugin.retain(|_, plugin| *plugin != PluginConfig::default());
         self
     }
 }
 
 /// What is set for one plugin.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PluginConfig {
+    pub(crate) log_level: String,
     /// The plugin's own business; it is told all of it.
     pub(crate) settings: Table,
+}
+
+impl Default for PluginConfig {
+    fn default() -> Self {
+        Self { log_level: "info".into(), settings: Table::new() }
+    }
 }
 
 /// The resource API.
@@ -112,13 +123,15 @@ impl Default for Config {
             service: Service::default(),
             store: Store::default(),
             sandbox: Limits::default(),
+            quarantine: Quarantine::default(),
+            plugin_logs: LogSettings::default(),
         }
     }
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self { level: "info".into() }
+        Self { level: "info".into(), spans: false }
     }
 }
 

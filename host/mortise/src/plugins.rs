@@ -43,13 +43,15 @@ fn bundled_plugins(names: &[String]) -> Result<Vec<Bundled>, RunError> {
 /// Settings of plugins take effect while the server runs; of anything else that changed it is said that it does not.
 fn source(config: &Config, reload: Reload) -> Result<ConfigSource, RunError> {
     let path: Option<PathBuf> = reload.file().map(Into::into);
-    let running = reload.read().map(|config| config.without_plugins());
+    let running = reload.read().map(|config| config.without_settings());
     let read = move || {
         let fault = |e: ConfigError| ConfigFault { plugin: reload.culprit(), what: e.to_string() };
         let next = reload.read().map_err(fault)?;
         let settings = plugin_settings::read(&next.plugin).map_err(fault)?;
-        if running.as_ref().is_ok_and(|running| *running != next.without_plugins()) {
-            tracing::warn!("the configuration changed beyond [plugin.*]; the rest takes effect with a restart");
+        if running.as_ref().is_ok_and(|running| *running != next.without_settings()) {
+            tracing::warn!(
+                "the configuration changed beyond the settings of plugins; the rest takes effect with a restart"
+            );
         }
         Ok(settings)
     };

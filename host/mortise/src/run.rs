@@ -1,15 +1,16 @@
 //! Wires the parts together, serves, and takes them apart again.
 
 use std::{
+    collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use mortise_api::{ServeError, ServerOptions, http::install_metrics};
+use mortise_api::{ServeError, ServerOptions, metrics::install_metrics};
 use mortise_manager::Manager;
-use mortise_plugin_host::{LoadError, Sandbox};
+use mortise_plugin_host::{LoadError, Policy, Sandbox, logs::level};
 use mortise_registry::{Refused, Registry};
 use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};
@@ -39,6 +40,10 @@ pub(crate) enum RunError {
     UnknownBundled { name: String, known: String },
     #[error("{0}")]
     Config(#[from] ConfigError),
+    #[error("{0}")]
+    Setting(String),
+    #[error("plugin.{plugin}.log_level {level:?} is no level; use off, error, warn, info, debug or trace")]
+    PluginLogLevel { plugin: String, level: String },
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
 }
@@ -77,14 +82,14 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             }
         }
     }
-    let metrics = install_metrics();
+    let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
     let bound = mortise_api::bind(server_options(&config)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
 
     let cache_dir = cache_dir(&config, temporary.is_some());
     let store_options = store_options(&config);
     let opening = tokio::task::spawn_blocking(move || SledBackend::open(store_options));
-    let sandbox = Sandbox::new(&config.sandbox, cache_dir)?;
+    let sandbox = Sandbox::with_policy(&config.sandbox, policy(&config)?, cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
@@ -138,6 +143,18 @@ fn server_options(config: &Config) -> ServerOptions {
         max_streams: config.service.max_streams,
         grace: Duration::from_millis(config.shutdown_grace_ms),
     }
+}
+
+fn policy(config: &Config) -> Result<Policy, RunError> {
+    config.quarantine.check().map_err(RunError::Setting)?;
+    let mut log_levels = BTreeMap::new();
+    for (plugin, settings) in &config.plugin {
+        let Some(level) = level(&settings.log_level) else {
+            return Err(RunError::PluginLogLevel { plugin: plugin.clone(), level: settings.log_level.clone() });
+        };
+        log_levels.insert(plugin.clone(), level);
+    }
+    Ok(Policy { quarantine: config.quarantine.clone(), logs: config.plugin_logs.clone(), log_levels })
 }
 
 fn service_options(config: &Config) -> Options {

@@ -33,7 +33,13 @@ pub(crate) async fn check(
 ) -> Result<(), LoadError> {
     let (name, version) = (&manifest.name, &manifest.version);
     let fault = |fault| {
-        LoadError::Describe(HookError { plugin: name.to_string(), version: version.to_string(), hook: HOOK, fault })
+        LoadError::Describe(HookError {
+            plugin: name.to_string(),
+            version: version.to_string(),
+            hook: HOOK,
+            fault,
+            counts: false,
+        })
     };
     let late = HookFault::Deadline { limit_ms: limits.describe_deadline_ms, setting: "sandbox.describe_deadline_ms" };
     let _tick = sandbox.tick();
@@ -46,6 +52,7 @@ pub(crate) async fn check(
     let mut store = session::store(sandbox, name.clone(), settings.clone(), limits.clone(), within)
         .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
     let call = async {
+        store.data_mut().hook = HOOK;
         let instance = pre.instantiate_async(&mut store).await?;
         let guest = indices.load(&mut store, &instance)?;
         guest.mortise_plugin_configuring().call_check(&mut store, settings).await

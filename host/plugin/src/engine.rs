@@ -9,6 +9,7 @@
 //! reserves address space, not memory; its size is found by [`crate::pool`].
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
         Arc, Weak,
@@ -24,13 +25,35 @@ use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, OptLevel, Strategy, WasmBacktraceDetails, component::Linker,
 };
 
-use crate::{bindings, cache::Cache, error::LoadError, limits::Limits, pool, pool::PoolSize, state::State};
+use crate::{
+    bindings,
+    breaker::Quarantine,
+    cache::Cache,
+    error::LoadError,
+    limits::Limits,
+    logs::{LogSettings, Logs},
+    meter::{self, Names},
+    pool,
+    pool::PoolSize,
+    state::State,
+};
 
 /// How often a running guest comes back to the host.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Ticks without a running call after which the ticker goes to sleep.
 const IDLE_TICKS: u32 = 50;
+
+/// How plugins are watched: all that is not a limit.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// When a hook is left alone.
+    pub quarantine: Quarantine,
+    /// How much plugins may log.
+    pub logs: LogSettings,
+    /// Log levels of plugins that do not log from info on, by name; see [`crate::logs::level`].
+    pub log_levels: BTreeMap<String, u8>,
+}
 
 /// Everything that runs guests. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +65,10 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<State>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) logs: Arc<Logs>,
+    /// What plugins are called in metrics.
+    pub(crate) names: Names,
     pub(crate) cache: Cache,
     /// One permit for each slot of the pool.
     pub(crate) slots: Arc<Semaphore>,
@@ -57,6 +84,14 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError::Host`] when the address space is too small for the pool, or the cache directory cannot be used.
     pub fn new(limits: &Limits, cache_dir: PathBuf) -> Result<Self, LoadError> {
+        Self::with_policy(limits, Policy::default(), cache_dir)
+    }
+
+    /// As [`Sandbox::new`], with a say in how plugins are watched.
+    ///
+    /// # Errors
+    /// Those of [`Sandbox::new`].
+    pub fn with_policy(limits: &Limits, policy: Policy, cache_dir: PathBuf) -> Result<Self, LoadError> {
         let host = |what| move |source| LoadError::Host { what, source };
         let limits = Arc::new(limits.clone());
         let (engine, pool) = engine(&limits).map_err(host("setting up the pool of instances"))?;
@@ -70,11 +105,15 @@ impl Sandbox {
             .map_err(|e| LoadError::Host { what: "starting the ticker", source: wasmtime::Error::new(e) })?;
 
         let slot_count = pool.slots as usize;
+        metrics::gauge!("mortise_plugin_instances_limit").set(f64::from(pool.slots));
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
                 linker,
                 limits,
+                quarantine: Arc::new(policy.quarantine),
+                logs: Arc::new(Logs::new(policy.logs, policy.log_levels)),
+                names: Names::default(),
                 cache,
                 slots: Arc::new(Semaphore::new(slot_count)),
                 slot_count,
@@ -87,6 +126,18 @@ impl Sandbox {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.inner.limits
+    }
+
+    /// What plugins log.
+    #[must_use]
+    pub fn logs(&self) -> &Arc<Logs> {
+        &self.inner.logs
+    }
+
+    /// Counts a plugin that was refused, for whoever keeps the registry. One that never served is counted among the
+    /// others, so that names of files cannot fill the memory.
+    pub fn count_refused(&self, called: &str) {
+        meter::loaded(&self.inner.names.known(called), "refused");
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

@@ -1,6 +1,6 @@
 //! Faults of plugins: while loading, and in a hook. Each names the plugin.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, path::PathBuf, time::Duration};
 
 use mortise_resource::{Code, Error, error::PluginFault};
 
@@ -92,6 +92,8 @@ pub struct HookError {
     pub hook: &'static str,
     /// What happened.
     pub fault: HookFault,
+    /// Whether it counts against the plugin: not what the host did, nor a call that got its turn too late to be done.
+    pub counts: bool,
 }
 
 /// What ended a hook.
@@ -156,6 +158,15 @@ pub enum HookFault {
         /// The setting in config.toml.
         setting: &'static str,
     },
+    /// The host could not start it, for a reason of its own.
+    Host(String),
+    /// It was not called: it failed too often lately.
+    Quarantined {
+        /// When it may be worth asking again, from now.
+        retry_in: Duration,
+        /// What was wrong the last time.
+        last: String,
+    },
 }
 
 impl HookFault {
@@ -180,7 +191,15 @@ impl HookFault {
             Self::Exit { .. } => "exit",
             Self::Answer(_) => "answer",
             Self::Busy { .. } => "busy",
+            Self::Host(_) => "host",
+            Self::Quarantined { .. } => "quarantined",
         }
+    }
+
+    /// Whether it is the plugin's doing: what is not never leads to quarantine.
+    #[must_use]
+    pub fn is_of_the_plugin(&self) -> bool {
+        !matches!(self, Self::Busy { .. } | Self::Host(_) | Self::Quarantined { .. })
     }
 
     /// The code that a caller sees. Never one that blames the caller.
@@ -195,7 +214,8 @@ impl HookFault {
             | Self::HostCalls { .. }
             | Self::Handles { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
-            Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) => Code::Internal,
+            Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) | Self::Host(_) => Code::Internal,
+            Self::Quarantined { .. } => Code::Unavailable,
         }
     }
 }
@@ -229,6 +249,11 @@ impl fmt::Display for HookFault {
             Self::Busy { limit, setting } => {
                 write!(f, "was not started in time, {limit} calls already running (limit {setting})")
             }
+            Self::Host(what) => write!(f, "was not started by the host: {what}"),
+            Self::Quarantined { retry_in, last } => {
+                let ms = retry_in.as_millis();
+                write!(f, "is quarantined after repeated faults, and will be tried again in {ms} ms; the last: {last}")
+            }
         }
     }
 }
@@ -244,11 +269,16 @@ impl std::error::Error for HookError {}
 impl From<HookError> for Error {
     fn from(error: HookError) -> Self {
         let mut out = Self::new(error.fault.code(), error.to_string());
+        let retry_after = match &error.fault {
+            HookFault::Quarantined { retry_in, .. } => Some(*retry_in),
+            _ => None,
+        };
         out.plugin = Some(Box::new(PluginFault {
             plugin: error.plugin,
             version: error.version,
             hook: error.hook.to_owned(),
             kind: error.fault.kind().to_owned(),
+            retry_after,
         }));
         out
     }

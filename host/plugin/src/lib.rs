@@ -7,7 +7,9 @@
 //! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: which hook is called
 //! when, and what its answer means to a caller, is the service's business.
 
+mod backtrace;
 mod bindings;
+pub mod breaker;
 mod cache;
 pub mod call;
 mod configure;
@@ -15,23 +17,29 @@ mod contract;
 pub mod engine;
 pub mod error;
 pub mod health;
+mod hook;
 mod host;
 pub mod limits;
+pub mod logs;
 pub mod manifest;
 mod memo;
+mod meter;
 pub mod permission;
 pub mod plugin;
 pub mod pool;
 pub mod session;
 pub mod settings;
 mod state;
+mod throttle;
 
+pub use breaker::{HealthState, Quarantine};
 pub use call::Call;
 pub use contract::VERSION as CONTRACT_VERSION;
-pub use engine::Sandbox;
+pub use engine::{Policy, Sandbox};
 pub use error::{HookError, HookFault, LoadError};
-pub use health::{Health, HealthReport, HealthState, HookHealth};
+pub use health::{Health, HealthReport, HookHealth};
 pub use limits::Limits;
+pub use logs::{LogLine, LogSettings, Logs};
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use permission::{Permission, Permissions};
 pub use plugin::Plugin;

@@ -3,16 +3,9 @@
 //! Loading parses the whole file, compiles it (or takes it from the cache), compares imports and exports with the
 //! contract, and calls `describe` once for each digest, under limits. Nothing of it touches plugins that serve already.
 
-use std::{
-    io,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::{io, path::Path, sync::Arc, time::Instant};
 
+use mortise_resource::types::Gvk;
 use tokio::sync::Semaphore;
 use wasmtime::{
     Engine,
@@ -20,6 +13,7 @@ use wasmtime::{
 };
 
 use crate::{
+    backtrace,
     bindings::{
         authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices, upgrades::UpgradesIndices,
         validates::ValidatesIndices,
@@ -28,14 +22,17 @@ use crate::{
     contract::{self, Exports},
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
-    health::Health,
+    health::{Health, HealthState, HookHealth},
+    hook::Hook,
     host::wasi,
     limits::Limits,
     manifest::Manifest,
     memo::Memo,
+    meter::{self, Meter},
     session,
     settings::{self, PluginSettings},
     state::State,
+    throttle::Throttle,
 };
 
 /// A plugin that can be called.
@@ -43,7 +40,6 @@ pub struct Plugin {
     manifest: Manifest,
     digest: String,
     size: usize,
-    health: Health,
     pub(crate) limits: Arc<Limits>,
     /// The settings it was loaded with, as JSON; they never change.
     pub(crate) settings: Arc<str>,
@@ -53,6 +49,8 @@ pub struct Plugin {
     /// Bounds the requests of this plugin, so that it cannot take every slot of the pool.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) memo: Memo,
+    health: Health,
+    pub(crate) meter: Arc<Meter>,
     backtraces: Throttle,
 }
 
@@ -108,10 +106,12 @@ impl Plugin {
         let digest = cache::digest(bytes);
         let cached = inner.cache.get(&inner.engine, &digest);
         let from_cache = cached.is_some();
+        let begun = Instant::now();
         let (component, known) = match cached {
             Some(entry) => (entry.component, Some(entry.manifest)),
             None => (compile(&inner, bytes).await?, None),
         };
+        let compiling = begun.elapsed();
 
         let exports = contract::check(&inner.engine, &component)?;
         check_appetite(&component, &inner.limits)?;
@@ -138,12 +138,17 @@ impl Plugin {
         if exports.configuring {
             configure::check(&inner, &manifest, &limits, &settings, &pre).await?;
         }
+        let meter = Arc::new(Meter::new(inner.names.label(&manifest.name)));
+        if !from_cache {
+            meter.compiled(compiling);
+        }
         Ok(Arc::new(Self {
-            health: Health::default(),
             digest,
             size: bytes.len(),
             turns: Arc::new(Semaphore::new(limits.concurrency.max(1))),
             memo: Memo::new(limits.remembered_decisions),
+            health: health(&inner, &manifest, meter.clone()),
+            meter,
             manifest,
             limits,
             settings,
@@ -196,35 +201,66 @@ impl Plugin {
         &self.settings
     }
 
-    /// How its hooks have been doing.
-    #[must_use]
-    pub fn health(&self) -> &Health {
-        &self.health
-    }
-
     /// The limits that hold for it.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
+    /// How its hooks are doing, and which of them are quarantined.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Tells the metrics that this component serves from now on: for whoever keeps the registry, since one that is only
+    /// looked at must not show. `replaced` says that another one of its name did until now.
+    pub fn now_serves(&self, replaced: bool) {
+        meter::loaded(&self.meter.label(), if replaced { "replaced" } else { "new" });
+        for hook in self.health.report().hooks {
+            if let Some(of) = Hook::named(hook.hook) {
+                self.meter.hook(of).is(hook.state);
+            }
+        }
+    }
+
+    /// Tells the metrics that nothing of its name serves any more.
+    pub fn no_longer_serves(&self) {
+        Hook::ALL.into_iter().for_each(|hook| self.meter.hook(hook).is(HealthState::Healthy));
+    }
+
+    /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that is broken, as the setting
+    /// `quarantine.skip_mutate` says.
+    #[must_use]
+    pub fn skips_broken_mutate(&self, gvk: &Gvk) -> bool {
+        let skipped = &self.sandbox.quarantine.skip_mutate;
+        !skipped.is_empty() && skipped.contains(&gvk.to_string())
+    }
+
     /// Blames this plugin for an answer that breaks a rule of the contract, which only its caller can see.
     #[must_use]
     pub fn unusable(&self, hook: &'static str, what: String) -> HookError {
-        self.fault(hook, HookFault::Answer(what), None)
+        let error = self.fault(hook, HookFault::Answer(what), None);
+        if let Some(hook) = Hook::named(hook) {
+            self.health.blame(hook, &error.fault);
+        }
+        error
     }
 
     /// Makes an error of this plugin, and writes what is known about it to the log, at most one backtrace a second.
     pub(crate) fn fault(&self, hook: &'static str, fault: HookFault, cause: Option<&wasmtime::Error>) -> HookError {
-        let error = HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault };
-        metrics::counter!(
-            "mortise_plugin_faults_total",
-            "plugin" => error.plugin.clone(), "hook" => hook, "kind" => error.fault.kind()
-        )
-        .increment(1);
-        if let Some(missed) = self.backtraces.admit() {
-            let backtrace = cause.map(|e| format!("{e:?}")).unwrap_or_default();
-            tracing::error!(target: "plugin", plugin = self.name(), missed, "{error}\n{backtrace}");
+        let counts = fault.is_of_the_plugin();
+        let error =
+            HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault, counts };
+        self.meter.fault(hook, error.fault.kind());
+        // What is quarantined was said when it was.
+        let is_news = !matches!(error.fault, HookFault::Quarantined { .. });
+        if let Some(missed) = is_news.then(|| self.backtraces.admit()).flatten() {
+            let backtrace = cause.map(backtrace::render).unwrap_or_default();
+            let more =
+                if missed > 0 { format!(" ({missed} more faults since the last one said)") } else { String::new() };
+            let text = format!("{error}{more}\n{backtrace}");
+            self.sandbox.logs.host(self.name(), hook, 1, text.trim_end().to_owned());
         }
         error
     }
@@ -246,6 +282,29 @@ impl Indices {
             upgrading: exports.upgrading.then(|| UpgradesIndices::new(pre)).transpose().map_err(contract)?,
         })
     }
+}
+
+/// A health that says in log and metrics what becomes of the hooks.
+fn health(sandbox: &Inner, manifest: &Manifest, meter: Arc<Meter>) -> Health {
+    let used = Hook::ALL.into_iter().filter(|hook| hook.is_used(manifest)).collect();
+    let (plugin, logs) = (manifest.name.clone(), sandbox.logs.clone());
+    let listener = move |hook: Hook, before: HealthState, now: &HookHealth| {
+        meter.hook(hook).is(now.state);
+        let (name, faults) = (hook.name(), now.faults);
+        let (level, text) = match (before, now.state) {
+            (_, HealthState::Quarantined) => {
+                let wait = now.retry_in.unwrap_or_default();
+                (1, format!("hook {name} is quarantined: {faults} faults so far; tried again in {wait:?}"))
+            }
+            (HealthState::Quarantined, HealthState::Probation) => {
+                (2, format!("hook {name} is back from quarantine, on probation"))
+            }
+            (_, HealthState::Probation) => (2, format!("hook {name} is on probation: {faults} faults so far")),
+            (_, HealthState::Healthy) => (3, format!("hook {name} is healthy again")),
+        };
+        logs.host(&plugin, name, level, text);
+    };
+    Health::new(sandbox.quarantine.clone(), used, Box::new(listener))
 }
 
 async fn compile(sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> {
@@ -310,7 +369,13 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
     const HOOK: &str = "describe";
     let limits = &sandbox.limits;
     let fault = |fault| {
-        LoadError::Describe(HookError { plugin: called.to_owned(), version: "(unknown)".into(), hook: HOOK, fault })
+        LoadError::Describe(HookError {
+            plugin: called.to_owned(),
+            version: "(unknown)".into(),
+            hook: HOOK,
+            fault,
+            counts: false,
+        })
     };
     let _tick = sandbox.tick();
     let within = limits.describe_deadline();
@@ -324,6 +389,7 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
     let mut store = session::store(sandbox, called.into(), settings::NONE.into(), limits.clone(), within)
         .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
     let call = async {
+        store.data_mut().hook = HOOK;
         let instance = pre.instantiate_async(&mut store).await?;
         let described = indices.load(&mut store, &instance)?;
         described.mortise_plugin_plugin().call_describe(&mut store).await
@@ -333,33 +399,10 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(e)) => {
             let kind = session::classify(&e, store.data());
-            tracing::error!(target: "plugin", plugin = called, "hook {HOOK} {kind}\n{e:?}");
+            let text = format!("hook {HOOK} {kind}\n{}", backtrace::render(&e));
+            sandbox.logs.host(called, HOOK, 1, text.trim_end().to_owned());
             Err(fault(if matches!(kind, HookFault::Deadline { .. }) { late } else { kind }))
         }
         Err(_) => Err(fault(late)),
-    }
-}
-
-/// Lets one event a second through, and counts the rest.
-#[derive(Default)]
-struct Throttle {
-    /// Milliseconds since [`epoch`], plus one, of the last event that was let through.
-    last: AtomicU64,
-    missed: AtomicU64,
-}
-
-impl Throttle {
-    /// How many were held back since the last one that was let through; none when this one is held back too.
-    fn admit(&self) -> Option<u64> {
-        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-        let now = START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1;
-        let last = self.last.load(Ordering::Relaxed);
-        let due = last == 0 || now.saturating_sub(last) >= Duration::from_secs(1).as_millis() as u64;
-        if due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            Some(self.missed.swap(0, Ordering::Relaxed))
-        } else {
-            self.missed.fetch_add(1, Ordering::Relaxed);
-            None
-        }
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     bindings,
     engine::{Inner, Ticking},
     error::{HookError, HookFault},
+    hook::Hook,
     limits::Limits,
     plugin::Plugin,
     state::{Exceeded, State},
@@ -75,6 +76,10 @@ pub struct Session {
     store: Store<State>,
     instance: Instance,
     dead: bool,
+    /// Whether so much of the request's time went by before the instance was there that being late is no fault of it.
+    starved: bool,
+    /// What was left before the call that runs, or ran last.
+    fuel: u64,
     calls: u32,
     bytes: usize,
     _ticking: Ticking,
@@ -90,7 +95,8 @@ pub(crate) fn store(
     limits: Arc<Limits>,
     within: Duration,
 ) -> wasmtime::Result<Store<State>> {
-    let mut store = Store::new(&sandbox.engine, State::new(plugin, settings, limits.clone(), within));
+    let state = State::new(plugin, settings, limits.clone(), sandbox.logs.clone(), within);
+    let mut store = Store::new(&sandbox.engine, state);
     store.limiter(|state| state);
     store.set_fuel(limits.fuel)?;
     store.set_hostcall_fuel(limits.reply_bytes.saturating_add(1024));
@@ -128,6 +134,9 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         }
         None => {}
     }
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+        return HookFault::Host(format!("{error:#}"));
+    }
     let text = format!("{error:#}");
     // Wasmtime has no type for this one.
     if text.contains("fuel allocated for hostcalls") {
@@ -138,6 +147,14 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         return HookFault::Handles { limit: limits.handles };
     }
     HookFault::Answer(text)
+}
+
+/// Being late does not count against a plugin that got its turn late.
+fn excused(mut error: HookError, starved: bool) -> HookError {
+    if starved && matches!(error.fault, HookFault::Deadline { .. }) {
+        error.counts = false;
+    }
+    error
 }
 
 impl Session {
@@ -160,20 +177,24 @@ impl Session {
         };
         let ticking = plugin.sandbox.tick();
         let left = within.saturating_sub(begun.elapsed());
+        let starved = left < within / 2;
         let name = plugin.manifest().name.clone();
         let mut store = store(&plugin.sandbox, name, plugin.settings.clone(), limits.clone(), left)
-            .map_err(|e| plugin.fault(hook, HookFault::Answer(format!("{e:#}")), Some(&e)))?;
+            .map_err(|e| plugin.fault(hook, HookFault::Host(format!("{e:#}")), Some(&e)))?;
         let instance = tokio::time::timeout(left + GRACE, plugin.pre.instantiate_async(&mut store)).await;
         let instance = match instance {
             Ok(Ok(instance)) => instance,
-            Ok(Err(e)) => return Err(plugin.fault(hook, classify(&e, store.data()), Some(&e))),
-            Err(_) => return Err(plugin.fault(hook, HookFault::late(limits), None)),
+            Ok(Err(e)) => return Err(excused(plugin.fault(hook, classify(&e, store.data()), Some(&e)), starved)),
+            Err(_) => return Err(excused(plugin.fault(hook, HookFault::late(limits), None), starved)),
         };
+        plugin.meter.begins();
         Ok(Self {
             plugin: plugin.clone(),
             store,
             instance,
             dead: false,
+            starved,
+            fuel: 0,
             calls: 0,
             bytes: 0,
             _ticking: ticking,
@@ -197,6 +218,12 @@ impl Session {
         let state = self.store.data_mut();
         state.deadline = Instant::now() + limits.deadline();
         state.host_calls = 0;
+        self.starved = false;
+    }
+
+    /// Fuel that the last call used, units.
+    pub(crate) fn spent(&self) -> u64 {
+        self.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
     }
 
     /// Counts a call that is about to begin, and says until when it may run.
@@ -207,7 +234,10 @@ impl Session {
         }
         self.calls += 1;
         self.bytes += bytes;
-        self.store.data_mut().growth_refused = None;
+        let state = self.store.data_mut();
+        state.growth_refused = None;
+        state.hook = hook;
+        self.fuel = self.store.get_fuel().unwrap_or(0);
         // Only a call that ends well leaves an instance that may be entered again; a dropped future does not.
         self.dead = true;
         Ok(tokio::time::Instant::from_std(self.store.data().deadline + GRACE))
@@ -224,8 +254,10 @@ impl Session {
                 self.dead = false;
                 Ok(answer)
             }
-            Ok(Err(e)) => Err(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e))),
-            Err(_) => Err(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None)),
+            Ok(Err(e)) => {
+                Err(excused(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e)), self.starved))
+            }
+            Err(_) => Err(excused(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None), self.starved)),
         }
     }
 
@@ -301,7 +333,7 @@ impl Session {
         caller: Arc<dyn Authorizer>,
         question: Question<'_>,
     ) -> Result<Decision, HookError> {
-        let hook = question.hook();
+        let hook = question.hook().name();
         let plugin = self.plugin.clone();
         let indices = plugin.exports.authorizing.as_ref().ok_or_else(|| self.missing(hook))?;
         let state = self.store.data_mut();
@@ -343,11 +375,13 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.store.data_mut().end_lines();
         let state = self.store.data();
+        self.plugin.meter.ends(state.memory);
         if state.dropped_logs > 0 {
             let (plugin, dropped) = (&*state.plugin, state.dropped_logs);
-            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => plugin.to_owned())
+            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => self.plugin.meter.label())
                 .increment(u64::from(dropped));
-            tracing::warn!(target: "plugin", plugin, dropped, "log lines dropped (limit sandbox.log_bytes)");
+            let fields = vec![("dropped".to_owned(), dropped.to_string())];
+            state.logs.write(plugin, "", 2, "log lines dropped (limit sandbox.log_bytes)".into(), fields);
         }
     }
 }
@@ -364,11 +398,11 @@ pub(crate) enum Question<'a> {
 }
 
 impl Question<'_> {
-    pub(crate) fn hook(self) -> &'static str {
+    pub(crate) fn hook(self) -> Hook {
         match self {
-            Self::Read { .. } => "authorize-read",
-            Self::Write { .. } => "authorize-write",
-            Self::List { .. } => "authorize-list",
+            Self::Read { .. } => Hook::AuthorizeRead,
+            Self::Write { .. } => Hook::AuthorizeWrite,
+            Self::List { .. } => Hook::AuthorizeList,
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use mortise_resource::authorizer::Authorizer;
 use wasmtime::ResourceLimiter;
 
-use crate::{error::HookFault, host::wasi::Wasi, limits::Limits};
+use crate::{error::HookFault, host::wasi::Wasi, limits::Limits, logs::Logs};
 
 /// A limit that the host itself enforces; found again by type when a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -38,13 +38,24 @@ pub(crate) struct State {
     /// What growth of a memory or a table was refused for, in the current call.
     pub(crate) growth_refused: Option<HookFault>,
     pub(crate) host_calls: u32,
+    pub(crate) logs: Arc<Logs>,
+    /// The hook that runs, for the log.
+    pub(crate) hook: &'static str,
     pub(crate) logged_bytes: usize,
     pub(crate) dropped_logs: u32,
     pub(crate) wasi: Wasi,
+    /// Linear memory of the instance, bytes. It never shrinks.
+    pub(crate) memory: usize,
 }
 
 impl State {
-    pub(crate) fn new(plugin: Arc<str>, settings: Arc<str>, limits: Arc<Limits>, within: Duration) -> Self {
+    pub(crate) fn new(
+        plugin: Arc<str>,
+        settings: Arc<str>,
+        limits: Arc<Limits>,
+        logs: Arc<Logs>,
+        within: Duration,
+    ) -> Self {
         Self {
             plugin,
             settings,
@@ -54,9 +65,12 @@ impl State {
             refused: None,
             growth_refused: None,
             host_calls: 0,
+            logs,
+            hook: "",
             logged_bytes: 0,
             dropped_logs: 0,
             wasi: Wasi::default(),
+            memory: 0,
         }
     }
 
@@ -74,13 +88,15 @@ impl State {
 impl ResourceLimiter for State {
     fn memory_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, wasmtime::Error> {
         let limit = self.limits.memory_bytes;
         if desired > limit {
             self.growth_refused = Some(HookFault::Memory { limit, setting: self.limits.memory_setting() });
+        } else {
+            self.memory += desired.saturating_sub(current);
         }
         Ok(desired <= limit)
     }

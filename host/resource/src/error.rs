@@ -49,8 +49,10 @@ pub struct PluginFault {
     pub version: String,
     /// The export that was called, such as `validate`.
     pub hook: String,
-    /// What ended the call: `trap`, `fuel`, `deadline`, `memory`, `busy`, `reply` …
+    /// What ended the call: `trap`, `fuel`, `deadline`, `memory`, `busy`, `reply`, `quarantined` …
     pub kind: String,
+    /// When it may be worth trying again, where that is known.
+    pub retry_after: Option<std::time::Duration>,
 }
 
 impl Error {

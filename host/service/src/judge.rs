@@ -21,6 +21,8 @@ pub(crate) struct Judge {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) caller: Caller,
     pub(crate) call: Option<Call>,
+    /// Said with the warnings of validation when a broken `mutate` was skipped.
+    skipped: Option<Diagnostic>,
 }
 
 /// What an authorize hook said to a read.
@@ -39,7 +41,7 @@ impl Judge {
             Owner::Host | Owner::Absent(_) => None,
             Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), caller.authorizer.clone())),
         };
-        Self { kind, caller: caller.clone(), call }
+        Self { kind, caller: caller.clone(), call, skipped: None }
     }
 
     /// Fills in defaults.
@@ -50,22 +52,44 @@ impl Judge {
         }
         let (true, Some(call)) = (self.kind.hooks.mutate, &mut self.call) else { return Ok(()) };
         const CONTEXT: &str = "failed mutate hook";
-        let answer = call.mutate(&resource.encode_to_vec()).await.map_err(|e| Error::from(e).context(CONTEXT))?;
+        let answer = match call.mutate(&resource.encode_to_vec()).await {
+            Ok(answer) => answer,
+            Err(e) => return self.without_mutate(e).map_err(|e| Error::from(e).context(CONTEXT)),
+        };
         match answer {
             Mutated::Unchanged => Ok(()),
-            Mutated::Changed(bytes) => {
-                *resource = accept(&self.kind, resource, &bytes).map_err(|what| match &self.kind.owner {
-                    Owner::Plugin(plugin) => Error::from(plugin.unusable("mutate", what)).context(CONTEXT),
-                    Owner::Host | Owner::Absent(_) => Error::internal(format!("{CONTEXT}: {what}")),
-                })?;
-                Ok(())
-            }
+            Mutated::Changed(bytes) => match (accept(&self.kind, resource, &bytes), &self.kind.owner) {
+                (Ok(accepted), _) => {
+                    *resource = accepted;
+                    Ok(())
+                }
+                (Err(what), Owner::Plugin(plugin)) => {
+                    let error = plugin.unusable("mutate", what);
+                    self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
+                }
+                (Err(what), Owner::Host | Owner::Absent(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
+            },
             Mutated::Refused(diagnostics) => {
                 let mut error = Error::internal(format!("{CONTEXT}: {}", text(&diagnostics)));
                 error.violations = diagnostics;
                 Err(error)
             }
         }
+    }
+
+    /// What a broken `mutate` does to a write: refuses it, unless the type's policy says to go on without.
+    fn without_mutate(&mut self, error: HookError) -> Result<(), HookError> {
+        let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.skips_broken_mutate(&self.kind.gvk));
+        if !skips {
+            return Err(error);
+        }
+        self.skipped = Some(Diagnostic {
+            severity: Severity::Warning.into(),
+            path: String::new(),
+            summary: format!("written without mutate: {error}"),
+            detail: "the type is named in quarantine.skip_mutate".into(),
+        });
+        Ok(())
     }
 
     /// Judges a mutated resource; returns warnings.
@@ -77,14 +101,17 @@ impl Judge {
         if let Owner::Host = self.kind.owner {
             return builtin::validate(&self.kind, resource).map(|()| Vec::new());
         }
-        let (true, Some(call)) = (self.kind.hooks.validate, &mut self.call) else { return Ok(Vec::new()) };
+        let skipped = self.skipped.clone();
+        let (true, Some(call)) = (self.kind.hooks.validate, &mut self.call) else {
+            return Ok(skipped.into_iter().collect());
+        };
         let prior = prior.map(prost::Message::encode_to_vec);
         let diagnostics = call
             .validate(&resource.encode_to_vec(), prior.as_ref())
             .await
             .map_err(|e| Error::from(e).context("failed validate hook"))?;
         if diagnostics.iter().all(|d| d.severity() == Severity::Warning) {
-            return Ok(diagnostics);
+            return Ok(skipped.into_iter().chain(diagnostics).collect());
         }
         let mut error = Error::invalid(text(&diagnostics));
         error.violations = diagnostics;

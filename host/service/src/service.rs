@@ -70,7 +70,7 @@ impl ResourceService {
     }
 
     /// Resolves once the service stops.
-    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stop = self.stop.subscribe();
         async move {
             // An error means that the service is gone, which is as good.

@@ -62,3 +62,18 @@ pub fn wasi_component(name: &str) -> PathBuf {
         Err(fault) => panic!("the test guest {name} does not build for wasm32-wasip2: {fault}"),
     }
 }
+
+/// One guest's component with files and line numbers (DWARF) in it, compiled anew if need be.
+///
+/// # Panics
+/// When the guest does not compile, or when there is none of that name.
+#[must_use]
+pub fn component_with_lines(name: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = build_all().with_file_name("with-lines");
+    match Build::manifest_dir(here).example(name).lines().out_dir(&out).run() {
+        Ok(built) => built.component(name).map_or_else(|| out.join(name), Path::to_owned),
+        #[allow(clippy::panic, reason = "for tests: none can go on without its guest")]
+        Err(fault) => panic!("{name} does not build with lines: {fault}"),
+    }
+}

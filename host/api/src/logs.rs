@@ -1,0 +1,115 @@
+//! A plugin's log as a stream: the last lines, and, if wanted, every later one until the server stops.
+//!
+//! A reader that falls further behind than `plugin_logs.follow_lines` loses the oldest lines, and gets a line that says so.
+
+use std::{pin::Pin, sync::Arc, time::SystemTime};
+
+use futures::{Stream, stream};
+use mortise_manager::{LogLine, Logs};
+use mortise_resource::data;
+use tokio::sync::{
+    OwnedSemaphorePermit,
+    broadcast::{Receiver, error::RecvError},
+};
+use tonic::Status;
+
+/// The least important level.
+const TRACE: u8 = 5;
+const WARN: u8 = 2;
+
+/// An open reading.
+pub(crate) struct Lines {
+    plugin: String,
+    up_to: u8,
+    /// Not sent yet, oldest first.
+    kept: std::vec::IntoIter<Arc<LogLine>>,
+    /// Lines that were kept when the reading began: those among them come by the channel, too.
+    seen: Vec<Arc<LogLine>>,
+    live: Option<Receiver<Arc<LogLine>>>,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Lines {
+    /// Begins; from here on no line is missed.
+    pub(crate) fn open(
+        logs: &Logs,
+        wanted: data::LogsRequest,
+        stopped: impl Future<Output = ()> + Send + 'static,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        // The channel first: a line between the two comes twice and is recognised, instead of not at all.
+        let live = wanted.follow.then(|| logs.follow());
+        let kept = logs.tail(&wanted.name, wanted.last as usize);
+        Self {
+            plugin: wanted.name,
+            up_to: u8::try_from(wanted.level).ok().filter(|level| *level > 0).unwrap_or(TRACE),
+            seen: if wanted.follow { kept.clone() } else { Vec::new() },
+            kept: kept.into_iter(),
+            live,
+            stopped: Box::pin(stopped),
+            _permit: permit,
+        }
+    }
+
+    /// The lines as they go to the client.
+    pub(crate) fn stream(self) -> impl Stream<Item = Result<data::LogLine, Status>> + Send {
+        stream::unfold(self, |mut lines| async { lines.next().await.map(|line| (Ok(line), lines)) })
+    }
+
+    async fn next(&mut self) -> Option<data::LogLine> {
+        while let Some(line) = self.kept.next() {
+            if line.level <= self.up_to {
+                return Some(wire(&line));
+            }
+        }
+        let live = self.live.as_mut()?;
+        loop {
+            let next = tokio::select! {
+                next = live.recv() => next,
+                () = &mut self.stopped => return None,
+            };
+            match next {
+                Ok(line) if *line.plugin != *self.plugin => {}
+                Ok(line) => {
+                    if !self.seen.is_empty() {
+                        if self.seen.iter().any(|seen| Arc::ptr_eq(seen, &line)) {
+                            continue;
+                        }
+                        // Lines come in order: nothing of what was kept comes after this one.
+                        self.seen = Vec::new();
+                    }
+                    if line.level <= self.up_to {
+                        return Some(wire(&line));
+                    }
+                }
+                Err(RecvError::Lagged(lost)) => return Some(self.lost(lost)),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn lost(&self, lines: u64) -> data::LogLine {
+        let message =
+            format!("up to {lines} lines are lost: this reader was too slow (limit plugin_logs.follow_lines)");
+        wire(&LogLine {
+            plugin: self.plugin.as_str().into(),
+            at: SystemTime::now(),
+            level: WARN,
+            hook: "",
+            message,
+            fields: Vec::new(),
+        })
+    }
+}
+
+fn wire(line: &LogLine) -> data::LogLine {
+    data::LogLine {
+        plugin: line.plugin.to_string(),
+        at: Some(line.at.into()),
+        level: line.level.into(),
+        hook: line.hook.to_owned(),
+        message: line.message.clone(),
+        fields: line.fields.iter().cloned().collect(),
+    }
+}

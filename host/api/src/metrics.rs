@@ -1,0 +1,199 @@
+//! Every metric of the process: what it is called, what it is, and what it means. docs/metrics.md shows the same table; a
+//! test compares the two.
+//!
+//! Histograms have real buckets, the same on every machine, so that they can be added up over machines. Samples are
+//! folded into their buckets every few seconds, so that memory is bounded also when nobody asks for metrics.
+
+use std::time::Duration;
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// How often samples are folded into buckets.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// From ten microseconds, what a hook takes, to ten seconds.
+const SECONDS: [f64; 19] = [
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+    0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Things in a group.
+const SIZES: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+
+/// What kind of metric it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its labels, joined by commas.
+    pub labels: &'static str,
+    /// What it means.
+    pub help: &'static str,
+}
+
+const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind, labels, help }
+}
+
+/// All of them, in order of name.
+pub const ALL: [Metric; 22] = {
+    use Kind::{Counter, Gauge, Histogram};
+    [
+        metric(
+            Histogram,
+            "mortise_plugin_call_seconds",
+            "plugin, hook",
+            "Time of one call of a hook, waiting for an instance included.",
+        ),
+        metric(Counter, "mortise_plugin_calls_total", "plugin, hook", "Calls of hooks, failed ones included."),
+        metric(
+            Histogram,
+            "mortise_plugin_compile_seconds",
+            "plugin",
+            "Time to compile a plugin that was not in the cache.",
+        ),
+        metric(
+            Counter,
+            "mortise_plugin_faults_total",
+            "plugin, hook, kind",
+            "Calls of hooks that gave no usable answer, by what ended them.",
+        ),
+        metric(Counter, "mortise_plugin_fuel_total", "plugin, hook", "Work of hooks, in units of fuel."),
+        metric(Gauge, "mortise_plugin_instances", "plugin", "Instances in use."),
+        metric(Gauge, "mortise_plugin_instances_limit", "", "Instances of all plugins that may be in use at once."),
+        metric(
+            Counter,
+            "mortise_plugin_loads_total",
+            "plugin, outcome",
+            "Attempts to load a plugin: new, replaced (a reload) or refused.",
+        ),
+        metric(
+            Counter,
+            "mortise_plugin_logs_dropped_total",
+            "plugin",
+            "Log lines dropped because a request or a second had too many.",
+        ),
+        metric(
+            Gauge,
+            "mortise_plugin_memory_peak_bytes",
+            "plugin",
+            "Most linear memory of one instance since the plugin was loaded.",
+        ),
+        metric(
+            Gauge,
+            "mortise_plugin_quarantine_state",
+            "plugin, hook",
+            "How a hook is doing: 0 healthy, 1 on probation, 2 quarantined.",
+        ),
+        metric(
+            Counter,
+            "mortise_plugin_refused_total",
+            "plugin, hook",
+            "Calls of hooks that were refused because the hook is quarantined.",
+        ),
+        metric(Counter, "mortise_store_changes_total", "", "Changes committed."),
+        metric(Histogram, "mortise_store_commit_group_size", "", "Writes that shared one commit."),
+        metric(Histogram, "mortise_store_commit_seconds", "", "Time of one commit, the disk included."),
+        metric(Counter, "mortise_store_commits_total", "", "Writes committed."),
+        metric(Gauge, "mortise_store_history_events", "", "Events kept for watches to resume from."),
+        metric(Gauge, "mortise_store_poisoned", "", "1 once the store refuses writes because the disk failed."),
+        metric(Histogram, "mortise_store_sync_seconds", "", "Time of one sync of the disk."),
+        metric(
+            Counter,
+            "mortise_store_watch_lagged_total",
+            "",
+            "Watches that the store ended because they fell behind.",
+        ),
+        metric(
+            Counter,
+            "mortise_watches_lagged_total",
+            "",
+            "Watches of clients that were ended because they fell behind.",
+        ),
+        metric(Counter, "mortise_watches_refused_total", "", "Watches refused because too many are open."),
+    ]
+};
+
+/// Makes the process's metrics go to Prometheus. Once per process; later calls get a handle that shows nothing.
+///
+/// # Errors
+/// None in a build that passes its tests: buckets are constants.
+pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_size".into()), &SIZES)?
+        .build_recorder();
+    let handle = recorder.handle();
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::debug!("metrics are recorded elsewhere already");
+    }
+    for Metric { name, kind, help, .. } in ALL {
+        let unit = if name.ends_with("_seconds") {
+            Unit::Seconds
+        } else if name.ends_with("_bytes") {
+            Unit::Bytes
+        } else {
+            Unit::Count
+        };
+        match kind {
+            Kind::Counter => metrics::describe_counter!(name, unit, help),
+            Kind::Gauge => metrics::describe_gauge!(name, unit, help),
+            Kind::Histogram => metrics::describe_histogram!(name, unit, help),
+        }
+    }
+    Ok(handle)
+}
+
+/// Folds samples into buckets, for ever.
+pub(crate) async fn upkeep(handle: PrometheusHandle) {
+    let mut every = tokio::time::interval(UPKEEP);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        handle.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCS: &str = include_str!("../../../docs/metrics.md");
+
+    fn row(metric: &Metric) -> String {
+        let kind = format!("{:?}", metric.kind).to_lowercase();
+        format!("| `{}` | {kind} | {} | {} |", metric.name, metric.labels, metric.help)
+    }
+
+    #[test]
+    fn the_documented_table_is_this_one() {
+        let documented: Vec<_> = DOCS.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect();
+        let known: Vec<_> = ALL.iter().map(row).collect();
+        assert_eq!(documented, known, "docs/metrics.md should have:\n{}", known.join("\n"));
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for metric in ALL {
+            assert!(metric.name.starts_with("mortise_"), "{}", metric.name);
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+            let unit = metric.name.ends_with("_seconds") || metric.name.ends_with("_size");
+            assert!(metric.kind != Kind::Histogram || unit, "{} has no buckets", metric.name);
+        }
+        assert!(ALL.is_sorted_by_key(|metric| metric.name));
+    }
+}

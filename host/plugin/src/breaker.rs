@@ -1,0 +1,264 @@
+//! When one hook is called and when it is refused: a state machine without a clock of its own.
+//!
+//! ```text
+//! healthy ──faults in a window──▶ probation ──more of them──▶ quarantined ◀─────────────┐
+//!    ▲                              ▲   │ a quiet window and a good call   │ time is up │ failure:
+//!    └──────────────────────────────┼───┘                                  ▼            │ twice the wait
+//!                                   └──────────── success ───────────── one trial ──────┘
+//! ```
+//!
+//! Healthy and probation differ in what is shown and in how much is forgiven; calls go on in both. In quarantine calls
+//! are refused until the wait is over; then the first caller's call is the trial, and the others are refused until its
+//! outcome is known. A hook that comes back is on probation, and the next bout of quarantine waits twice as long, until
+//! a quiet window made it healthy again. A trial whose caller went away is free for the next caller.
+//!
+//! Bounded: at most [`MAX_FAULTS`] moments are remembered, and one text.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// Most faults that a window can be asked to hold.
+const MAX_FAULTS: u32 = 10_000;
+
+/// What callers are told to wait while a trial is under way, at most.
+const TRIAL_TAKES: Duration = Duration::from_secs(1);
+
+/// When hooks are quarantined, and for how long. Part of config.toml as `[quarantine]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quarantine {
+    /// Faults of one hook within the window that quarantine it, 1 to 10,000.
+    pub faults: u32,
+    /// Faults of one hook within the window that put it on probation; and those that a hook may have after quarantine
+    /// before it goes back.
+    pub probation_faults: u32,
+    /// The window, milliseconds; also how long a hook must be without fault to leave probation.
+    pub window_ms: u64,
+    /// The first wait, milliseconds; it doubles with each trial that fails.
+    pub backoff_ms: u64,
+    /// The longest wait, milliseconds.
+    pub max_backoff_ms: u64,
+    /// Types, such as `demo.v2.Artist`, that are written without their `mutate` while that is broken. Validation and
+    /// authorisation are never skipped.
+    pub skip_mutate: Vec<String>,
+}
+
+impl Default for Quarantine {
+    fn default() -> Self {
+        Self {
+            faults: 10,
+            probation_faults: 3,
+            window_ms: 60_000,
+            backoff_ms: 1_000,
+            max_backoff_ms: 60_000,
+            skip_mutate: Vec::new(),
+        }
+    }
+}
+
+impl Quarantine {
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    /// What is wrong with which setting.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |name, value: u64, most: u64| {
+            if (1..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("quarantine.{name} must be 1 to {most}, got {value}"))
+            }
+        };
+        let day = 24 * 60 * 60 * 1_000;
+        within("faults", self.faults.into(), MAX_FAULTS.into())?;
+        within("probation_faults", self.probation_faults.into(), self.faults.into())?;
+        within("window_ms", self.window_ms, day)?;
+        within("max_backoff_ms", self.max_backoff_ms, day)?;
+        within("backoff_ms", self.backoff_ms, self.max_backoff_ms)
+    }
+
+    fn limit(&self) -> usize {
+        self.faults.clamp(1, MAX_FAULTS) as usize
+    }
+
+    fn probation(&self) -> usize {
+        (self.probation_faults.max(1) as usize).min(self.limit())
+    }
+
+    fn window(&self) -> Duration {
+        Duration::from_millis(self.window_ms)
+    }
+
+    /// The wait after so many failed trials in a row.
+    fn backoff(&self, failed_trials: u32) -> Duration {
+        let factor = 1_u64.checked_shl(failed_trials).unwrap_or(u64::MAX);
+        let first = self.backoff_ms.max(1);
+        Duration::from_millis(first.saturating_mul(factor).min(self.max_backoff_ms.max(first)))
+    }
+}
+
+/// How a hook, or a plugin as a whole, is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum HealthState {
+    /// No reason to doubt it.
+    Healthy = 0,
+    /// It failed lately, or has just come back from quarantine. It is called.
+    Probation = 1,
+    /// It is not called, except for a trial now and then.
+    Quarantined = 2,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Call it.
+    Go,
+    /// Call it, and tell the outcome with this number: everything depends on it.
+    Trial(u64),
+    /// Do not call it; ask again after this time.
+    Refused(Duration),
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    #[default]
+    Healthy,
+    Probation {
+        /// Whether it was in quarantine before.
+        returned: bool,
+        /// Whether nothing but the trial speaks for it yet: one fault, and it is back.
+        unproven: bool,
+        /// The last fault, or the return from quarantine.
+        since: Duration,
+    },
+    Quarantined {
+        until: Duration,
+        trial: Option<u64>,
+    },
+}
+
+/// One hook's state. Moments are times since any fixed one.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    phase: Phase,
+    /// When it failed, within the window.
+    recent: VecDeque<Duration>,
+    failed_trials: u32,
+    trials: u64,
+    faults: u64,
+    last_fault: String,
+}
+
+impl Breaker {
+    pub(crate) fn state(&self) -> HealthState {
+        match self.phase {
+            Phase::Healthy => HealthState::Healthy,
+            Phase::Probation { .. } => HealthState::Probation,
+            Phase::Quarantined { .. } => HealthState::Quarantined,
+        }
+    }
+
+    /// Faults since it was made or reset.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults
+    }
+
+    /// The last fault, in words; empty when there was none.
+    pub(crate) fn last_fault(&self) -> &str {
+        &self.last_fault
+    }
+
+    /// How long calls are refused from now on; nothing when they are not.
+    pub(crate) fn retry_in(&self, rules: &Quarantine, now: Duration) -> Option<Duration> {
+        match self.phase {
+            Phase::Healthy | Phase::Probation { .. } => None,
+            Phase::Quarantined { trial: Some(_), .. } => Some(rules.backoff(self.failed_trials).min(TRIAL_TAKES)),
+            Phase::Quarantined { until, trial: None } => Some(until.saturating_sub(now)),
+        }
+    }
+
+    /// May a call begin?
+    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration) -> Admission {
+        let Phase::Quarantined { until, trial } = &mut self.phase else { return Admission::Go };
+        if trial.is_none() && now >= *until {
+            self.trials += 1;
+            *trial = Some(self.trials);
+            return Admission::Trial(self.trials);
+        }
+        Admission::Refused(self.retry_in(rules, now).unwrap_or_default())
+    }
+
+    /// A call ended well. `trial` is the number that it was admitted with.
+    pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>) {
+        match &mut self.phase {
+            Phase::Healthy => {}
+            Phase::Probation { unproven, since, .. } => {
+                *unproven = false;
+                if now.saturating_sub(*since) >= rules.window() {
+                    self.phase = Phase::Healthy;
+                    self.recent.clear();
+                    self.failed_trials = 0;
+                }
+            }
+            Phase::Quarantined { trial: Some(pending), .. } if trial == Some(*pending) => {
+                self.phase = Phase::Probation { returned: true, unproven: true, since: now };
+            }
+            // It began before the quarantine.
+            Phase::Quarantined { .. } => {}
+        }
+    }
+
+    /// A call ended with a fault of the plugin.
+    pub(crate) fn failed(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>, what: String) {
+        self.faults += 1;
+        self.last_fault = what;
+        if let Phase::Quarantined { trial: pending, .. } = self.phase {
+            // One that began before the quarantine says nothing new.
+            if pending.is_some() && pending == trial {
+                self.lock_up(rules, now, self.failed_trials.saturating_add(1));
+            }
+            return;
+        }
+        self.recent.push_back(now);
+        while self.recent.front().is_some_and(|at| now.saturating_sub(*at) > rules.window()) {
+            self.recent.pop_front();
+        }
+        let count = self.recent.len();
+        let (returned, forgiven) = match self.phase {
+            Phase::Probation { unproven: true, .. } => (true, 1),
+            Phase::Probation { returned: true, .. } => (true, rules.probation()),
+            _ => (false, rules.limit()),
+        };
+        if count >= forgiven {
+            let failed_trials = if returned { self.failed_trials.saturating_add(1) } else { 0 };
+            self.lock_up(rules, now, failed_trials);
+        } else if returned || count >= rules.probation() {
+            self.phase = Phase::Probation { returned, unproven: false, since: now };
+        }
+    }
+
+    /// A trial that has no outcome: its caller went away, or the host had no room for it. The next caller's is one.
+    pub(crate) fn released(&mut self, number: u64) {
+        if let Phase::Quarantined { trial, .. } = &mut self.phase
+            && *trial == Some(number)
+        {
+            *trial = None;
+        }
+    }
+
+    /// Healthy, as if nothing had been. Trials under way mean nothing any more.
+    pub(crate) fn reset(&mut self) {
+        *self = Self { trials: self.trials, ..Self::default() };
+    }
+
+    fn lock_up(&mut self, rules: &Quarantine, now: Duration, failed_trials: u32) {
+        self.failed_trials = failed_trials;
+        self.recent.clear();
+        self.phase = Phase::Quarantined { until: now + rules.backoff(failed_trials), trial: None };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use super::*;
+use HealthState::{Healthy, Probation, Quarantined};
+
+const fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Ten faults within a minute; waits of 1 to 60 seconds.
+fn rules() -> Quarantine {
+    Quarantine::default()
+}
+
+fn fail(breaker: &mut Breaker, now: Duration, trial: Option<u64>) {
+    breaker.failed(&rules(), now, trial, "trapped".into());
+}
+
+/// One that was quarantined at a moment.
+fn quarantined(now: Duration) -> Breaker {
+    let mut breaker = Breaker::default();
+    (0..10).for_each(|_| fail(&mut breaker, now, None));
+    assert_eq!(breaker.state(), Quarantined);
+    breaker
+}
+
+fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
+    match breaker.admit(&rules(), now) {
+        Admission::Trial(number) => number,
+        other => panic!("no trial: {other:?}"),
+    }
+}
+
+#[test]
+fn healthy_probation_quarantined() {
+    let mut breaker = Breaker::default();
+    for (n, expected) in [Healthy, Healthy, Probation, Probation].into_iter().enumerate() {
+        assert_eq!(breaker.admit(&rules(), at(0)), Admission::Go);
+        fail(&mut breaker, at(n as u64), None);
+        assert_eq!(breaker.state(), expected, "{n}");
+        assert_eq!(breaker.retry_in(&rules(), at(0)), None);
+    }
+    (4..9).for_each(|n| fail(&mut breaker, at(n), None));
+    assert_eq!(breaker.state(), Probation);
+    fail(&mut breaker, at(9), None);
+    assert_eq!(breaker.state(), Quarantined);
+    assert_eq!((breaker.faults(), breaker.last_fault()), (10, "trapped"));
+    assert_eq!(breaker.admit(&rules(), at(9)), Admission::Refused(at(1)));
+}
+
+#[test]
+fn old_faults_do_not_count() {
+    let mut breaker = Breaker::default();
+    (0..100).for_each(|n| fail(&mut breaker, at(n * 40), None));
+    assert_eq!(breaker.state(), Healthy, "two within each minute");
+    let mut breaker = Breaker::default();
+    (0..100).for_each(|n| fail(&mut breaker, at(n * 7), None));
+    assert_eq!(breaker.state(), Probation, "nine within each minute");
+}
+
+#[test]
+fn success_does_not_hide_faults() {
+    let mut breaker = Breaker::default();
+    for n in 0..10 {
+        breaker.succeeded(&rules(), at(n), None);
+        fail(&mut breaker, at(n), None);
+    }
+    assert_eq!(breaker.state(), Quarantined);
+}
+
+#[test]
+fn a_quiet_window_and_a_good_call_end_probation() {
+    let mut breaker = Breaker::default();
+    (0..3).for_each(|_| fail(&mut breaker, at(0), None));
+    breaker.succeeded(&rules(), at(59), None);
+    assert_eq!(breaker.state(), Probation);
+    breaker.succeeded(&rules(), at(60), None);
+    assert_eq!(breaker.state(), Healthy);
+    fail(&mut breaker, at(61), None);
+    assert_eq!(breaker.state(), Healthy, "the old faults are forgotten");
+}
+
+#[test]
+fn one_trial_at_a_time() {
+    let mut breaker = quarantined(at(0));
+    assert_eq!(breaker.admit(&rules(), Duration::from_millis(999)), Admission::Refused(Duration::from_millis(1)));
+    let number = trial(&mut breaker, at(1));
+    assert_eq!(breaker.admit(&rules(), at(1)), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(99)), Admission::Refused(at(1)), "even if it takes long");
+    breaker.succeeded(&rules(), at(100), Some(number));
+    assert_eq!(breaker.state(), Probation);
+    assert_eq!(breaker.admit(&rules(), at(100)), Admission::Go);
+}
+
+#[test]
+fn each_failed_trial_doubles_the_wait_up_to_a_bound() {
+    let mut breaker = quarantined(at(0));
+    let mut now = at(0);
+    for wait in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
+        assert_eq!(breaker.admit(&rules(), now), Admission::Refused(at(wait)));
+        now += at(wait);
+        let number = trial(&mut breaker, now);
+        fail(&mut breaker, now, Some(number));
+        assert_eq!(breaker.state(), Quarantined);
+    }
+    for _ in 0..200 {
+        now += at(60);
+        let number = trial(&mut breaker, now);
+        fail(&mut breaker, now, Some(number));
+    }
+    assert_eq!(breaker.retry_in(&rules(), now), Some(at(60)), "no overflow");
+}
+
+#[test]
+fn who_comes_back_is_forgiven_less_and_waits_longer() {
+    let mut breaker = quarantined(at(0));
+    let number = trial(&mut breaker, at(1));
+    breaker.succeeded(&rules(), at(1), Some(number));
+    breaker.succeeded(&rules(), at(2), None);
+    (0..2).for_each(|_| fail(&mut breaker, at(3), None));
+    assert_eq!(breaker.state(), Probation);
+    fail(&mut breaker, at(3), None);
+    assert_eq!(breaker.state(), Quarantined);
+    assert_eq!(breaker.retry_in(&rules(), at(3)), Some(at(2)));
+}
+
+#[test]
+fn a_fault_right_after_the_trial_takes_it_back() {
+    let mut breaker = quarantined(at(0));
+    let number = trial(&mut breaker, at(1));
+    breaker.succeeded(&rules(), at(1), Some(number));
+    fail(&mut breaker, at(1), None);
+    assert_eq!(breaker.retry_in(&rules(), at(1)), Some(at(2)));
+}
+
+#[test]
+fn a_long_good_time_after_quarantine_forgets_it() {
+    let mut breaker = quarantined(at(0));
+    let number = trial(&mut breaker, at(1));
+    breaker.succeeded(&rules(), at(1), Some(number));
+    breaker.succeeded(&rules(), at(60), None);
+    assert_eq!(breaker.state(), Probation);
+    breaker.succeeded(&rules(), at(61), None);
+    assert_eq!(breaker.state(), Healthy);
+    (0..10).for_each(|_| fail(&mut breaker, at(62), None));
+    assert_eq!(breaker.retry_in(&rules(), at(62)), Some(at(1)), "the first wait again");
+}
+
+#[test]
+fn a_trial_without_an_outcome_is_free_again() {
+    let mut breaker = quarantined(at(0));
+    let first = trial(&mut breaker, at(1));
+    breaker.released(first);
+    assert_eq!(breaker.state(), Quarantined);
+    let second = trial(&mut breaker, at(1));
+    breaker.released(first);
+    assert_eq!(breaker.admit(&rules(), at(1)), Admission::Refused(at(1)), "the second is still under way");
+    breaker.succeeded(&rules(), at(2), Some(first));
+    assert_eq!(breaker.state(), Quarantined, "a trial that was given up decides nothing");
+    breaker.succeeded(&rules(), at(2), Some(second));
+    assert_eq!(breaker.state(), Probation);
+}
+
+#[test]
+fn calls_that_began_before_the_quarantine_change_nothing() {
+    let mut breaker = quarantined(at(0));
+    breaker.succeeded(&rules(), at(1), None);
+    fail(&mut breaker, at(1), None);
+    assert_eq!(breaker.state(), Quarantined);
+    assert_eq!(breaker.faults(), 11);
+    let number = trial(&mut breaker, at(1));
+    fail(&mut breaker, at(1), None);
+    breaker.succeeded(&rules(), at(1), None);
+    assert_eq!(breaker.admit(&rules(), at(1)), Admission::Refused(at(1)));
+    breaker.succeeded(&rules(), at(1), Some(number));
+    assert_eq!(breaker.state(), Probation);
+}
+
+#[test]
+fn reset_lifts_at_once_and_old_trials_mean_nothing() {
+    let mut breaker = quarantined(at(0));
+    let number = trial(&mut breaker, at(1));
+    breaker.reset();
+    assert_eq!((breaker.state(), breaker.faults(), breaker.last_fault()), (Healthy, 0, ""));
+    (0..10).for_each(|_| fail(&mut breaker, at(2), None));
+    let next = trial(&mut breaker, at(3));
+    assert_ne!(number, next);
+    breaker.succeeded(&rules(), at(3), Some(number));
+    assert_eq!(breaker.state(), Quarantined);
+    fail(&mut breaker, at(3), Some(next));
+    assert_eq!(breaker.retry_in(&rules(), at(3)), Some(at(2)));
+}
+
+#[test]
+fn settings_out_of_bounds_are_named() {
+    assert_eq!(rules().check(), Ok(()));
+    let says = |odd: Quarantine| odd.check().unwrap_err();
+    assert_eq!(says(Quarantine { faults: 0, ..rules() }), "quarantine.faults must be 1 to 10000, got 0");
+    let odd = Quarantine { probation_faults: 11, ..rules() };
+    assert_eq!(says(odd), "quarantine.probation_faults must be 1 to 10, got 11");
+    let odd = Quarantine { backoff_ms: 61_000, ..rules() };
+    assert_eq!(says(odd), "quarantine.backoff_ms must be 1 to 60000, got 61000");
+    assert!(says(Quarantine { window_ms: u64::MAX, ..rules() }).contains("window_ms"));
+}
+
+#[test]
+fn odd_settings_are_bounded() {
+    let odd = Quarantine { faults: 0, probation_faults: 0, window_ms: 0, backoff_ms: 0, max_backoff_ms: 0, ..rules() };
+    let mut breaker = Breaker::default();
+    breaker.failed(&odd, at(0), None, String::new());
+    assert_eq!(breaker.state(), Quarantined);
+    assert_eq!(breaker.admit(&odd, at(0)), Admission::Refused(Duration::from_millis(1)));
+    let many = Quarantine { faults: u32::MAX, ..rules() };
+    let mut breaker = Breaker::default();
+    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), None, String::new()));
+    assert_eq!(breaker.state(), Quarantined);
+}

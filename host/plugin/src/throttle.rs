@@ -1,0 +1,33 @@
+//! At most one event a second, for what is worth saying but could be said ten thousand times.
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Lets one event a second through, and counts the rest.
+#[derive(Default)]
+pub(crate) struct Throttle {
+    /// Milliseconds since [`epoch`], plus one, of the last event that was let through.
+    last: AtomicU64,
+    missed: AtomicU64,
+}
+
+impl Throttle {
+    /// How many were held back since the last one that was let through; none when this one is held back too.
+    pub(crate) fn admit(&self) -> Option<u64> {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let now = START.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1;
+        let last = self.last.load(Ordering::Relaxed);
+        let due = last == 0 || now.saturating_sub(last) >= Duration::from_secs(1).as_millis() as u64;
+        if due && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            Some(self.missed.swap(0, Ordering::Relaxed))
+        } else {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+}
