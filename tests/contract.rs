@@ -6,8 +6,8 @@ mod common;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use common::{Server, Setup, decoded, id, refusal, thing};
-use mortise_test_guests::{Thing, good_manifest, manifest_only_for};
+use common::{Server, Setup, any, decoded, demo, id, refusal, resource, thing};
+use mortise_test_guests::{Thing, good_manifest, importing, manifest_only_for};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tonic::Code;
@@ -81,15 +81,36 @@ async fn a_newer_contract_is_named_beside_this_one() {
     assert!(server.is_unknown("good.v1.Thing").await);
 }
 
+/// What is linked with nothing in it is WASI 0.2 without its larger parts; the rest is refused as ever.
+#[tokio::test]
+async fn other_wasi_is_refused_with_what_to_do() {
+    let others =
+        [("wasi:http", "0.2.6"), ("wasi:cli", "0.3.0"), ("wasi:keyvalue", "0.2.0"), ("wasi:io", "0.2.0-rc-2023-11-10")];
+    let mut setup = Setup::new();
+    for (n, (package, version)) in others.iter().enumerate() {
+        setup = setup.component(&format!("other-{n}"), importing(package, version));
+    }
+    let server = setup.start().await;
+    for (n, (package, version)) in others.iter().enumerate() {
+        let line = server.refused_file(&format!("/other-{n}.wasm"));
+        for says in [
+            &*format!("imports {package}/calls@{version}, which this host does not offer"),
+            "of WASI this host offers wasi:cli, wasi:clocks, wasi:filesystem, wasi:io, wasi:random, wasi:sockets of 0.2",
+            "build for wasm32-wasip2",
+        ] {
+            assert!(line.contains(says), "{says}: {line}");
+        }
+    }
+}
+
+fn stored_bytes(name: &str) -> Vec<u8> {
+    fs::read(top().join("tests/formats").join(format!("{name}.wasm"))).unwrap()
+}
+
 /// A server with one stored component.
 async fn stored(name: &str) -> Server {
-    let bytes = fs::read(top().join("tests/formats").join(format!("{name}.wasm"))).unwrap();
-    Setup::new()
-        .component(name, bytes)
-        .env("MORTISE_PLUGINS_BUNDLED", "")
-        .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
-        .start()
-        .await
+    let bytes = stored_bytes(name);
+    Setup::new().component(name, bytes).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await
 }
 
 /// mutate, validate, and all authorize hooks, as of the first release.
@@ -118,6 +139,26 @@ async fn the_settings_of_contract_0_1_0_are_told_for_ever() {
     let server = stored("v0.1.0-settings").await;
     let written = server.write(thing("settings", "one", &Thing::default())).await.unwrap();
     assert_eq!(decoded::<Thing>(&written).text, "{}");
+}
+
+/// In place of the bundled one, whose types it has: `serve` switches none on by itself.
+#[tokio::test]
+async fn the_demo_of_contract_0_1_0_loads_for_ever() {
+    let server = Setup::new().serve().component("v0.1.0-demo", stored_bytes("v0.1.0-demo")).start().await;
+    let mut unset = demo::v2::Artist { name: "The Unset".into(), ..Default::default() };
+    let artist = |data: &demo::v2::Artist| {
+        resource(id("demo.v2.Artist", "one"), Some(any("hashicorp.consul.internal.demo.v2.Artist", data)))
+    };
+    let written = server.write(artist(&unset)).await.unwrap();
+    assert_eq!(decoded::<demo::v2::Artist>(&written).genre(), demo::v2::Genre::Disco, "mutate");
+    unset.name.clear();
+    let (code, message) = refusal(server.write(artist(&unset)).await);
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("artist.name required"), "validate: {message}");
+    server.read(&id("demo.v2.Artist", "one")).await.unwrap();
+    // This rule asks for the resource.
+    server.write(common::label("blue", "default")).await.unwrap();
+    server.read(&common::id_in("demo.v1.RecordLabel", "blue", "default", "")).await.unwrap();
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ pub struct Setup {
     data_dir: Option<PathBuf>,
     plugin_dir: Option<PathBuf>,
     address_space: Option<u64>,
+    serve: bool,
 }
 
 impl Setup {
@@ -97,6 +98,12 @@ impl Setup {
         self
     }
 
+    /// `mortise serve`, which switches no bundled plugin on by itself.
+    pub fn serve(mut self) -> Self {
+        self.serve = true;
+        self
+    }
+
     /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` is no limit.
     pub fn address_space(mut self, bytes: u64) -> Self {
         self.address_space = Some(bytes).filter(|bytes| *bytes < u64::MAX);
@@ -121,7 +128,7 @@ impl Setup {
             }
         };
         command
-            .arg("dev")
+            .arg(if self.serve { "serve" } else { "dev" })
             .args(["--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
             .arg("--data-dir")
             .arg(&data_dir)

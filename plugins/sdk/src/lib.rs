@@ -43,6 +43,8 @@
 //! - What a plugin does not know survives: fields of the resource that are newer than this SDK, and top-level fields of
 //!   the data that are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only
 //!   when, `mutate` changes the data.
+//! - Settings are told by [`settings()`] and judged by [`Plugin::check_settings`], if `configuring` is exported. A plugin
+//!   that uses neither has no code for them.
 //! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller
 //!   gets `Internal`.
 //!

@@ -65,7 +65,7 @@ fn attempt(what: &str) -> Option<String> {
         }
         #[allow(clippy::print_stdout, reason = "it is what is tried")]
         "print-flood" => {
-            for line in 0..3_000 {
+            for line in 0..1_000 {
                 println!("flooding stdout with line {line} of very many");
             }
             "printed".to_owned()

@@ -11,7 +11,7 @@ use std::{
 use mortise_guest_build::{Build, Built, Target};
 
 pub use bad::{bad_manifests, good_manifest};
-pub use template::{manifest_only, manifest_only_for};
+pub use template::{importing, manifest_only, manifest_only_for};
 
 fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();

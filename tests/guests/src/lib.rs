@@ -24,6 +24,6 @@ mod host;
 pub use fault::{boom, boom_list};
 #[cfg(not(target_arch = "wasm32"))]
 pub use host::{
-    bad_manifests, build_all, component, component_with_lines, good_manifest, manifest_only, manifest_only_for,
-    wasi_component,
+    bad_manifests, build_all, component, component_with_lines, good_manifest, importing, manifest_only,
+    manifest_only_for, wasi_component,
 };

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, FunctionSection, MemorySection,
-    MemoryType, Module, TypeSection, ValType,
+    CodeSection, ConstExpr, DataSection, EntityType, ExportKind, ExportSection, Function, FunctionSection,
+    ImportSection, MemorySection, MemoryType, Module, TypeSection, ValType,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -40,6 +40,32 @@ pub fn manifest_only_for(version: &str, manifest: &[u8]) -> Vec<u8> {
     let world = resolve.select_world(&[package], Some("described")).expect("there is a world `described`");
 
     let mut module = module(version, manifest);
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).expect("the world encodes");
+    let mut encoder = ComponentEncoder::default();
+    let encoder = encoder.validate(true).module(&module).expect("the module fits the world");
+    encoder.encode().expect("the component is valid")
+}
+
+/// A component that imports one function of `<package>/calls@<version>`, and exports nothing.
+///
+/// # Panics
+/// When these are no names of WIT.
+#[must_use]
+#[allow(clippy::expect_used, reason = "for tests: names that they choose")]
+pub fn importing(package: &str, version: &str) -> Vec<u8> {
+    let wit =
+        format!("package {package}@{version};\ninterface calls {{ call: func(); }}\nworld caller {{ import calls; }}");
+    let mut resolve = Resolve::default();
+    let parsed = resolve.push_str("caller.wit", &wit).expect("the WIT parses");
+    let world = resolve.select_world(&[parsed], Some("caller")).expect("there is a world `caller`");
+
+    let mut types = TypeSection::new();
+    types.ty().function([], []);
+    let mut imports = ImportSection::new();
+    imports.import(&format!("{package}/calls@{version}"), "call", EntityType::Function(0));
+    let mut module = Module::new();
+    module.section(&types).section(&imports);
+    let mut module = module.finish();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).expect("the world encodes");
     let mut encoder = ComponentEncoder::default();
     let encoder = encoder.validate(true).module(&module).expect("the module fits the world");
