@@ -205,9 +205,11 @@ impl Keeper {
         if there && owns {
             let what = match other.as_str() {
                 BUNDLED => "it is bundled and switched on; take it out of plugins.bundled, or rename this one".to_owned(),
-                file => format!("the file {file} provides it; remove one of the two"),
+                file => format!("remove one of the two: the file {file} provides it"),
             };
-            return refused("NameTaken", format!("a plugin named {name:?} is there already: {what}"));
+            let version = &known.page.data.version;
+            let what = format!("a plugin named {name:?} is loaded already (version {version}); {what}");
+            return refused("NameTaken", what);
         }
         if let Some(known) = self.files.get_mut(&other) {
             known.provides = None;
