@@ -11,6 +11,7 @@ mod calls;
 mod etcd;
 mod hooks;
 mod noop;
+mod reload;
 mod report;
 mod scale;
 mod servers;
@@ -58,6 +59,12 @@ enum What {
         #[arg(long, default_value_t = 1_000_000)]
         resources: usize,
     },
+    /// From saving a plugin to serving it; then reloads that alternate two versions under 32 clients.
+    Reload {
+        /// How many reloads under load.
+        #[arg(long, default_value_t = 1_000)]
+        reloads: usize,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -79,8 +86,10 @@ fn main() -> Outcome<()> {
             What::Etcd => etcd::run(rounds).await,
             What::Hooks => hooks::measure().await,
             What::Scale { resources } => scale::measure(rounds, resources).await,
+            What::Reload { reloads } => reload::measure(reloads).await,
             What::All => {
                 hooks::measure().await?;
+                reload::measure(1_000).await?;
                 calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
                 etcd::run(rounds).await?;
