@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use mortise_plugin_host::{Call, Limits, Plugin, Sandbox};
+use mortise_plugin_host::{Call, Limits, Plugin, Sandbox, PluginSettings};
 use mortise_resource::{authorizer::AllowAll, pb};
 use prost::Message as _;
 
@@ -22,10 +22,10 @@ pub(crate) async fn measure() -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
     let begun = Instant::now();
-    let plugin = Plugin::load(&sandbox, "demo", DEMO).await?;
+    let plugin = Plugin::load(&sandbox, "demo", DEMO, &PluginSettings::default()).await?;
     let cold = begun.elapsed();
     let begun = Instant::now();
-    Plugin::load(&sandbox, "demo", DEMO).await?;
+    Plugin::load(&sandbox, "demo", DEMO, &PluginSettings::default()).await?;
     line(&format!(
         "hooks: demo component {} KiB; loading {:.1} ms compiled, {:.1} ms from the cache",
         DEMO.len() / 1024,
