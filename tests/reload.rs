@@ -23,7 +23,10 @@ fn stamped() -> mortise_resource::pb::Resource {
 
 /// Whether nobody provides the type.
 async fn is_gone(server: &Server) -> bool {
-    server.list(common::gvk(TYPE), common::tenancy("*", "*"), "").await.is_err_and(|e| e.code() == Code::InvalidArgument)
+    server
+        .list(common::gvk(TYPE), common::tenancy("*", "*"), "")
+        .await
+        .is_err_and(|e| e.code() == Code::InvalidArgument)
 }
 
 /// The version that serves, as its guest stamps it.
@@ -247,8 +250,7 @@ async fn clients_cannot_write_plugins() {
 #[tokio::test]
 async fn a_restart_writes_nothing_and_serves_the_same() {
     let data = tempfile::tempdir().unwrap();
-    let setup =
-        || Setup::new().component("version-stamp", guest("version-stamp-1")).data_dir(data.path());
+    let setup = || Setup::new().component("version-stamp", guest("version-stamp-1")).data_dir(data.path());
     let server = setup().start().await;
     becomes(&server, "1.0.0").await;
     let before = server.plugin("version-stamp").await.unwrap();

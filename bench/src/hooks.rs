@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use mortise_plugin_host::{Call, Limits, Plugin, Sandbox, PluginSettings};
+use mortise_plugin_host::{Call, Limits, Plugin, PluginSettings, Sandbox};
 use mortise_resource::{authorizer::AllowAll, pb};
 use prost::Message as _;
 

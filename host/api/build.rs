@@ -2,11 +2,8 @@
 
 use std::{env, error::Error, path::PathBuf};
 
-const FILES: [&str; 3] = [
-    "hashicorp/consul/resource/resource.proto",
-    "mortise/v1/plugin_service.proto",
-    "mortise/v1/type_service.proto",
-];
+const FILES: [&str; 3] =
+    ["hashicorp/consul/resource/resource.proto", "mortise/v1/plugin_service.proto", "mortise/v1/type_service.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");

@@ -107,8 +107,7 @@ impl Plugins for Server {
 
     async fn install(&self, name: &str, bytes: &[u8]) -> Result<data::InstallResponse, Status> {
         let digest = sha256(bytes);
-        let mut messages =
-            vec![data::InstallRequest { name: name.to_owned(), sha256: digest, chunk: Vec::new() }];
+        let mut messages = vec![data::InstallRequest { name: name.to_owned(), sha256: digest, chunk: Vec::new() }];
         messages.extend(
             bytes.chunks(64 << 10).map(|chunk| data::InstallRequest { chunk: chunk.to_vec(), ..Default::default() }),
         );

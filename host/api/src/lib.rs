@@ -37,7 +37,5 @@ pub mod plugin_stubs {
     include!(concat!(env!("OUT_DIR"), "/mortise.v1.rs"));
 }
 
-pub use plugin_stubs::{
-    plugin_service_client::PluginServiceClient, type_service_client::TypeServiceClient,
-};
+pub use plugin_stubs::{plugin_service_client::PluginServiceClient, type_service_client::TypeServiceClient};
 pub use stubs::resource_service_client::ResourceServiceClient;

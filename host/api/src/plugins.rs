@@ -9,11 +9,7 @@ use mortise_resource::{Code, Error, data};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::{
-    grpc::answer,
-    plugin_stubs::plugin_service_server::PluginService,
-    status::status,
-};
+use crate::{grpc::answer, plugin_stubs::plugin_service_server::PluginService, status::status};
 
 /// Uploads at once: each is held in memory until it is whole.
 const UPLOADS: usize = 4;
@@ -83,10 +79,7 @@ impl PluginService for Plugins {
         answer(async { reset.await.map(|plugin| data::ResetResponse { plugin: Some(plugin) }) }).await
     }
 
-    async fn disable(
-        &self,
-        request: Request<data::DisableRequest>,
-    ) -> Result<Response<data::DisableResponse>, Status> {
+    async fn disable(&self, request: Request<data::DisableRequest>) -> Result<Response<data::DisableResponse>, Status> {
         let disabled = self.manager.disable(request.into_inner().name);
         answer(async { disabled.await.map(|plugin| data::DisableResponse { plugin: Some(plugin) }) }).await
     }
@@ -96,10 +89,7 @@ impl PluginService for Plugins {
         answer(async { enabled.await.map(|plugin| data::EnableResponse { plugin: Some(plugin) }) }).await
     }
 
-    async fn inspect(
-        &self,
-        request: Request<data::InspectRequest>,
-    ) -> Result<Response<data::InspectResponse>, Status> {
+    async fn inspect(&self, request: Request<data::InspectRequest>) -> Result<Response<data::InspectResponse>, Status> {
         answer(self.manager.inspect(request.into_inner().name)).await
     }
 

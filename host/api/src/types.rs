@@ -24,12 +24,18 @@ impl TypeService for Types {
         Ok(Response::new(data::ListTypesResponse { types }))
     }
 
-    async fn get_type(&self, request: Request<data::GetTypeRequest>) -> Result<Response<data::GetTypeResponse>, Status> {
+    async fn get_type(
+        &self,
+        request: Request<data::GetTypeRequest>,
+    ) -> Result<Response<data::GetTypeResponse>, Status> {
         let registry = self.0.load_full();
         answer(async {
             let wanted = request.into_inner().r#type.ok_or_else(|| Error::invalid("type is required"))?;
             let found = registry.get(&wanted).ok_or_else(|| {
-                Error::not_found(format!("resource type {} not registered; ListTypes names those that are", gvk(&wanted)))
+                Error::not_found(format!(
+                    "resource type {} not registered; ListTypes names those that are",
+                    gvk(&wanted)
+                ))
             })?;
             let mut set = FileDescriptorSet::default();
             collect(found.schema.message().parent_file(), &mut HashSet::new(), &mut set);

@@ -130,11 +130,8 @@ impl Book {
             resource.generation = Ulid::generate().to_string();
             resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value });
         }
-        let status = pb::Status {
-            observed_generation: resource.generation.clone(),
-            conditions,
-            updated_at: Some(now()),
-        };
+        let status =
+            pb::Status { observed_generation: resource.generation.clone(), conditions, updated_at: Some(now()) };
         resource.status.insert(STATUS_KEY.into(), status);
         Some(resource)
     }

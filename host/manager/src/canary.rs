@@ -148,7 +148,8 @@ impl Canary {
 
     async fn try_scan(&mut self) -> Result<(), Scan> {
         self.watches.clear();
-        let mut keys: Vec<TypeKey> = self.subject.types.iter().map(|t| &t.decl.gvk).chain(&self.subject.lost).map(key).collect();
+        let mut keys: Vec<TypeKey> =
+            self.subject.types.iter().map(|t| &t.decl.gvk).chain(&self.subject.lost).map(key).collect();
         keys.sort();
         keys.dedup();
         let mut faults = Faults::default();
@@ -241,7 +242,9 @@ pub async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<bool, S
     let mut watch = backend.watch_list(&everywhere(key(gvk))).await?;
     loop {
         match watch.next().await? {
-            WatchEvent::Upsert(r) if r.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| gvk.matches(t)) => {
+            WatchEvent::Upsert(r)
+                if r.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| gvk.matches(t)) =>
+            {
                 return Ok(true);
             }
             WatchEvent::EndOfSnapshot => return Ok(false),
@@ -323,7 +326,8 @@ impl Faults {
             "TypeLost",
             "it does not provide types any more of which something is stored; provide them, or delete these first",
         )?;
-        self.scope.failure("ScopeChanged", "stored objects are not where the types' scopes have them; delete these first")?;
+        self.scope
+            .failure("ScopeChanged", "stored objects are not where the types' scopes have them; delete these first")?;
         self.data.failure(
             "DataDoesNotDecode",
             "stored objects do not decode as the new messages; keep the messages compatible, or change these first",

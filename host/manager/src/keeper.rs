@@ -294,7 +294,8 @@ impl Keeper {
         let about = match (provides, name) {
             (Some(plugin), _) => plugin,
             (None, named) => {
-                let free = |name: &String| self.plugins.get(name).is_none_or(|m| m.only_file && m.page.data.source == file);
+                let free =
+                    |name: &String| self.plugins.get(name).is_none_or(|m| m.only_file && m.page.data.source == file);
                 let about = named.filter(free).unwrap_or_else(|| self.name_for(file));
                 if let Some(before) = before.filter(|before| *before != about) {
                     self.forget(&before).await;
@@ -333,9 +334,8 @@ impl Keeper {
     /// A name for the page of a file, that no other page has.
     fn name_for(&self, file: &str) -> String {
         let stem = files::resource_name(file);
-        let ours = |name: &str| {
-            self.plugins.get(name).is_none_or(|known| known.only_file && known.page.data.source == file)
-        };
+        let ours =
+            |name: &str| self.plugins.get(name).is_none_or(|known| known.only_file && known.page.data.source == file);
         if ours(&stem) {
             return stem;
         }

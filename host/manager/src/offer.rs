@@ -4,18 +4,13 @@ use std::sync::Arc;
 
 use mortise_plugin_host::{Manifest, Plugin};
 use mortise_registry::{Owner, Registry, Why};
-use mortise_resource::{
-    data,
-    pb::condition::State,
-    types::Gvk,
-};
+use mortise_resource::{data, pb::condition::State, types::Gvk};
 
 use crate::{
     book,
     canary::{Canary, wire_scope},
     command::Command,
-    drain,
-    files,
+    drain, files,
     keeper::{BUNDLED, Keeper, short},
     stage::{Failure, Stage},
 };
@@ -78,7 +73,8 @@ impl Keeper {
             let text = format!("{} of {}", short(&offer.digest), offer.source);
             self.tell(told, State::Unknown, Stage::Compiling.reason(), text).await;
         }
-        let called = if offer.source == BUNDLED { offer.told.clone().unwrap_or_default() } else { offer.source.clone() };
+        let called =
+            if offer.source == BUNDLED { offer.told.clone().unwrap_or_default() } else { offer.source.clone() };
         let loaded = Plugin::load(&self.sandbox, &called, &offer.bytes, &self.settings).await;
         let plugin = loaded.map_err(Failure::from)?;
         let name = plugin.name().to_owned();
@@ -107,7 +103,12 @@ impl Keeper {
     }
 
     /// From a component that described itself to a plugin that serves.
-    async fn admit(&mut self, plugin: Arc<Plugin>, offer: Offer, begun: std::time::Instant) -> Result<Brought, Failure> {
+    async fn admit(
+        &mut self,
+        plugin: Arc<Plugin>,
+        offer: Offer,
+        begun: std::time::Instant,
+    ) -> Result<Brought, Failure> {
         let name = plugin.name().to_owned();
         self.check_name(&plugin, &offer)?;
         if self.plugins.get(&name).is_some_and(|m| m.page.data.disabled) && offer.how != How::Again {
@@ -155,16 +156,20 @@ impl Keeper {
         drop(plugin);
         self.serving(&name).await;
         let took_ms = begun.elapsed().as_millis() as u64;
-        let source =
-            if offer.source == BUNDLED { format!("bundled {name}") } else { self.path(&offer.source).display().to_string() };
+        let source = if offer.source == BUNDLED {
+            format!("bundled {name}")
+        } else {
+            self.path(&offer.source).display().to_string()
+        };
         tracing::info!(plugin = name, version, types, took_ms, "loaded plugin from {source}");
-        metrics::counter!("mortise_plugin_transitions_total", "plugin" => name.clone(), "outcome" => "Serving").increment(1);
+        metrics::counter!("mortise_plugin_transitions_total", "plugin" => name.clone(), "outcome" => "Serving")
+            .increment(1);
         if let Some(old) = old {
             self.let_go(&name, old);
         }
         let data = &self.managed(&name).page.data;
-        let keep = [data.digest.clone(), data.previous_digest.clone()];
-        self.vault.prune(&name, &[&keep[0], &keep[1]]);
+        let (digest, previous) = (data.digest.clone(), data.previous_digest.clone());
+        self.vault.prune(&name, &[&digest, &previous]);
         Ok(Brought { name, unchanged: false })
     }
 
@@ -204,7 +209,9 @@ impl Keeper {
         let owns = self.registry.load().plugin(name).is_some() || known.page.data.disabled;
         if there && owns {
             let what = match other.as_str() {
-                BUNDLED => "it is bundled and switched on; take it out of plugins.bundled, or rename this one".to_owned(),
+                BUNDLED => {
+                    "it is bundled and switched on; take it out of plugins.bundled, or rename this one".to_owned()
+                }
                 file => format!("remove one of the two: the file {file} provides it"),
             };
             let version = &known.page.data.version;

@@ -61,7 +61,10 @@ impl Keeper {
 
     async fn install(&mut self, name: &str, bytes: Vec<u8>) -> Result<(pb::Resource, bool), Error> {
         if let Some(fault) = name::fault(name) {
-            return Err(Error::invalid(format!("name invalid: {}", fault.replace("a resource name", "a plugin's name"))));
+            return Err(Error::invalid(format!(
+                "name invalid: {}",
+                fault.replace("a resource name", "a plugin's name")
+            )));
         }
         let mut file = format!("{name}.wasm");
         let mut told = None;
@@ -103,8 +106,11 @@ impl Keeper {
                 tracing::warn!(plugin = name, reason = failure.reason, "an install is refused: {}", failure.message);
                 match (told, own) {
                     (Some(plugin), _) => self.failed(&plugin, failure.clone(), digest).await,
-                    // A page that this attempt began.
+                    // A page that this attempt began, or that is about what the file holds.
                     (None, Some(own)) if self.began(&own, &file) => self.forget(&own).await,
+                    (None, Some(own)) if self.plugins.get(&own).is_some_and(|m| m.only_file) => {
+                        self.failed(&own, failure.clone(), digest).await;
+                    }
                     (None, _) => {}
                 }
                 Err(failure.into_error())
@@ -153,7 +159,14 @@ impl Keeper {
         let how = How::Rollback { held };
         let offer = Offer { source: page.source, bytes, digest: digest.clone(), how, told: Some(name.to_owned()) };
         match self.bring(offer).await {
-            Ok(_) => self.answer(name),
+            Ok(_) => {
+                // What the source holds is not wanted now, whatever was wrong with it.
+                let source = self.managed(name).page.data.source.clone();
+                if let Some(known) = self.files.get_mut(&source) {
+                    known.failed = false;
+                }
+                self.answer(name)
+            }
             Err(Refusal { failure, .. }) => {
                 self.failed(name, failure.clone(), digest).await;
                 Err(precondition(failure.into_error().message))
@@ -164,7 +177,8 @@ impl Keeper {
     async fn reset(&mut self, name: &str) -> Result<pb::Resource, Error> {
         self.page(name)?;
         let plugin = self.registry.load().plugin(name).cloned();
-        let plugin = plugin.ok_or_else(|| precondition(format!("plugin {name:?} is not loaded; there is nothing to reset")))?;
+        let plugin =
+            plugin.ok_or_else(|| precondition(format!("plugin {name:?} is not loaded; there is nothing to reset")))?;
         plugin.health().reset();
         drop(plugin);
         self.reflect_health().await;

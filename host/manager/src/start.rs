@@ -6,7 +6,7 @@
 
 use mortise_plugin_host::Plugin;
 use mortise_registry::Why;
-use mortise_resource::{pb::condition::State};
+use mortise_resource::pb::condition::State;
 
 use crate::{
     book::{Page, STATUS_KEY, condition},
@@ -35,9 +35,7 @@ impl Keeper {
         let missing: Vec<String> = self
             .plugins
             .iter()
-            .filter(|(name, managed)| {
-                !managed.only_file && !candidates.iter().any(|c| c.told.as_ref() == Some(name))
-            })
+            .filter(|(name, managed)| !managed.only_file && !candidates.iter().any(|c| c.told.as_ref() == Some(name)))
             .map(|(name, _)| name.clone())
             .collect();
         for name in missing {
@@ -139,8 +137,7 @@ impl Keeper {
         let outcome = match whole {
             Err(failure) => Err(Refusal { failure, name: None }),
             Ok((bytes, digest)) => {
-                let offer =
-                    Offer { source: source.clone(), bytes, digest, how: How::Source, told: told.clone() };
+                let offer = Offer { source: source.clone(), bytes, digest, how: How::Source, told: told.clone() };
                 self.bring(offer).await
             }
         };
@@ -184,7 +181,10 @@ impl Keeper {
         match self.bring(offer).await {
             Ok(_) => true,
             Err(refusal) => {
-                tracing::error!("plugin {name}: the version that served last is not loaded: {}", refusal.failure.message);
+                tracing::error!(
+                    "plugin {name}: the version that served last is not loaded: {}",
+                    refusal.failure.message
+                );
                 false
             }
         }
@@ -219,4 +219,3 @@ impl Keeper {
         self.plugins.get(name).map(|m| m.page.data.source.clone()).unwrap_or_default()
     }
 }
-

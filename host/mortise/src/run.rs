@@ -8,8 +8,8 @@ use std::{
 };
 
 use mortise_api::{ServeError, ServerOptions, http::install_metrics};
-use mortise_plugin_host::{LoadError, Sandbox};
 use mortise_manager::Manager;
+use mortise_plugin_host::{LoadError, Sandbox};
 use mortise_registry::{Refused, Registry};
 use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};

@@ -24,8 +24,8 @@ pub mod settings;
 mod state;
 
 pub use call::Call;
-pub use engine::{PoolSize, Sandbox, physical_memory};
 pub use contract::VERSION as CONTRACT_VERSION;
+pub use engine::{PoolSize, Sandbox, physical_memory};
 pub use error::{HookError, HookFault, LoadError};
 pub use health::{Health, HealthReport, HealthState, HookHealth};
 pub use limits::Limits;

@@ -70,11 +70,7 @@ impl Registry {
     #[must_use]
     pub fn with_absent(&self, manifest: &Manifest, why: Why, keep: impl Fn(&TypeDecl) -> bool) -> Self {
         let mut next = self.clone();
-        let absent = Arc::new(Absent {
-            name: manifest.name.to_string(),
-            manifest: manifest.clone(),
-            why,
-        });
+        let absent = Arc::new(Absent { name: manifest.name.to_string(), manifest: manifest.clone(), why });
         let mut any = false;
         for decl in manifest.types.iter().filter(|decl| keep(decl)) {
             if next.get(&decl.gvk.to_pb()).is_some() {
@@ -137,7 +133,10 @@ impl ResourceType {
         match &self.owner {
             Owner::Absent(absent) if !marked => Err(Error::new(
                 Code::FailedPrecondition,
-                format!("type {} is not written: plugin {:?}, which provides it, {}", self.gvk, absent.name, absent.why),
+                format!(
+                    "type {} is not written: plugin {:?}, which provides it, {}",
+                    self.gvk, absent.name, absent.why
+                ),
             )),
             _ => Ok(()),
         }

@@ -19,7 +19,8 @@ pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
 /// # Errors
 /// None in a build that passes its tests: the descriptors are compiled in.
 pub fn pool() -> Result<DescriptorPool, Refused> {
-    DescriptorPool::decode(DESCRIPTORS).map_err(|e| Refused::new(Rule::Host, format!("the host's own descriptors: {e}")))
+    DescriptorPool::decode(DESCRIPTORS)
+        .map_err(|e| Refused::new(Rule::Host, format!("the host's own descriptors: {e}")))
 }
 
 /// The built-in types.

@@ -51,7 +51,8 @@ impl Schema {
     /// The fields that an update may not change: names joined by dots.
     #[must_use]
     pub fn immutable_paths(&self) -> Vec<String> {
-        let joined = |path: &Vec<FieldDescriptor>| path.iter().map(|f| f.name().to_owned()).collect::<Vec<_>>().join(".");
+        let joined =
+            |path: &Vec<FieldDescriptor>| path.iter().map(|f| f.name().to_owned()).collect::<Vec<_>>().join(".");
         self.immutable.iter().map(joined).collect()
     }
 

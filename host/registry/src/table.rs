@@ -115,8 +115,7 @@ impl Registry {
         let mut next = self.clone();
         for decl in &plugin.manifest().types {
             if RESERVED_GROUPS.contains(&decl.gvk.group.as_str()) {
-                let what =
-                    format!("type {}: group {:?} belongs to the host; choose another", decl.gvk, decl.gvk.group);
+                let what = format!("type {}: group {:?} belongs to the host; choose another", decl.gvk, decl.gvk.group);
                 return Err(Refused::new(Rule::Group, what));
             }
             for known in next.types.iter().filter(|t| t.gvk.group == decl.gvk.group && t.gvk.kind == decl.gvk.kind) {
