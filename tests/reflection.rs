@@ -195,3 +195,18 @@ async fn the_example_client_works() {
         assert!(out.contains("stored korn") && out.contains("GENRE_DISCO"), "{out}");
     }
 }
+
+/// The same client, of types that were loaded while the server ran.
+#[tokio::test]
+async fn a_python_client_encodes_a_type_that_was_loaded_a_moment_ago() {
+    let server = Server::start().await;
+    let prior = std::fs::read(mortise_test_guests::component("prior")).unwrap();
+    std::fs::write(server.plugin_dir.join("prior.wasm"), prior).unwrap();
+    common::eventually("the type is there", async || {
+        server.list(common::gvk("prior.v1.Thing"), common::tenancy("*", "*"), "").await.is_ok()
+    })
+    .await;
+    if let Some(out) = run(&server, "tests/clients/reflect.py").await {
+        assert!(out.ends_with("everything works\n"), "{out}");
+    }
+}

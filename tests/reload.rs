@@ -21,6 +21,14 @@ fn stamped() -> mortise_resource::pb::Resource {
     thing("version_stamp", "thing", &Thing::default())
 }
 
+/// Whether nobody provides the type.
+async fn is_gone(server: &Server) -> bool {
+    server
+        .list(common::gvk(TYPE), common::tenancy("*", "*"), "")
+        .await
+        .is_err_and(|e| e.code() == Code::InvalidArgument)
+}
+
 /// The version that serves, as its guest stamps it.
 async fn version(server: &Server) -> String {
     server.write(stamped()).await.unwrap().metadata["mutated-by"].clone()
@@ -159,7 +167,7 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
     assert_eq!(watch.snapshot().await, [stored.clone()]);
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
-    common::eventually("the type goes with the last of its resources", || server.is_unknown(TYPE)).await;
+    common::eventually("the type goes with the last of its resources", || is_gone(&server)).await;
     common::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
 }
 
@@ -180,7 +188,7 @@ async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back()
         .start()
         .await;
     fs::remove_file(file(&server)).unwrap();
-    common::eventually("the type is gone", || server.is_unknown(TYPE)).await;
+    common::eventually("the type is gone", || is_gone(&server)).await;
     common::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
     fs::write(file(&server), guest("version-stamp-2")).unwrap();
     becomes(&server, "2.0.0").await;
@@ -250,4 +258,36 @@ async fn a_restart_writes_nothing_and_serves_the_same() {
     let server = setup().start().await;
     assert_eq!(server.plugin("version-stamp").await.unwrap(), before);
     assert!(Path::new(data.path()).join("plugins/version-stamp").join(format!("{}.wasm", before.data.digest)).exists());
+}
+
+#[tokio::test]
+async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    let write = |text: &str| fs::write(&config, text).unwrap();
+    write("[plugin.version-stamp.settings]\ncolour = \"red\"\n");
+    let server = Setup::new()
+        .component("version-stamp", guest("version-stamp-1"))
+        .arg("--config")
+        .arg(config.to_str().unwrap())
+        .start()
+        .await;
+    becomes(&server, "1.0.0").await;
+    let mut watch = server.watch_plugins().await;
+
+    write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n");
+    let story = watch.story("version-stamp", "Serving").await;
+    assert_eq!(story, ["Compiling", "Checking", "Swapping", "Serving"]);
+
+    for broken in ["[plugin.version-stamp\n", "[plugin.version-stamp]\nsetings = 1\n"] {
+        write(broken);
+        common::eventually("it is said", async || server.log().contains("changed configuration is not used")).await;
+    }
+    let seen = server.plugin_until("version-stamp", |p| p.reason == "BadSettings").await;
+    assert!(seen.message.contains("setings"), "{}", seen.message);
+    assert_eq!(version(&server).await, "1.0.0");
+
+    write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
+    server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
+    common::eventually("it is said", async || server.log().contains("takes effect with a restart")).await;
 }

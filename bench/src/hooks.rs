@@ -11,7 +11,7 @@ use crate::{
     report::{line, median},
 };
 
-const DEMO: &[u8] = include_bytes!(env!("DEMO_WASM"));
+pub(crate) const DEMO: &[u8] = include_bytes!(env!("DEMO_WASM"));
 
 /// Writes of one batch; the figure is the median of the batches.
 const BATCH: u32 = 2_000;

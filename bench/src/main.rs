@@ -12,6 +12,7 @@ mod etcd;
 mod hooks;
 mod hostile;
 mod noop;
+mod reload;
 mod report;
 mod scale;
 mod servers;
@@ -61,6 +62,12 @@ enum What {
         #[arg(long, default_value_t = 1_000_000)]
         resources: usize,
     },
+    /// From saving a plugin to serving it; then reloads that alternate two versions under 32 clients.
+    Reload {
+        /// How many reloads under load.
+        #[arg(long, default_value_t = 1_000)]
+        reloads: usize,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -83,8 +90,10 @@ fn main() -> Outcome<()> {
             What::Hooks => hooks::measure().await,
             What::Scale { resources } => scale::measure(rounds, resources).await,
             What::Hostile => hostile::measure(rounds).await,
+            What::Reload { reloads } => reload::measure(reloads).await,
             What::All => {
                 hooks::measure().await?;
+                reload::measure(1_000).await?;
                 calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
                 etcd::run(rounds).await?;

@@ -58,6 +58,20 @@ impl Server {
         start(command).await
     }
 
+    /// The release binary beside this one, with nothing but what is put into `plugins` in `dir`.
+    pub(crate) async fn bare(dir: &Path) -> Outcome<Self> {
+        std::fs::create_dir_all(dir.join("plugins"))?;
+        let mut command = Command::new(sibling("mortise")?);
+        command
+            .args(["serve", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
+            .arg("--data-dir")
+            .arg(dir.join("data"))
+            .arg("--plugin-dir")
+            .arg(dir.join("plugins"))
+            .env("MORTISE_LOG_LEVEL", "warn");
+        start(command).await
+    }
+
     /// The server that does nothing.
     pub(crate) async fn noop(list: usize) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);

@@ -116,7 +116,8 @@ impl Bound {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
         let reflection = Reflection::new(registry.clone())?;
-        let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()));
+        let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
+            .max_decoding_message_size(self.options.max_request_bytes);
         let types = TypeServiceServer::new(Types(registry));
         let resource_service =
             ResourceServiceServer::new(Grpc(service.clone())).max_decoding_message_size(self.options.max_request_bytes);

@@ -1,7 +1,7 @@
 //! The plugin folder: which files there are, whether they changed, and what they hold.
 //!
-//! Symbolic links are followed: what counts is the file that is reached in the end, so that a switched link is a change
-//! and a dangling one is a file that is not there.
+//! Symbolic links are followed: what counts is the file that is reached in the end, so that a switched link is a change.
+//! One that leads nowhere is a file that cannot be read, not one that was removed: nobody meant to remove a plugin by it.
 
 use std::{
     collections::BTreeMap,
@@ -40,10 +40,10 @@ impl Stamp {
         }
     }
 
-    /// Of a file, links followed; none when there is none.
+    /// Of a file, links followed; of the link itself when it leads nowhere; none when there is nothing.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
+        fs::metadata(path).or_else(|_| fs::symlink_metadata(path)).ok().map(|metadata| Self::of(&metadata))
     }
 }
 
@@ -166,11 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_and_dangling_ones_are_not_there() {
+    fn links_are_followed_and_dangling_ones_are_unreadable() {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real"), dir.path().join("link.wasm"));
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert!(scan(dir.path()).unwrap().is_empty());
+        assert_eq!(scan(dir.path()).unwrap().len(), 1);
+        assert!(matches!(read(&link, 1), Err(LoadError::Unreadable { .. })));
         fs::write(&real, "1").unwrap();
         let first = scan(dir.path()).unwrap()["link.wasm"];
         put(dir.path(), "other", b"1").unwrap();

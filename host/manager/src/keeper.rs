@@ -410,7 +410,11 @@ impl Keeper {
 }
 
 pub(crate) fn truncated(len: usize) -> Failure {
-    let what = format!("the file ends within a section, after {len} bytes; copy it again, whole");
+    let place = match len {
+        0..8 => "it does not begin as WebAssembly does; the file is truncated or something else: it ends",
+        _ => "the file is truncated: it ends within a section,",
+    };
+    let what = format!("not a WebAssembly component: {place} after {len} bytes; copy it again, whole");
     Failure::new(Stage::Waiting, "Truncated", what)
 }
 

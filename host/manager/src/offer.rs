@@ -171,8 +171,8 @@ impl Keeper {
             self.let_go(&name, old);
         }
         let data = &self.managed(&name).page.data;
-        let keep = [data.digest.clone(), data.previous_digest.clone()];
-        self.vault.prune(&name, &[&keep[0], &keep[1]]);
+        let (digest, previous) = (data.digest.clone(), data.previous_digest.clone());
+        self.vault.prune(&name, &[&digest, &previous]);
         Ok(Brought { name, unchanged: false })
     }
 
@@ -215,9 +215,11 @@ impl Keeper {
                 BUNDLED => {
                     "it is bundled and switched on; take it out of plugins.bundled, or rename this one".to_owned()
                 }
-                file => format!("the file {file} provides it; remove one of the two"),
+                file => format!("remove one of the two: the file {file} provides it"),
             };
-            return refused("NameTaken", format!("a plugin named {name:?} is there already: {what}"));
+            let version = &known.page.data.version;
+            let what = format!("a plugin named {name:?} is loaded already (version {version}); {what}");
+            return refused("NameTaken", what);
         }
         if let Some(known) = self.files.get_mut(&other) {
             known.provides = None;

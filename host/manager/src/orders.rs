@@ -107,8 +107,11 @@ impl Keeper {
                 tracing::warn!(plugin = name, reason = failure.reason, "an install is refused: {}", failure.message);
                 match (told, own) {
                     (Some(plugin), _) => self.failed(&plugin, failure.clone(), digest).await,
-                    // A page that this attempt began.
+                    // A page that this attempt began, or that is about what the file holds.
                     (None, Some(own)) if self.began(&own, &file) => self.forget(&own).await,
+                    (None, Some(own)) if self.plugins.get(&own).is_some_and(|m| m.only_file) => {
+                        self.failed(&own, failure.clone(), digest).await;
+                    }
                     (None, _) => {}
                 }
                 Err(failure.into_error())
@@ -157,7 +160,14 @@ impl Keeper {
         let how = How::Rollback { held };
         let offer = Offer { source: page.source, bytes, digest: digest.clone(), how, told: Some(name.to_owned()) };
         match self.bring(offer).await {
-            Ok(_) => self.answer(name),
+            Ok(_) => {
+                // What the source holds is not wanted now, whatever was wrong with it.
+                let source = self.managed(name).page.data.source.clone();
+                if let Some(known) = self.files.get_mut(&source) {
+                    known.failed = false;
+                }
+                self.answer(name)
+            }
             Err(Refusal { failure, .. }) => {
                 self.failed(name, failure.clone(), digest).await;
                 Err(precondition(failure.into_error().message))

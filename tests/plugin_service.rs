@@ -1,0 +1,173 @@
+//! mortise.v1.PluginService: installing, removing, rolling back, switching off and on, inspecting.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+mod plugins;
+
+use std::fs;
+
+use common::{Server, Setup, refusal, thing};
+use mortise_resource::{data, pb};
+use mortise_test_guests::{Thing, component};
+use plugins::{Plugins as _, Seen, sha256};
+use tonic::{Code, Status};
+
+const NAME: &str = "version-stamp";
+
+fn guest(name: &str) -> Vec<u8> {
+    fs::read(component(name)).unwrap()
+}
+
+fn stamped() -> pb::Resource {
+    thing("version_stamp", "thing", &Thing::default())
+}
+
+async fn version(server: &Server) -> Result<String, Status> {
+    server.write(stamped()).await.map(|r| r.metadata["mutated-by"].clone())
+}
+
+fn name() -> String {
+    NAME.to_owned()
+}
+
+#[tokio::test]
+async fn install_serves_and_is_durable() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Setup::new().data_dir(data.path()).start().await;
+    let one = guest("version-stamp-1");
+    let installed = server.install(NAME, &one).await.unwrap();
+    assert!(!installed.unchanged);
+    let seen = Seen::from(installed.plugin.unwrap());
+    assert_eq!((seen.reason.as_str(), seen.data.digest.as_str()), ("Serving", sha256(&one).as_str()));
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+    assert_eq!(fs::read(server.plugin_dir.join("version-stamp.wasm")).unwrap(), one);
+    assert!(server.install(NAME, &one).await.unwrap().unchanged);
+    let two = server.install(NAME, &guest("version-stamp-2")).await.unwrap();
+    assert_eq!(Seen::from(two.plugin.unwrap()).data.previous_version, "1.0.0");
+    assert_eq!(version(&server).await.unwrap(), "2.0.0");
+}
+
+#[tokio::test]
+async fn what_is_refused_changes_nothing() {
+    let server = Setup::new().env("MORTISE_SANDBOX_COMPONENT_BYTES", 4 << 20).start().await;
+    let good = guest("version-stamp-1");
+    let mut client = server.plugins().await;
+    let mut send = async |name: &str, sha256: String, chunk: Vec<u8>| {
+        let request = data::InstallRequest { name: name.into(), sha256, chunk };
+        refusal(client.install(tokio_stream::iter([request])).await)
+    };
+    for (name, digest, bytes, code, says) in [
+        (NAME, sha256(b"other"), good.clone(), Code::InvalidArgument, "the content's SHA-256 is"),
+        (NAME, String::new(), good.clone(), Code::InvalidArgument, "sha256 is required"),
+        ("", sha256(&good), good.clone(), Code::InvalidArgument, "name is required"),
+        ("Bad Name", sha256(&good), good.clone(), Code::InvalidArgument, "name invalid"),
+        ("other", sha256(&good), good.clone(), Code::InvalidArgument, "calls itself \"version-stamp\""),
+        (NAME, sha256(b"junk"), b"junk".to_vec(), Code::InvalidArgument, "NotAComponent"),
+        (NAME, sha256(&vec![0; 5 << 20]), vec![0; 5 << 20], Code::ResourceExhausted, "sandbox.component_bytes"),
+        ("demo", sha256(&good), good.clone(), Code::FailedPrecondition, "bundled"),
+    ] {
+        let (got, message) = send(name, digest, bytes).await;
+        assert_eq!(got, code, "{message}");
+        assert!(message.contains(says), "{message}");
+    }
+    assert_eq!(fs::read_dir(&server.plugin_dir).unwrap().count(), 0);
+    assert_eq!(server.plugin_names().await, ["demo"]);
+}
+
+#[tokio::test]
+async fn rollback_goes_back_and_stays_until_the_file_changes() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let server = setup().start().await;
+    server.install(NAME, &guest("version-stamp-1")).await.unwrap();
+    let mut client = server.plugins().await;
+    let (code, message) = refusal(client.rollback(data::RollbackRequest { name: name() }).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.contains("no version before 1.0.0"), "{message}");
+    server.install(NAME, &guest("version-stamp-2")).await.unwrap();
+
+    let back = client.rollback(data::RollbackRequest { name: name() }).await.unwrap().into_inner();
+    let seen = Seen::from(back.plugin.unwrap());
+    assert!(seen.data.rolled_back);
+    assert_eq!((seen.data.version.as_str(), seen.data.previous_version.as_str()), ("1.0.0", "2.0.0"));
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+    assert!(server.stop().await.success());
+
+    let server = setup().start().await;
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+    assert_eq!(server.plugin(NAME).await.unwrap().data, seen.data);
+    // Back to what the file holds: nothing is held any more.
+    let mut client = server.plugins().await;
+    client.rollback(data::RollbackRequest { name: name() }).await.unwrap();
+    assert_eq!(version(&server).await.unwrap(), "2.0.0");
+    assert!(!server.plugin(NAME).await.unwrap().data.rolled_back);
+    client.rollback(data::RollbackRequest { name: name() }).await.unwrap();
+    // Installed anew.
+    server.install(NAME, &guest("version-stamp-2")).await.unwrap();
+    assert_eq!(version(&server).await.unwrap(), "2.0.0");
+    assert!(!server.plugin(NAME).await.unwrap().data.rolled_back);
+}
+
+#[tokio::test]
+async fn disable_and_enable_hold_over_restarts() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let server = setup().start().await;
+    server.install(NAME, &guest("version-stamp-1")).await.unwrap();
+    let stored = server.write(stamped()).await.unwrap();
+    let mut client = server.plugins().await;
+    for _ in 0..2 {
+        client.disable(data::DisableRequest { name: name() }).await.unwrap();
+    }
+    assert!(server.stop().await.success());
+    let server = setup().start().await;
+    let seen = server.plugin(NAME).await.unwrap();
+    assert!(seen.data.disabled);
+    assert_eq!(seen.reason, "Disabled");
+    let (code, message) = refusal(version(&server).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.contains("is disabled; enable it"), "{message}");
+    assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), stored);
+    let mut client = server.plugins().await;
+    for _ in 0..2 {
+        client.enable(data::EnableRequest { name: name() }).await.unwrap();
+    }
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+    assert_eq!(server.plugin(NAME).await.unwrap().reason, "Serving");
+}
+
+#[tokio::test]
+async fn remove_takes_the_file_and_inspect_tells_everything() {
+    let server = Server::start().await;
+    server.install(NAME, &guest("version-stamp-1")).await.unwrap();
+    let mut client = server.plugins().await;
+    let (code, _) = refusal(server.install(NAME, b"junk").await);
+    assert_eq!(code, Code::InvalidArgument);
+    let seen = client.inspect(data::InspectRequest { name: name() }).await.unwrap().into_inner();
+    let failure = seen.last_failure.unwrap();
+    assert_eq!((failure.reason.as_str(), failure.stage.as_str()), ("NotAComponent", "Compiling"));
+    assert_eq!(failure.digest, sha256(b"junk"));
+    assert_eq!(seen.stage, "NotAComponent");
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+
+    let removed = client.remove(data::RemoveRequest { name: name() }).await.unwrap().into_inner();
+    assert_eq!(Seen::from(removed.plugin.unwrap()).reason, "Removed");
+    assert!(!server.plugin_dir.join("version-stamp.wasm").exists());
+    let (code, message) = refusal(version(&server).await);
+    assert_eq!(code, Code::FailedPrecondition, "{message}");
+    // And it comes back.
+    server.install(NAME, &guest("version-stamp-2")).await.unwrap();
+    assert_eq!(version(&server).await.unwrap(), "2.0.0");
+
+    for (code, message) in [
+        refusal(client.remove(data::RemoveRequest { name: "nobody".into() }).await),
+        refusal(client.inspect(data::InspectRequest { name: "nobody".into() }).await),
+        refusal(client.reset(data::ResetRequest { name: "nobody".into() }).await),
+    ] {
+        assert_eq!((code, message.as_str()), (Code::NotFound, "no plugin is named \"nobody\""));
+    }
+    let (code, message) = refusal(client.remove(data::RemoveRequest { name: "demo".into() }).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.contains("bundled"), "{message}");
+    client.reset(data::ResetRequest { name: name() }).await.unwrap();
+}

@@ -1,0 +1,186 @@
+//! Replacements that are broken, each in one way: the version before serves throughout, and the plugin's resource says
+//! what is wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+mod plugins;
+
+use std::fs;
+
+use common::{Server, Setup, any, id, resource};
+use mortise_resource::{manifest, pb};
+use mortise_test_guests::{Thing, bad_manifests, component, good_manifest, manifest_only};
+use plugins::Plugins as _;
+use prost::Message as _;
+
+const GOOD: &str = "good.v1.Thing";
+
+/// The good plugin, changed.
+fn good(change: impl FnOnce(&mut manifest::Manifest)) -> Vec<u8> {
+    let mut changed = manifest::Manifest::decode(good_manifest().encode_to_vec().as_slice()).unwrap();
+    changed.types[0].schema_version = 2;
+    let mut second = changed.types[0].clone();
+    second.kind = "Other".into();
+    changed.types.push(second);
+    change(&mut changed);
+    manifest_only(&changed.encode_to_vec())
+}
+
+fn guest(name: &str) -> Vec<u8> {
+    fs::read(component(name)).unwrap()
+}
+
+fn stored() -> pb::Resource {
+    resource(id(GOOD, "fine"), Some(any("mortise.test.v1.Thing", &Thing { text: "x".into(), ..Default::default() })))
+}
+
+/// A server that serves the good plugin, with something stored, and a folder with another one.
+async fn serving() -> Server {
+    let server = Setup::new()
+        .component("good", good(|_| {}))
+        .guest("prior")
+        .env("MORTISE_PLUGINS_UNFINISHED_MS", 100)
+        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
+        .env("MORTISE_SANDBOX_COMPONENT_BYTES", 4 << 20)
+        .start()
+        .await;
+    server.write(stored()).await.unwrap();
+    server
+}
+
+/// A message of the same name whose first field is a number.
+fn incompatible(manifest: &mut manifest::Manifest) {
+    let files = &mut manifest.descriptors.as_mut().unwrap().file;
+    let file = files.iter_mut().find(|f| f.package() == "mortise.test.v1").unwrap();
+    let thing = file.message_type.iter_mut().find(|m| m.name() == "Thing").unwrap();
+    for field in &mut thing.field {
+        (field.r#type, field.type_name) = (Some(6), None);
+    }
+}
+
+fn bad_manifest(name: &str) -> Vec<u8> {
+    bad_manifests().into_iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+/// What is put in the place of the good plugin, the reason that is shown, and words of the message.
+fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
+    let whole = good(|_| {});
+    vec![
+        ("truncated", whole[..whole.len() - 3].to_vec(), "Truncated", "copy it again"),
+        ("empty", Vec::new(), "Truncated", "0 bytes"),
+        ("not wasm", b"#!/bin/sh\n".to_vec(), "NotAComponent", "does not begin as WebAssembly"),
+        ("core module", b"\0asm\x01\0\0\0".to_vec(), "NotAComponent", "core module"),
+        ("noise", [b"\0asm\x0d\0\x01\0".as_slice(), &[0xff; 64]].concat(), "NotAComponent", "not a WebAssembly"),
+        ("wrong world", b"\0asm\x0d\0\x01\0".to_vec(), "WrongContract", "no Mortise plugin"),
+        ("unknown import", guest("unknown-import"), "UnknownImport", "teleport"),
+        ("missing hook", guest("missing-hook"), "BadManifest", "validating"),
+        ("trap in describe", guest("describe-panic"), "DescribeFailed", "trapped"),
+        ("endless describe", guest("describe-loop"), "DescribeFailed", "describe"),
+        ("oversized", vec![0; 5 << 20], "TooLarge", "sandbox.component_bytes"),
+        ("bad descriptor", bad_manifest("broken-descriptors"), "BadManifest", "mortise.test.v1.Lost"),
+        ("no manifest", bad_manifest("not-protobuf"), "BadManifest", "Manifest"),
+        ("reserved group", good(|m| m.types[0].group = "tenancy".into()), "ReservedGroup", "belongs to the host"),
+        ("taken type", good(|m| m.types[1].group = "prior".into()), "", ""),
+        ("renamed", good(|m| m.name = "better".into()), "Renamed", "\"better\""),
+        ("lost type", good(|m| drop(m.types.remove(0))), "TypeLost", "\"fine\""),
+        ("changed scope", good(|m| m.types[0].scope = 1), "ScopeChanged", "good.v1.Thing"),
+        ("changed scope, nothing stored", good(|m| m.types[1].scope = 2), "ScopeChanged", "good.v1.Other"),
+        ("lower schema version", good(|m| m.types[0].schema_version = 1), "SchemaVersionLower", "was 2 and would be 1"),
+        ("undecodable data", good(incompatible), "DataDoesNotDecode", "\"fine\""),
+        ("two scopes", good(|m| m.types[1].kind = "Thing".into()), "", ""),
+    ]
+}
+
+#[tokio::test]
+async fn the_version_before_serves_and_the_resource_says_why() {
+    let server = serving().await;
+    let before = server.plugin("good").await.unwrap().data;
+    let path = server.plugin_dir.join("good.wasm");
+    let mut cases = broken();
+    for case in &mut cases {
+        match case.0 {
+            "taken type" => {
+                case.1 = good(|m| (m.types[1].group, m.types[1].kind) = ("prior".into(), "Thing".into()));
+                (case.2, case.3) = ("TypeTaken", "\"prior\"");
+            }
+            "two scopes" => {
+                case.1 = good(|m| {
+                    let mut v2 = m.types[0].clone();
+                    (v2.group_version, v2.scope) = ("v2".into(), 1);
+                    m.types.push(v2);
+                });
+                (case.2, case.3) = ("ScopesDiffer", "another scope");
+            }
+            _ => {}
+        }
+    }
+    for (what, bytes, reason, says) in cases {
+        fs::write(&path, &bytes).unwrap();
+        let seen = server.plugin_until("good", |p| p.reason == reason && p.message.contains(says)).await;
+        assert_eq!(seen.loaded, pb::condition::State::False, "{what}");
+        assert!(seen.message.contains("version 0.1.0") && seen.message.contains("goes on serving"), "{}", seen.message);
+        assert_eq!(seen.data, before, "{what}");
+        server.write(stored()).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_eq!(server.plugin_names().await, ["demo", "good", "prior"], "{what}");
+        // Back to what serves: no transition, and the fault is taken back.
+        fs::write(&path, good(|_| {})).unwrap();
+        server.plugin_until("good", |p| p.reason == "Serving" && p.data == before).await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_in_the_place_of_the_file_is_no_plugin() {
+    let server = serving().await;
+    let path = server.plugin_dir.join("good.wasm");
+    fs::remove_file(&path).and_then(|()| fs::create_dir(&path)).unwrap();
+    let seen = server.plugin_until("good", |p| p.reason == "Unreadable").await;
+    assert!(seen.message.contains("not a file"), "{}", seen.message);
+    server.write(stored()).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_files_of_one_plugin_are_one_too_many_until_the_first_goes() {
+    let server = serving().await;
+    fs::write(server.plugin_dir.join("copy.wasm"), good(|m| m.version = "0.2.0".into())).unwrap();
+    let seen = server.plugin_until("copy", |p| p.reason == "NameTaken").await;
+    assert!(seen.message.contains("remove one of the two: the file good.wasm provides it"), "{}", seen.message);
+    assert_eq!(server.plugin("good").await.unwrap().data.version, "0.1.0");
+    fs::remove_file(server.plugin_dir.join("good.wasm")).unwrap();
+    server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
+    common::eventually("the page of the copy goes", async || server.plugin("copy").await.is_none()).await;
+    server.write(stored()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_never_was_a_plugin_has_a_page_while_it_is_there() {
+    let server = serving().await;
+    let path = server.plugin_dir.join("My Junk.wasm");
+    fs::write(&path, "junk").unwrap();
+    let seen = server.plugin_until("my-junk", |p| p.reason == "NotAComponent").await;
+    assert_eq!((seen.data.source.as_str(), seen.data.version.as_str()), ("My Junk.wasm", ""));
+    let version = seen.resource.version.clone();
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    assert_eq!(server.plugin("my-junk").await.unwrap().resource.version, version, "said once");
+    fs::remove_file(&path).unwrap();
+    common::eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;
+}
+
+/// A restart with a broken file serves what served before.
+#[tokio::test]
+async fn a_restart_does_not_make_a_broken_file_worse() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("good.wasm");
+    fs::write(&path, good(|_| {})).unwrap();
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let server = setup().start().await;
+    server.write(stored()).await.unwrap();
+    assert!(server.stop().await.success());
+    fs::write(&path, good(|m| drop(m.types.remove(0)))).unwrap();
+    let server = setup().start().await;
+    let seen = server.plugin("good").await.unwrap();
+    assert_eq!(seen.reason, "TypeLost", "{}", seen.message);
+    assert!(seen.message.contains("version 0.1.0"), "{}", seen.message);
+    server.write(stored()).await.unwrap();
+    fs::write(&path, good(|m| m.version = "0.2.0".into())).unwrap();
+    server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
+}
