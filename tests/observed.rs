@@ -126,7 +126,7 @@ async fn the_table_of_metrics_is_true() {
     let docs = include_str!("../docs/metrics.md");
     let known: BTreeSet<String> =
         docs.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned())).collect();
-    assert_eq!(shown.difference(&known).collect::<Vec<_>>(), [&String::new(); 0]);
+    assert!(shown.is_subset(&known), "not in docs/metrics.md: {:?}", shown.difference(&known));
     let of_plugins = |names: &BTreeSet<String>| -> BTreeSet<String> {
         names.iter().filter(|name| name.starts_with("mortise_plugin_")).cloned().collect()
     };

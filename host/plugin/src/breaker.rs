@@ -12,7 +12,7 @@
 //! outcome is known. A hook that comes back is on probation, and the next bout of quarantine waits twice as long, until
 //! a quiet window made it healthy again. A trial whose caller went away is free for the next caller.
 //!
-//! Bounded: at most [`MAX_FAULTS`] moments are remembered, and one text.
+//! Bounded: at most `MAX_FAULTS` moments are remembered, and one text.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How a plugin's hooks are doing, and which calls are refused for that: one [`Breaker`] for each hook.
+//! How a plugin's hooks are doing, and which calls are refused for that: one `Breaker` for each hook.
 //!
 //! Faults of the plugin count; being too busy, a call that its caller gave up, and what the host could not do, do not.
 //! Each loaded component has a health of its own, so a new file starts healthy.
@@ -227,9 +227,13 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    fn health() -> (Health, Arc<AtomicU64>, Arc<Mutex<Vec<(Hook, HealthState)>>>) {
+    /// What was heard: which hook, and how it was from then on.
+    type Heard = Arc<Mutex<Vec<(Hook, HealthState)>>>;
+
+    /// A health, the seconds on its clock, and what it told.
+    fn health() -> (Health, Arc<AtomicU64>, Heard) {
         let seconds = Arc::new(AtomicU64::new(0));
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let heard = Heard::default();
         let (clock, log) = (seconds.clone(), heard.clone());
         let health = Health::with_clock(
             Arc::new(Quarantine::default()),

@@ -9,7 +9,7 @@
 
 mod backtrace;
 mod bindings;
-pub mod breaker;
+mod breaker;
 mod cache;
 pub mod call;
 mod configure;

@@ -5,7 +5,7 @@
 //! many, by the channel. A line below the plugin's level costs nothing and is not counted; one over its rate is dropped
 //! and counted, which is said once a second at most.
 //!
-//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered ([`MAX_PLUGINS`]).
+//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`).
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
