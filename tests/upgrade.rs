@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
+mod plugins;
 
 use std::path::Path;
 
 use common::{Server, Setup, decoded, gvk, id, id_of, owned, refusal, tenancy, thing};
 use mortise_resource::pb;
 use mortise_test_guests::{Thing, component};
+use plugins::Plugins as _;
 use tonic::Code;
 
 const TYPE: &str = "schema.v1.Thing";
@@ -103,5 +105,97 @@ async fn what_is_written_is_of_the_version_that_the_type_has() {
     }
     let (code, text) = refusal(server.write(old("y")).await);
     assert_eq!((code, text.as_str()), (Code::InvalidArgument, "the new text is not of version 2"));
+    server.stop().await;
+}
+
+/// Puts another version of the plugin into the folder.
+fn replace(server: &Server, version: u32) {
+    std::fs::copy(component(&format!("schema-{version}")), server.plugin_dir.join("schema.wasm")).unwrap();
+}
+
+/// How often `upgrade` was called, as the metrics have it.
+async fn upgrades(server: &Server) -> f64 {
+    let (_, page) = server.get("/metrics").await;
+    let is_it = |line: &&str| line.starts_with("mortise_plugin_calls_total{") && line.contains("hook=\"upgrade\"");
+    page.lines().filter(is_it).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+#[tokio::test]
+async fn after_a_reload_everything_is_stored_upgraded_without_an_event() {
+    const COUNT: usize = 150;
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 1).await;
+    let mut before = Vec::new();
+    for n in 0..COUNT {
+        before.push(server.write(old(&format!("t{n:03}"))).await.unwrap());
+    }
+    let mut watch = server.watch(gvk(TYPE), None, "").await.unwrap();
+    assert_eq!(watch.snapshot().await.len(), COUNT);
+
+    replace(&server, 2);
+    let of_two = |p: &plugins::Seen| p.data.version == "2.0.0" && p.reason == "Serving";
+    server.plugin_until("schema", |p| of_two(p) && p.data.types.iter().all(|t| !t.upgrading)).await;
+    let after = server.list(gvk(TYPE), tenancy("default", "default"), "").await.unwrap();
+    assert_eq!(after.len(), COUNT);
+    for (now, before) in after.iter().zip(&before) {
+        is_upgraded(now, before);
+    }
+    assert!(watch.is_quiet().await, "an upgrade is no event");
+    server.stop().await;
+
+    // What is stored is the new form: nobody has to upgrade it again.
+    let server = serve(home.path(), 2).await;
+    assert_eq!(server.list(gvk(TYPE), tenancy("default", "default"), "").await.unwrap(), after);
+    assert_eq!(upgrades(&server).await, 0.0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_failing_upgrade_keeps_the_old_version_and_names_what_failed() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 1).await;
+    server.write(old("fine")).await.unwrap();
+    for (text, why) in [
+        ("stuck", "cannot upgrade it from schema version 1: it is stuck"),
+        ("trap", "hook upgrade"),
+        ("garbage", "upgraded from schema version 1 it is no mortise.test.v1.Thing"),
+    ] {
+        let bad = server.write(old(text)).await.unwrap();
+        replace(&server, 2);
+        let refused = server.plugin_until("schema", |p| p.reason == "UpgradeFailed").await;
+        for part in [format!("/{text}"), why.to_owned(), "version 1.0.0".to_owned()] {
+            assert!(refused.message.contains(&part), "{part} is not in: {}", refused.message);
+        }
+        assert!(!refused.message.contains("fine"), "{}", refused.message);
+        assert_eq!(refused.data.version, "1.0.0");
+        // The old version serves on, with old data.
+        assert_eq!(decoded::<Thing>(&server.read(&id(TYPE, "fine")).await.unwrap()).text, "fine");
+        server.delete(&id_of(&bad), "").await.unwrap();
+        replace(&server, 1);
+        server.plugin_until("schema", |p| p.reason == "Serving" && p.data.version == "1.0.0").await;
+    }
+    replace(&server, 2);
+    server.plugin_until("schema", |p| p.reason == "Serving" && p.data.version == "2.0.0").await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_higher_schema_version_needs_an_upgrade_and_a_lower_one_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 1).await;
+    let a = server.write(old("a")).await.unwrap();
+    replace(&server, 3);
+    let refused = server.plugin_until("schema", |p| p.reason == "UpgradeFailed").await;
+    assert!(refused.message.contains("does not export mortise:plugin/upgrading; export it"), "{}", refused.message);
+
+    // What was refused is looked at again when its file is touched.
+    server.delete(&id_of(&a), "").await.unwrap();
+    replace(&server, 3);
+    server.plugin_until("schema", |p| p.reason == "Serving" && p.data.version == "3.0.0").await;
+    assert_eq!(server.write(old("b")).await.unwrap().schema_version, 3);
+
+    replace(&server, 2);
+    let refused = server.plugin_until("schema", |p| p.reason == "SchemaVersionLower").await;
+    assert!(refused.message.contains("was 3 and would be 2"), "{}", refused.message);
     server.stop().await;
 }

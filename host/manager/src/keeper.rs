@@ -227,7 +227,8 @@ impl Keeper {
             Err(_) => (Err(Failure::new(Stage::Waiting, "HostFault", "reading it was given up")), String::new()),
         };
         let known = self.known(file);
-        let same = !digest.is_empty() && digest == known.digest && !known.again;
+        // What was refused is looked at again when its file is touched: what stood in its way may be gone.
+        let same = !digest.is_empty() && digest == known.digest && !known.again && !known.failed;
         if same {
             (known.acted, known.pending) = (Some(stamp), None);
             return None;
