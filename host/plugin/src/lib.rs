@@ -30,6 +30,6 @@ pub use error::{HookError, HookFault, LoadError};
 pub use limits::Limits;
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use plugin::Plugin;
-pub use pool::{PoolSize, physical_memory};
+pub use pool::{PoolSize, address_space, physical_memory};
 pub use session::{Decision, Mutated};
 pub use settings::PluginSettings;
