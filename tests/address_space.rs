@@ -33,7 +33,7 @@ async fn answers(limit: u64) -> Vec<String> {
         server.write(artist(&format!("artist-{n}"))).await.unwrap();
     }
     let (code, message) = refusal(server.write(thing("memory_bomb", "boom", &Thing::default())).await);
-    assert_eq!(code, Code::ResourceExhausted);
+    assert_eq!(code, Code::ResourceExhausted, "with {} MiB: {message}\n{}", limit >> 20, server.log());
     answers.push(message);
     let prior = server.write_full(thing("prior", "one", &Thing::default())).await.unwrap();
     answers.push(format!("{:?} {}", prior.warnings, decoded::<Thing>(&prior.resource.unwrap()).number));

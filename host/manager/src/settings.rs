@@ -65,6 +65,7 @@ impl Keeper {
             Ok(settings) => {
                 self.settings = settings;
                 self.apply_settings().await;
+                self.name_strangers();
             }
         }
         None

@@ -58,8 +58,17 @@ impl Keeper {
         }
         self.tidy().await;
         self.starting = false;
+        self.name_strangers();
         let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
         Ok(self.book.put(pages).await?)
+    }
+
+    /// Says which settings are for plugins that are not there.
+    pub(crate) fn name_strangers(&self) {
+        let registry = self.registry.load();
+        for name in self.settings.names().filter(|name| registry.plugin(name).is_none()) {
+            tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; is the name right?");
+        }
     }
 
     /// Takes the pages from the book.

@@ -1,5 +1,6 @@
 //! The `mortise` binary: command line, configuration, wiring.
 
+mod arenas;
 mod bundled;
 mod cli;
 mod config;
@@ -16,6 +17,7 @@ use clap::Parser as _;
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    arenas::spare();
     let cli = cli::Cli::parse();
     let (mode, settings) = match cli.command.settings() {
         Ok(settings) => settings,

@@ -191,18 +191,12 @@ fn config(limits: &Limits, size: &PoolSize) -> Config {
         .max_wasm_stack(256 << 10)
         .async_stack_size(pool::STACK)
         .memory_guard_size(pool::GUARD);
-    match size.strategy {
-        // Only the placement of memories differs between these: fuel, limits and answers are the same.
-        pool::Strategy::Pooled => config
-            .memory_reservation(size.reservation)
-            .memory_may_move(false)
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(size.config(limits))),
-        pool::Strategy::OnDemand => config
-            .memory_reservation(0)
-            .memory_reservation_for_growth(0)
-            .memory_may_move(true)
-            .allocation_strategy(InstanceAllocationStrategy::OnDemand),
-    };
+    // All that a memory may grow to is reserved when it is made, in either way: growth within the limit never fails, so
+    // only where memories lie differs, and fuel, limits and answers are the same.
+    config.memory_reservation(size.reservation).memory_may_move(false).allocation_strategy(match size.strategy {
+        pool::Strategy::Pooled => InstanceAllocationStrategy::Pooling(size.config(limits)),
+        pool::Strategy::OnDemand => InstanceAllocationStrategy::OnDemand,
+    });
     config
 }
 

@@ -43,6 +43,6 @@ pub use logs::{LogLine, LogSettings, Logs};
 pub use manifest::{Hooks, Manifest, TypeDecl};
 pub use permission::{Permission, Permissions};
 pub use plugin::Plugin;
-pub use pool::{PoolSize, physical_memory};
+pub use pool::{PoolSize, address_space, physical_memory};
 pub use session::{Decision, Mutated, Upgraded};
 pub use settings::PluginSettings;

@@ -47,6 +47,8 @@ pub struct PoolSize {
     pub reservation: u64,
     /// Bytes of a memory that stay resident when its instance is gone, so that the next one finds them warm.
     pub keep_resident: usize,
+    /// The least that one memory needs, bytes.
+    tight: u64,
     /// Address space of one slot, all of its memories, tables and its stack, bytes.
     footprint: u64,
 }
@@ -64,7 +66,7 @@ impl PoolSize {
         let keep_resident = if small { 128 << 10 } else { 256 << 10 };
         let tight = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
         let reservation = if small { tight } else { tight.max(64 << 20) };
-        Self { strategy: Strategy::Pooled, slots, reservation, keep_resident, footprint: 0 }.measured(limits)
+        Self { strategy: Strategy::Pooled, slots, reservation, keep_resident, tight, footprint: 0 }.measured(limits)
     }
 
     fn measured(mut self, limits: &Limits) -> Self {
@@ -87,7 +89,7 @@ impl PoolSize {
         match fit {
             fit if fit >= self.slots => self,
             fit if fit >= FEWEST => Self { slots: fit, ..self },
-            _ => self.on_demand(),
+            _ => self.on_demand(free),
         }
     }
 
@@ -97,12 +99,16 @@ impl PoolSize {
         match self.strategy {
             Strategy::OnDemand => None,
             Strategy::Pooled if self.slots / 2 >= FEWEST => Some(Self { slots: self.slots / 2, ..self }),
-            Strategy::Pooled => Some(self.on_demand()),
+            Strategy::Pooled => Some(self.on_demand(address_space().unwrap_or(u64::MAX))),
         }
     }
 
-    fn on_demand(self) -> Self {
-        Self { strategy: Strategy::OnDemand, slots: self.slots.clamp(1, ON_DEMAND), ..self }
+    /// As many as a quarter of the free space has room for, should each hold one memory as large as it may be.
+    fn on_demand(self, free: u64) -> Self {
+        let each = self.tight.saturating_add(GUARD).saturating_add(STACK as u64);
+        let fit = u32::try_from(free / 4 / each).unwrap_or(u32::MAX);
+        let slots = self.slots.min(fit).clamp(1, ON_DEMAND);
+        Self { strategy: Strategy::OnDemand, slots, reservation: self.tight, ..self }
     }
 
     /// Says what became of the size that was wanted.
@@ -159,7 +165,8 @@ pub fn physical_memory() -> Option<u64> {
 }
 
 /// Address space that this process may still take, bytes, if it has a limit (`RLIMIT_AS`).
-pub(crate) fn address_space() -> Option<u64> {
+#[must_use]
+pub fn address_space() -> Option<u64> {
     let limit = soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)?;
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
@@ -196,8 +203,9 @@ mod tests {
         let fewer = wanted.within(Some(8 << 30));
         assert!(fewer.strategy == Strategy::Pooled && (FEWEST..128).contains(&fewer.slots), "{fewer:?}");
         assert!(u64::from(fewer.slots) * fewer.footprint <= 2 << 30);
-        assert_eq!(wanted.within(Some(512 << 20)).strategy, Strategy::OnDemand);
-        assert_eq!(wanted.within(Some(0)).slots, ON_DEMAND);
+        let small = wanted.within(Some(512 << 20));
+        assert_eq!((small.strategy, small.slots, small.reservation), (Strategy::OnDemand, 3, 32 << 20));
+        assert_eq!(wanted.within(Some(0)).slots, 1);
     }
 
     #[test]
@@ -208,6 +216,7 @@ mod tests {
             slots.push(tried.slots);
             size = tried.smaller();
         }
-        assert_eq!(slots, [100, 50, 25, 12, 6, 6]);
+        assert_eq!(slots[..5], [100, 50, 25, 12, 6]);
+        assert_eq!(slots.len(), 6, "the last is on demand");
     }
 }
