@@ -20,6 +20,7 @@ mod keeper;
 pub mod manager;
 pub mod offer;
 mod orders;
+mod pages;
 mod settings;
 pub mod stage;
 mod start;
