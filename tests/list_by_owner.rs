@@ -209,6 +209,8 @@ async fn a_child_of_an_unknown_type_fails_the_call() {
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
     server.write(owned(resource(id("good.v1.Thing", "x"), None), &korn)).await.unwrap();
     assert!(server.stop().await.success());
+    // Gone from the folder, and the copy that the host keeps for this case is lost, too.
+    std::fs::remove_dir_all(dir.path().join("plugins")).unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     let expected = (Code::InvalidArgument, "resource type good.v1.Thing not registered".to_owned());
     assert_eq!(refusal(server.list_by_owner(&korn).await), expected);

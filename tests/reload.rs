@@ -164,7 +164,7 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
     let server = setup().start().await;
     orphaned(&server, &stored).await;
     let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
-    assert_eq!(watch.snapshot().await, [stored.clone()]);
+    assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
     common::eventually("the type goes with the last of its resources", || is_gone(&server)).await;
@@ -174,7 +174,7 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
 async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
     assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), *stored);
     let listed = server.list(common::gvk(TYPE), common::tenancy("*", "*"), "").await.unwrap();
-    assert_eq!(listed, [stored.clone()]);
+    assert_eq!(listed, std::slice::from_ref(stored));
     let (code, message) = refusal(server.write(stamped()).await);
     assert_eq!(code, Code::FailedPrecondition);
     assert!(message.contains("plugin \"version-stamp\"") && message.contains("is removed"), "{message}");
@@ -290,4 +290,48 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
     write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
     server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
     common::eventually("it is said", async || server.log().contains("takes effect with a restart")).await;
+}
+
+/// Deleting is all that is left, with finalizers too, though marking and taking them away are writes.
+#[tokio::test]
+async fn an_orphan_with_finalizers_can_be_deleted() {
+    let server = Setup::new()
+        .component("version-stamp", guest("version-stamp-1"))
+        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
+        .start()
+        .await;
+    let stored = server.write(common::noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
+    let id = common::id_of(&stored);
+    fs::remove_file(file(&server)).unwrap();
+    server.plugin_until("version-stamp", |p| p.reason == "Removed").await;
+    server.delete(&id, "").await.unwrap();
+    let mut marked = server.read(&id).await.unwrap();
+    marked.metadata.insert("finalizers".into(), String::new());
+    server.write(marked).await.unwrap();
+    assert!(common::is_gone(&server, &id).await);
+    common::eventually("the type goes", || is_gone(&server)).await;
+}
+
+/// A plugin under another name may go on with what a removed one left, if it fits; not with what a disabled one owns.
+#[tokio::test]
+async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_not() {
+    let server = first().await;
+    let stored = server.read(&common::id(TYPE, "thing")).await.unwrap();
+    let heir = common::hookless(&[TYPE]);
+    let mut client = server.plugins().await;
+    let name = || "version-stamp".to_owned();
+    client.disable(mortise_resource::data::DisableRequest { name: name() }).await.unwrap();
+    let (code, message) = refusal(server.install("good", &heir).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    assert!(message.contains("TypeTaken"), "{message}");
+    assert_eq!(server.plugin_names().await, ["demo", "version-stamp"]);
+
+    client.remove(mortise_resource::data::RemoveRequest { name: name() }).await.unwrap();
+    server.install("good", &heir).await.unwrap();
+    assert_eq!(server.read(&common::id_of(&stored)).await.unwrap(), stored);
+    assert_eq!(server.write(stamped()).await.unwrap().metadata.get("mutated-by"), None, "no hooks any more");
+    common::eventually("the one that was removed is forgotten", async || {
+        server.plugin_names().await == ["demo", "good"]
+    })
+    .await;
 }

@@ -163,7 +163,7 @@ async fn a_failing_upgrade_keeps_the_old_version_and_names_what_failed() {
         let bad = server.write(old(text)).await.unwrap();
         replace(&server, 2);
         let refused = server.plugin_until("schema", |p| p.reason == "UpgradeFailed").await;
-        for part in [format!("/{text}"), why.to_owned(), "version 1.0.0".to_owned()] {
+        for part in [format!("{text:?} in default/default"), why.to_owned(), "version 1.0.0".to_owned()] {
             assert!(refused.message.contains(&part), "{part} is not in: {}", refused.message);
         }
         assert!(!refused.message.contains("fine"), "{}", refused.message);

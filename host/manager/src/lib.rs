@@ -21,6 +21,7 @@ pub mod manager;
 pub mod migrate;
 pub mod offer;
 mod orders;
+mod pages;
 mod settings;
 pub mod stage;
 mod start;

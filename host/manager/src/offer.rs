@@ -164,8 +164,6 @@ impl Keeper {
             self.path(&offer.source).display().to_string()
         };
         tracing::info!(plugin = name, version, types, took_ms, "loaded plugin from {source}");
-        metrics::counter!("mortise_plugin_transitions_total", "plugin" => name.clone(), "outcome" => "Serving")
-            .increment(1);
         self.migrate(&name, old.as_ref().map(Arc::downgrade));
         if let Some(old) = old {
             self.let_go(&name, old);

@@ -207,11 +207,12 @@ impl Keeper {
         }
         let content = match page.source.as_str() {
             BUNDLED => self.bundled(name),
-            file => files::read(&self.path(file), self.sandbox.limits().component_bytes)
-                .map_err(|e| precondition(format!("{e}; install it anew")))
-                .map(|(bytes, _)| (files::digest(&bytes), bytes))
-                .map(|(digest, bytes)| (bytes, digest))
-                .map(Some)?,
+            file => {
+                let read = files::read(&self.path(file), self.sandbox.limits().component_bytes);
+                let (bytes, _) = read.map_err(|e| precondition(format!("{e}; install it anew")))?;
+                let digest = files::digest(&bytes);
+                Some((bytes, digest))
+            }
         };
         let (mut bytes, mut digest) =
             content.ok_or_else(|| precondition(format!("plugin {name:?} is not bundled any more; install it")))?;

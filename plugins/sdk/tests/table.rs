@@ -116,7 +116,7 @@ fn mutate_changes_what_it_changes_and_nothing_else() {
     let newer = NewSong { title: "label".into(), beats: 0, key: "c minor".into() };
     let mut input = resource("Song", Some(newer.encode_to_vec())).encode_to_vec();
     // A field of the resource that this SDK has never heard of.
-    let unknown = [0xc2, 0x3e, 0x01, b'x'];
+    let unknown = [0x82, 0x7d, 0x01, b'x'];
     input.extend_from_slice(&unknown);
 
     let output = PLUGIN.mutate(&input).unwrap().unwrap();
