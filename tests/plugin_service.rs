@@ -171,3 +171,45 @@ async fn remove_takes_the_file_and_inspect_tells_everything() {
     assert!(message.contains("bundled"), "{message}");
     client.reset(data::ResetRequest { name: name() }).await.unwrap();
 }
+
+/// Lines of a log until there are `count`, or until it ends.
+async fn lines(stream: &mut tonic::Streaming<data::LogLine>, count: usize) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    while found.len() < count {
+        let Some(line) = tokio::time::timeout(common::PATIENCE, stream.message()).await.unwrap().unwrap() else {
+            break;
+        };
+        assert_eq!((line.plugin.as_str(), line.level, line.at.is_some()), ("log-flood", 3, true));
+        assert!(line.message.starts_with("flood "), "{line:?}");
+        found.push((line.hook, line.fields["line"].clone()));
+    }
+    found
+}
+
+#[tokio::test]
+async fn logs_are_kept_and_followed() {
+    let server = Setup::new().guest("log-flood").start().await;
+    let flood = |name: &str, number| thing("log_flood", name, &Thing { number, ..Thing::default() });
+    let line = |hook: &str, number: u32| (hook.to_owned(), number.to_string());
+    server.write(flood("boom-mutate", 3)).await.unwrap();
+    let mut client = server.plugins().await;
+    let wanted = data::LogsRequest { name: "log-flood".into(), last: 2, follow: false, level: 0 };
+    let mut kept = client.logs(wanted.clone()).await.unwrap().into_inner();
+    assert_eq!(lines(&mut kept, 9).await, [line("mutate", 1), line("mutate", 2)], "the last two, and the end");
+
+    let mut errors =
+        client.logs(data::LogsRequest { last: 100, level: 1, ..wanted.clone() }).await.unwrap().into_inner();
+    assert_eq!(lines(&mut errors, 1).await, [], "nothing was an error");
+
+    // What is kept, then what comes, nothing twice; lines of other plugins are not among them.
+    let mut live = client.logs(data::LogsRequest { follow: true, ..wanted.clone() }).await.unwrap().into_inner();
+    assert_eq!(lines(&mut live, 2).await, [line("mutate", 1), line("mutate", 2)]);
+    server.write(flood("boom-validate", 2)).await.unwrap();
+    assert_eq!(lines(&mut live, 2).await, [line("validate", 0), line("validate", 1)]);
+
+    let unknown = client.logs(data::LogsRequest { name: "nobody".into(), ..wanted }).await;
+    assert_eq!(refusal(unknown).0, Code::NotFound);
+    let ended = tokio::spawn(async move { live.message().await });
+    assert!(server.stop().await.success());
+    assert!(ended.await.unwrap().is_ok_and(|line| line.is_none()), "the server's end is the log's");
+}

@@ -58,7 +58,7 @@ impl Lines {
     }
 
     async fn next(&mut self) -> Option<data::LogLine> {
-        while let Some(line) = self.kept.next() {
+        for line in self.kept.by_ref() {
             if line.level <= self.up_to {
                 return Some(wire(&line));
             }

@@ -85,9 +85,11 @@ impl Keeper {
     /// Whether the source holds what serves already, which may have been hidden by something broken meanwhile.
     async fn serves_already(&mut self, offer: &Offer) -> Option<Brought> {
         let name = offer.told.clone()?;
-        let serving = self.registry.load().plugin(&name).is_some_and(|plugin| {
-            plugin.digest() == offer.digest && plugin.settings() == self.settings.of(plugin.name()).to_string()
-        });
+        let serving = self
+            .registry
+            .load()
+            .plugin(&name)
+            .is_some_and(|plugin| plugin.digest() == offer.digest && plugin.is_set_to(&self.settings));
         if !serving || matches!(offer.how, How::Rollback { .. }) {
             return None;
         }

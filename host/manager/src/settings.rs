@@ -85,7 +85,7 @@ impl Keeper {
         let serving: Vec<(String, bool)> = registry
             .plugins()
             .iter()
-            .map(|plugin| (plugin.name().to_owned(), plugin.settings() == self.settings.of(plugin.name()).to_string()))
+            .map(|plugin| (plugin.name().to_owned(), plugin.is_set_to(&self.settings)))
             .collect();
         drop(registry);
         for (name, same) in serving {

@@ -195,10 +195,11 @@ impl Plugin {
         self.size
     }
 
-    /// The settings that it was loaded with: an object, as JSON.
+    /// Whether these are the settings that it was loaded with.
     #[must_use]
-    pub fn settings(&self) -> &str {
-        &self.settings
+    pub fn is_set_to(&self, settings: &PluginSettings) -> bool {
+        let now = settings.of(self.name()).to_string();
+        *self.settings == *now
     }
 
     /// The limits that hold for it.

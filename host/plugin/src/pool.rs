@@ -3,7 +3,7 @@
 //! A pool reserves address space for every slot when it is made, so that a fresh instance costs microseconds. Address
 //! space is plenty on most machines and scarce on some: a Raspberry Pi's kernel has 39 bits, a container may have a limit
 //! on it (`ulimit -v`). So the size is what is wanted, cut to a quarter of what is free, and cut again for as long as
-//! the reservation fails. Where not even [`FEWEST`] slots fit, instances are made on demand: some tens of microseconds
+//! the reservation fails. Where not even four slots fit, instances are made on demand: some tens of microseconds
 //! dearer, and otherwise the same.
 //!
 //! None of it changes an answer: limits on memory, tables and fuel stay as they are set. With fewer slots, more calls
