@@ -32,6 +32,7 @@ fn upgrade(since: u32, data: &[u8]) -> Result<Thing, Diagnostics> {
     let thing = Thing::decode(data).map_err(|fault| Diagnostics::refusal(fault.to_string()))?;
     match thing.text.as_str() {
         "stuck" => Err(Diagnostics::refusal("it is stuck")),
+        #[allow(clippy::panic, reason = "it is what the guest is about")]
         "trap" => panic!("upgrade met a trap"),
         text => Ok(Thing { text: format!("upgraded {text}"), number: thing.number + 1, ..thing.clone() }),
     }
