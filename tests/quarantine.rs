@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
+mod plugins;
 
 use std::time::Duration;
 
@@ -267,4 +268,42 @@ async fn ten_thousand_traps_leak_nothing() {
         let (_, metrics) = server.get("/metrics").await;
         assert!(metrics.contains("mortise_plugin_instances{plugin=\"panic\"} 0\n"), "{metrics}");
     }
+}
+
+/// The resource tells the story: healthy, on probation, quarantined; reset by an order, or back by itself.
+#[tokio::test]
+async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
+    use mortise_resource::{data, pb::condition::State};
+    use plugins::Plugins as _;
+
+    let server = panicking(FOR_EVER).env("MORTISE_QUARANTINE_PROBATION_FAULTS", 2).start().await;
+    assert_eq!(server.plugin("panic").await.unwrap().healthy, State::True);
+    trap_five_times(&server, "boom-validate").await;
+    let sick = server.plugin_until("panic", |p| p.healthy == State::False).await;
+    let status = &sick.resource.status["mortise"];
+    let healthy = status.conditions.iter().find(|c| c.r#type == "Healthy").unwrap();
+    assert_eq!(healthy.reason, "Quarantined");
+    assert!(healthy.message.contains("hook validate") && healthy.message.contains("trapped"), "{}", healthy.message);
+    assert_eq!((sick.loaded, sick.reason.as_str()), (State::True, "Serving"), "it is loaded all the same");
+
+    let name = || "panic".to_owned();
+    let mut service = server.plugins().await;
+    let inspected = service.inspect(data::InspectRequest { name: name() }).await.unwrap().into_inner();
+    let hook = inspected.hooks.iter().find(|hook| hook.name == "validate").unwrap();
+    assert_eq!((hook.state.as_str(), hook.faults), ("Quarantined", 5));
+    assert!(hook.retry_in.is_some() && hook.last_fault.contains("trapped"), "{hook:?}");
+
+    let reset = service.reset(data::ResetRequest { name: name() }).await.unwrap().into_inner();
+    assert_eq!(plugins::Seen::from(reset.plugin.unwrap()).healthy, State::True);
+    server.write(named("ordinary")).await.unwrap();
+    server.stop().await;
+
+    // By itself: a trial that ends well puts the hook on probation, which is shown too.
+    let server = panicking(50).env("MORTISE_QUARANTINE_WINDOW_MS", FOR_EVER).start().await;
+    trap_five_times(&server, "boom-validate").await;
+    server.plugin_until("panic", |p| p.healthy == State::False).await;
+    eventually("the trial", || async { server.write(named("ordinary")).await.is_ok() }).await;
+    let better = server.plugin_until("panic", |p| p.healthy != State::False).await;
+    assert_eq!(better.healthy, State::Unknown, "on probation");
+    server.stop().await;
 }
