@@ -146,7 +146,7 @@ impl Setup {
         let log = Arc::new(Mutex::new(String::new()));
         let sink = log.clone();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        tokio::spawn(async move {
+        let logging = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 let mut log = sink.lock().unwrap();
                 log.push_str(&line);
@@ -171,7 +171,7 @@ impl Setup {
         let client = ResourceServiceClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Server { child, client, grpc, http, data_dir, plugin_dir, log, _dir: dir }
+        Server { child, client, grpc, http, data_dir, plugin_dir, log, logging, _dir: dir }
     }
 }
 
@@ -184,6 +184,8 @@ pub struct Server {
     pub data_dir: PathBuf,
     pub plugin_dir: PathBuf,
     log: Arc<Mutex<String>>,
+    /// Ends with the log.
+    logging: tokio::task::JoinHandle<()>,
     _dir: TempDir,
 }
 
@@ -566,7 +568,10 @@ impl Server {
 
     /// Waits for the end.
     pub async fn ended(&mut self) -> std::process::ExitStatus {
-        timeout(PATIENCE, self.child.wait()).await.expect("the server ends in time").unwrap()
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("the server ends in time").unwrap();
+        // What it said last may still be on its way.
+        timeout(PATIENCE, &mut self.logging).await.expect("the log ends with the server").unwrap();
+        status
     }
 
     /// Memory that the server has in use, bytes.
