@@ -88,11 +88,43 @@ async fn metrics_count_what_plugins_do() {
     assert!(fuel[r#"plugin="panic",hook="mutate""#] > 0.0, "{fuel:?}");
     let peak = samples(&server, "mortise_plugin_memory_peak_bytes").await[r#"plugin="panic""#];
     assert!(peak >= 65_536.0 && peak % 65_536.0 == 0.0, "{peak}");
-    assert_eq!(samples(&server, "mortise_plugin_instances").await[r#"plugin="panic""#], 0.0);
+    // Its last instance is cleared away aside, after the answer.
+    eventually("no instance is left", || async {
+        samples(&server, "mortise_plugin_instances").await[r#"plugin="panic""#] == 0.0
+    })
+    .await;
     assert!(samples(&server, "mortise_plugin_instances_limit").await[""] >= 32.0);
     let loads = samples(&server, "mortise_plugin_loads_total").await;
     assert_eq!(loads[r#"plugin="panic",outcome="new""#], 1.0);
     assert_eq!(loads[r#"plugin="(others)",outcome="refused""#], 1.0);
+}
+
+/// Whoever faults, or works for long without fault, runs at low priority from then on; nobody else does, and answers stay.
+#[tokio::test]
+async fn a_plugin_that_takes_more_than_its_share_is_set_aside() {
+    let server = patient().guest("panic").guest("log-flood").start().await;
+    let aside = async || samples(&server, "mortise_plugin_calls_aside_total").await;
+    server.write(artist("korn")).await.unwrap();
+    server.write(boom("panicking", "fine", 0)).await.unwrap();
+    assert!(aside().await.values().all(|calls| *calls == 0.0), "{:?}", aside().await);
+
+    server.write(boom("panicking", "boom-validate", 7)).await.unwrap_err();
+    let stored = server.write(boom("panicking", "fine", 0)).await.unwrap();
+    assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), stored);
+    let calls = aside().await;
+    assert_eq!(calls[r#"plugin="panic",hook="validate""#], 1.0, "{calls:?}");
+    assert!(
+        server.log().contains("set aside: its hooks run at low priority until 60s have passed without cause; trapped")
+    );
+
+    for _ in 0..20 {
+        server.write(boom("log_flood", "boom", 9_000)).await.ok();
+        server.write(artist("korn")).await.unwrap();
+    }
+    let calls = aside().await;
+    assert!(calls.iter().any(|(of, calls)| of.contains("log-flood") && *calls > 0.0), "{calls:?}");
+    assert!(calls.iter().all(|(of, calls)| !of.contains("demo") || *calls == 0.0), "{calls:?}");
+    assert!(server.log().contains("of processor time after its first tick"), "why");
 }
 
 #[tokio::test]

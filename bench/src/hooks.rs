@@ -43,14 +43,14 @@ pub(crate) async fn measure() -> Outcome<()> {
     let bytes = resource.encode_to_vec();
     let all = time(async || {
         let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
-        call.mutate(&bytes).await?;
-        call.validate(&bytes, None).await?;
-        call.authorize_write(&bytes).await?;
+        call.mutate(bytes.clone()).await?;
+        call.validate(bytes.clone(), None).await?;
+        call.authorize_write(bytes.clone()).await?;
         Ok(())
     })
     .await?;
     let one = time(async || {
-        Call::new(plugin.clone(), Arc::new(AllowAll)).authorize_write(&bytes).await?;
+        Call::new(plugin.clone(), Arc::new(AllowAll)).authorize_write(bytes.clone()).await?;
         Ok(())
     })
     .await?;

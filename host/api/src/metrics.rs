@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 22] = {
+pub const ALL: [Metric; 23] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -58,6 +58,12 @@ pub const ALL: [Metric; 22] = {
             "mortise_plugin_call_seconds",
             "plugin, hook",
             "Time of one call of a hook, waiting for an instance included.",
+        ),
+        metric(
+            Counter,
+            "mortise_plugin_calls_aside_total",
+            "plugin, hook",
+            "Calls of hooks that ran at low priority, since the plugin is set aside.",
         ),
         metric(Counter, "mortise_plugin_calls_total", "plugin, hook", "Calls of hooks, failed ones included."),
         metric(

@@ -237,7 +237,7 @@ async fn judge(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource)
     if since == wanted {
         return checked.schema.check(&any.value).map_err(|fault| Unfit::Data(fault.to_string()));
     }
-    let upgraded = upgrade(plugin, &checked.decl, since, &any.value).await.map_err(Unfit::Upgrade)?;
+    let upgraded = upgrade(plugin, &checked.decl, since, any.value.clone()).await.map_err(Unfit::Upgrade)?;
     checked.schema.check(&upgraded).map_err(|fault| {
         Unfit::Upgrade(format!(
             "upgraded from schema version {since} it is no {}: {fault}",
@@ -247,7 +247,7 @@ async fn judge(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource)
 }
 
 /// A stored object's data in the schema version of the plugin, made in an instance of its own.
-async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: &Vec<u8>) -> Result<Vec<u8>, String> {
+async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8>) -> Result<Vec<u8>, String> {
     if !plugin.upgrades() {
         return Err(format!(
             "its data is of schema version {since}, the type would have {}, and the plugin does not export \
@@ -255,7 +255,7 @@ async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: &Vec<u
             decl.schema_version
         ));
     }
-    let answer = Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(&decl.gvk.to_pb(), since, data).await;
+    let answer = Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(decl.gvk.to_pb(), since, data).await;
     match answer.map_err(|e| e.to_string())? {
         Upgraded::Data(data) => Ok(data),
         Upgraded::Refused(diagnostics) => {

@@ -1,6 +1,4 @@
 //! The hooks of one request. An instance is made when the first hook is called, and not at all when none is.
-#![allow(clippy::ptr_arg, reason = "the generated bindings take bytes as vectors")]
-
 use std::{sync::Arc, time::Instant};
 
 use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
@@ -8,7 +6,7 @@ use prost::Message as _;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    error::HookError,
+    error::{HookError, HookFault},
     health::Pass,
     hook::Hook,
     memo::Key,
@@ -31,57 +29,78 @@ impl Call {
         Self { plugin, caller, session: None }
     }
 
-    async fn session(&mut self, hook: Hook) -> Result<&mut Session, HookError> {
+    /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
+    async fn run<T, F, A>(&mut self, hook: Hook, ask: F) -> Result<T, HookError>
+    where
+        F: FnOnce(Session) -> A + Send + 'static,
+        A: Future<Output = (Session, Result<T, HookError>)> + Send + 'static,
+        T: Send + 'static,
+    {
+        let plugin = self.plugin.clone();
+        let running = Running::begin(&plugin, hook)?;
         if self.session.as_ref().is_some_and(Session::is_worn) {
-            self.session = None;
+            self.rest();
         }
-        match &mut self.session {
-            Some(session) => Ok(session),
-            empty => Ok(empty.insert(Session::open(&self.plugin, hook.name()).await?)),
-        }
+        let (session, of) = (self.session.take(), plugin.clone());
+        let work = async move {
+            let session = match session {
+                Some(session) => session,
+                None => Session::open(&of, hook.name()).await?,
+            };
+            Ok(ask(session).await)
+        };
+        let work = work.instrument(running.span.clone());
+        let done = match plugin.aside() {
+            None => work.await,
+            Some(threads) => {
+                running.meter.aside();
+                threads.run(work).await.unwrap_or_else(|| {
+                    let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
+                    Err(plugin.fault(hook.name(), fault, None))
+                })
+            }
+        };
+        let outcome = done.and_then(|(session, answer)| {
+            self.session = Some(session);
+            answer
+        });
+        running.end(outcome, self.spent())
     }
 
     /// Calls `mutate` with an encoded resource.
     ///
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
-    pub async fn mutate(&mut self, resource: &Vec<u8>) -> Result<Mutated, HookError> {
-        let plugin = self.plugin.clone();
-        let running = Running::begin(&plugin, Hook::Mutate)?;
-        let span = running.span.clone();
-        let call = async { self.session(Hook::Mutate).await?.mutate(resource).await };
-        let outcome = call.instrument(span).await;
-        running.end(outcome, self.spent())
+    pub async fn mutate(&mut self, resource: Vec<u8>) -> Result<Mutated, HookError> {
+        let ask = |mut session: Session| async move {
+            let answer = session.mutate(&resource).await;
+            (session, answer)
+        };
+        self.run(Hook::Mutate, ask).await
     }
 
     /// Calls `validate` with an encoded resource and what is stored now.
     ///
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
-    pub async fn validate(
-        &mut self,
-        resource: &Vec<u8>,
-        prior: Option<&Vec<u8>>,
-    ) -> Result<Vec<Diagnostic>, HookError> {
-        let plugin = self.plugin.clone();
-        let running = Running::begin(&plugin, Hook::Validate)?;
-        let span = running.span.clone();
-        let call = async { self.session(Hook::Validate).await?.validate(resource, prior).await };
-        let outcome = call.instrument(span).await;
-        running.end(outcome, self.spent())
+    pub async fn validate(&mut self, resource: Vec<u8>, prior: Option<Vec<u8>>) -> Result<Vec<Diagnostic>, HookError> {
+        let ask = |mut session: Session| async move {
+            let answer = session.validate(&resource, prior.as_ref()).await;
+            (session, answer)
+        };
+        self.run(Hook::Validate, ask).await
     }
 
     /// Calls `upgrade` with the data of a resource of this type, which is of schema version `since`.
     ///
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
-    pub async fn upgrade(&mut self, of: &pb::Type, since: u32, data: &Vec<u8>) -> Result<Upgraded, HookError> {
-        let plugin = self.plugin.clone();
-        let running = Running::begin(&plugin, Hook::Upgrade)?;
-        let span = running.span.clone();
-        let call = async { self.session(Hook::Upgrade).await?.upgrade(of, since, data).await };
-        let outcome = call.instrument(span).await;
-        running.end(outcome, self.spent())
+    pub async fn upgrade(&mut self, of: pb::Type, since: u32, data: Vec<u8>) -> Result<Upgraded, HookError> {
+        let ask = move |mut session: Session| async move {
+            let answer = session.upgrade(&of, since, &data).await;
+            (session, answer)
+        };
+        self.run(Hook::Upgrade, ask).await
     }
 
     /// Calls `authorizing.read`. Without a resource the answer may be to ask again with it.
@@ -100,15 +119,14 @@ impl Call {
             return Ok(decision);
         }
         let resource = resource.map(prost::Message::encode_to_vec);
-        let question = Question::Read { id: &id, resource: resource.as_ref() };
-        self.ask(question, Some(key)).await
+        self.ask(Question::Read { id, resource }, Some(key)).await
     }
 
     /// Calls `authorizing.write` with an encoded resource.
     ///
     /// # Errors
     /// The plugin's fault.
-    pub async fn authorize_write(&mut self, resource: &Vec<u8>) -> Result<Decision, HookError> {
+    pub async fn authorize_write(&mut self, resource: Vec<u8>) -> Result<Decision, HookError> {
         self.ask(Question::Write { resource }, None).await
     }
 
@@ -121,7 +139,7 @@ impl Call {
         if let Some(decision) = self.remembered(Hook::AuthorizeList, &key) {
             return Ok(decision);
         }
-        self.ask(Question::List { of, within }, Some(key)).await
+        self.ask(Question::List { of: of.clone(), within: within.clone() }, Some(key)).await
     }
 
     /// Gives the next hook the fuel and the time of a request of its own: between the items of a list.
@@ -133,7 +151,11 @@ impl Call {
 
     /// Gives the instance back. The next hook, if any, gets a fresh one.
     pub fn rest(&mut self) {
-        self.session = None;
+        let Some(session) = self.session.take() else { return };
+        // Clearing away what a guest wrote takes the system as long as the guest took to write it.
+        if let Some(threads) = self.plugin.aside() {
+            threads.clear_away(session);
+        }
     }
 
     /// Fuel of the last call; nothing when there was no instance for it.
@@ -151,14 +173,13 @@ impl Call {
         if self.plugin.health().is_quarantined(hook) { None } else { self.plugin.memo.get(key) }
     }
 
-    async fn ask(&mut self, question: Question<'_>, key: Option<Key>) -> Result<Decision, HookError> {
-        let caller = self.caller.clone();
-        let plugin = self.plugin.clone();
-        let running = Running::begin(&plugin, question.hook())?;
-        let span = running.span.clone();
-        let call = async { self.session(question.hook()).await?.authorize(caller, question).await };
-        let outcome = call.instrument(span).await;
-        let decision = running.end(outcome, self.spent())?;
+    async fn ask(&mut self, question: Question, key: Option<Key>) -> Result<Decision, HookError> {
+        let (caller, hook) = (self.caller.clone(), question.hook());
+        let ask = |mut session: Session| async move {
+            let answer = session.authorize(caller, question).await;
+            (session, answer)
+        };
+        let decision = self.run(hook, ask).await?;
         if let Some(key) = key {
             self.plugin.memo.put(key, &decision);
         }
@@ -166,8 +187,16 @@ impl Call {
     }
 }
 
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
 /// A call of a hook from its admission to its end: what is counted, timed and traced about it.
 struct Running<'a> {
+    plugin: &'a Plugin,
+    hook: &'static str,
     meter: &'a HookMeter,
     pass: Pass<'a>,
     begun: Instant,
@@ -183,7 +212,7 @@ impl<'a> Running<'a> {
             target: "mortise::span", "hook",
             plugin = plugin.name(), version = plugin.version(), hook = name, fuel = Empty, fault = Empty
         );
-        Ok(Self { meter: plugin.meter.hook(hook), pass, begun: Instant::now(), span })
+        Ok(Self { plugin, hook: name, meter: plugin.meter.hook(hook), pass, begun: Instant::now(), span })
     }
 
     /// Counts how it ended. What the host did counts for nothing: the pass is dropped without an outcome.
@@ -195,6 +224,7 @@ impl<'a> Running<'a> {
             Err(error) => {
                 self.span.record("fault", error.fault.kind());
                 if error.counts {
+                    self.plugin.set_aside(self.hook, || error.fault.to_string());
                     self.pass.failed(&error.fault);
                 }
             }

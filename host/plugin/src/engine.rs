@@ -16,7 +16,7 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -26,6 +26,7 @@ use wasmtime::{
 };
 
 use crate::{
+    aside::Threads,
     bindings,
     breaker::Quarantine,
     cache::Cache,
@@ -73,6 +74,9 @@ pub(crate) struct Inner {
     /// One permit for each slot of the pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) slot_count: usize,
+    /// Where the calls of plugins run that are set aside.
+    pub(crate) aside: Threads,
+    pub(crate) made: Instant,
     ticker: Arc<Ticker>,
 }
 
@@ -117,6 +121,8 @@ impl Sandbox {
                 cache,
                 slots: Arc::new(Semaphore::new(slot_count)),
                 slot_count,
+                aside: Threads::default(),
+                made: Instant::now(),
                 ticker,
             }),
         })

@@ -7,6 +7,7 @@
 //! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: which hook is called
 //! when, and what its answer means to a caller, is the service's business.
 
+mod aside;
 mod backtrace;
 mod bindings;
 mod breaker;

@@ -39,6 +39,9 @@ pub struct Limits {
     pub log_bytes: usize,
     /// Requests of one plugin that run at once; the others wait, within their deadline.
     pub concurrency: usize,
+    /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond or
+    /// two of processor time, milliseconds; 0 leaves them among the others.
+    pub aside_ms: u64,
     /// Size of a component's file, bytes.
     pub component_bytes: usize,
     /// Settings of one plugin, bytes of JSON.
@@ -77,6 +80,7 @@ impl Default for Limits {
             host_calls: 10_000,
             log_bytes: 16 << 10,
             concurrency: 16,
+            aside_ms: 60_000,
             component_bytes: 32 << 20,
             settings_bytes: 64 << 10,
             remembered_decisions: 16_384,

@@ -59,6 +59,7 @@ pub(crate) struct Meter {
 /// The handles of one hook.
 pub(crate) struct HookMeter {
     calls: Counter,
+    aside: Counter,
     seconds: Histogram,
     fuel: Counter,
     refused: Counter,
@@ -133,6 +134,7 @@ impl HookMeter {
         let plugin = || plugin.to_owned();
         Self {
             calls: metrics::counter!("mortise_plugin_calls_total", "plugin" => plugin(), "hook" => hook),
+            aside: metrics::counter!("mortise_plugin_calls_aside_total", "plugin" => plugin(), "hook" => hook),
             seconds: metrics::histogram!("mortise_plugin_call_seconds", "plugin" => plugin(), "hook" => hook),
             fuel: metrics::counter!("mortise_plugin_fuel_total", "plugin" => plugin(), "hook" => hook),
             refused: metrics::counter!("mortise_plugin_refused_total", "plugin" => plugin(), "hook" => hook),
@@ -145,6 +147,11 @@ impl HookMeter {
         self.calls.increment(1);
         self.seconds.record(took);
         self.fuel.increment(fuel);
+    }
+
+    /// A call begins whose plugin is set aside.
+    pub(crate) fn aside(&self) {
+        self.aside.increment(1);
     }
 
     /// How the hook is doing from now on.

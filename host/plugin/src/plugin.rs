@@ -3,7 +3,12 @@
 //! Loading parses the whole file, compiles it (or takes it from the cache), compares imports and exports with the
 //! contract, and calls `describe` once for each digest, under limits. Nothing of it touches plugins that serve already.
 
-use std::{io, path::Path, sync::Arc, time::Instant};
+use std::{
+    io,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mortise_resource::types::Gvk;
 use tokio::sync::Semaphore;
@@ -13,6 +18,7 @@ use wasmtime::{
 };
 
 use crate::{
+    aside::{Aside, Threads},
     backtrace,
     bindings::{
         authorizes::AuthorizesIndices, described::DescribedIndices, mutates::MutatesIndices, upgrades::UpgradesIndices,
@@ -52,6 +58,7 @@ pub struct Plugin {
     health: Health,
     pub(crate) meter: Arc<Meter>,
     backtraces: Throttle,
+    aside: Aside,
 }
 
 /// Where the hooks are in the component.
@@ -156,6 +163,7 @@ impl Plugin {
             pre,
             exports: indices,
             backtraces: Throttle::default(),
+            aside: Aside::default(),
         }))
     }
 
@@ -238,12 +246,30 @@ impl Plugin {
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
 
+    /// The threads that this plugin's calls belong on while it is set aside; none while it is not.
+    pub(crate) fn aside(&self) -> Option<&Threads> {
+        self.aside.is_set(self.sandbox.made).then_some(&self.sandbox.aside)
+    }
+
+    /// Sets it aside, from now until a while after the last cause.
+    pub(crate) fn set_aside(&self, hook: &'static str, why: impl FnOnce() -> String) {
+        let length = Duration::from_millis(self.limits.aside_ms);
+        if self.aside.set(self.sandbox.made, length) {
+            let text = format!(
+                "set aside: its hooks run at low priority until {length:?} have passed without cause; {}",
+                why()
+            );
+            self.sandbox.logs.host(self.name(), hook, 2, text);
+        }
+    }
+
     /// Blames this plugin for an answer that breaks a rule of the contract, which only its caller can see.
     #[must_use]
     pub fn unusable(&self, hook: &'static str, what: String) -> HookError {
         let error = self.fault(hook, HookFault::Answer(what), None);
         if let Some(hook) = Hook::named(hook) {
             self.health.blame(hook, &error.fault);
+            self.set_aside(hook.name(), || error.fault.to_string());
         }
         error
     }

@@ -21,6 +21,7 @@ use tokio::{
 use wasmtime::{Store, Trap, UpdateDeadline, component::Instance};
 
 use crate::{
+    aside::{SHARE, timed},
     bindings,
     engine::{Inner, Ticking},
     error::{HookError, HookFault},
@@ -38,6 +39,10 @@ const WORN_CALLS: u32 = 64;
 
 /// Bytes into one instance after which the next call gets another one: guests of the SDK free nothing.
 const WORN_BYTES: usize = 512 << 10;
+
+/// The part of its time, one in so many, that a call must have been at work for being late to be its own fault: the cores
+/// may have been busy with others.
+const WORKED: u32 = 10;
 
 /// What `mutate` answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +83,8 @@ pub struct Session {
     dead: bool,
     /// Whether so much of the request's time went by before the instance was there that being late is no fault of it.
     starved: bool,
+    /// Wall clock of the request, or of the item that has its own.
+    within: Duration,
     /// What was left before the call that runs, or ran last.
     fuel: u64,
     calls: u32,
@@ -194,6 +201,7 @@ impl Session {
             instance,
             dead: false,
             starved,
+            within: left,
             fuel: 0,
             calls: 0,
             bytes: 0,
@@ -219,6 +227,7 @@ impl Session {
         state.deadline = Instant::now() + limits.deadline();
         state.host_calls = 0;
         self.starved = false;
+        self.within = limits.deadline();
     }
 
     /// Fuel that the last call used, units.
@@ -243,21 +252,23 @@ impl Session {
         Ok(tokio::time::Instant::from_std(self.store.data().deadline + GRACE))
     }
 
-    /// Names what went wrong in a call that is over.
+    /// Names what went wrong in a call that is over, and took so much processor time after its first tick.
     fn leave<R>(
         &mut self,
         hook: &'static str,
-        outcome: Result<wasmtime::Result<R>, tokio::time::error::Elapsed>,
+        (outcome, spent): (Result<wasmtime::Result<R>, tokio::time::error::Elapsed>, Duration),
     ) -> Result<R, HookError> {
+        if spent >= SHARE {
+            self.plugin.set_aside(hook, || format!("a call took {spent:?} of processor time after its first tick"));
+        }
+        let starved = self.starved || spent < self.within / WORKED;
         match outcome {
             Ok(Ok(answer)) => {
                 self.dead = false;
                 Ok(answer)
             }
-            Ok(Err(e)) => {
-                Err(excused(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e)), self.starved))
-            }
-            Err(_) => Err(excused(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None), self.starved)),
+            Ok(Err(e)) => Err(excused(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e)), starved)),
+            Err(_) => Err(excused(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None), starved)),
         }
     }
 
@@ -279,7 +290,7 @@ impl Session {
             let guest = indices.load(&mut self.store, &self.instance)?;
             guest.mortise_plugin_mutating().call_mutate(&mut self.store, resource).await
         };
-        let outcome = timeout_at(until, call).await;
+        let outcome = timed(timeout_at(until, call)).await;
         match self.leave(HOOK, outcome)? {
             Ok(None) => Ok(Mutated::Unchanged),
             Ok(Some(bytes)) => {
@@ -304,7 +315,7 @@ impl Session {
             let guest = indices.load(&mut self.store, &self.instance)?;
             guest.mortise_plugin_validating().call_validate(&mut self.store, resource, prior).await
         };
-        let outcome = timeout_at(until, call).await;
+        let outcome = timed(timeout_at(until, call)).await;
         Ok(self.leave(HOOK, outcome)?.into_iter().map(diagnostic).collect())
     }
 
@@ -317,7 +328,7 @@ impl Session {
             let guest = indices.load(&mut self.store, &self.instance)?;
             guest.mortise_plugin_upgrading().call_upgrade(&mut self.store, &type_name(of), since, data).await
         };
-        let outcome = timeout_at(until, call).await;
+        let outcome = timed(timeout_at(until, call)).await;
         match self.leave(HOOK, outcome)? {
             Ok(bytes) => {
                 self.bounded(HOOK, bytes.len())?;
@@ -331,7 +342,7 @@ impl Session {
     pub(crate) async fn authorize(
         &mut self,
         caller: Arc<dyn Authorizer>,
-        question: Question<'_>,
+        question: Question,
     ) -> Result<Decision, HookError> {
         let hook = question.hook().name();
         let plugin = self.plugin.clone();
@@ -343,15 +354,15 @@ impl Session {
         let call = async {
             let guest = indices.load(&mut self.store, &self.instance)?;
             let guest = guest.mortise_plugin_authorizing();
-            match question {
-                Question::Read { id, resource } => guest.call_read(&mut self.store, id, resource).await,
+            match &question {
+                Question::Read { id, resource } => guest.call_read(&mut self.store, id, resource.as_ref()).await,
                 Question::Write { resource } => guest.call_write(&mut self.store, resource).await,
                 Question::List { of, within } => {
                     guest.call_list(&mut self.store, &type_name(of), &tenancy(within)).await
                 }
             }
         };
-        let outcome = timeout_at(until, call).await;
+        let outcome = timed(timeout_at(until, call)).await;
         let answer = self.leave(hook, outcome);
         self.store.data_mut().caller = None;
         match answer? {
@@ -387,18 +398,17 @@ impl Drop for Session {
 }
 
 /// What an authorize hook is asked.
-#[derive(Clone, Copy)]
-pub(crate) enum Question<'a> {
+pub(crate) enum Question {
     /// Encoded id, and the encoded resource when it is at hand.
-    Read { id: &'a Vec<u8>, resource: Option<&'a Vec<u8>> },
+    Read { id: Vec<u8>, resource: Option<Vec<u8>> },
     /// Encoded resource.
-    Write { resource: &'a Vec<u8> },
+    Write { resource: Vec<u8> },
     /// A type in a tenancy.
-    List { of: &'a pb::Type, within: &'a pb::Tenancy },
+    List { of: pb::Type, within: pb::Tenancy },
 }
 
-impl Question<'_> {
-    pub(crate) fn hook(self) -> Hook {
+impl Question {
+    pub(crate) fn hook(&self) -> Hook {
         match self {
             Self::Read { .. } => Hook::AuthorizeRead,
             Self::Write { .. } => Hook::AuthorizeWrite,
@@ -406,9 +416,9 @@ impl Question<'_> {
         }
     }
 
-    fn size(self) -> usize {
+    fn size(&self) -> usize {
         match self {
-            Self::Read { id, resource } => id.len() + resource.map_or(0, Vec::len),
+            Self::Read { id, resource } => id.len() + resource.as_ref().map_or(0, Vec::len),
             Self::Write { resource } => resource.len(),
             Self::List { .. } => 0,
         }

@@ -52,7 +52,7 @@ impl Judge {
         }
         let (true, Some(call)) = (self.kind.hooks.mutate, &mut self.call) else { return Ok(()) };
         const CONTEXT: &str = "failed mutate hook";
-        let answer = match call.mutate(&resource.encode_to_vec()).await {
+        let answer = match call.mutate(resource.encode_to_vec()).await {
             Ok(answer) => answer,
             Err(e) => return self.without_mutate(e).map_err(|e| Error::from(e).context(CONTEXT)),
         };
@@ -107,7 +107,7 @@ impl Judge {
         };
         let prior = prior.map(prost::Message::encode_to_vec);
         let diagnostics = call
-            .validate(&resource.encode_to_vec(), prior.as_ref())
+            .validate(resource.encode_to_vec(), prior)
             .await
             .map_err(|e| Error::from(e).context("failed validate hook"))?;
         if diagnostics.iter().all(|d| d.severity() == Severity::Warning) {
@@ -156,7 +156,7 @@ impl Judge {
             let id = resource.id.as_ref().unwrap_or(&NO_ID);
             return self.permit(&self.kind.permissions.write, id, "operator:write");
         };
-        settle(call.authorize_write(&resource.encode_to_vec()).await, context)
+        settle(call.authorize_write(resource.encode_to_vec()).await, context)
     }
 
     /// May the caller list or watch this type there?

@@ -60,7 +60,7 @@ impl Judge {
         }
         let since = schema_version(resource);
         if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
-            let answer = call.upgrade(&kind.gvk.to_pb(), since, &data.value).await;
+            let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
             let unusable = |what: String| match &kind.owner {
                 Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", what)).context(CONTEXT),
                 Owner::Host | Owner::Absent(_) => Error::internal(format!("{CONTEXT}: {what}")),
