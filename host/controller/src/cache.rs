@@ -1,0 +1,268 @@
+//! What a controller knows of the types that it watches, kept current by its watches and by nothing else: a write is not
+//! seen here until its event arrives.
+//!
+//! Resources are shared, never copied. Types are told apart by group and kind; the GroupVersion does not count, as in the
+//! store.
+//!
+//! # Cost
+//! A lookup is O(log n), a list O(log n) and what it returns, parents O(length of the key · log n). A change of a resource
+//! calls each index of its type once. A resource costs about 90 bytes beside itself and its key, each key of an index about
+//! as much as the key and 60 bytes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use mortise_resource::pb;
+use parking_lot::RwLock;
+
+use crate::{
+    index::{ID, Index, IndexKey},
+    key::{Key, Slot, text_of},
+    request::ReconcileError,
+};
+
+/// Why a lookup failed. The texts are Consul's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CacheError {
+    /// The controller neither manages nor watches the type.
+    #[error("the resource type specified is not indexed")]
+    NotIndexed,
+    /// The request has no type.
+    #[error("the resource type was not specified")]
+    NoType,
+    /// The type has no such index.
+    #[error("operation on resource type {of} failed: No index with name {index:?} exists")]
+    NoIndex {
+        /// Group and kind.
+        of: String,
+        /// The index asked for.
+        index: String,
+    },
+}
+
+/// The cached resources of one controller's run.
+#[derive(Default)]
+pub struct Cache {
+    kinds: Vec<Kind>,
+}
+
+struct Kind {
+    slot: Slot,
+    indexes: Vec<Index>,
+    held: RwLock<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    by_id: BTreeMap<Key, Cached>,
+    /// One for each index.
+    by_index: Vec<BTreeSet<(Arc<[u8]>, Key)>>,
+}
+
+struct Cached {
+    resource: Arc<pb::Resource>,
+    /// In which index it stands under which key.
+    keys: Box<[(usize, Arc<[u8]>)]>,
+}
+
+/// What became of a change.
+pub(crate) struct Applied {
+    pub(crate) key: Key,
+    /// What was cached before.
+    pub(crate) old: Option<Arc<pb::Resource>>,
+    /// Indexes that failed, by name; the resource is cached all the same, and stands in the others.
+    pub(crate) faults: Vec<(Arc<str>, ReconcileError)>,
+}
+
+impl Cache {
+    /// Empty, for these types with their indexes. The same type may stand there more than once; its indexes add up.
+    pub(crate) fn new<'a>(types: impl IntoIterator<Item = (&'a pb::Type, &'a [Index])>) -> Self {
+        let mut kinds: Vec<Kind> = Vec::new();
+        for (of, indexes) in types {
+            if let Some(kind) = kinds.iter_mut().find(|kind| kind.slot.holds(of)) {
+                kind.indexes.extend_from_slice(indexes);
+            } else {
+                kinds.push(Kind { slot: Slot::from(of), indexes: indexes.to_vec(), held: RwLock::default() });
+            }
+        }
+        for kind in &mut kinds {
+            kind.held.get_mut().by_index.resize_with(kind.indexes.len(), BTreeSet::new);
+        }
+        Self { kinds }
+    }
+
+    /// One resource, whatever its GroupVersion and its uid.
+    ///
+    /// # Errors
+    /// The type is missing or not cached.
+    pub fn get(&self, id: &pb::Id) -> Result<Option<Arc<pb::Resource>>, CacheError> {
+        let of = id.r#type.as_ref().ok_or(CacheError::NoType)?;
+        Ok(self.kind(of)?.held.read().by_id.get(text_of(id).as_str()).map(|cached| cached.resource.clone()))
+    }
+
+    /// The first resource whose key in an index begins with `key`.
+    ///
+    /// # Errors
+    /// The type is not cached, or has no such index.
+    pub fn get_by(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Option<Arc<pb::Resource>>, CacheError> {
+        let mut found = self.find(of, index, key, 1)?;
+        Ok(found.pop())
+    }
+
+    /// The resources whose key in an index begins with `key`, in the order of their keys. A resource with several such
+    /// keys comes once for each.
+    ///
+    /// # Errors
+    /// The type is not cached, or has no such index.
+    pub fn list(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Vec<Arc<pb::Resource>>, CacheError> {
+        self.find(of, index, key, usize::MAX)
+    }
+
+    /// The resources whose key in an index is a beginning of `key`, or all of it; shortest first.
+    ///
+    /// # Errors
+    /// The type is not cached, or has no such index.
+    pub fn parents(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Vec<Arc<pb::Resource>>, CacheError> {
+        let kind = self.kind(of)?;
+        let held = kind.held.read();
+        let mut found = Vec::new();
+        for end in 0..=key.0.len() {
+            let Some(part) = key.0.get(..end) else { continue };
+            match kind.number(index)? {
+                None => {
+                    let cached = std::str::from_utf8(part).ok().and_then(|text| held.by_id.get(text));
+                    found.extend(cached.map(|cached| cached.resource.clone()));
+                }
+                Some(number) => {
+                    let from = (Arc::from(part), Key::from_text(String::new()));
+                    let entries = held.by_index.get(number).into_iter().flat_map(|index| index.range(from.clone()..));
+                    found.extend(
+                        entries
+                            .take_while(|(key, _)| **key == *part)
+                            .filter_map(|(_, key)| held.by_id.get(key))
+                            .map(|cached| cached.resource.clone()),
+                    );
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many resources of a type are cached.
+    ///
+    /// # Errors
+    /// The type is not cached.
+    pub fn count(&self, of: &pb::Type) -> Result<usize, CacheError> {
+        Ok(self.kind(of)?.held.read().by_id.len())
+    }
+
+    /// Whether a resource of a type is cached under this key.
+    pub(crate) fn has(&self, of: &pb::Type, key: &Key) -> bool {
+        self.kind(of).is_ok_and(|kind| kind.held.read().by_id.contains_key(key))
+    }
+
+    /// What is cached under a key.
+    pub(crate) fn at(&self, of: &pb::Type, key: &Key) -> Option<Arc<pb::Resource>> {
+        self.kind(of).ok()?.held.read().by_id.get(key).map(|cached| cached.resource.clone())
+    }
+
+    /// Everything of a type, as of one moment.
+    pub(crate) fn all(&self, of: &pb::Type) -> Vec<(Key, Arc<pb::Resource>)> {
+        let Ok(kind) = self.kind(of) else { return Vec::new() };
+        kind.held.read().by_id.iter().map(|(key, cached)| (key.clone(), cached.resource.clone())).collect()
+    }
+
+    /// Takes in a resource. For each type there is one caller at a time.
+    pub(crate) fn upsert(&self, of: &pb::Type, id: &pb::Id, resource: &Arc<pb::Resource>) -> Applied {
+        let text = text_of(id);
+        let Ok(kind) = self.kind(of) else {
+            return Applied { key: Key::from_text(text), old: None, faults: Vec::new() };
+        };
+        // The indexes are other people's code; no lock is held while it runs.
+        let mut faults = Vec::new();
+        let mut keys: Vec<(usize, Arc<[u8]>)> = Vec::new();
+        for (number, index) in kind.indexes.iter().enumerate() {
+            match catch_unwind(AssertUnwindSafe(|| index.keys(resource))) {
+                Ok(Ok(found)) => keys.extend(found.into_iter().map(|key| (number, Arc::from(key.0)))),
+                Ok(Err(e)) => faults.push((index.name.clone(), e)),
+                Err(panic) => faults.push((index.name.clone(), ReconcileError::panicked(&*panic))),
+            }
+        }
+        let mut held = kind.held.write();
+        let key = held.by_id.get_key_value(text.as_str()).map(|(key, _)| key.clone());
+        let key = key.unwrap_or_else(|| Key::from_text(text));
+        held.unindex(&key);
+        for (number, value) in &keys {
+            if let Some(index) = held.by_index.get_mut(*number) {
+                index.insert((value.clone(), key.clone()));
+            }
+        }
+        let cached = Cached { resource: resource.clone(), keys: keys.into() };
+        let old = held.by_id.insert(key.clone(), cached).map(|cached| cached.resource);
+        Applied { key, old, faults }
+    }
+
+    /// Removes a resource. For each type there is one caller at a time.
+    pub(crate) fn remove(&self, of: &pb::Type, id: &pb::Id) -> Applied {
+        let key = Key::of(id);
+        let mut old = None;
+        if let Ok(kind) = self.kind(of) {
+            let mut held = kind.held.write();
+            held.unindex(&key);
+            old = held.by_id.remove(&key).map(|cached| cached.resource);
+        }
+        Applied { key, old, faults: Vec::new() }
+    }
+
+    fn find(
+        &self,
+        of: &pb::Type,
+        index: &str,
+        key: &IndexKey,
+        most: usize,
+    ) -> Result<Vec<Arc<pb::Resource>>, CacheError> {
+        let kind = self.kind(of)?;
+        let held = kind.held.read();
+        let Some(number) = kind.number(index)? else {
+            // Keys of resources are text; bytes that are not are the beginning of none.
+            let Ok(text) = std::str::from_utf8(&key.0) else { return Ok(Vec::new()) };
+            let from = held.by_id.range::<str, _>((Bound::Included(text), Bound::Unbounded));
+            let within = from.take_while(|(key, _)| key.as_str().starts_with(text));
+            return Ok(within.take(most).map(|(_, cached)| cached.resource.clone()).collect());
+        };
+        let from = (Arc::from(key.0.as_slice()), Key::from_text(String::new()));
+        let entries = held.by_index.get(number).into_iter().flat_map(|index| index.range(from.clone()..));
+        let within = entries.take_while(|(value, _)| value.starts_with(&key.0));
+        Ok(within.take(most).filter_map(|(_, key)| held.by_id.get(key)).map(|c| c.resource.clone()).collect())
+    }
+
+    fn kind(&self, of: &pb::Type) -> Result<&Kind, CacheError> {
+        self.kinds.iter().find(|kind| kind.slot.holds(of)).ok_or(CacheError::NotIndexed)
+    }
+}
+
+impl Kind {
+    /// The position of an index; `None` for `id`.
+    fn number(&self, index: &str) -> Result<Option<usize>, CacheError> {
+        if index == ID {
+            return Ok(None);
+        }
+        let number = self.indexes.iter().position(|known| &*known.name == index);
+        number.map(Some).ok_or_else(|| CacheError::NoIndex { of: self.slot.to_string(), index: index.to_owned() })
+    }
+}
+
+impl Held {
+    fn unindex(&mut self, key: &Key) {
+        let Some(cached) = self.by_id.get_mut(key) else { return };
+        for (number, value) in std::mem::take(&mut cached.keys) {
+            if let Some(index) = self.by_index.get_mut(number) {
+                index.remove(&(value, key.clone()));
+            }
+        }
+    }
+}

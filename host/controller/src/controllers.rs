@@ -1,0 +1,257 @@
+//! All controllers of a process: registered, replaced, paused, resumed and removed while the process runs, because plugins
+//! come and go.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{
+    circular::{self, CircularDependency},
+    core::Core,
+    definition::{Definition, DefinitionError},
+    lease::Leases,
+    meter::{Meter, Names},
+    source::Source,
+    status::Status,
+    supervisor::{Mode, Supervisor, Wanted},
+};
+
+/// Why a controller could not be registered, replaced, or found.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ControllersError {
+    /// The definition is at fault.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// With the other controllers it makes a circle.
+    #[error(transparent)]
+    Circular(#[from] CircularDependency),
+    /// The name is taken.
+    #[error("a controller named {0:?} is registered; replace it, or remove it first")]
+    NameTaken(String),
+    /// There is none of that name.
+    #[error("no controller named {0:?} is registered")]
+    Unknown(String),
+    /// The process is shutting down.
+    #[error("controllers are shut down; none can be registered or changed any more")]
+    ShutDown,
+}
+
+/// The controllers of a process. Cheap to clone; clones are the same. When the last one is dropped, controllers end.
+#[derive(Clone)]
+pub struct Controllers(Arc<Inner>);
+
+struct Inner {
+    source: Arc<dyn Source>,
+    leases: Arc<dyn Leases>,
+    names: Names,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    shut: bool,
+    /// In the order of their names.
+    all: BTreeMap<Arc<str>, Handle>,
+}
+
+struct Handle {
+    core: Arc<Core>,
+    wanted: watch::Sender<Wanted>,
+    applied: watch::Receiver<u64>,
+    task: JoinHandle<()>,
+}
+
+impl Controllers {
+    /// None yet. They will learn of resources from `source` and run where `leases` lets them.
+    pub fn new(source: Arc<dyn Source>, leases: Arc<dyn Leases>) -> Self {
+        Self(Arc::new(Inner { source, leases, names: Names::default(), table: Mutex::default() }))
+    }
+
+    /// Adds a controller and starts it, on the current tokio runtime; there has to be one.
+    ///
+    /// # Errors
+    /// The definition makes no sense, its name is taken, or it and another one watch each other's types.
+    pub fn register(&self, definition: Definition) -> Result<(), ControllersError> {
+        let mut table = self.0.table.lock();
+        table.forget_stopped();
+        if table.all.contains_key(definition.name()) {
+            return Err(ControllersError::NameTaken(definition.name().to_owned()));
+        }
+        table.admit(&definition)?;
+        let name = definition.name.clone();
+        let core = Arc::new(Core::new(name.clone(), Meter::new(&self.0.names.label(&name))));
+        let wanted = Wanted { definition: Arc::new(definition), revision: 0, mode: Mode::Run };
+        let (wanted, wishes) = watch::channel(wanted);
+        let (applying, applied) = watch::channel(0);
+        let supervisor = Supervisor {
+            core: core.clone(),
+            source: self.0.source.clone(),
+            leases: self.0.leases.clone(),
+            wanted: wishes,
+            applied: applying,
+        };
+        let task = tokio::spawn(supervisor.supervise());
+        table.all.insert(name, Handle { core, wanted, applied, task });
+        Ok(())
+    }
+
+    /// Gives a controller another definition under the same name. Ends its run (reconciles that began have until the
+    /// drain deadline), then hands the queue over, with what waits, timers and failures, to the new definition, under
+    /// which every managed resource is reconciled once. When this returns, nothing of the old definition runs any
+    /// more. A paused controller stays paused. If the managed type is another one, the queue begins empty.
+    ///
+    /// # Errors
+    /// As [`Controllers::register`]; or there is no such controller. The old definition stays in force then.
+    pub async fn replace(&self, definition: Definition) -> Result<(), ControllersError> {
+        let applied = {
+            let table = self.0.table.lock();
+            table.admit(&definition)?;
+            let handle = table.live(definition.name())?;
+            handle.wish(|wanted| wanted.definition = Arc::new(definition))
+        };
+        applied.wait().await;
+        Ok(())
+    }
+
+    /// Ends a controller's run and lets none begin until [`Controllers::resume`]. What is due stays due. Returns when
+    /// nothing runs any more.
+    ///
+    /// # Errors
+    /// There is no such controller.
+    pub async fn pause(&self, name: &str, reason: impl Into<String>) -> Result<(), ControllersError> {
+        let reason = reason.into();
+        let applied = self.0.table.lock().live(name)?.wish(|wanted| wanted.mode = Mode::Pause(reason));
+        applied.wait().await;
+        Ok(())
+    }
+
+    /// Lets a paused controller run again: from its initializer on, like any run.
+    ///
+    /// # Errors
+    /// There is no such controller.
+    pub fn resume(&self, name: &str) -> Result<(), ControllersError> {
+        let table = self.0.table.lock();
+        let handle = table.live(name)?;
+        if matches!(handle.wanted.borrow().mode, Mode::Pause(_)) {
+            handle.wish(|wanted| wanted.mode = Mode::Run);
+        }
+        Ok(())
+    }
+
+    /// Ends a controller and forgets it. Returns when nothing of it runs any more.
+    ///
+    /// # Errors
+    /// There is no such controller.
+    pub async fn remove(&self, name: &str) -> Result<(), ControllersError> {
+        // It keeps its name until it has ended, so that another of that name cannot run beside it.
+        let applied = self.0.table.lock().get(name)?.wish(|wanted| wanted.mode = Mode::Stop);
+        applied.wait().await;
+        self.0.table.lock().forget_stopped();
+        Ok(())
+    }
+
+    /// Ends all controllers, at once, and lets none be registered any more. Returns when nothing runs any more, which
+    /// is at the latest after the longest of their drain deadlines, and once more that long for `notify_stop`.
+    pub async fn shutdown(&self) {
+        let handles = {
+            let mut table = self.0.table.lock();
+            table.shut = true;
+            std::mem::take(&mut table.all)
+        };
+        let tasks = handles.into_values().map(|handle| {
+            handle.wish(|wanted| wanted.mode = Mode::Stop);
+            handle.task
+        });
+        // A task that panicked has ended too.
+        let _ = join_all(tasks.collect::<Vec<_>>()).await;
+    }
+
+    /// One controller as it is now.
+    #[must_use]
+    pub fn status(&self, name: &str) -> Option<Status> {
+        self.0.table.lock().all.get(name).map(Handle::status)
+    }
+
+    /// All controllers as they are now, by name.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<Status> {
+        self.0.table.lock().all.values().map(Handle::status).collect()
+    }
+
+    /// Sets the gauges of all controllers. For whoever collects metrics to call before; nothing here does so by itself,
+    /// for an idle controller does nothing at all.
+    pub fn observe(&self) {
+        self.0.table.lock().all.values().for_each(|handle| handle.core.observe());
+    }
+}
+
+impl Table {
+    fn get(&self, name: &str) -> Result<&Handle, ControllersError> {
+        if self.shut {
+            return Err(ControllersError::ShutDown);
+        }
+        self.all.get(name).ok_or_else(|| ControllersError::Unknown(name.to_owned()))
+    }
+
+    /// One that is not on its way out.
+    fn live(&self, name: &str) -> Result<&Handle, ControllersError> {
+        let handle = self.get(name)?;
+        if handle.wanted.borrow().mode == Mode::Stop {
+            return Err(ControllersError::Unknown(name.to_owned()));
+        }
+        Ok(handle)
+    }
+
+    /// Whether a definition is right by itself and beside the others; one of its own name does not count.
+    fn admit(&self, definition: &Definition) -> Result<(), ControllersError> {
+        if self.shut {
+            return Err(ControllersError::ShutDown);
+        }
+        definition.check()?;
+        let others = self.all.iter().filter(|(name, _)| ***name != *definition.name());
+        let others: Vec<Arc<Definition>> =
+            others.map(|(_, handle)| handle.wanted.borrow().definition.clone()).collect();
+        circular::check(others.iter().flat_map(|other| other.pairs()).chain(definition.pairs()))?;
+        Ok(())
+    }
+
+    fn forget_stopped(&mut self) {
+        self.all.retain(|_, handle| *handle.applied.borrow() != u64::MAX);
+    }
+}
+
+impl Handle {
+    fn status(&self) -> Status {
+        self.core.status(&self.wanted.borrow().definition)
+    }
+
+    /// Changes what is wanted, unless the end is.
+    fn wish(&self, change: impl FnOnce(&mut Wanted)) -> Applied {
+        let mut revision = 0;
+        self.wanted.send_modify(|wanted| {
+            if wanted.mode != Mode::Stop {
+                change(wanted);
+                wanted.revision += 1;
+            }
+            revision = wanted.revision;
+        });
+        let stop = self.wanted.borrow().mode == Mode::Stop;
+        Applied { until: if stop { u64::MAX } else { revision }, applied: self.applied.clone() }
+    }
+}
+
+/// A wish that is on its way.
+struct Applied {
+    until: u64,
+    applied: watch::Receiver<u64>,
+}
+
+impl Applied {
+    /// Waits until it has come true, or the controller has ended.
+    async fn wait(mut self) {
+        // An error means that the supervisor is gone, and nothing runs.
+        let _ = self.applied.wait_for(|applied| *applied >= self.until).await;
+    }
+}

@@ -1,0 +1,274 @@
+//! What a controller is: the type it manages, what it watches, and its settings.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use mortise_resource::{pb, types};
+
+use crate::{
+    backoff::Backoff,
+    custom::CustomSource,
+    index::{ID, Index},
+    key::Slot,
+    lease::Placement,
+    mapper::Mapper,
+    reconciler::Reconciler,
+};
+
+/// A watched type.
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    pub(crate) of: pb::Type,
+    pub(crate) mapper: Arc<Mapper>,
+    pub(crate) indexes: Vec<Index>,
+}
+
+/// A controller, to be registered with [`crate::Controllers::register`].
+#[derive(Clone)]
+pub struct Definition {
+    pub(crate) name: Arc<str>,
+    pub(crate) managed: pb::Type,
+    pub(crate) indexes: Vec<Index>,
+    pub(crate) reconciler: Arc<dyn Reconciler>,
+    pub(crate) watched: Vec<Watched>,
+    pub(crate) custom: Vec<Arc<dyn CustomSource>>,
+    pub(crate) placement: Placement,
+    pub(crate) backoff: Backoff,
+    pub(crate) resync: Option<Duration>,
+    pub(crate) parallel: usize,
+    pub(crate) drain: Duration,
+    pub(crate) self_wakes: u32,
+}
+
+/// A definition that makes no sense. The first two texts are Consul's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DefinitionError {
+    /// A type is watched twice. Versions of one kind are one type: one watch delivers both.
+    #[error("resource type {0:?} already has a configured watch")]
+    WatchedTwice(String),
+    /// Two indexes of one type share a name.
+    #[error("Index with name {0:?} is already defined.")]
+    IndexTwice(String),
+    /// A mapper to owners of another type could never lead to a request.
+    #[error(
+        "controller {controller:?} maps to owners of type {of}, but manages {managed}; only owners of the managed type can be reconciled"
+    )]
+    OwnerNotManaged {
+        /// The controller.
+        controller: String,
+        /// The mapper's type.
+        of: String,
+        /// The controller's type.
+        managed: String,
+    },
+    /// A mapper looks in a place that is not there.
+    #[error(
+        "controller {controller:?} maps through index {index:?} of {of}, which it does not have; add the index to the managed or watched type"
+    )]
+    NoIndex {
+        /// The controller.
+        controller: String,
+        /// The type looked in.
+        of: String,
+        /// The index.
+        index: String,
+    },
+}
+
+impl Definition {
+    /// A controller that watches nothing but what it manages, one reconcile at a time, resynced within 8 hours.
+    pub fn new(name: impl Into<Arc<str>>, managed: pb::Type, reconciler: Arc<dyn Reconciler>) -> Self {
+        Self {
+            name: name.into(),
+            managed,
+            indexes: Vec::new(),
+            reconciler,
+            watched: Vec::new(),
+            custom: Vec::new(),
+            placement: Placement::default(),
+            backoff: Backoff::default(),
+            resync: Some(Duration::from_secs(8 * 3600)),
+            parallel: 1,
+            drain: Duration::from_secs(10),
+            self_wakes: 10,
+        }
+    }
+
+    /// Adds an index of the managed type.
+    #[must_use]
+    pub fn index(mut self, index: Index) -> Self {
+        self.indexes.push(index);
+        self
+    }
+
+    /// Watches another type, whose events lead to requests through `mapper`.
+    #[must_use]
+    pub fn watch(mut self, of: pb::Type, mapper: Mapper, indexes: Vec<Index>) -> Self {
+        self.watched.push(Watched { of, mapper: Arc::new(mapper), indexes });
+        self
+    }
+
+    /// Listens to events that are no resources.
+    #[must_use]
+    pub fn custom(mut self, source: Arc<dyn CustomSource>) -> Self {
+        self.custom.push(source);
+        self
+    }
+
+    /// Where it runs.
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Waits after failures of one resource, and of one mapping.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// A resource that nothing happens to is reconciled after 0.8 to 1.0 of this all the same; `None` for never. Less than
+    /// a second counts as a second.
+    #[must_use]
+    pub fn resync(mut self, interval: Option<Duration>) -> Self {
+        self.resync = interval.map(|interval| interval.max(Duration::from_secs(1)));
+        self
+    }
+
+    /// How many resources may be reconciled at once; at least one.
+    #[must_use]
+    pub fn parallel(mut self, keys: usize) -> Self {
+        self.parallel = keys.max(1);
+        self
+    }
+
+    /// How long running reconciles may go on when the run is ending, before they are dropped. Code that blocks
+    /// its thread cannot be dropped; it is waited for, however long that takes.
+    #[must_use]
+    pub fn drain(mut self, deadline: Duration) -> Self {
+        self.drain = deadline;
+        self
+    }
+
+    /// How long a chain of own writes that cause each other may be before each further link waits, as after a failure:
+    /// the first [`Backoff::base`], then twice as long each time. Without news from outside, a resource is thus reconciled
+    /// at most this often in a row at full speed.
+    #[must_use]
+    pub fn self_wakes(mut self, limit: u32) -> Self {
+        self.self_wakes = limit;
+        self
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The managed type.
+    #[must_use]
+    pub fn managed(&self) -> &pb::Type {
+        &self.managed
+    }
+
+    /// Pairs of managed and watched types, for [`crate::circular::check`].
+    pub fn pairs(&self) -> impl Iterator<Item = (&pb::Type, &pb::Type)> {
+        self.watched.iter().map(|watched| (&self.managed, &watched.of))
+    }
+
+    /// Whether the definition makes sense by itself.
+    ///
+    /// # Errors
+    /// The first fault found.
+    pub fn check(&self) -> Result<(), DefinitionError> {
+        let managed = Slot::from(&self.managed);
+        for (n, watched) in self.watched.iter().enumerate() {
+            let slot = Slot::from(&watched.of);
+            if self.watched.iter().take(n).any(|other| slot.holds(&other.of)) {
+                return Err(DefinitionError::WatchedTwice(types::gvk(&watched.of)));
+            }
+        }
+        for (of, indexes) in self.types() {
+            let mut names: Vec<&str> = vec![ID];
+            // The managed type may be watched as well; its indexes add up.
+            let same = self.types().filter(|(other, _)| Slot::from(of).holds(other));
+            let all = same.flat_map(|(_, indexes)| indexes);
+            for index in if indexes.is_empty() { None } else { Some(all) }.into_iter().flatten() {
+                if names.contains(&&*index.name) {
+                    return Err(DefinitionError::IndexTwice(index.name.to_string()));
+                }
+                names.push(&index.name);
+            }
+        }
+        self.watched.iter().try_for_each(|watched| self.check_mapper(&managed, &watched.mapper))
+    }
+
+    fn check_mapper(&self, managed: &Slot, mapper: &Mapper) -> Result<(), DefinitionError> {
+        match mapper {
+            Mapper::OwnerOf(of) if !managed.holds(of) => Err(DefinitionError::OwnerNotManaged {
+                controller: self.name.to_string(),
+                of: types::gvk(of),
+                managed: types::gvk(&self.managed),
+            }),
+            Mapper::Index { of, index, then, .. } => {
+                let mut indexes = self.types().filter(|(t, _)| Slot::from(of).holds(t)).peekable();
+                let id = index == ID && indexes.peek().is_some();
+                if !id && !indexes.flat_map(|(_, i)| i).any(|known| *known.name == **index) {
+                    let (controller, index) = (self.name.to_string(), index.clone());
+                    return Err(DefinitionError::NoIndex { controller, of: types::gvk(of), index });
+                }
+                then.as_ref().map_or(Ok(()), |then| self.check_mapper(managed, then))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every type that is cached, with its indexes; the managed one first.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&pb::Type, &[Index])> {
+        let watched = self.watched.iter().map(|watched| (&watched.of, watched.indexes.as_slice()));
+        std::iter::once((&self.managed, self.indexes.as_slice())).chain(watched)
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {self}", self.name)
+    }
+}
+
+impl fmt::Display for Definition {
+    /// In Consul's form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let watched: Vec<String> = self.watched.iter().map(|watched| types::gvk(&watched.of)).collect();
+        write!(
+            f,
+            "<Controller managed_type={}, watched_types=[{}], backoff=<base={}, max={}>, placement={}>",
+            types::gvk(&self.managed),
+            watched.join(", "),
+            Span(self.backoff.base()),
+            Span(self.backoff.max()),
+            self.placement
+        )
+    }
+}
+
+/// A duration as Go writes it: `5ms`, `1.5s`, `1h0m0s`.
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        if seconds == 0 {
+            return write!(f, "{:?}", self.0);
+        }
+        if seconds >= 3600 {
+            write!(f, "{}h", seconds / 3600)?;
+        }
+        if seconds >= 60 {
+            write!(f, "{}m", seconds / 60 % 60)?;
+        }
+        let rest = Duration::new(seconds % 60, self.0.subsec_nanos());
+        write!(f, "{}s", rest.as_secs_f64())
+    }
+}

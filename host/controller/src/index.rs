@@ -1,0 +1,156 @@
+//! Indexes: ways to find cached resources by something other than their id.
+//!
+//! A key is a sequence of segments, each ended by a zero byte, so that the keys that begin with a few segments are a
+//! range, and a key of all segments finds exactly itself.
+
+use std::{fmt, sync::Arc};
+
+use mortise_resource::{pb, tenancy::WILDCARD};
+
+use crate::request::ReconcileError;
+
+/// The index that every cached type has: partition, namespace, name. It matches whatever the uid.
+pub const ID: &str = "id";
+
+/// A key of an index, or the beginning of some.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct IndexKey(pub(crate) Vec<u8>);
+
+impl IndexKey {
+    /// The beginning of every key.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// These bytes as they are, without an end. For keys that are no sequence of segments.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// One segment.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::default().and(text)
+    }
+
+    /// With one segment more.
+    #[must_use]
+    pub fn and(mut self, segment: &str) -> Self {
+        self.0.extend_from_slice(segment.as_bytes());
+        self.0.push(0);
+        self
+    }
+
+    /// In the index `id`: exactly this resource.
+    #[must_use]
+    pub fn id(id: &pb::Id) -> Self {
+        let (partition, namespace) = units(id.tenancy.as_ref());
+        Self::text(partition).and(namespace).and(&id.name)
+    }
+
+    /// In the index `id`: everything within a tenancy. An empty unit or `*` cuts the key there.
+    #[must_use]
+    pub fn tenancy(tenancy: &pb::Tenancy) -> Self {
+        Self::default().within(tenancy)
+    }
+
+    /// In an index of owners or references: what points at exactly this resource, whatever its GroupVersion and uid.
+    #[must_use]
+    pub fn target(id: &pb::Id) -> Self {
+        let (partition, namespace) = units(id.tenancy.as_ref());
+        Self::of_type(id.r#type.as_ref()).and(partition).and(namespace).and(&id.name)
+    }
+
+    /// In an index of owners or references: what points at anything of a type within a tenancy. An empty unit or `*` cuts
+    /// the key there.
+    #[must_use]
+    pub fn targets_in(of: &pb::Type, tenancy: &pb::Tenancy) -> Self {
+        Self::of_type(Some(of)).within(tenancy)
+    }
+
+    fn of_type(of: Option<&pb::Type>) -> Self {
+        of.map_or_else(|| Self::text("").and(""), |of| Self::text(&of.group).and(&of.kind))
+    }
+
+    fn within(self, tenancy: &pb::Tenancy) -> Self {
+        let cut = |unit: &str| unit.is_empty() || unit == WILDCARD;
+        match (cut(&tenancy.partition), cut(&tenancy.namespace)) {
+            (true, _) => self,
+            (false, true) => self.and(&tenancy.partition),
+            (false, false) => self.and(&tenancy.partition).and(&tenancy.namespace),
+        }
+    }
+}
+
+fn units(tenancy: Option<&pb::Tenancy>) -> (&str, &str) {
+    tenancy.map_or(("", ""), |t| (&t.partition, &t.namespace))
+}
+
+/// Finds what a resource refers to.
+pub type References = Arc<dyn Fn(&pb::Resource) -> Result<Vec<pb::Reference>, ReconcileError> + Send + Sync>;
+
+/// Makes keys of a resource: none, one or many.
+pub type Keys = Arc<dyn Fn(&pb::Resource) -> Result<Vec<IndexKey>, ReconcileError> + Send + Sync>;
+
+/// What an index is of.
+#[derive(Clone)]
+pub enum By {
+    /// The owner, as [`IndexKey::target`]; a resource without one is not in the index.
+    Owner,
+    /// What the resource refers to, each as [`IndexKey::target`].
+    References(References),
+    /// Keys of its own.
+    Keys(Keys),
+}
+
+/// An index of one cached type.
+#[derive(Clone)]
+pub struct Index {
+    pub(crate) name: Arc<str>,
+    pub(crate) by: By,
+    pub(crate) required: bool,
+}
+
+impl Index {
+    /// Named as lookups name it.
+    pub fn new(name: impl Into<Arc<str>>, by: By) -> Self {
+        Self { name: name.into(), by, required: false }
+    }
+
+    /// Each resource has to have a key in it; one that has none is counted as a fault.
+    #[must_use]
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// The keys of a resource.
+    pub(crate) fn keys(&self, resource: &pb::Resource) -> Result<Vec<IndexKey>, ReconcileError> {
+        let keys = match &self.by {
+            By::Owner => resource.owner.iter().map(IndexKey::target).collect(),
+            By::References(find) => find(resource)?.into_iter().map(|r| IndexKey::target(&target(r))).collect(),
+            By::Keys(make) => make(resource)?,
+        };
+        if self.required && keys.is_empty() {
+            return Err(format!("the indexer produced no value for the required {:?} index", self.name).into());
+        }
+        Ok(keys)
+    }
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.by {
+            By::Owner => "owner",
+            By::References(_) => "references",
+            By::Keys(_) => "keys",
+        };
+        write!(f, "{} (by {by})", self.name)
+    }
+}
+
+/// What a reference points at, as an id.
+pub(crate) fn target(reference: pb::Reference) -> pb::Id {
+    pb::Id { uid: String::new(), name: reference.name, r#type: reference.r#type, tenancy: reference.tenancy }
+}

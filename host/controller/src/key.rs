@@ -1,0 +1,151 @@
+//! What a queue and a cache know a resource by: partition, namespace and name, within one type.
+//!
+//! The uid is no part of it. Consul's queue has it in the key, so that one resource may wait twice, once with a uid and once
+//! without; here there is one place for each name, and the newest uid that is known travels with it as content. The price:
+//! when a name is deleted and created again before its turn comes, there is one reconcile and not two. What has to be done
+//! for each incarnation needs a finalizer.
+//!
+//! Each part ends with a zero byte, which no part can contain, so that keys sort by partition, namespace, name, and what
+//! is in a tenancy is a range. A key is one shared allocation: the cache and the queue of a controller hold the same one.
+
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use mortise_resource::pb;
+
+/// Names one resource of a type that is known from elsewhere. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// From its parts. A zero byte in a part, which the store refuses, would shift the parts; it is dropped.
+    #[must_use]
+    pub fn new(partition: &str, namespace: &str, name: &str) -> Self {
+        Self(text(partition, namespace, name).into())
+    }
+
+    /// Of an id; its type and its uid do not count.
+    #[must_use]
+    pub fn of(id: &pb::Id) -> Self {
+        Self(text_of(id).into())
+    }
+
+    /// From what [`text_of`] answers.
+    pub(crate) fn from_text(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// Of an event that is no resource.
+    pub(crate) fn of_event(key: &str) -> Self {
+        Self::new("", "", key)
+    }
+
+    /// The outer unit of tenancy; empty for types of cluster scope.
+    #[must_use]
+    pub fn partition(&self) -> &str {
+        self.part(0)
+    }
+
+    /// The inner unit of tenancy; empty for types of cluster and partition scope.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.part(1)
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.part(2)
+    }
+
+    /// As an id of type `of`.
+    #[must_use]
+    pub fn id(&self, of: &pb::Type, uid: Option<&str>) -> pb::Id {
+        pb::Id {
+            uid: uid.unwrap_or_default().to_owned(),
+            name: self.name().to_owned(),
+            r#type: Some(of.clone()),
+            tenancy: Some(pb::Tenancy {
+                partition: self.partition().to_owned(),
+                namespace: self.namespace().to_owned(),
+            }),
+        }
+    }
+
+    /// The whole key, zero bytes included.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn part(&self, nth: usize) -> &str {
+        self.0.split('\0').nth(nth).unwrap_or_default()
+    }
+}
+
+/// The text of an id's key, to look one up without making it.
+pub(crate) fn text_of(id: &pb::Id) -> String {
+    let (partition, namespace) = id.tenancy.as_ref().map_or(("", ""), |t| (t.partition.as_str(), t.namespace.as_str()));
+    text(partition, namespace, &id.name)
+}
+
+fn text(partition: &str, namespace: &str, name: &str) -> String {
+    let mut text = String::with_capacity(partition.len() + namespace.len() + name.len() + 3);
+    for part in [partition, namespace, name] {
+        if part.contains('\0') {
+            text.extend(part.chars().filter(|c| *c != '\0'));
+        } else {
+            text.push_str(part);
+        }
+        text.push('\0');
+    }
+    text
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    /// `partition/namespace/name`, without the units that are empty.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for unit in [self.partition(), self.namespace()] {
+            if !unit.is_empty() {
+                write!(f, "{unit}/")?;
+            }
+        }
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+/// What identifies a type in caches: v1 and v2 of a kind share one slot, as in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Slot {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+}
+
+impl Slot {
+    /// Whether a type lives in this slot.
+    pub(crate) fn holds(&self, of: &pb::Type) -> bool {
+        self.group == of.group && self.kind == of.kind
+    }
+}
+
+impl From<&pb::Type> for Slot {
+    fn from(of: &pb::Type) -> Self {
+        Self { group: of.group.clone(), kind: of.kind.clone() }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.group, self.kind)
+    }
+}

@@ -1,0 +1,388 @@
+//! The state of a queue: a FIFO of distinct keys, each at most once in it and at most once in work, and timers that put
+//! keys back into it. No clock and no locks of its own: callers bring both (see [`crate::work`]).
+//!
+//! # Rules
+//! - A key that waits keeps its place when it is added again, and takes over the newest content.
+//! - A key in work that is added runs exactly once more, behind what waits by then, with the newest content.
+//! - A key has one timer. An earlier one stays when a later one is set.
+//! - A run absorbs the retry and the forced reconcile that were set before it, for it does what they would do; so a new
+//!   forced one replaces the old one. A time that the reconciler asked for stays.
+//!
+//! # Cost
+//! Everything is O(log n) in the number of timers, or constant. A key that only waits for its timer takes about 130 bytes,
+//! its shared text aside. Bounded by the number of keys: an idle key without a timer and without failures is forgotten.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::key::Key;
+
+/// What an item carries beside its key.
+pub(crate) trait Content: Default + Send + 'static {
+    /// Takes over what came later.
+    fn merge(&mut self, newer: Self);
+}
+
+/// Why a timer was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The reconciler asked for it.
+    Asked,
+    /// After a failure.
+    Retry,
+    /// The resync interval.
+    Forced,
+    /// It wakes itself too often.
+    Held,
+}
+
+/// What follows a run.
+#[derive(Debug)]
+pub(crate) enum Next<C> {
+    /// Nothing, or the forced reconcile after this long.
+    Done(Option<Duration>),
+    /// The end of the queue.
+    Now(C),
+    /// After this long.
+    After(Duration, C),
+    /// After this long, because it failed; one failure more.
+    Retry(Duration, C),
+}
+
+/// An item in work.
+#[derive(Debug)]
+pub(crate) struct Job<C> {
+    pub(crate) key: Key,
+    pub(crate) content: C,
+    /// Failures in a row before this run.
+    pub(crate) failures: u32,
+    index: u32,
+    epoch: u32,
+}
+
+/// What there is to do.
+pub(crate) enum Take<C> {
+    /// This.
+    Job(Job<C>),
+    /// Nothing until then, or until something is added.
+    Wait(Option<Instant>),
+    /// Nothing ever.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Neither waits nor runs; may have a timer.
+    Idle,
+    Waiting,
+    Running,
+    /// Runs, and was added meanwhile.
+    Again,
+}
+
+struct Entry<C> {
+    key: Key,
+    content: Option<Box<C>>,
+    /// When it was added; nanoseconds, as all times in here.
+    since: u64,
+    timer: Option<(u64, Why)>,
+    failures: u32,
+    place: Place,
+    /// It was held back, and has not run since.
+    held: bool,
+    /// Its timer fired since it was held back.
+    served: bool,
+}
+
+/// The state of a queue. See the module.
+pub(crate) struct Queue<C> {
+    entries: Vec<Option<Entry<C>>>,
+    free: Vec<u32>,
+    index: HashMap<Key, u32>,
+    waiting: VecDeque<u32>,
+    timers: BTreeSet<(u64, u32)>,
+    running: usize,
+    held: usize,
+    /// Counts openings: a run that outlived its opening has no say.
+    epoch: u32,
+    closed: bool,
+    zero: Instant,
+}
+
+impl<C: Content> Queue<C> {
+    /// Empty and closed.
+    pub(crate) fn new(zero: Instant) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            index: HashMap::new(),
+            waiting: VecDeque::new(),
+            timers: BTreeSet::new(),
+            running: 0,
+            held: 0,
+            epoch: 0,
+            closed: true,
+            zero,
+        }
+    }
+
+    /// Lets items be taken. What was in work when the queue was closed, and never came back, waits again.
+    pub(crate) fn open(&mut self, now: Instant) {
+        self.closed = false;
+        self.epoch = self.epoch.wrapping_add(1);
+        let since = self.nanos(now);
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            if let Some(entry) = entry
+                && matches!(entry.place, Place::Running | Place::Again)
+            {
+                entry.place = Place::Waiting;
+                entry.since = since;
+                self.waiting.push_back(index);
+            }
+        }
+        self.running = 0;
+    }
+
+    /// Nothing is taken from now on; what is in work may come back.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { closed: self.closed, epoch: self.epoch.wrapping_add(1), ..Self::new(self.zero) };
+    }
+
+    /// Adds a key. Whether it waits now and did not before.
+    pub(crate) fn add(&mut self, key: &Key, content: C, now: Instant) -> bool {
+        let since = self.nanos(now);
+        let index = self.find_or_make(key, since);
+        let Some(entry) = entry(&mut self.entries, index) else { return false };
+        match &mut entry.content {
+            Some(older) => older.merge(content),
+            none => *none = Some(Box::new(content)),
+        }
+        match entry.place {
+            Place::Idle => {
+                entry.place = Place::Waiting;
+                entry.since = since;
+                self.waiting.push_back(index);
+                true
+            }
+            Place::Running => {
+                entry.place = Place::Again;
+                entry.since = since;
+                false
+            }
+            Place::Waiting | Place::Again => false,
+        }
+    }
+
+    /// The next item. `hold` sees its content, and whether its timer fired since it was last held back, and may hold it
+    /// back for a while.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        mut hold: impl FnMut(&Key, &mut C, bool) -> Option<Duration>,
+    ) -> Take<C> {
+        if self.closed {
+            return Take::Closed;
+        }
+        self.fire(now);
+        while let Some(index) = self.waiting.pop_front() {
+            let Some(entry) = entry(&mut self.entries, index) else { continue };
+            let mut content = entry.content.take().unwrap_or_default();
+            if let Some(wait) = hold(&entry.key, &mut content, entry.served) {
+                entry.place = Place::Idle;
+                entry.content = Some(content);
+                entry.served = false;
+                if !std::mem::replace(&mut entry.held, true) {
+                    self.held += 1;
+                }
+                self.set_timer(index, now, wait, Why::Held);
+                continue;
+            }
+            entry.place = Place::Running;
+            entry.served = false;
+            if std::mem::replace(&mut entry.held, false) {
+                self.held = self.held.saturating_sub(1);
+            }
+            let job =
+                Job { key: entry.key.clone(), content: *content, failures: entry.failures, index, epoch: self.epoch };
+            if let Some((due, Why::Retry | Why::Forced | Why::Held)) = entry.timer {
+                entry.timer = None;
+                self.timers.remove(&(due, index));
+            }
+            self.running += 1;
+            return Take::Job(job);
+        }
+        Take::Wait(self.timers.first().map(|(due, _)| self.zero + Duration::from_nanos(*due)))
+    }
+
+    /// Takes note of how a run ended. Whether somebody who waits for a timer should look again.
+    pub(crate) fn finish(&mut self, job: Job<C>, next: Next<C>, now: Instant) -> bool {
+        let since = self.nanos(now);
+        let index = job.index;
+        let first = self.timers.first().copied();
+        if job.epoch != self.epoch {
+            return false;
+        }
+        let Some(entry) = entry(&mut self.entries, index) else { return false };
+        self.running = self.running.saturating_sub(1);
+        let again = entry.place == Place::Again;
+        entry.failures = if matches!(next, Next::Retry(..)) { job.failures.saturating_add(1) } else { 0 };
+        let (timer, older) = match next {
+            Next::Done(forced) => (forced.map(|wait| (wait, Why::Forced)), None),
+            Next::Now(content) => (None, Some(content)),
+            Next::After(wait, content) => (Some((wait, Why::Asked)), Some(content)),
+            Next::Retry(wait, content) => (Some((wait, Why::Retry)), Some(content)),
+        };
+        let now_again = again || (timer.is_none() && older.is_some());
+        if let Some(mut older) = older {
+            if let Some(newer) = entry.content.take() {
+                older.merge(*newer);
+            }
+            entry.content = Some(Box::new(older));
+        }
+        entry.place = if now_again { Place::Waiting } else { Place::Idle };
+        if now_again {
+            if !again {
+                entry.since = since;
+            }
+            self.waiting.push_back(index);
+        }
+        match timer {
+            // The run that follows at once does what these would do.
+            Some((_, Why::Retry | Why::Forced)) if again => {}
+            Some((wait, why)) => self.set_timer(index, now, wait, why),
+            None => {}
+        }
+        self.forget_if_idle(index);
+        now_again || self.timers.first().copied() != first
+    }
+
+    /// How many wait, the ones in work that run once more included.
+    pub(crate) fn depth(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How long the first one has been waiting.
+    pub(crate) fn oldest(&self, now: Instant) -> Option<Duration> {
+        let first = self.waiting.front()?;
+        let since = self.entries.get(*first as usize)?.as_ref()?.since;
+        Some(Duration::from_nanos(self.nanos(now).saturating_sub(since)))
+    }
+
+    /// How many are in work.
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// How many have a timer.
+    pub(crate) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// How many are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Some of those that are held back. Looks at every key.
+    pub(crate) fn some_held(&self, bound: usize) -> Vec<Key> {
+        if self.held == 0 {
+            return Vec::new();
+        }
+        self.entries.iter().flatten().filter(|e| e.held).map(|e| e.key.clone()).take(bound).collect()
+    }
+
+    /// How many keys are known.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Puts everything that is due into the queue.
+    fn fire(&mut self, now: Instant) {
+        let nanos = self.nanos(now);
+        while let Some(&(due, index)) = self.timers.first()
+            && due <= nanos
+        {
+            self.timers.pop_first();
+            let Some(entry) = entry(&mut self.entries, index) else { continue };
+            entry.timer = None;
+            entry.served = true;
+            match entry.place {
+                Place::Idle => {
+                    entry.place = Place::Waiting;
+                    entry.since = nanos;
+                    self.waiting.push_back(index);
+                }
+                Place::Running => entry.place = Place::Again,
+                Place::Waiting | Place::Again => {}
+            }
+        }
+    }
+
+    fn set_timer(&mut self, index: u32, now: Instant, wait: Duration, why: Why) {
+        let due = self.nanos(now.checked_add(wait).unwrap_or(now + Duration::from_secs(86_400 * 365)));
+        let Some(entry) = entry(&mut self.entries, index) else { return };
+        if let Some((before, _)) = entry.timer {
+            if before <= due {
+                return;
+            }
+            self.timers.remove(&(before, index));
+        }
+        entry.timer = Some((due, why));
+        self.timers.insert((due, index));
+    }
+
+    fn find_or_make(&mut self, key: &Key, since: u64) -> u32 {
+        if let Some(index) = self.index.get(key) {
+            return *index;
+        }
+        let entry = Entry {
+            key: key.clone(),
+            content: None,
+            since,
+            timer: None,
+            failures: 0,
+            place: Place::Idle,
+            held: false,
+            served: false,
+        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            // More than u32::MAX keys do not fit into memory.
+            u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(place) = self.entries.get_mut(index as usize) {
+            *place = Some(entry);
+        }
+        self.index.insert(key.clone(), index);
+        index
+    }
+
+    fn forget_if_idle(&mut self, index: u32) {
+        if let Some(place) = self.entries.get_mut(index as usize)
+            && let Some(entry) = place
+            && entry.place == Place::Idle
+            && entry.timer.is_none()
+        {
+            self.index.remove(&entry.key);
+            *place = None;
+            self.free.push(index);
+        }
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+fn entry<C>(entries: &mut [Option<Entry<C>>], index: u32) -> Option<&mut Entry<C>> {
+    entries.get_mut(index as usize)?.as_mut()
+}

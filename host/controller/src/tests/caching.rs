@@ -1,0 +1,156 @@
+//! The cache and its indexes.
+
+use std::sync::Arc;
+
+use mortise_resource::pb;
+
+use super::{
+    kit::{album, artist, id, pointing, refers, resource},
+    rig::{Probe, Rig},
+};
+use crate::{
+    Cache,
+    index::{By, ID, Index, IndexKey},
+};
+
+fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resource {
+    resource.id.as_mut().unwrap().tenancy =
+        Some(pb::Tenancy { partition: partition.into(), namespace: namespace.into() });
+    resource
+}
+
+fn put(cache: &Cache, resource: pb::Resource) -> Arc<pb::Resource> {
+    let resource = Arc::new(resource);
+    let id = resource.id.clone().unwrap();
+    assert!(cache.upsert(id.r#type.as_ref().unwrap(), &id, &resource).faults.is_empty());
+    resource
+}
+
+fn names(found: Vec<Arc<pb::Resource>>) -> Vec<String> {
+    found.into_iter().map(|r| r.id.clone().unwrap().name).collect()
+}
+
+fn cache(indexes: &[Index]) -> Cache {
+    Cache::new([(&artist(), indexes)])
+}
+
+#[test]
+fn the_id_index_matches_whatever_the_uid_and_the_version_and_copies_nothing() {
+    let cache = cache(&[]);
+    let stored = put(&cache, resource(&artist(), "a", 1));
+    let mut wanted = id(&artist(), "a");
+    wanted.uid = "another".into();
+    wanted.r#type.as_mut().unwrap().group_version = "v1".into();
+    assert!(Arc::ptr_eq(&cache.get(&wanted).unwrap().unwrap(), &stored));
+    assert!(Arc::ptr_eq(&cache.get_by(&artist(), ID, &IndexKey::id(&wanted)).unwrap().unwrap(), &stored));
+    assert_eq!(cache.get(&id(&artist(), "b")).unwrap(), None);
+}
+
+#[test]
+fn list_is_by_tenancy_and_an_exact_id_lists_exactly_itself() {
+    let cache = cache(&[]);
+    for (name, partition, namespace) in [("a", "p", "m"), ("ab", "p", "m"), ("a", "p", "n"), ("a", "pq", "m")] {
+        put(&cache, at(resource(&artist(), name, 1), partition, namespace));
+    }
+    let count = |partition: &str, namespace: &str| {
+        let tenancy = pb::Tenancy { partition: partition.into(), namespace: namespace.into() };
+        cache.list(&artist(), ID, &IndexKey::tenancy(&tenancy)).unwrap().len()
+    };
+    assert_eq!([count("", ""), count("*", "*"), count("p", "*"), count("p", "m"), count("q", "")], [4, 4, 3, 2, 0]);
+    let exact = at(resource(&artist(), "a", 1), "p", "m").id.unwrap();
+    assert_eq!(cache.list(&artist(), ID, &IndexKey::id(&exact)).unwrap().len(), 1);
+}
+
+#[test]
+fn owners_references_and_keys_follow_changes() {
+    let words = By::Keys(Arc::new(|r| {
+        let words = r.metadata.get("words").map(String::as_str).unwrap_or_default();
+        Ok(words.split_whitespace().map(IndexKey::text).collect())
+    }));
+    let indexes = [
+        Index::new("owner", By::Owner),
+        Index::new("to", By::References(Arc::new(|r| refers(r).or(Ok(Vec::new()))))),
+        Index::new("words", words),
+    ];
+    let cache = cache(&indexes);
+    let owner = id(&album(), "o");
+    let make = |version, to: &str, words: &str| {
+        let mut resource = pointing(&artist(), "a", version, to);
+        resource.metadata.insert("words".into(), words.into());
+        resource.owner = Some(owner.clone());
+        resource
+    };
+    put(&cache, make(1, "x,y", "one two"));
+    put(&cache, resource(&artist(), "b", 1));
+    let by = |index: &str, key: IndexKey| names(cache.list(&artist(), index, &key).unwrap());
+    let to = |name: &str| by("to", IndexKey::target(&id(&artist(), name)));
+    assert_eq!(by("owner", IndexKey::target(&owner)), ["a"]);
+    assert_eq!(by("owner", IndexKey::targets_in(&album(), &pb::Tenancy::default())), ["a"]);
+    assert_eq!(
+        (to("x"), to("y"), by("words", IndexKey::text("two"))),
+        (vec!["a".into()], vec!["a".into()], vec!["a".into()])
+    );
+    put(&cache, make(2, "y,z", "two"));
+    assert!(to("x").is_empty() && by("words", IndexKey::text("one")).is_empty());
+    assert_eq!((to("y"), to("z")), (vec!["a".to_owned()], vec!["a".to_owned()]));
+    cache.remove(&artist(), &id(&artist(), "a"));
+    assert!(to("z").is_empty() && by("owner", IndexKey::all()).is_empty());
+    assert_eq!(cache.count(&artist()), Ok(1));
+}
+
+#[test]
+fn parents_are_the_entries_whose_key_begins_the_given_one() {
+    let path = By::Keys(Arc::new(|r| Ok(vec![IndexKey::bytes(r.metadata["path"].as_bytes())])));
+    let cache = cache(&[Index::new("path", path)]);
+    for (name, path) in [("root", "/"), ("a", "/a"), ("ab", "/ab"), ("abc", "/abc"), ("b", "/b")] {
+        let mut resource = resource(&artist(), name, 1);
+        resource.metadata.insert("path".into(), path.into());
+        put(&cache, resource);
+    }
+    let found = cache.parents(&artist(), "path", &IndexKey::bytes(*b"/abd")).unwrap();
+    assert_eq!(names(found), ["root", "a", "ab"]);
+    let found = cache.parents(&artist(), ID, &IndexKey::id(&id(&artist(), "a"))).unwrap();
+    assert_eq!(names(found), ["a"]);
+}
+
+#[test]
+fn faults_of_lookups_are_worded_as_in_consul() {
+    let cache = cache(&[]);
+    let text = |r: Result<Option<_>, crate::CacheError>| r.unwrap_err().to_string();
+    assert_eq!(text(cache.get(&id(&album(), "a"))), "the resource type specified is not indexed");
+    assert_eq!(text(cache.get(&pb::Id::default())), "the resource type was not specified");
+    assert_eq!(
+        text(cache.get_by(&artist(), "x", &IndexKey::all())),
+        r#"operation on resource type demo.Artist failed: No index with name "x" exists"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_an_index_fails_on_is_cached_all_the_same_and_counted() {
+    let fails = By::Keys(Arc::new(|r| {
+        assert!(r.id.as_ref().unwrap().name != "b", "no bs");
+        Err("never".into())
+    }));
+    let none = Index::new("none", By::Owner).required();
+    let rig = Rig::start(Probe::done(), |d| d.index(Index::new("broken", fails)).index(none)).await;
+    for name in ["a", "b"] {
+        rig.store.put(&artist(), name);
+    }
+    rig.settle().await;
+    assert_eq!(rig.probe.names()[2..], ["a", "b"]);
+    let status = rig.status();
+    assert_eq!(status.index_errors, 4);
+    let mut messages: Vec<_> = status.failures.iter().map(|note| note.message.as_str()).collect();
+    messages.sort_unstable();
+    assert_eq!(
+        messages,
+        [
+            r#"operation on index "broken" failed: never"#,
+            r#"operation on index "broken" failed: panic [recovered]: no bs"#,
+            r#"operation on index "none" failed: the indexer produced no value for the required "none" index"#,
+            r#"operation on index "none" failed: the indexer produced no value for the required "none" index"#,
+        ]
+    );
+    let context = rig.probe.context.lock().clone().unwrap();
+    assert_eq!(context.cache().count(&artist()), Ok(2));
+}

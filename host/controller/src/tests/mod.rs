@@ -1,0 +1,12 @@
+//! The rules, each by its name, against a scripted source and under a clock that stands still while there is work.
+
+mod kit;
+
+mod caching;
+mod ending;
+mod failing;
+mod mapping;
+mod queueing;
+mod rig;
+mod starting;
+mod waking;
