@@ -5,14 +5,16 @@ use std::{env, error::Error, fs, path::PathBuf};
 use prost::Message;
 
 /// Files whose messages belong to this crate. Services are generated where they are served, in `api`.
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
+    "mortise/v1/controller_service.proto",
     "mortise/v1/diagnostic.proto",
     "mortise/v1/plugin.proto",
     "mortise/v1/plugin_service.proto",
     "mortise/v1/type_service.proto",
+    "mortise/v1/value.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -153,7 +153,7 @@ impl ResourceType {
         }
     }
 
-    /// Refuses the deletion of plugins as resources.
+    /// Refuses the deletion of what only the host writes: plugins as resources, and what their reconcilers remember.
     ///
     /// # Errors
     /// `PermissionDenied`.
@@ -162,6 +162,12 @@ impl ResourceType {
             return Err(Error::denied(format!(
                 "{} is kept by the host alone; use mortise.v1.PluginService to install, remove, roll back, disable or \
                  enable a plugin",
+                self.gvk
+            )));
+        }
+        if self.gvk == types::value() {
+            return Err(Error::denied(format!(
+                "{} is kept by the host alone, for the plugin that it belongs to",
                 self.gvk
             )));
         }

@@ -27,6 +27,7 @@ pub fn pool() -> Result<DescriptorPool, Refused> {
 pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused> {
     [
         (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
+        (types::value(), Scope::Cluster, "mortise.v1.Value"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
         (types::partition(), Scope::Cluster, "hashicorp.consul.tenancy.v2beta1.Partition"),
         (types::namespace(), Scope::Partition, "hashicorp.consul.tenancy.v2beta1.Namespace"),

@@ -76,6 +76,12 @@ pub fn plugin() -> Gvk {
     Gvk::new("mortise", "v1", "Plugin")
 }
 
+/// What a plugin's reconcilers remember under a key.
+#[must_use]
+pub fn value() -> Gvk {
+    Gvk::new("mortise", "v1", "Value")
+}
+
 /// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. An absent tenancy
 /// becomes an empty one. The uid is never looked at.
 ///
