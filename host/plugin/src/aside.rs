@@ -64,7 +64,7 @@ impl Threads {
         let start = || {
             let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
             let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(cores).thread_name("mortise-aside").enable_time().on_thread_start(yield_to_others);
+            builder.worker_threads(cores).thread_name("mortise-aside").enable_all().on_thread_start(yield_to_others);
             builder
                 .build()
                 .inspect_err(|e| {
@@ -146,6 +146,20 @@ pub(crate) async fn timed<F: Future>(call: F) -> (F::Output, Duration) {
     .await
 }
 
+/// Runs something, and answers how much processor time it took, all of it: for calls that pause often, since they wait for
+/// the host, whose work has to be taken off.
+pub(crate) async fn worked<F: Future>(work: F) -> (F::Output, Duration) {
+    let mut work = pin!(work);
+    let mut spent = Duration::ZERO;
+    poll_fn(|context| {
+        let begun = processor_time();
+        let polled = work.as_mut().poll(context);
+        spent += processor_time().saturating_sub(begun);
+        polled.map(|output| (output, spent))
+    })
+    .await
+}
+
 /// Processor time of this thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -195,6 +209,18 @@ mod tests {
         assert!((3..5).contains(&spent.as_millis()), "{spent:?}");
         let ((), spent) = timed(tokio::time::sleep(Duration::from_millis(20))).await;
         assert!(spent < Duration::from_millis(5), "waiting is no work: {spent:?}");
+    }
+
+    #[tokio::test]
+    async fn all_work_counts_and_waiting_does_not() {
+        let (inner, spent) = worked(async {
+            work(Duration::from_millis(5));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            worked(async { work(Duration::from_millis(3)) }).await.1
+        })
+        .await;
+        assert!((3..5).contains(&inner.as_millis()), "{inner:?}");
+        assert!((8..16).contains(&spent.as_millis()), "{spent:?}");
     }
 
     #[tokio::test]

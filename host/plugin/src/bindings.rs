@@ -2,12 +2,23 @@
 //! looked up one by one. The types are generated once and shared.
 #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; the documentation stands in the .wit files")]
 
-/// Imports, and the shared types.
+/// Imports. Those that may have to wait are async.
 pub mod imports {
     wasmtime::component::bindgen!({
         path: "../../wit/v0.1.0",
         world: "imports",
-        imports: { default: trappable },
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+        },
+        imports: {
+            "mortise:plugin/log.write": trappable,
+            "mortise:plugin/authorizer.allowed": trappable,
+            "mortise:plugin/config.settings": trappable,
+            "mortise:plugin/clock.now": trappable,
+            "mortise:plugin/clock.elapsed": trappable,
+            "mortise:plugin/run.cancelled": trappable,
+            default: async | trappable,
+        },
     });
 }
 
@@ -90,6 +101,44 @@ pub mod configures {
     });
 }
 
+/// `reconcile`.
+pub mod controls {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "controls",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `map`.
+pub mod maps {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "maps",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `initialize`.
+pub mod initializes {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "initializes",
+        with: {
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
 /// Records and variants of the contract.
 pub mod types {
     wasmtime::component::bindgen!({
@@ -100,4 +149,6 @@ pub mod types {
 }
 
 pub use authorizes::exports::mortise::plugin::authorizing::Decision;
+pub use controls::exports::mortise::plugin::controlling::Outcome;
+pub use imports::mortise::plugin::failures::Failure;
 pub use types::{Diagnostic, PathStep};

@@ -9,7 +9,6 @@
 
 use std::{
     fs::{self, OpenOptions},
-    hash::{Hash, Hasher},
     io::{Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -19,7 +18,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, component::Component};
 
-use crate::error::LoadError;
+use crate::{engine, error::LoadError};
 
 /// Changes with the layout of the files.
 const LAYOUT: &str = "1";
@@ -54,9 +53,12 @@ impl Cache {
             .create(&dir)
             .map_err(unusable("creating the compile cache's directory (cache_dir)"))?;
         let secret = secret(&dir).map_err(unusable("reading the compile cache's secret (cache_dir)"))?;
-        let mut hasher = std::hash::DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
-        Ok(Self { dir, secret, fingerprint: format!("{:016x}", hasher.finish()) })
+        Ok(Self { dir, secret, fingerprint: fingerprint(engine) })
+    }
+
+    /// The same directory, for the code of another engine.
+    pub(crate) fn of_engine(&self, engine: &Engine) -> Self {
+        Self { dir: self.dir.clone(), secret: self.secret, fingerprint: fingerprint(engine) }
     }
 
     fn path(&self, digest: &str) -> PathBuf {
@@ -114,6 +116,16 @@ impl Cache {
         file.persist(self.path(digest)).map_err(|e| e.error)?;
         Ok(())
     }
+}
+
+fn fingerprint(engine: &Engine) -> String {
+    format!("{:016x}", engine::fingerprint(engine))
+}
+
+/// A component in another engine that can run the same code, without compiling it again. None when it cannot.
+pub(crate) fn moved(component: &Component, to: &Engine) -> Option<Component> {
+    // The same bytes that go into a file, and nobody has had them in between.
+    deserialize(to, &component.serialize().ok()?)
 }
 
 /// The secret of this directory, made at the first use.

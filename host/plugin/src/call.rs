@@ -1,17 +1,16 @@
 //! The hooks of one request. An instance is made when the first hook is called, and not at all when none is.
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
 use prost::Message as _;
-use tracing::{Instrument as _, Span, field::Empty};
+use tracing::Instrument as _;
 
 use crate::{
     error::{HookError, HookFault},
-    health::Pass,
     hook::Hook,
     memo::Key,
-    meter::HookMeter,
     plugin::Plugin,
+    running::Running,
     session::{Decision, Mutated, Question, Session, Upgraded},
 };
 
@@ -50,7 +49,7 @@ impl Call {
             Ok(ask(session).await)
         };
         let work = work.instrument(running.span.clone());
-        let done = match plugin.aside() {
+        let done = match plugin.aside(hook) {
             None => work.await,
             Some(threads) => {
                 running.meter.aside();
@@ -153,7 +152,7 @@ impl Call {
     pub fn rest(&mut self) {
         let Some(session) = self.session.take() else { return };
         // Clearing away what a guest wrote takes the system as long as the guest took to write it.
-        if let Some(threads) = self.plugin.aside() {
+        if let Some(threads) = self.plugin.aside(Hook::Mutate) {
             threads.clear_away(session);
         }
     }
@@ -190,45 +189,5 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.rest();
-    }
-}
-
-/// A call of a hook from its admission to its end: what is counted, timed and traced about it.
-struct Running<'a> {
-    plugin: &'a Plugin,
-    hook: &'static str,
-    meter: &'a HookMeter,
-    pass: Pass<'a>,
-    begun: Instant,
-    span: Span,
-}
-
-impl<'a> Running<'a> {
-    /// Begins, unless the hook is quarantined. The span costs one load of a static while nobody asked for spans.
-    fn begin(plugin: &'a Plugin, hook: Hook) -> Result<Self, HookError> {
-        let name = hook.name();
-        let pass = plugin.health().admit(hook).map_err(|fault| plugin.fault(name, fault, None))?;
-        let span = tracing::debug_span!(
-            target: "mortise::span", "hook",
-            plugin = plugin.name(), version = plugin.version(), hook = name, fuel = Empty, fault = Empty
-        );
-        Ok(Self { plugin, hook: name, meter: plugin.meter.hook(hook), pass, begun: Instant::now(), span })
-    }
-
-    /// Counts how it ended. What the host did counts for nothing: the pass is dropped without an outcome.
-    fn end<T>(self, outcome: Result<T, HookError>, fuel: u64) -> Result<T, HookError> {
-        self.meter.called(self.begun.elapsed(), fuel);
-        self.span.record("fuel", fuel);
-        match &outcome {
-            Ok(_) => self.pass.succeeded(),
-            Err(error) => {
-                self.span.record("fault", error.fault.kind());
-                if error.counts {
-                    self.plugin.set_aside(self.hook, || error.fault.to_string());
-                    self.pass.failed(&error.fault);
-                }
-            }
-        }
-        outcome
     }
 }

@@ -12,17 +12,33 @@ pub const VERSION: &str = "0.1.0";
 
 const PACKAGE: &str = "mortise:plugin/";
 
-/// Interfaces that a component may import; `types` holds no functions.
-const IMPORTS: [&str; 4] = ["types", "log", "authorizer", "config"];
+/// Interfaces that a component may import; `types` and `failures` hold no functions.
+const IMPORTS: [&str; 12] = [
+    "types",
+    "failures",
+    "log",
+    "authorizer",
+    "config",
+    "resources",
+    "cache",
+    "kv",
+    "files",
+    "secrets",
+    "clock",
+    "run",
+];
 
 /// Which optional interfaces a component exports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Exports {
     pub(crate) mutating: bool,
     pub(crate) validating: bool,
     pub(crate) authorizing: bool,
     pub(crate) upgrading: bool,
     pub(crate) configuring: bool,
+    pub(crate) controlling: bool,
+    pub(crate) mapping: bool,
+    pub(crate) initializing: bool,
 }
 
 /// Compares a component's imports and exports with the contract.
@@ -62,6 +78,9 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         authorizing: has("authorizing"),
         upgrading: has("upgrading"),
         configuring: has("configuring"),
+        controlling: has("controlling"),
+        mapping: has("mapping"),
+        initializing: has("initializing"),
     })
 }
 
@@ -76,7 +95,7 @@ fn remedy(name: &str) -> String {
             format!("contract {VERSION} has no interface {interface:?}; it offers {}", IMPORTS.join(", "))
         }
         None if name.starts_with("wasi:") => format!(
-            "of WASI this host offers {} of 0.2, with nothing in them; build for wasm32-wasip2 with a toolchain that \
+            "of WASI this host offers {} of 0.2, with nothing in them, and wasi:http/outgoing-handler; build for wasm32-wasip2 with a toolchain that \
              imports no more than those, or for wasm32-unknown-unknown, which needs none",
             wasi::PACKAGES.map(|package| format!("wasi:{package}")).join(", ")
         ),

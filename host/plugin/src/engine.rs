@@ -10,19 +10,22 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::PathBuf,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use mortise_resource::manifest;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 use wasmtime::{
-    Config, Engine, InstanceAllocationStrategy, OptLevel, Strategy, WasmBacktraceDetails, component::Linker,
+    Config, Engine, EngineWeak, InstanceAllocationStrategy, OptLevel, Strategy, WasmBacktraceDetails,
+    component::{HasSelf, Linker},
 };
 
 use crate::{
@@ -36,16 +39,18 @@ use crate::{
     meter::{self, Names},
     pool,
     pool::PoolSize,
+    reconcile_limits::ReconcileLimits,
     state::State,
+    workshop::Workshop,
 };
 
 /// How often a running guest comes back to the host.
-const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// Ticks without a running call after which the ticker goes to sleep.
 const IDLE_TICKS: u32 = 50;
 
-/// How plugins are watched: all that is not a limit.
+/// How plugins are watched, and what is beyond the limits of hooks.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     /// When a hook is left alone.
@@ -54,6 +59,8 @@ pub struct Policy {
     pub logs: LogSettings,
     /// Log levels of plugins that do not log from info on, by name; see [`crate::logs::level`].
     pub log_levels: BTreeMap<String, u8>,
+    /// What controllers may use.
+    pub controllers: ReconcileLimits,
 }
 
 /// Everything that runs guests. Cheap to clone.
@@ -74,6 +81,11 @@ pub(crate) struct Inner {
     /// One permit for each slot of the pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) slot_count: usize,
+    /// How the hooks' memories are laid out.
+    pub(crate) pool: PoolSize,
+    controllers: ReconcileLimits,
+    /// The engine for controllers, once there are some.
+    workshop: Mutex<Option<Arc<Workshop>>>,
     /// Where the calls of plugins run that are set aside.
     pub(crate) aside: Threads,
     pub(crate) made: Instant,
@@ -99,11 +111,7 @@ impl Sandbox {
         let host = |what| move |source| LoadError::Host { what, source };
         let limits = Arc::new(limits.clone());
         let (engine, pool) = engine(&limits).map_err(host("setting up the pool of instances"))?;
-        let mut linker = Linker::new(&engine);
-        bindings::imports::Imports::add_to_linker::<State, wasmtime::component::HasSelf<State>>(&mut linker, |state| {
-            state
-        })
-        .map_err(host("linking the plugin contract"))?;
+        let linker = linker(&engine).map_err(host("linking the plugin contract"))?;
         let cache = Cache::open(cache_dir, &engine)?;
         let ticker = Ticker::start(&engine)
             .map_err(|e| LoadError::Host { what: "starting the ticker", source: wasmtime::Error::new(e) })?;
@@ -121,6 +129,9 @@ impl Sandbox {
                 cache,
                 slots: Arc::new(Semaphore::new(slot_count)),
                 slot_count,
+                pool,
+                controllers: policy.controllers,
+                workshop: Mutex::default(),
                 aside: Threads::default(),
                 made: Instant::now(),
                 ticker,
@@ -160,6 +171,27 @@ impl Inner {
         }
     }
 
+    /// The engine for controllers, made now if there is none yet.
+    pub(crate) fn workshop(&self) -> Result<Arc<Workshop>, LoadError> {
+        let mut workshop = self.workshop.lock();
+        if let Some(workshop) = &*workshop {
+            return Ok(workshop.clone());
+        }
+        let made = Arc::new(Workshop::new(self, &self.controllers)?);
+        self.ticker.also(&made.engine);
+        Ok(workshop.insert(made).clone())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_workshop(&self) -> bool {
+        self.workshop.lock().is_some()
+    }
+
+    /// The limits of a plugin's controllers.
+    pub(crate) fn controller_limits(&self, asked: &manifest::Limits) -> Limits {
+        self.controllers.over(&self.limits, asked)
+    }
+
     /// Keeps the ticker awake for as long as the guard lives.
     pub(crate) fn tick(&self) -> Ticking {
         self.ticker.clone().hold()
@@ -182,7 +214,21 @@ fn engine(limits: &Limits) -> wasmtime::Result<(Engine, PoolSize)> {
     }
 }
 
-fn config(limits: &Limits, size: &PoolSize) -> Config {
+/// The contract's imports, for one engine.
+pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    bindings::imports::Imports::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
+
+/// A number that engines share which can run the same code: it differs between wasmtime versions, settings and processors.
+pub(crate) fn fingerprint(engine: &Engine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
+}
+
+pub(crate) fn config(limits: &Limits, size: &PoolSize) -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -213,6 +259,8 @@ struct Ticker {
     asleep: Mutex<bool>,
     wake: Condvar,
     ticks: AtomicU64,
+    /// The engine for controllers, once there is one.
+    second: OnceLock<EngineWeak>,
 }
 
 impl Ticker {
@@ -222,6 +270,7 @@ impl Ticker {
             asleep: Mutex::new(false),
             wake: Condvar::new(),
             ticks: AtomicU64::new(0),
+            second: OnceLock::new(),
         });
         let (weak_ticker, engine) = (Arc::downgrade(&ticker), engine.weak());
         thread::Builder::new().name("mortise-ticker".into()).spawn(move || {
@@ -229,6 +278,9 @@ impl Ticker {
             while let (Some(ticker), Some(engine)) = (Weak::upgrade(&weak_ticker), engine.upgrade()) {
                 engine.increment_epoch();
                 drop(engine);
+                if let Some(second) = ticker.second.get().and_then(EngineWeak::upgrade) {
+                    second.increment_epoch();
+                }
                 ticker.ticks.fetch_add(1, Ordering::Relaxed);
                 idle = if ticker.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
                 if idle >= IDLE_TICKS {
@@ -241,6 +293,12 @@ impl Ticker {
             }
         })?;
         Ok(ticker)
+    }
+
+    /// Advances the epoch of one more engine from now on.
+    fn also(&self, engine: &Engine) {
+        // A second one there is once.
+        let _ = self.second.set(engine.weak());
     }
 
     /// Waits until a call runs. Wakes now and then to see whether the sandbox is gone.

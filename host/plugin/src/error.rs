@@ -71,6 +71,9 @@ pub enum LoadError {
     /// The manifest has a fault.
     #[error("manifest: {0}")]
     Manifest(String),
+    /// The manifest's controllers need what the operator did not grant.
+    #[error("grants: {0}")]
+    NotGranted(String),
     /// The host could not set up its own machinery.
     #[error("{what}: {source}")]
     Host {
@@ -138,6 +141,8 @@ pub enum HookFault {
     HostCalls {
         /// The limit.
         limit: u32,
+        /// The setting in config.toml.
+        setting: &'static str,
     },
     /// Holds more handles to host resources than allowed.
     Handles {
@@ -236,8 +241,8 @@ impl fmt::Display for HookFault {
             Self::Reply { limit } => {
                 write!(f, "handed over more than {limit} bytes (limit sandbox.reply_bytes)")
             }
-            Self::HostCalls { limit } => {
-                write!(f, "called the host more than {limit} times (limit sandbox.host_calls)")
+            Self::HostCalls { limit, setting } => {
+                write!(f, "called the host more than {limit} times (limit {setting})")
             }
             Self::Handles { limit } => {
                 write!(f, "held more than {limit} handles to host resources (limit sandbox.handles)")

@@ -168,7 +168,7 @@ impl Health {
     }
 
     fn cell(&self, hook: Hook) -> &Cell {
-        let [mutate, validate, read, write, list, upgrade] = &self.cells;
+        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize] = &self.cells;
         match hook {
             Hook::Mutate => mutate,
             Hook::Validate => validate,
@@ -176,6 +176,9 @@ impl Health {
             Hook::AuthorizeWrite => write,
             Hook::AuthorizeList => list,
             Hook::Upgrade => upgrade,
+            Hook::Reconcile => reconcile,
+            Hook::Map => map,
+            Hook::Initialize => initialize,
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The hooks that a request may meet, by name and by number.
+//! The exports that are called again and again, by name and by number: hooks that a request may meet, and the calls of
+//! controllers, which are counted and quarantined in the same way.
 
-use crate::manifest::Manifest;
+use crate::{controllers::Mapper, manifest::Manifest};
 
 /// A hook of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,12 +12,24 @@ pub(crate) enum Hook {
     AuthorizeWrite,
     AuthorizeList,
     Upgrade,
+    Reconcile,
+    Map,
+    Initialize,
 }
 
 impl Hook {
     /// All of them; each stands at the place of its number.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Mutate, Self::Validate, Self::AuthorizeRead, Self::AuthorizeWrite, Self::AuthorizeList, Self::Upgrade];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Mutate,
+        Self::Validate,
+        Self::AuthorizeRead,
+        Self::AuthorizeWrite,
+        Self::AuthorizeList,
+        Self::Upgrade,
+        Self::Reconcile,
+        Self::Map,
+        Self::Initialize,
+    ];
 
     /// Its name in errors, logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -27,6 +40,9 @@ impl Hook {
             Self::AuthorizeWrite => "authorize-write",
             Self::AuthorizeList => "authorize-list",
             Self::Upgrade => "upgrade",
+            Self::Reconcile => "reconcile",
+            Self::Map => "map",
+            Self::Initialize => "initialize",
         }
     }
 
@@ -35,15 +51,24 @@ impl Hook {
         Self::ALL.into_iter().find(|hook| hook.name() == name)
     }
 
-    /// Whether any type of the plugin asks for it.
+    /// Whether controllers call it, not requests.
+    pub(crate) const fn is_of_controllers(self) -> bool {
+        matches!(self, Self::Reconcile | Self::Map | Self::Initialize)
+    }
+
+    /// Whether any type or controller of the plugin asks for it.
     pub(crate) fn is_used(self, manifest: &Manifest) -> bool {
-        manifest.types.iter().any(|t| match self {
-            Self::Mutate => t.hooks.mutate,
-            Self::Validate => t.hooks.validate,
-            Self::AuthorizeRead => t.hooks.authorize_read,
-            Self::AuthorizeWrite => t.hooks.authorize_write,
-            Self::AuthorizeList => t.hooks.authorize_list,
-            Self::Upgrade => t.schema_version.get() > 1,
-        })
+        let (mut types, mut controllers) = (manifest.types.iter(), manifest.controllers.iter());
+        match self {
+            Self::Mutate => types.any(|t| t.hooks.mutate),
+            Self::Validate => types.any(|t| t.hooks.validate),
+            Self::AuthorizeRead => types.any(|t| t.hooks.authorize_read),
+            Self::AuthorizeWrite => types.any(|t| t.hooks.authorize_write),
+            Self::AuthorizeList => types.any(|t| t.hooks.authorize_list),
+            Self::Upgrade => types.any(|t| t.schema_version.get() > 1),
+            Self::Reconcile => controllers.next().is_some(),
+            Self::Map => controllers.any(|c| c.watches.iter().any(|watch| watch.mapper == Mapper::Map)),
+            Self::Initialize => controllers.any(|c| c.initializes),
+        }
     }
 }

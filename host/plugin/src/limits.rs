@@ -61,6 +61,8 @@ pub struct Own {
     fuel: bool,
     deadline: bool,
     memory: bool,
+    /// Whether the rest are those of controllers, which have a section of their own.
+    controllers: bool,
 }
 
 impl Default for Limits {
@@ -106,23 +108,48 @@ impl Limits {
             fuel: lowered.fuel < self.fuel,
             deadline: lowered.deadline_ms < self.deadline_ms,
             memory: lowered.memory_bytes < self.memory_bytes,
+            controllers: self.own.controllers,
         };
         lowered
     }
 
+    /// The same, called by the names that they have for controllers.
+    #[must_use]
+    pub(crate) fn of_controllers(mut self) -> Self {
+        self.own.controllers = true;
+        self
+    }
+
     /// Where the limit of fuel stands: nobody should raise a setting of the host's that was not in the way.
     pub(crate) fn fuel_setting(&self) -> &'static str {
-        if self.own.fuel { "limits.fuel of the plugin's own manifest" } else { "sandbox.fuel" }
+        match self.own {
+            Own { fuel: true, .. } => "limits.fuel of the plugin's own manifest",
+            Own { controllers: true, .. } => "controllers.fuel",
+            _ => "sandbox.fuel",
+        }
     }
 
     /// Where the limit of time stands.
     pub(crate) fn deadline_setting(&self) -> &'static str {
-        if self.own.deadline { "limits.deadline_ms of the plugin's own manifest" } else { "sandbox.deadline_ms" }
+        match self.own {
+            Own { deadline: true, .. } => "limits.deadline_ms of the plugin's own manifest",
+            Own { controllers: true, .. } => "controllers.deadline_ms",
+            _ => "sandbox.deadline_ms",
+        }
     }
 
     /// Where the limit of memory stands.
     pub(crate) fn memory_setting(&self) -> &'static str {
-        if self.own.memory { "limits.memory_bytes of the plugin's own manifest" } else { "sandbox.memory_bytes" }
+        match self.own {
+            Own { memory: true, .. } => "limits.memory_bytes of the plugin's own manifest",
+            Own { controllers: true, .. } => "controllers.memory_bytes",
+            _ => "sandbox.memory_bytes",
+        }
+    }
+
+    /// Where the limit on host calls stands.
+    pub(crate) fn host_calls_setting(&self) -> &'static str {
+        if self.own.controllers { "controllers.host_calls" } else { "sandbox.host_calls" }
     }
 
     /// The wall clock of one request.

@@ -6,7 +6,12 @@ use mortise_resource::{Scope, manifest as wire, name, types::Gvk};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
-use crate::{contract::Exports, error::LoadError, permission::Permissions};
+use crate::{
+    contract::Exports,
+    controllers::{self, ControllerDecl},
+    error::LoadError,
+    permission::Permissions,
+};
 
 /// What a plugin is, in checked form.
 #[derive(Debug, Clone)]
@@ -21,6 +26,8 @@ pub struct Manifest {
     pub pool: DescriptorPool,
     /// What it asks to be held to.
     pub limits: wire::Limits,
+    /// Its controllers; most plugins have none.
+    pub controllers: Vec<ControllerDecl>,
 }
 
 /// One resource type of a plugin.
@@ -62,7 +69,8 @@ pub struct Hooks {
 }
 
 /// Abilities that a plugin may ask for in its manifest.
-const CAPABILITIES: [&str; 3] = ["authorizer", "config", "log"];
+const CAPABILITIES: [&str; 11] =
+    ["authorizer", "cache", "clock", "config", "files", "http", "kv", "log", "resources", "run", "secrets"];
 
 /// Most types of one plugin.
 const MAX_TYPES: usize = 256;
@@ -101,12 +109,14 @@ impl Manifest {
             }
             types.push(decl);
         }
+        let controllers = controllers::read(wire.controllers, &types, exports).map_err(fault)?;
         Ok(Self {
             name: wire.name.into(),
             version: wire.version.into(),
             types,
             pool,
             limits: wire.limits.unwrap_or_default(),
+            controllers,
         })
     }
 }
@@ -115,14 +125,8 @@ impl TypeDecl {
     fn read(wire: wire::ResourceType, pool: &DescriptorPool, exports: Exports) -> Result<Self, LoadError> {
         let gvk = Gvk::new(wire.group, wire.group_version, wire.kind);
         let at = |what: String| fault(format!("type {gvk}: {what}"));
-        if !is_group(&gvk.group) {
-            return Err(at(format!("group must match ^[a-z][a-z\\d_]+$, got: {:?}", gvk.group)));
-        }
-        if !is_group_version(&gvk.group_version) {
-            return Err(at(format!("group_version must match ^v([a-z\\d]+)?\\d$, got: {:?}", gvk.group_version)));
-        }
-        if !is_kind(&gvk.kind) {
-            return Err(at(format!("kind must match ^[A-Z][A-Za-z\\d]+$, got: {:?}", gvk.kind)));
+        if let Some(what) = type_name_fault(&gvk) {
+            return Err(at(what));
         }
         let scope = match wire::Scope::try_from(wire.scope) {
             Ok(wire::Scope::Cluster) => Scope::Cluster,
@@ -213,7 +217,7 @@ fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, String> {
 }
 
 /// Resolves names joined by dots, through message fields, to the fields they name.
-fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescriptor>, String> {
+pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescriptor>, String> {
     let mut at = Some(message.clone());
     let mut fields = Vec::new();
     for step in path.split('.') {
@@ -228,6 +232,19 @@ fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescripto
         fields.push(field);
     }
     Ok(fields)
+}
+
+/// What is wrong with a type's name, if anything is.
+pub(crate) fn type_name_fault(gvk: &Gvk) -> Option<String> {
+    if !is_group(&gvk.group) {
+        Some(format!("group must match ^[a-z][a-z\\d_]+$, got: {:?}", gvk.group))
+    } else if !is_group_version(&gvk.group_version) {
+        Some(format!("group_version must match ^v([a-z\\d]+)?\\d$, got: {:?}", gvk.group_version))
+    } else if !is_kind(&gvk.kind) {
+        Some(format!("kind must match ^[A-Z][A-Za-z\\d]+$, got: {:?}", gvk.kind))
+    } else {
+        None
+    }
 }
 
 fn is_group(s: &str) -> bool {
@@ -265,8 +282,7 @@ mod tests {
     fn a_question_has_a_hook_or_a_permission() {
         let files = prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
         let pool = pool(files).unwrap();
-        let exports =
-            Exports { mutating: false, validating: false, authorizing: true, upgrading: false, configuring: false };
+        let exports = Exports { authorizing: true, ..Exports::default() };
         let key = wire::Permission { permission: "key:read".into(), on: "{name}".into() };
         let declare = |hooks, permissions| {
             let declared = wire::ResourceType {

@@ -86,7 +86,7 @@ impl Meter {
     }
 
     pub(crate) fn hook(&self, hook: Hook) -> &HookMeter {
-        let [mutate, validate, read, write, list, upgrade] = &self.hooks;
+        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize] = &self.hooks;
         match hook {
             Hook::Mutate => mutate,
             Hook::Validate => validate,
@@ -94,6 +94,9 @@ impl Meter {
             Hook::AuthorizeWrite => write,
             Hook::AuthorizeList => list,
             Hook::Upgrade => upgrade,
+            Hook::Reconcile => reconcile,
+            Hook::Map => map,
+            Hook::Initialize => initialize,
         }
     }
 

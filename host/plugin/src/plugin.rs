@@ -28,6 +28,7 @@ use crate::{
     contract::{self, Exports},
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
+    grants::{Grants, Permit},
     health::{Health, HealthState, HookHealth},
     hook::Hook,
     host::wasi,
@@ -39,6 +40,7 @@ use crate::{
     settings::{self, PluginSettings},
     state::State,
     throttle::Throttle,
+    workshop::Fitted,
 };
 
 /// A plugin that can be called.
@@ -57,8 +59,14 @@ pub struct Plugin {
     pub(crate) memo: Memo,
     health: Health,
     pub(crate) meter: Arc<Meter>,
+    /// What it was granted when it was loaded.
+    grants: Grants,
+    /// Its controllers, in an engine of their own; none when it has no controllers.
+    pub(crate) fitted: Option<Arc<Fitted>>,
     backtraces: Throttle,
     aside: Aside,
+    /// Of its controllers: heavy ones do not make its hooks slow.
+    controllers_aside: Aside,
 }
 
 /// Where the hooks are in the component.
@@ -116,14 +124,14 @@ impl Plugin {
         let begun = Instant::now();
         let (component, known) = match cached {
             Some(entry) => (entry.component, Some(entry.manifest)),
-            None => (compile(&inner, bytes).await?, None),
+            None => (compile(&inner.engine, &inner, bytes).await?, None),
         };
         let compiling = begun.elapsed();
 
         let exports = contract::check(&inner.engine, &component)?;
         check_appetite(&component, &inner.limits)?;
         let mut linker = inner.linker.clone();
-        let pre = wasi::link(&mut linker, &inner.engine, &component)
+        let pre = wasi::link(&mut linker, &inner.engine, &component, false)
             .and_then(|()| linker.instantiate_pre(&component))
             .map_err(|e| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") })?;
         component
@@ -140,6 +148,8 @@ impl Plugin {
             inner.cache.put(&digest, &component, &described);
         }
 
+        let grants = settings.grants_of(&manifest.name).clone();
+        let fitted = fit(&inner, (&digest, bytes, &component, &described), exports, &manifest, grants.clone()).await?;
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
         let settings = settings.text(&manifest.name, limits.settings_bytes)?;
         if exports.configuring {
@@ -162,8 +172,11 @@ impl Plugin {
             sandbox: inner,
             pre,
             exports: indices,
+            grants,
+            fitted: fitted.map(Arc::new),
             backtraces: Throttle::default(),
             aside: Aside::default(),
+            controllers_aside: Aside::default(),
         }))
     }
 
@@ -203,11 +216,17 @@ impl Plugin {
         self.size
     }
 
-    /// Whether these are the settings that it was loaded with.
+    /// Whether these are the settings and the grants that it was loaded with.
     #[must_use]
     pub fn is_set_to(&self, settings: &PluginSettings) -> bool {
         let now = settings.of(self.name()).to_string();
-        *self.settings == *now
+        *self.settings == *now && self.grants == *settings.grants_of(self.name())
+    }
+
+    /// What it is granted beyond its own types.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.grants
     }
 
     /// The limits that hold for it.
@@ -246,17 +265,22 @@ impl Plugin {
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
 
-    /// The threads that this plugin's calls belong on while it is set aside; none while it is not.
-    pub(crate) fn aside(&self) -> Option<&Threads> {
-        self.aside.is_set(self.sandbox.made).then_some(&self.sandbox.aside)
+    /// The threads that its calls of this kind belong on while they are set aside; none while they are not.
+    pub(crate) fn aside(&self, hook: Hook) -> Option<&Threads> {
+        let aside = if hook.is_of_controllers() { &self.controllers_aside } else { &self.aside };
+        aside.is_set(self.sandbox.made).then_some(&self.sandbox.aside)
     }
 
-    /// Sets it aside, from now until a while after the last cause.
+    /// Sets its hooks aside, or its controllers if they gave the cause, from now until a while after the last one.
     pub(crate) fn set_aside(&self, hook: &'static str, why: impl FnOnce() -> String) {
         let length = Duration::from_millis(self.limits.aside_ms);
-        if self.aside.set(self.sandbox.made, length) {
+        let (aside, what) = match Hook::named(hook) {
+            Some(hook) if hook.is_of_controllers() => (&self.controllers_aside, "controllers"),
+            _ => (&self.aside, "hooks"),
+        };
+        if aside.set(self.sandbox.made, length) {
             let text = format!(
-                "set aside: its hooks run at low priority until {length:?} have passed without cause; {}",
+                "set aside: its {what} run at low priority until {length:?} have passed without cause; {}",
                 why()
             );
             self.sandbox.logs.host(self.name(), hook, 2, text);
@@ -311,6 +335,23 @@ impl Indices {
     }
 }
 
+/// The plugin's controllers in their own engine, if it has any and they have what they need.
+async fn fit(
+    sandbox: &Inner,
+    file: (&str, &[u8], &Component, &[u8]),
+    exports: Exports,
+    manifest: &Manifest,
+    grants: Grants,
+) -> Result<Option<Fitted>, LoadError> {
+    if manifest.controllers.is_empty() {
+        return Ok(None);
+    }
+    let permit = Permit::new(manifest, grants);
+    permit.check(manifest).map_err(LoadError::NotGranted)?;
+    let limits = sandbox.controller_limits(&manifest.limits);
+    sandbox.workshop()?.fit(sandbox, file, exports, limits, permit).await.map(Some)
+}
+
 /// A health that says in log and metrics what becomes of the hooks.
 fn health(sandbox: &Inner, manifest: &Manifest, meter: Arc<Meter>) -> Health {
     let used = Hook::ALL.into_iter().filter(|hook| hook.is_used(manifest)).collect();
@@ -334,7 +375,7 @@ fn health(sandbox: &Inner, manifest: &Manifest, meter: Arc<Meter>) -> Health {
     Health::new(sandbox.quarantine.clone(), used, Box::new(listener))
 }
 
-async fn compile(sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> {
+pub(crate) async fn compile(engine: &Engine, sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> {
     let not = |what: String| LoadError::NotAComponent { what };
     if Engine::detect_precompiled(bytes).is_some() {
         return Err(not("it is precompiled machine code, which is never taken from users; give the .wasm file".into()));
@@ -348,7 +389,7 @@ async fn compile(sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> 
         [0, b'a', b's', b'm', ..] => {}
         _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
     }
-    let (engine, bytes, threads) = (sandbox.engine.clone(), bytes.to_vec(), sandbox.compile_threads());
+    let (engine, bytes, threads) = (engine.clone(), bytes.to_vec(), sandbox.compile_threads());
     // Threads of its own, a few and gone afterwards: calls that are being served keep the other cores.
     let compiled = tokio::task::spawn_blocking(move || {
         let pool = rayon::ThreadPoolBuilder::new()
@@ -366,6 +407,12 @@ async fn compile(sandbox: &Inner, bytes: &[u8]) -> Result<Component, LoadError> 
     }
 }
 
+/// What the largest memory of a component begins with, bytes. Wasmtime says it in pages.
+pub(crate) fn least_memory(component: &Component) -> u64 {
+    let pages = component.resources_required().and_then(|needs| needs.max_initial_memory_size).unwrap_or(0);
+    pages.saturating_mul(64 << 10)
+}
+
 /// Refuses what could not be instantiated anyway, with a better message.
 fn check_appetite(component: &Component, limits: &Limits) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
@@ -374,7 +421,7 @@ fn check_appetite(component: &Component, limits: &Limits) -> Result<(), LoadErro
         });
     };
     let hungry = |what, limit, setting| Err(LoadError::TooHungry { what, limit, setting });
-    let memory = needs.max_initial_memory_size.unwrap_or(0);
+    let memory = least_memory(component);
     if memory > limits.memory_bytes as u64 {
         return hungry(format!("{memory} bytes of memory"), limits.memory_bytes, "sandbox.memory_bytes");
     }

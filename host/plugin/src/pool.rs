@@ -21,6 +21,9 @@ pub(crate) const GUARD: u64 = 64 << 10;
 /// The stack that a guest and the host calls it makes run on, bytes.
 pub(crate) const STACK: usize = 512 << 10;
 
+/// The same for controllers: what they ask of the host is answered on it, and may go as deep as on any thread of a server.
+pub(crate) const CONTROLLER_STACK: usize = STACK + (2 << 20);
+
 /// A pool with fewer slots than this is not worth having.
 const FEWEST: u32 = 4;
 

@@ -18,7 +18,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout_at,
 };
-use wasmtime::{Store, Trap, UpdateDeadline, component::Instance};
+use wasmtime::{Engine, Store, Trap, UpdateDeadline, component::Instance};
 
 use crate::{
     aside::{SHARE, timed},
@@ -42,7 +42,7 @@ const WORN_BYTES: usize = 512 << 10;
 
 /// The part of its time, one in so many, that a call must have been at work for being late to be its own fault: the cores
 /// may have been busy with others.
-const WORKED: u32 = 10;
+pub(crate) const WORKED: u32 = 10;
 
 /// What `mutate` answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,7 +94,7 @@ pub struct Session {
     _slot: OwnedSemaphorePermit,
 }
 
-/// A store with every limit set. The only place where one is made.
+/// A store of the engine for hooks.
 pub(crate) fn store(
     sandbox: &Arc<Inner>,
     plugin: Arc<str>,
@@ -102,8 +102,20 @@ pub(crate) fn store(
     limits: Arc<Limits>,
     within: Duration,
 ) -> wasmtime::Result<Store<State>> {
+    store_in(&sandbox.engine, sandbox, plugin, settings, limits, within)
+}
+
+/// A store with every limit set. The only place where one is made.
+pub(crate) fn store_in(
+    engine: &Engine,
+    sandbox: &Inner,
+    plugin: Arc<str>,
+    settings: Arc<str>,
+    limits: Arc<Limits>,
+    within: Duration,
+) -> wasmtime::Result<Store<State>> {
     let state = State::new(plugin, settings, limits.clone(), sandbox.logs.clone(), within);
-    let mut store = Store::new(&sandbox.engine, state);
+    let mut store = Store::new(engine, state);
     store.limiter(|state| state);
     store.set_fuel(limits.fuel)?;
     store.set_hostcall_fuel(limits.reply_bytes.saturating_add(1024));
@@ -124,7 +136,12 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     if let Some(exceeded) = error.downcast_ref::<Exceeded>() {
         return match exceeded {
             Exceeded::Deadline => HookFault::late(limits),
-            Exceeded::HostCalls => HookFault::HostCalls { limit: limits.host_calls },
+            Exceeded::HostCalls => {
+                HookFault::HostCalls { limit: limits.host_calls, setting: limits.host_calls_setting() }
+            }
+            Exceeded::OnlyReconcilers { what } => {
+                HookFault::Answer(format!("it called {what}, which only a reconciler may"))
+            }
             Exceeded::Exit { status } => HookFault::Exit { status: *status },
             Exceeded::Random { limit } => {
                 HookFault::Answer(format!("it asked for more than {limit} random bytes at once"))
@@ -157,7 +174,7 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
 }
 
 /// Being late does not count against a plugin that got its turn late.
-fn excused(mut error: HookError, starved: bool) -> HookError {
+pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
     if starved && matches!(error.fault, HookFault::Deadline { .. }) {
         error.counts = false;
     }
@@ -384,16 +401,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.store.data_mut().end_lines();
-        let state = self.store.data();
-        self.plugin.meter.ends(state.memory);
-        if state.dropped_logs > 0 {
-            let (plugin, dropped) = (&*state.plugin, state.dropped_logs);
-            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => self.plugin.meter.label())
-                .increment(u64::from(dropped));
-            let fields = vec![("dropped".to_owned(), dropped.to_string())];
-            state.logs.write(plugin, "", 2, "log lines dropped (limit sandbox.log_bytes)".into(), fields);
-        }
+        let meter = &self.plugin.meter;
+        let state = self.store.data_mut();
+        state.end_log(|| meter.label());
+        meter.ends(state.memory);
     }
 }
 

@@ -1,41 +1,58 @@
-//! What operators set for single plugins, by the plugins' names: `[plugin.<name>.settings]` in config.toml.
+//! What operators set for single plugins, by the plugins' names: `[plugin.<name>.settings]` and `[plugin.<name>.grants]` in
+//! config.toml.
 //!
 //! Settings are one JSON object for each plugin. They reach the plugin as text, through the contract's `config`, bounded
 //! by `sandbox.settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as it lives;
-//! other settings make another `Plugin`, which remembers none of the first one's decisions.
+//! other settings, or other grants, make another `Plugin`, which remembers none of the first one's decisions.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
 };
 
 use serde_json::{Map, Value};
 
-use crate::error::LoadError;
+use crate::{error::LoadError, grants::Grants};
 
 /// No settings, as a plugin sees them.
 pub(crate) const NONE: &str = "{}";
 
-/// The settings of every plugin, by name. The default has none.
+/// The settings of every plugin, by name, and what each is granted. The default has none, and grants nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct PluginSettings(BTreeMap<String, Value>);
+pub struct PluginSettings {
+    told: BTreeMap<String, Value>,
+    granted: BTreeMap<String, Grants>,
+}
 
 impl PluginSettings {
     /// Sets what a plugin of that name is told, in place of what was set before.
     pub fn set(&mut self, name: impl Into<String>, settings: Map<String, Value>) {
-        self.0.insert(name.into(), Value::Object(settings));
+        self.told.insert(name.into(), Value::Object(settings));
     }
 
     /// The settings of the plugin of that name: always an object, empty when nothing was set.
     #[must_use]
     pub fn of(&self, name: &str) -> &Value {
         static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
-        self.0.get(name).unwrap_or(&NOTHING)
+        self.told.get(name).unwrap_or(&NOTHING)
     }
 
-    /// The names of plugins for which something was set, in order.
+    /// Grants what a plugin of that name may do beyond its own types, in place of what was granted before.
+    pub fn grant(&mut self, name: impl Into<String>, grants: Grants) {
+        self.granted.insert(name.into(), grants);
+    }
+
+    /// What the plugin of that name is granted.
+    #[must_use]
+    pub fn grants_of(&self, name: &str) -> &Grants {
+        static NOTHING: LazyLock<Grants> = LazyLock::new(Grants::default);
+        self.granted.get(name).unwrap_or(&NOTHING)
+    }
+
+    /// The names of plugins for which something was set or granted, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        let names: BTreeSet<_> = self.told.keys().chain(self.granted.keys()).map(String::as_str).collect();
+        names.into_iter()
     }
 
     /// The text that the plugin is given.

@@ -8,7 +8,13 @@ use std::{
 use mortise_resource::authorizer::Authorizer;
 use wasmtime::ResourceLimiter;
 
-use crate::{error::HookFault, host::wasi::Wasi, limits::Limits, logs::Logs};
+use crate::{
+    error::HookFault,
+    host::wasi::{Http, Wasi},
+    limits::Limits,
+    logs::Logs,
+    under_way::UnderWay,
+};
 
 /// A limit that the host itself enforces; found again by type when a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +27,8 @@ pub(crate) enum Exceeded {
     Exit { status: u8 },
     #[error("more than {limit} random bytes at once")]
     Random { limit: u64 },
+    #[error("only a reconciler may call {what}")]
+    OnlyReconcilers { what: &'static str },
 }
 
 /// The data of one instance's store.
@@ -35,6 +43,8 @@ pub(crate) struct State {
     pub(crate) caller: Option<Arc<dyn Authorizer>>,
     /// The last question that `authorizer` answered with no: permission, name.
     pub(crate) refused: Option<(String, String)>,
+    /// The call of a controller that runs; none in an instance for hooks.
+    pub(crate) under_way: Option<UnderWay>,
     /// What growth of a memory or a table was refused for, in the current call.
     pub(crate) growth_refused: Option<HookFault>,
     pub(crate) host_calls: u32,
@@ -44,6 +54,8 @@ pub(crate) struct State {
     pub(crate) logged_bytes: usize,
     pub(crate) dropped_logs: u32,
     pub(crate) wasi: Wasi,
+    /// What is sent from controllers; only where the component imports it.
+    pub(crate) http: Option<Box<Http>>,
     /// Linear memory of the instance, bytes. It never shrinks.
     pub(crate) memory: usize,
 }
@@ -63,6 +75,7 @@ impl State {
             deadline: Instant::now() + within,
             caller: None,
             refused: None,
+            under_way: None,
             growth_refused: None,
             host_calls: 0,
             logs,
@@ -70,7 +83,21 @@ impl State {
             logged_bytes: 0,
             dropped_logs: 0,
             wasi: Wasi::default(),
+            http: None,
             memory: 0,
+        }
+    }
+
+    /// Ends the log of a request: unfinished lines are written, and what was dropped is said. `label` is what the plugin is
+    /// called in metrics.
+    pub(crate) fn end_log(&mut self, label: impl FnOnce() -> String) {
+        self.end_lines();
+        self.logged_bytes = 0;
+        let dropped = std::mem::take(&mut self.dropped_logs);
+        if dropped > 0 {
+            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => label()).increment(u64::from(dropped));
+            let fields = vec![("dropped".to_owned(), dropped.to_string())];
+            self.logs.write(&self.plugin, "", 2, "log lines dropped (limit sandbox.log_bytes)".into(), fields);
         }
     }
 

@@ -8,17 +8,17 @@ use wasmtime::{
     },
 };
 
-use super::handle;
+use super::{CHUNK, handle, stand_in};
 use crate::state::{Exceeded, State};
-
-/// How much a guest may write to stdout or stderr at once, bytes: what `check-write` says.
-const CHUNK: u64 = 4096;
 
 /// Longest run of random numbers of one call, bytes.
 const RANDOM: u64 = 64 << 10;
 
 /// Words for "you may not" in the error types of WASI, and for "there is nothing more" in those of streams.
-const REFUSALS: [&str; 4] = ["access-denied", "access", "not-permitted", "closed"];
+const REFUSALS: [&str; 5] = ["access-denied", "access", "not-permitted", "closed", "HTTP-request-denied"];
+
+/// Stands for the stream of a request's body, which goes nowhere.
+const NOWHERE: u32 = 3;
 
 /// Answers a call, or ends it. What the guest lent or gave for it is let go of.
 pub(super) fn answer(
@@ -46,13 +46,16 @@ pub(super) fn answer(
         ("io/poll", "[method]pollable.block") => None,
         ("io/streams", _) => match function.split_once('.') {
             Some((_, "subscribe")) => Some(handle(store, "pollable", 0)?),
-            Some(("[method]output-stream", "check-write")) => Some(done(Some(Val::U64(CHUNK)))),
+            Some(("[method]output-stream", "check-write")) => Some(done(Some(Val::U64(CHUNK as u64)))),
             Some(("[method]output-stream", "write" | "blocking-write-and-flush")) => {
                 let bytes =
                     arguments.iter().find_map(|one| if let Val::List(bytes) = one { Some(bytes) } else { None });
                 let bytes =
                     bytes.into_iter().flatten().filter_map(|one| if let Val::U8(b) = one { Some(*b) } else { None });
-                state.print(first.unwrap_or(1), bytes);
+                match first {
+                    Some(NOWHERE) => {}
+                    stream => state.print(stream.unwrap_or(1), bytes),
+                }
                 Some(done(None))
             }
             Some(("[method]output-stream", "flush" | "blocking-flush")) => Some(done(None)),
@@ -90,8 +93,44 @@ pub(super) fn answer(
         ("random/insecure-seed", _) => {
             Some(Val::Tuple(vec![Val::U64(state.wasi.random()), Val::U64(state.wasi.random())]))
         }
+        // Whatever a request is made of can be made; none is sent.
+        ("http/types", function) => match made(function) {
+            Some(("output-stream", _)) => Some(done(Some(handle(store, "output-stream", NOWHERE)?))),
+            Some((resource, Made::Plain)) => Some(handle(store, resource, 0)?),
+            Some((resource, Made::Done)) => Some(done(Some(handle(store, resource, 0)?))),
+            None if is_set(function) => Some(done(None)),
+            None if function == "[method]fields.has" => Some(Val::Bool(false)),
+            None if function == "[method]outgoing-request.method" => Some(Val::Variant("get".into(), None)),
+            None => denied(interface, function, ty)?,
+        },
         _ => denied(interface, function, ty)?,
     })
+}
+
+/// How a function hands out a resource: as it is, or as a result.
+enum Made {
+    Plain,
+    Done,
+}
+
+/// The resource that a function of `http/types` makes.
+fn made(function: &str) -> Option<(&'static str, Made)> {
+    Some(match function {
+        "[constructor]fields" | "[method]fields.clone" | "[method]outgoing-request.headers" => ("fields", Made::Plain),
+        "[static]fields.from-list" => ("fields", Made::Done),
+        "[constructor]outgoing-request" => ("outgoing-request", Made::Plain),
+        "[constructor]request-options" => ("request-options", Made::Plain),
+        "[method]outgoing-request.body" => ("outgoing-body", Made::Done),
+        "[method]outgoing-body.write" => ("output-stream", Made::Done),
+        _ => return None,
+    })
+}
+
+/// Whether a function of `http/types` sets something.
+fn is_set(function: &str) -> bool {
+    let method = function.split_once('.').map_or("", |(_, method)| method);
+    method.starts_with("set-")
+        || ["set", "delete", "append"].map(|method| format!("[method]fields.{method}")).contains(&function.to_owned())
 }
 
 /// Says no in the function's own words: its error, none, or nothing at all. A function that has no words for it ends the
@@ -125,6 +164,9 @@ fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Resu
 /// Lets go of the handles in an argument. `first` becomes what the first of them stands for.
 fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut Option<u32>) -> wasmtime::Result<()> {
     let one = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
+        if stand_in::release(store, any)? {
+            return Ok(());
+        }
         let rep = ResourceDynamic::try_from_resource_any(any, store)?.rep();
         first.get_or_insert(rep);
         wasmtime::Result::Ok(())
@@ -137,7 +179,7 @@ fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut O
             inner => release(store, inner, first),
         }),
         Val::Option(Some(inner)) => release(store, inner, first),
-        // No other argument of WASI 0.2 holds a handle.
+        // No other argument holds a handle.
         _ => Ok(()),
     }
 }

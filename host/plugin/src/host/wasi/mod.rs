@@ -11,7 +11,8 @@
 //! - clocks do not tell the time: the wall clock stands at 1970-01-01, the monotonic clock begins at 0 in each instance,
 //!   moves by a microsecond each time it is read, and by as much as a guest says it will wait, at once;
 //! - random numbers come from a generator with a fixed seed: hooks are deterministic. They are no secret;
-//! - exit ends the call, as the plugin's fault.
+//! - exit ends the call, as the plugin's fault;
+//! - `wasi:http/{types,outgoing-handler}` are there too, and deny every request, but in a controller (`http`).
 //!
 //! # Cost
 //! Nothing for components that import none of it. Calls are typed at run time, about a microsecond each.
@@ -22,6 +23,11 @@
 //! unfinished lines.
 
 mod answer;
+mod http;
+mod metered;
+mod stand_in;
+
+pub(crate) use http::{Call as HttpCall, Http};
 
 use wasmtime::{
     Engine,
@@ -33,8 +39,11 @@ use crate::state::State;
 /// Packages that are linked.
 pub(crate) const PACKAGES: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
+/// What is linked of `wasi:http`.
+const HTTP: [&str; 2] = ["http/types", "http/outgoing-handler"];
+
 /// The resources of these packages; a handle's type is its place here.
-const RESOURCES: [&str; 14] = [
+const RESOURCES: [&str; 25] = [
     "error",
     "pollable",
     "input-stream",
@@ -49,7 +58,21 @@ const RESOURCES: [&str; 14] = [
     "incoming-datagram-stream",
     "outgoing-datagram-stream",
     "resolve-address-stream",
+    "fields",
+    "incoming-request",
+    "outgoing-request",
+    "request-options",
+    "response-outparam",
+    "incoming-response",
+    "incoming-body",
+    "future-trailers",
+    "outgoing-response",
+    "outgoing-body",
+    "future-incoming-response",
 ];
+
+/// How much a guest may write to stdout or stderr at once, bytes: what `check-write` says.
+const CHUNK: usize = 4096;
 
 /// Longest line of stdout or stderr that is kept together, bytes.
 const LINE: usize = 1024;
@@ -71,15 +94,35 @@ pub(crate) fn interface(import: &str) -> Option<&str> {
     let (package, _) = interface.split_once('/')?;
     let patch = version.strip_prefix("0.2.")?;
     let released = !patch.is_empty() && patch.bytes().all(|b| b.is_ascii_digit());
-    (released && PACKAGES.contains(&package)).then_some(interface)
+    (released && (PACKAGES.contains(&package) || HTTP.contains(&interface))).then_some(interface)
 }
 
-/// Links what a component imports of WASI.
-pub(crate) fn link(linker: &mut Linker<State>, engine: &Engine, component: &Component) -> wasmtime::Result<()> {
+/// Whether a component sends HTTP requests.
+pub(crate) fn sends_http(engine: &Engine, component: &Component) -> bool {
+    component
+        .component_type()
+        .imports(engine)
+        .any(|(import, _)| interface(import).is_some_and(|one| HTTP.contains(&one)))
+}
+
+/// Links what a component imports of WASI. With `http`, its requests are sent: that is for controllers, and each of their
+/// stores has an [`Http`].
+pub(crate) fn link(
+    linker: &mut Linker<State>,
+    engine: &Engine,
+    component: &Component,
+    http: bool,
+) -> wasmtime::Result<()> {
+    if http {
+        http::link(linker)?;
+    }
     for (import, item) in component.component_type().imports(engine) {
         let (Some(interface), ComponentItem::ComponentInstance(instance)) = (interface(import), item.ty) else {
             continue;
         };
+        if http && (interface.starts_with("io/") || HTTP.contains(&interface)) {
+            continue;
+        }
         let mut target = linker.instance(import)?;
         for (name, item) in instance.exports(engine) {
             match item.ty {
@@ -95,7 +138,9 @@ pub(crate) fn link(linker: &mut Linker<State>, engine: &Engine, component: &Comp
                     })?;
                 }
                 ComponentItem::Resource(_) => {
-                    target.resource(name, ResourceType::host_dynamic(kind(name)), |_, _| Ok(()))?
+                    let theirs = if http { stand_in::kind(name) } else { None };
+                    let of = theirs.unwrap_or_else(|| ResourceType::host_dynamic(kind(name)));
+                    target.resource(name, of, |_, _| Ok(()))?
                 }
                 _ => {}
             }
@@ -106,12 +151,21 @@ pub(crate) fn link(linker: &mut Linker<State>, engine: &Engine, component: &Comp
 
 /// A resource's place among [`RESOURCES`]; one that is not there can never exist.
 fn kind(resource: &str) -> u32 {
+    // Other names that `http/types` has for them.
+    let resource = match resource {
+        "headers" | "trailers" => "fields",
+        "io-error" => "error",
+        same => same,
+    };
     let place = RESOURCES.iter().position(|known| *known == resource).unwrap_or(RESOURCES.len());
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
 /// A new handle.
 fn handle(store: &mut wasmtime::StoreContextMut<'_, State>, resource: &str, rep: u32) -> wasmtime::Result<Val> {
+    if let Some(theirs) = stand_in::handle(store, resource, rep)? {
+        return Ok(theirs);
+    }
     Ok(Val::Resource(ResourceDynamic::new_own(rep, kind(resource)).try_into_resource_any(store)?))
 }
 
@@ -152,6 +206,11 @@ impl State {
 
     /// Logs what stdout and stderr were left with.
     pub(crate) fn end_lines(&mut self) {
+        if let Some(http) = &self.http {
+            for (stream, bytes) in (1..).zip(http.printed.take()) {
+                self.print(stream, bytes.into_iter());
+            }
+        }
         self.end_line(1);
         self.end_line(2);
     }
@@ -165,12 +224,15 @@ mod tests {
     fn only_released_versions_of_what_is_linked() {
         assert_eq!(interface("wasi:cli/stdout@0.2.6"), Some("cli/stdout"));
         assert_eq!(interface("wasi:io/streams@0.2.10"), Some("io/streams"));
+        assert_eq!(interface("wasi:http/types@0.2.0"), Some("http/types"));
+        assert_eq!(interface("wasi:http/outgoing-handler@0.2.6"), Some("http/outgoing-handler"));
         for other in [
             "wasi:cli/stdout@0.3.0",
             "wasi:cli/stdout@0.2.0-rc-2023-11-10",
             "wasi:cli/stdout@0.2.",
             "wasi:cli/stdout",
-            "wasi:http/types@0.2.6",
+            "wasi:http/incoming-handler@0.2.6",
+            "wasi:http/types@0.3.0",
             "wasi:clocksmith/x@0.2.0",
             "other:cli/stdout@0.2.6",
         ] {

@@ -1,0 +1,43 @@
+//! `cache`: what the controller's watches have seen, within what is granted.
+
+use crate::{
+    bindings::{
+        imports::mortise::plugin::cache::{Host, Key},
+        types::{ResourceBytes, TypeName},
+    },
+    host::resources::{all_encoded, decoded, encoded, may_read, type_name},
+    reconciler_host::{CacheKey, Failure},
+    state::State,
+    under_way::Answer,
+};
+
+impl Host for State {
+    async fn get(&mut self, of: TypeName, index: String, key: Key) -> Answer<Option<ResourceBytes>> {
+        const WHAT: &str = "cache.get";
+        self.ask(WHAT, |question| async move {
+            let of = type_name(of);
+            may_read(&question.permit, &of)?;
+            let found = question.host.cache_get(of.to_pb(), index, read_key(WHAT, key)?).await?;
+            found.map(|resource| encoded(WHAT, &question, &resource)).transpose()
+        })
+        .await
+    }
+
+    async fn list(&mut self, of: TypeName, index: String, key: Key) -> Answer<Vec<ResourceBytes>> {
+        const WHAT: &str = "cache.list";
+        self.ask(WHAT, |question| async move {
+            let of = type_name(of);
+            may_read(&question.permit, &of)?;
+            let found = question.host.cache_list(of.to_pb(), index, read_key(WHAT, key)?).await?;
+            all_encoded(WHAT, &question, &found)
+        })
+        .await
+    }
+}
+
+fn read_key(what: &str, key: Key) -> Result<CacheKey, Failure> {
+    Ok(match key {
+        Key::Id(bytes) => CacheKey::Id(decoded(what, "key", "ID", &bytes)?),
+        Key::Value(value) => CacheKey::Value(value),
+    })
+}

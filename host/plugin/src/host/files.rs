@@ -1,0 +1,96 @@
+//! `files`: granted directories. The work is done by [`crate::folder`], on threads that may wait.
+//!
+//! A call that took too long is answered with a failure, and may still take effect: a system call cannot be called back.
+//! At most [`FILE_TURNS`] threads wait for files at once, so that a file system that hangs does not take every thread.
+
+use std::{sync::Arc, time::Instant};
+
+use mortise_resource::Code;
+
+use crate::{
+    bindings::imports::mortise::plugin::files::Host,
+    folder::Folder,
+    grants::{Directory, Permit},
+    reconciler_host::Failure,
+    state::State,
+    under_way::{Answer, Question},
+};
+
+/// Threads that work on files at once, for all plugins together.
+pub(crate) const FILE_TURNS: usize = 16;
+
+impl Host for State {
+    async fn read(&mut self, directory: String, name: String) -> Answer<Option<Vec<u8>>> {
+        self.ask("files.read", |question| async move {
+            let limit = question.limit;
+            let granted = granted(&question.permit, &directory, false)?;
+            blocking(question, move |_| open(&directory, &granted)?.read(&name, limit)).await
+        })
+        .await
+    }
+
+    async fn write(&mut self, directory: String, name: String, content: Vec<u8>) -> Answer<()> {
+        self.ask("files.write", |question| async move {
+            question.bounded("files.write", content.len())?;
+            let granted = granted(&question.permit, &directory, true)?;
+            blocking(question, move |until| open(&directory, &granted)?.write(&name, &content, until)).await
+        })
+        .await
+    }
+
+    async fn remove(&mut self, directory: String, name: String) -> Answer<()> {
+        self.ask("files.remove", |question| async move {
+            let granted = granted(&question.permit, &directory, true)?;
+            blocking(question, move |_| open(&directory, &granted)?.remove(&name)).await
+        })
+        .await
+    }
+
+    async fn list(&mut self, directory: String) -> Answer<Vec<String>> {
+        self.ask("files.list", |question| async move {
+            let limit = question.limit;
+            let granted = granted(&question.permit, &directory, false)?;
+            blocking(question, move |_| open(&directory, &granted)?.list(limit)).await
+        })
+        .await
+    }
+}
+
+/// Does something that waits for the system, on a thread for such, until when its answer is of use.
+pub(super) async fn blocking<T: Send + 'static>(
+    question: Question,
+    work: impl FnOnce(Instant) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let until = question.until;
+    let stopping = || Failure::new(Code::Unavailable, "the server is stopping; try again later");
+    let turn = question.file_turns.acquire_owned().await.map_err(|_| stopping())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        work(until)
+    });
+    done.await
+        .unwrap_or_else(|_| Err(Failure::new(Code::Internal, "the thread that worked on it gave up; see the log")))
+}
+
+fn granted(permit: &Arc<Permit>, name: &str, write: bool) -> Result<Directory, Failure> {
+    let denied = |text| Err(Failure::new(Code::PermissionDenied, text));
+    match permit.grants.directories.get(name) {
+        None => denied(format!(
+            "directory {name:?} is not granted; grant it with {} = {{ path = \"…\" }} in config.toml",
+            permit.key(&format!("directories.{name}"))
+        )),
+        Some(directory) if write && !directory.write => denied(format!(
+            "directory {name:?} is granted for reading only; for writing, set {}.write = true in config.toml",
+            permit.key(&format!("directories.{name}"))
+        )),
+        Some(directory) => Ok(directory.clone()),
+    }
+}
+
+/// Where it is, is the operator's business: the guest hears the name that it knows.
+fn open(name: &str, directory: &Directory) -> Result<Folder, Failure> {
+    Folder::open(&directory.path).map_err(|e| {
+        let text = format!("directory {name:?} cannot be opened: {e}; see its path in the plugin's grants");
+        Failure::new(Code::FailedPrecondition, text)
+    })
+}

@@ -1,0 +1,57 @@
+//! `kv`: the plugin's own durable values, as the host keeps them.
+
+use mortise_resource::Code;
+
+use crate::{bindings::imports::mortise::plugin::kv::Host, reconciler_host::Failure, state::State, under_way::Answer};
+
+/// Longest key, bytes.
+const MAX_KEY: usize = 256;
+
+impl Host for State {
+    async fn get(&mut self, key: String) -> Answer<Option<Vec<u8>>> {
+        const WHAT: &str = "kv.get";
+        self.ask(WHAT, |question| async move {
+            check_key(WHAT, &key)?;
+            let value = question.host.kv_get(key).await?;
+            question.bounded(WHAT, value.as_ref().map_or(0, Vec::len))?;
+            Ok(value)
+        })
+        .await
+    }
+
+    async fn set(&mut self, key: String, value: Vec<u8>) -> Answer<()> {
+        const WHAT: &str = "kv.set";
+        self.ask(WHAT, |question| async move {
+            check_key(WHAT, &key)?;
+            question.bounded(WHAT, value.len())?;
+            question.host.kv_set(key, value).await
+        })
+        .await
+    }
+
+    async fn remove(&mut self, key: String) -> Answer<()> {
+        const WHAT: &str = "kv.remove";
+        self.ask(WHAT, |question| async move {
+            check_key(WHAT, &key)?;
+            question.host.kv_remove(key).await
+        })
+        .await
+    }
+
+    async fn keys(&mut self, prefix: String) -> Answer<Vec<String>> {
+        const WHAT: &str = "kv.keys";
+        self.ask(WHAT, |question| async move {
+            let keys = question.host.kv_keys(prefix).await?;
+            question.bounded(WHAT, keys.iter().map(|key| key.len() + 8).sum())?;
+            Ok(keys)
+        })
+        .await
+    }
+}
+
+fn check_key(what: &str, key: &str) -> Result<(), Failure> {
+    if (1..=MAX_KEY).contains(&key.len()) {
+        return Ok(());
+    }
+    Err(Failure::new(Code::InvalidArgument, format!("{what}: a key has 1 to {MAX_KEY} bytes, got: {}", key.len())))
+}

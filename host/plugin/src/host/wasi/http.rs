@@ -1,0 +1,382 @@
+//! `wasi:http` for reconcilers: requests to hosts that are granted, and no others.
+//!
+//! # Contract
+//! A component that imports `wasi:http/outgoing-handler` has its controllers in an engine where that is wasmtime's own, and with
+//! it `wasi:io`, whose streams and pollables it hands out. Everything else of WASI stays ours, with nothing in it (the parent
+//! module), and hands out stand-ins in the types of that `wasi:io`: a stdin at its end, a stdout that is the log, pollables that
+//! are ready. So wasmtime's files, sockets, clocks and variables are linked nowhere, and the one way out is
+//! [`Outgoing::send_request`]. In the engine for hooks `wasi:http` is inert, and every request is denied.
+//!
+//! Each request is compared with `grants.http` by scheme, host and port (`http_hosts`), and sent to exactly what was compared.
+//! Redirects are answers like any other: the guest may ask for the next hop, which is compared too. A request outside of a
+//! controller's call is denied.
+//!
+//! # Cost
+//! Nothing for components that do not import it. A request opens a connection of its own, HTTP/1.1, with TLS by rustls and the
+//! roots of the Mozilla programme that are built in; none is kept for the next.
+//!
+//! # Limits
+//! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than what is left
+//! of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies of all answers of a call
+//! together are bounded by `sandbox.reply_bytes`, those of requests likewise. [`IN_FLIGHT`] requests of an instance are open at
+//! once. What the host keeps for a guest is bounded by [`HANDLES`], headers of 128 KiB each, and [`PIECE`]. What a guest calls here counts towards `controllers.host_calls`; past that, requests fail.
+
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::{Duration, Instant},
+};
+
+use http_body_util::BodyExt as _;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout_at,
+};
+use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+    p2::bindings::http::types::ErrorCode,
+};
+use wasmtime_wasi_io::IoView;
+
+use super::{metered::Metered, stand_in::Printed};
+use crate::{grants::Permit, http_hosts::Target, limits::Limits, logs::Logs, state::State};
+
+/// Requests of one instance that are open at once, answers that are being read included.
+const IN_FLIGHT: usize = 16;
+
+/// Requests, headers, bodies and the like of one instance, and no more than `sandbox.handles`.
+const HANDLES: usize = 256;
+
+/// What of a request's body waits to be sent, bytes.
+const PIECE: usize = 16 << 10;
+
+/// An answer's head and body, and what is left to do for it.
+type Sent = (http::Response<WasiBody>, Work);
+type Work = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+/// What an instance has of HTTP.
+pub(crate) struct Http {
+    ctx: WasiHttpCtx,
+    pub(super) table: ResourceTable,
+    outgoing: Outgoing,
+    /// What was written to stdout and stderr since the last call ended.
+    pub(super) printed: Printed,
+}
+
+/// Sends requests.
+struct Outgoing {
+    /// The call that is under way; none between calls.
+    call: Option<Call>,
+    turns: Arc<Semaphore>,
+    /// Whether the call has no host calls left.
+    exhausted: bool,
+}
+
+/// On whose behalf requests are sent, and within what.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) permit: Arc<Permit>,
+    /// What the plugin is called in the log and in metrics.
+    pub(crate) plugin: Arc<str>,
+    pub(crate) label: String,
+    pub(crate) hook: &'static str,
+    pub(crate) logs: Arc<Logs>,
+    /// The longest that one request may take.
+    pub(crate) host_call: Duration,
+    /// When the call must be done.
+    pub(crate) until: Instant,
+    /// Bytes that all bodies may have, each way, and those that they had.
+    pub(crate) limit: usize,
+    pub(crate) sent: Arc<AtomicUsize>,
+    pub(crate) received: Arc<AtomicUsize>,
+}
+
+/// Links `wasi:http` and the `wasi:io` that belongs to it.
+pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    wasmtime_wasi_io::add_to_linker_async(linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    // Wasmtime's own finds the code of no fault of a body, since it looks for another type than its bodies fail with.
+    linker.allow_shadowing(true);
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap(
+        "http-error-code",
+        |mut store, (fault,): (Resource<wasmtime_wasi_io::streams::Error>,)| {
+            let fault = store.data_mut().table().get(&fault)?;
+            let known = fault.downcast_ref::<ErrorCode>().cloned();
+            Ok((known.or_else(|| fault.downcast_ref::<Error>().map(code)),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// The code of a fault of a body.
+fn code(fault: &Error) -> ErrorCode {
+    match fault {
+        Error::HttpRequestBodySize(size) => ErrorCode::HttpRequestBodySize(*size),
+        Error::HttpResponseBodySize(size) => ErrorCode::HttpResponseBodySize(*size),
+        Error::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
+        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
+        other => ErrorCode::InternalError(Some(other.to_string())),
+    }
+}
+
+impl Http {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.handles.min(HANDLES));
+        Self {
+            ctx: WasiHttpCtx::new(),
+            table,
+            outgoing: Outgoing { call: None, turns: Arc::new(Semaphore::new(IN_FLIGHT)), exhausted: false },
+            printed: Printed::new(limits.log_bytes),
+        }
+    }
+
+    /// A call begins.
+    pub(crate) fn begin(&mut self, call: Call) {
+        self.outgoing.call = Some(call);
+    }
+
+    /// It is over: what is still under way ends by its own time, or with the instance.
+    pub(crate) fn end(&mut self) {
+        self.outgoing.call = None;
+    }
+}
+
+impl State {
+    /// What the instance has of HTTP, counting a call of the guest.
+    fn counted(&mut self) -> &mut Http {
+        self.host_calls = self.host_calls.saturating_add(1);
+        let exhausted = self.host_calls > self.limits.host_calls;
+        // There already where it is linked.
+        let http = self.http.get_or_insert_with(|| Box::new(Http::new(&self.limits)));
+        http.outgoing.exhausted = exhausted;
+        http
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let Http { ctx, table, outgoing, .. } = self.counted();
+        WasiHttpCtxView { ctx, table, hooks: outgoing }
+    }
+}
+
+impl IoView for State {
+    fn table(&mut self) -> &mut ResourceTable {
+        &mut self.counted().table
+    }
+}
+
+impl WasiHttpHooks for Outgoing {
+    fn send_request(
+        &mut self,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _read: Work,
+    ) -> Box<dyn Future<Output = Result<Sent, Error>> + Send> {
+        let admitted = self.admit(request);
+        Box::new(async move {
+            let (call, request, turn) = admitted?;
+            let sent = send(&call, request, options.unwrap_or_default(), turn).await;
+            match &sent {
+                Ok((head, _)) => call.count(&format!("{}xx", head.status().as_u16() / 100)),
+                Err(_) => call.count("failed"),
+            }
+            sent
+        })
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        PIECE
+    }
+
+    fn p2_error_from_hyper(&mut self, fault: &hyper::Error) -> ErrorCode {
+        ErrorCode::InternalError(Some(format!("the connection failed: {fault}")))
+    }
+
+    fn p2_error_from_connect(&mut self, fault: &std::io::Error) -> ErrorCode {
+        match fault.kind() {
+            std::io::ErrorKind::ConnectionRefused => ErrorCode::ConnectionRefused,
+            std::io::ErrorKind::TimedOut => ErrorCode::ConnectionTimeout,
+            _ => ErrorCode::InternalError(Some(format!("cannot connect: {fault}"))),
+        }
+    }
+
+    fn p2_error_from_tls(&mut self, fault: &std::io::Error) -> ErrorCode {
+        ErrorCode::InternalError(Some(format!("TLS: {fault}")))
+    }
+}
+
+impl Outgoing {
+    /// Whether a request may be sent: with where it goes written in the one way, and its place among those in flight.
+    fn admit(
+        &mut self,
+        mut request: http::Request<WasiBody>,
+    ) -> Result<(Call, http::Request<WasiBody>, OwnedSemaphorePermit), Error> {
+        let call = self.call.clone().ok_or(Error::HttpRequestDenied)?;
+        if self.exhausted {
+            call.count("denied");
+            return Err(Error::InternalError(Some("too many host calls (limit controllers.host_calls)".into())));
+        }
+        // It would make a tunnel, whose end nobody looks at.
+        if request.method() == http::Method::CONNECT {
+            call.count("denied");
+            return Err(Error::HttpRequestMethodInvalid);
+        }
+        let Some(target) = call.granted(request.uri()) else {
+            call.count("denied");
+            return Err(Error::HttpRequestDenied);
+        };
+        let Ok(turn) = self.turns.clone().try_acquire_owned() else {
+            call.count("denied");
+            return Err(Error::ConnectionLimitReached);
+        };
+        let authority = target.authority();
+        let host = http::HeaderValue::from_str(&authority).map_err(|_| Error::HttpRequestUriInvalid)?;
+        let mut parts = request.uri().clone().into_parts();
+        parts.authority = Some(authority.parse().map_err(|_| Error::HttpRequestUriInvalid)?);
+        *request.uri_mut() = http::Uri::from_parts(parts).map_err(|_| Error::HttpRequestUriInvalid)?;
+        request.headers_mut().insert(http::header::HOST, host);
+        Ok((call, request, turn))
+    }
+}
+
+impl Call {
+    /// Where a request goes, if that is granted. The guest hears no more than the code, so the log says what to set.
+    fn granted(&self, uri: &http::Uri) -> Option<Target> {
+        let (scheme, authority) = (uri.scheme_str().unwrap_or_default(), uri.authority()?.as_str());
+        let key = self.permit.key("http");
+        let text = match Target::read(scheme, authority) {
+            Some(target) if self.permit.sends_to(&target) => return Some(target),
+            Some(target) => {
+                format!("HTTP request denied; grant it with {key} = [\"{target}\"] in config.toml")
+            }
+            // Before the last @ may stand a password.
+            None => format!(
+                "HTTP request to {scheme}://{} denied: that is no plain host, which {key} could grant",
+                authority.rsplit('@').next().unwrap_or_default()
+            ),
+        };
+        self.logs.host(&self.plugin, self.hook, 2, text);
+        None
+    }
+
+    fn count(&self, outcome: &str) {
+        metrics::counter!(
+            "mortise_plugin_http_requests_total", "plugin" => self.label.clone(), "outcome" => outcome.to_owned()
+        )
+        .increment(1);
+    }
+}
+
+/// Sends a request that may be sent.
+async fn send(
+    call: &Call,
+    request: http::Request<WasiBody>,
+    options: RequestOptions,
+    turn: OwnedSemaphorePermit,
+) -> Result<Sent, Error> {
+    let now = Instant::now();
+    let within = call.host_call.min(call.until.saturating_duration_since(now));
+    let until = tokio::time::Instant::from_std(now + within);
+    let at_most = |asked: Option<Duration>| Some(asked.map_or(within, |asked| asked.min(within)));
+    let options = RequestOptions {
+        connect_timeout: at_most(options.connect_timeout),
+        first_byte_timeout: at_most(options.first_byte_timeout),
+        between_bytes_timeout: at_most(options.between_bytes_timeout),
+    };
+    let request = request.map(|body| Metered::request(body, call.sent.clone(), call.limit));
+    let sent = timeout_at(until, wasmtime_wasi_http::default_send_request(request, Some(options))).await;
+    let (head, work) = sent.map_err(|_| Error::HttpResponseTimeout)??;
+    let answer = head.map(|body| {
+        Metered::response(body.boxed_unsync(), call.received.clone(), call.limit, until, turn).boxed_unsync()
+    });
+    Ok((answer, Box::new(async move { timeout_at(until, work).await.unwrap_or(Ok(())) })))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{
+        grants::Grants,
+        http_hosts::HttpHost,
+        logs::{LogSettings, Logs},
+    };
+
+    /// What may send to some hosts, in a call.
+    fn granted(hosts: &[&str]) -> Outgoing {
+        let http = hosts.iter().map(|host| HttpHost::try_from((*host).to_owned()).unwrap()).collect();
+        let permit = Permit::of("p", Grants { http, ..Grants::default() });
+        let mut http = Http::new(&Limits::default());
+        http.begin(Call {
+            permit: Arc::new(permit),
+            plugin: "p".into(),
+            label: "p".into(),
+            hook: "reconcile",
+            logs: Arc::new(Logs::new(LogSettings::default(), BTreeMap::new())),
+            host_call: Duration::from_secs(1),
+            until: Instant::now() + Duration::from_secs(1),
+            limit: 1_000,
+            sent: Arc::default(),
+            received: Arc::default(),
+        });
+        http.outgoing
+    }
+
+    fn request(method: &str, uri: &str) -> http::Request<WasiBody> {
+        let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync();
+        http::Request::builder().method(method).uri(uri).header("host", "allowed.org").body(body).unwrap()
+    }
+
+    #[test]
+    fn what_is_sent_goes_where_it_was_granted() {
+        let mut outgoing = granted(&["allowed.org", "http://allowed.org:8080"]);
+        let (_, sent, _turn) = outgoing.admit(request("GET", "HTTPS://Allowed.ORG/a?b")).unwrap();
+        assert_eq!(sent.uri(), "https://allowed.org:443/a?b");
+        assert_eq!(sent.headers()["host"], "allowed.org:443");
+        let (_, sent, _turn) = outgoing.admit(request("GET", "http://allowed.org:8080")).unwrap();
+        assert_eq!(sent.uri(), "http://allowed.org:8080/");
+    }
+
+    #[test]
+    fn all_else_is_denied() {
+        let mut outgoing = granted(&["allowed.org", "http://127.0.0.1:8080"]);
+        for uri in [
+            "http://allowed.org/",
+            "https://allowed.org:8443/",
+            "https://allowed.org./",
+            "https://allowed.org@evil.org/",
+            "https://allowed.org:443@evil.org/",
+            "https://user@allowed.org/",
+            "https://evil.org/allowed.org",
+            "https://sub.allowed.org/",
+            "http://127.0.0.1/",
+            "http://127.1:8080/",
+            "http://[::ffff:127.0.0.1]:8080/",
+            "/allowed.org",
+        ] {
+            assert!(matches!(outgoing.admit(request("GET", uri)), Err(Error::HttpRequestDenied)), "{uri}");
+        }
+        let tunnel = outgoing.admit(request("CONNECT", "https://allowed.org/"));
+        assert!(matches!(tunnel, Err(Error::HttpRequestMethodInvalid)));
+        assert!(matches!(granted(&[]).admit(request("GET", "https://allowed.org/")), Err(Error::HttpRequestDenied)));
+    }
+
+    #[test]
+    fn only_so_many_are_in_flight_and_none_between_calls() {
+        let mut outgoing = granted(&["allowed.org"]);
+        let mut ask = || outgoing.admit(request("GET", "https://allowed.org/"));
+        let turns: Vec<_> = (0..IN_FLIGHT).map(|_| ask().unwrap()).collect();
+        assert!(matches!(ask(), Err(Error::ConnectionLimitReached)));
+        drop(turns);
+        assert!(ask().is_ok());
+        outgoing.exhausted = true;
+        let fault = outgoing.admit(request("GET", "https://allowed.org/")).map(drop).unwrap_err();
+        assert!(fault.to_string().contains("controllers.host_calls"), "{fault}");
+        outgoing.call = None;
+        assert!(matches!(outgoing.admit(request("GET", "https://allowed.org/")), Err(Error::HttpRequestDenied)));
+    }
+}

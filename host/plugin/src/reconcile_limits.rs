@@ -1,0 +1,107 @@
+//! What one reconcile may use. Every limit is finite; those that are not here are the hooks' ([`Limits`]).
+
+use mortise_resource::manifest;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Limits;
+
+/// The limits of one call of a controller: a reconcile, a mapping, an initialisation. Part of config.toml as
+/// `[controllers]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReconcileLimits {
+    /// Instances of all controllers at once, warm ones included; 0 asks the machine.
+    pub instances: u32,
+    /// Work of one call, in wasmtime's fuel units.
+    pub fuel: u64,
+    /// Wall clock of one call, the host calls in it included, milliseconds.
+    pub deadline_ms: u64,
+    /// Linear memory of one instance, bytes.
+    pub memory_bytes: usize,
+    /// Host calls of one call.
+    pub host_calls: u32,
+    /// Wall clock of one host call, milliseconds.
+    pub host_call_ms: u64,
+}
+
+impl Default for ReconcileLimits {
+    fn default() -> Self {
+        Self {
+            instances: 0,
+            fuel: 500_000_000,
+            deadline_ms: 30_000,
+            memory_bytes: 64 << 20,
+            host_calls: 10_000,
+            host_call_ms: 5_000,
+        }
+    }
+}
+
+impl ReconcileLimits {
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    /// What is wrong with which setting.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |name, value: u64, most: u64| {
+            if (1..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("controllers.{name} must be 1 to {most}, got {value}"))
+            }
+        };
+        let day = 24 * 60 * 60 * 1_000;
+        within("fuel", self.fuel, u64::MAX / 2)?;
+        within("deadline_ms", self.deadline_ms, day)?;
+        within("memory_bytes", self.memory_bytes as u64, 4 << 30)?;
+        within("host_calls", self.host_calls.into(), u32::MAX.into())?;
+        within("host_call_ms", self.host_call_ms, day)
+    }
+
+    /// All that holds for a reconcile of a plugin that asks for `asked`: these limits, and the hooks' where there is none
+    /// here. A manifest lowers the memory alone; its fuel and its time are those of requests.
+    pub(crate) fn over(&self, hooks: &Limits, asked: &manifest::Limits) -> Limits {
+        let base = Limits {
+            fuel: self.fuel,
+            deadline_ms: self.deadline_ms,
+            memory_bytes: self.memory_bytes,
+            host_calls: self.host_calls,
+            ..hooks.clone()
+        };
+        base.of_controllers().lowered_to(&manifest::Limits {
+            memory_bytes: asked.memory_bytes,
+            fuel: 0,
+            deadline_ms: 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_lowers_memory_and_nothing_else() {
+        let (ours, hooks) = (ReconcileLimits::default(), Limits::default());
+        let asked = manifest::Limits { memory_bytes: 1 << 20, fuel: 1, deadline_ms: 1 };
+        let limits = ours.over(&hooks, &asked);
+        assert_eq!((limits.fuel, limits.deadline_ms, limits.host_calls), (500_000_000, 30_000, 10_000));
+        assert_eq!(limits.memory_bytes, 1 << 20);
+        assert_eq!(limits.memory_setting(), "limits.memory_bytes of the plugin's own manifest");
+        let limits = ours.over(&hooks, &manifest::Limits::default());
+        assert_eq!(limits.memory_bytes, 64 << 20);
+        let settings =
+            [limits.fuel_setting(), limits.deadline_setting(), limits.memory_setting(), limits.host_calls_setting()];
+        let expected = ["fuel", "deadline_ms", "memory_bytes", "host_calls"].map(|name| format!("controllers.{name}"));
+        assert_eq!(settings.map(str::to_owned), expected);
+        assert_eq!(limits.reply_bytes, hooks.reply_bytes, "the hooks' where there is none here");
+    }
+
+    #[test]
+    fn none_may_be_nothing() {
+        assert_eq!(ReconcileLimits::default().check(), Ok(()));
+        let fault = ReconcileLimits { fuel: 0, ..ReconcileLimits::default() }.check().unwrap_err();
+        assert!(fault.starts_with("controllers.fuel must be 1 to "), "{fault}");
+        assert!(ReconcileLimits { memory_bytes: 5 << 30, ..ReconcileLimits::default() }.check().is_err());
+    }
+}

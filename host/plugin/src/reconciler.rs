@@ -1,0 +1,351 @@
+//! Calls of a plugin's controllers, in warm instances.
+//!
+//! # Contract
+//! Each call has an instance to itself, and the limits of `[controllers]`. Faults count towards the plugin's health under
+//! `reconcile`, `map` and `initialize`; what the guest itself calls an error does not. Who calls sees to it that a resource is
+//! not reconciled twice at once. Dropping a future ends the call, and its instance.
+//!
+//! # Cost
+//! A call in a warm instance takes a microsecond or two beyond its work, a fresh one some tens more.
+//!
+//! # Limits
+//! At most as many calls at once as the manifest's controllers ask for together, and as there are instances
+//! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor time
+//! has them run at low priority (`sandbox.aside_ms`); that does not concern its hooks.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_resource::pb;
+use prost::Message as _;
+use tokio::{sync::Semaphore, time::timeout_at};
+use tracing::Instrument as _;
+use wasmtime::{Store, component::Instance};
+
+use crate::{
+    bindings,
+    controllers::Mapper,
+    error::{HookError, HookFault},
+    hook::Hook,
+    logs::plain,
+    plugin::Plugin,
+    reconciler_host::ReconcilerHost,
+    running::Running,
+    state::State,
+    under_way::{Cancel, UnderWay},
+    warm::Warm,
+    workshop::Fitted,
+};
+
+/// Longest text of a guest's error or reason that is kept, characters.
+const MAX_TEXT: usize = 2_000;
+
+/// Calls the controllers of one loaded plugin. Its warm instances go with it.
+pub struct Reconciler {
+    plugin: Arc<Plugin>,
+    fitted: Arc<Fitted>,
+    /// What its instances are kept under.
+    key: u64,
+    turns: Arc<Semaphore>,
+    turn_count: usize,
+}
+
+/// How a reconcile ended that did not fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is as it should be.
+    Done,
+    /// Once more, behind those that are waiting.
+    RequeueNow,
+    /// Once more after a while, or earlier if something changes.
+    RequeueAfter(Duration),
+    /// The same, for a reason that operators are shown.
+    Deferred {
+        /// The while.
+        after: Duration,
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// Why a call of a controller is tried again.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReconcileError {
+    /// It gave no usable answer: a trap, a limit, quarantine.
+    #[error("{0}")]
+    Fault(#[from] HookError),
+    /// In the plugin's own words.
+    #[error("{0}")]
+    Guest(String),
+}
+
+impl Reconciler {
+    /// For a plugin's controllers; none when it has none.
+    #[must_use]
+    pub fn new(plugin: &Arc<Plugin>) -> Option<Self> {
+        let fitted = plugin.fitted.clone()?;
+        let controllers = &plugin.manifest().controllers;
+        let maps = |mapper: &Mapper| usize::from(*mapper == Mapper::Map);
+        let wanted: usize = controllers
+            .iter()
+            .map(|one| one.parallel + one.watches.iter().map(|watch| maps(&watch.mapper)).sum::<usize>())
+            .sum();
+        let turn_count = wanted.clamp(1, fitted.workshop.slot_count);
+        Some(Self {
+            plugin: plugin.clone(),
+            key: fitted.workshop.key(),
+            turns: Arc::new(Semaphore::new(turn_count)),
+            turn_count,
+            fitted,
+        })
+    }
+
+    /// The plugin.
+    #[must_use]
+    pub fn plugin(&self) -> &Arc<Plugin> {
+        &self.plugin
+    }
+
+    /// Calls `reconcile` for one resource.
+    ///
+    /// # Errors
+    /// The plugin's fault, or the error that it answered.
+    pub async fn reconcile(
+        &self,
+        controller: &str,
+        id: &pb::Id,
+        host: Arc<dyn ReconcilerHost>,
+        cancel: &Cancel,
+    ) -> Result<Outcome, ReconcileError> {
+        let asked = Reconcile { controller: controller.to_owned(), id: id.encode_to_vec() };
+        let answer = self.call(asked, host, cancel).await?;
+        answer.map(outcome).map_err(|text| ReconcileError::Guest(short(&text)))
+    }
+
+    /// Calls `map` for a resource that changed: the ids of resources of the managed type that it concerns.
+    ///
+    /// # Errors
+    /// The plugin's fault, or the error that it answered.
+    pub async fn map(
+        &self,
+        controller: &str,
+        changed: &pb::Resource,
+        host: Arc<dyn ReconcilerHost>,
+        cancel: &Cancel,
+    ) -> Result<Vec<pb::Id>, ReconcileError> {
+        let asked = Map { controller: controller.to_owned(), changed: changed.encode_to_vec() };
+        let answer = self.call(asked, host, cancel).await?;
+        let ids = answer.map_err(|text| ReconcileError::Guest(short(&text)))?;
+        let read = |id: Vec<u8>| pb::Id::decode(id.as_slice());
+        ids.into_iter().map(read).collect::<Result<_, _>>().map_err(|e| {
+            let what = format!("it answered what is no hashicorp.consul.resource.ID: {e}");
+            self.plugin.unusable(Hook::Map.name(), what).into()
+        })
+    }
+
+    /// Calls `initialize`, before a controller starts.
+    ///
+    /// # Errors
+    /// The plugin's fault, or the error that it answered.
+    pub async fn initialize(
+        &self,
+        controller: &str,
+        host: Arc<dyn ReconcilerHost>,
+        cancel: &Cancel,
+    ) -> Result<(), ReconcileError> {
+        let asked = Initialize { controller: controller.to_owned() };
+        let answer = self.call(asked, host, cancel).await?;
+        answer.map_err(|text| ReconcileError::Guest(short(&text)))
+    }
+
+    /// Calls the guest once, in an instance that nobody else uses, on the threads where the plugin's controllers belong now.
+    async fn call<A: Asked>(
+        &self,
+        asked: A,
+        host: Arc<dyn ReconcilerHost>,
+        cancel: &Cancel,
+    ) -> Result<A::Answer, HookError> {
+        let hook = A::HOOK;
+        let (plugin, workshop) = (self.plugin.clone(), self.fitted.workshop.clone());
+        let running = Running::begin(&self.plugin, hook)?;
+        let until = Instant::now() + self.fitted.limits.deadline();
+        let busy = |limit, setting| plugin.fault(hook.name(), HookFault::Busy { limit, setting }, None);
+        let Ok(Ok(_turn)) = timeout_at(until.into(), self.turns.acquire()).await else {
+            return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
+        };
+        let under_way = self.under_way(host, cancel);
+        let kept = workshop.take(self.key);
+        let (of, fitted) = (plugin.clone(), self.fitted.clone());
+        let work = async move {
+            let _ticking = of.sandbox.tick();
+            let mut warm = match kept {
+                Some(warm) => warm,
+                None => {
+                    let Some(slot) = fitted.workshop.slot(until).await else {
+                        let limit = fitted.workshop.slot_count;
+                        let fault = HookFault::Busy { limit, setting: "controllers.instances" };
+                        return Err(of.fault(hook.name(), fault, None));
+                    };
+                    Warm::open(&of, &fitted, hook, slot, until).await?
+                }
+            };
+            let answer = warm.call(&of, &fitted, asked, under_way, until).await;
+            Ok((warm, answer))
+        };
+        let work = work.instrument(running.span.clone());
+        let done = match plugin.aside(hook) {
+            None => work.await,
+            Some(threads) => {
+                running.meter.aside();
+                threads.run(work).await.unwrap_or_else(|| {
+                    let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
+                    Err(plugin.fault(hook.name(), fault, None))
+                })
+            }
+        };
+        let (outcome, spent) = match done {
+            Ok((warm, answer)) => {
+                let spent = warm.spent();
+                self.put_back(hook, warm);
+                (answer, spent)
+            }
+            Err(fault) => (Err(fault), 0),
+        };
+        running.end(outcome, spent)
+    }
+
+    fn under_way(&self, host: Arc<dyn ReconcilerHost>, cancel: &Cancel) -> UnderWay {
+        let workshop = &self.fitted.workshop;
+        UnderWay {
+            host,
+            permit: self.fitted.permit.clone(),
+            cancel: cancel.clone(),
+            made: self.plugin.sandbox.made,
+            host_call: Duration::from_millis(workshop.limits.host_call_ms),
+            file_turns: workshop.file_turns.clone(),
+            host_work: Duration::ZERO,
+        }
+    }
+
+    /// Keeps an instance for the next call, unless it is worn or others need its slot.
+    fn put_back(&self, hook: Hook, warm: Warm) {
+        let gone = if warm.is_worn() { Some(warm) } else { self.fitted.workshop.keep(self.key, warm) };
+        // Clearing away what a guest wrote takes the system as long as the guest took to write it.
+        if let (Some(warm), Some(threads)) = (gone, self.plugin.aside(hook)) {
+            threads.clear_away(warm);
+        }
+    }
+}
+
+impl Drop for Reconciler {
+    fn drop(&mut self) {
+        drop(self.fitted.workshop.give_up(self.key));
+    }
+}
+
+/// A question to the guest.
+pub(crate) trait Asked: Send + 'static {
+    /// The export that is called.
+    const HOOK: Hook;
+    /// What it answers.
+    type Answer: Send + 'static;
+
+    /// Calls it.
+    fn ask(
+        self,
+        fitted: &Fitted,
+        store: &mut Store<State>,
+        instance: &Instance,
+    ) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
+}
+
+struct Reconcile {
+    controller: String,
+    id: Vec<u8>,
+}
+
+impl Asked for Reconcile {
+    const HOOK: Hook = Hook::Reconcile;
+    type Answer = Result<bindings::Outcome, String>;
+
+    async fn ask(
+        self,
+        fitted: &Fitted,
+        store: &mut Store<State>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self::Answer> {
+        let guest = fitted.controlling.as_ref().ok_or_else(missing)?.load(&mut *store, instance)?;
+        guest.mortise_plugin_controlling().call_reconcile(store, &self.controller, &self.id).await
+    }
+}
+
+struct Map {
+    controller: String,
+    changed: Vec<u8>,
+}
+
+impl Asked for Map {
+    const HOOK: Hook = Hook::Map;
+    type Answer = Result<Vec<Vec<u8>>, String>;
+
+    async fn ask(
+        self,
+        fitted: &Fitted,
+        store: &mut Store<State>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self::Answer> {
+        let guest = fitted.mapping.as_ref().ok_or_else(missing)?.load(&mut *store, instance)?;
+        guest.mortise_plugin_mapping().call_map(store, &self.controller, &self.changed).await
+    }
+}
+
+struct Initialize {
+    controller: String,
+}
+
+impl Asked for Initialize {
+    const HOOK: Hook = Hook::Initialize;
+    type Answer = Result<(), String>;
+
+    async fn ask(
+        self,
+        fitted: &Fitted,
+        store: &mut Store<State>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self::Answer> {
+        let guest = fitted.initializing.as_ref().ok_or_else(missing)?.load(&mut *store, instance)?;
+        guest.mortise_plugin_initializing().call_initialize(store, &self.controller).await
+    }
+}
+
+fn missing() -> wasmtime::Error {
+    wasmtime::Error::msg("the component does not export it")
+}
+
+fn outcome(wit: bindings::Outcome) -> Outcome {
+    match wit {
+        bindings::Outcome::Done => Outcome::Done,
+        bindings::Outcome::RequeueNow => Outcome::RequeueNow,
+        bindings::Outcome::RequeueAfter(ms) => Outcome::RequeueAfter(Duration::from_millis(ms)),
+        bindings::Outcome::Deferred((ms, reason)) => {
+            Outcome::Deferred { after: Duration::from_millis(ms), reason: short(&reason) }
+        }
+    }
+}
+
+/// A guest's text for people: without what moves a cursor or begins a line, and cut.
+fn short(text: &str) -> String {
+    let text = plain(text);
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod guest;
+
+#[cfg(test)]
+mod tests;

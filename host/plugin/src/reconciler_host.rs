@@ -1,0 +1,110 @@
+//! What a reconciler may ask of the host, as whoever runs controllers has to answer it.
+//!
+//! # Contract
+//! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys are
+//! of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), and gives each
+//! question a deadline (`controllers.host_call_ms`), after which the future is dropped: an answer must not depend on being
+//! polled to its end to leave things whole.
+//!
+//! A plugin that is set aside runs on threads of another runtime, of low priority and without I/O, and so do its questions:
+//! what needs a certain runtime's handle brings that along.
+
+use async_trait::async_trait;
+use mortise_resource::{Code, Error, pb};
+
+use crate::bindings;
+
+/// How a question fails, as the guest hears it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// A code of gRPC; `wit/v0.1.0/failures.wit` says which are used.
+    pub code: u32,
+    /// What failed, and what to do about it.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code: (code as i32).unsigned_abs(), message: message.into() }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(error.code, error.message)
+    }
+}
+
+impl From<Failure> for bindings::Failure {
+    fn from(failure: Failure) -> Self {
+        Self { code: failure.code, message: failure.message }
+    }
+}
+
+/// What to look for in an index of the cache.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CacheKey {
+    /// An id or a reference; its uid does not count.
+    Id(pb::Id),
+    /// A value; when listing, a prefix of it.
+    Value(String),
+}
+
+/// Answers a reconciler's questions. What each means stands in `wit/v0.1.0`.
+#[async_trait]
+pub trait ReconcilerHost: Send + Sync {
+    /// `resources.read`.
+    async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure>;
+
+    /// `resources.list`; an absent unit of the tenancy is empty, and `*` is every one.
+    async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure>;
+
+    /// `resources.list-by-owner`. Resources of types that the plugin may not read are taken out afterwards.
+    async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure>;
+
+    /// `resources.write`; answers what is stored.
+    async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure>;
+
+    /// `resources.write-status`; an empty version takes whatever is there.
+    async fn write_status(
+        &self,
+        id: pb::Id,
+        version: String,
+        key: String,
+        status: pb::Status,
+    ) -> Result<pb::Resource, Failure>;
+
+    /// `resources.delete`.
+    async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure>;
+
+    /// `cache.get`.
+    async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure>;
+
+    /// `cache.list`.
+    async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure>;
+
+    /// `kv.get`. Without a store for them, values of plugins are not available.
+    async fn kv_get(&self, _key: String) -> Result<Option<Vec<u8>>, Failure> {
+        Err(no_values())
+    }
+
+    /// `kv.set`.
+    async fn kv_set(&self, _key: String, _value: Vec<u8>) -> Result<(), Failure> {
+        Err(no_values())
+    }
+
+    /// `kv.remove`.
+    async fn kv_remove(&self, _key: String) -> Result<(), Failure> {
+        Err(no_values())
+    }
+
+    /// `kv.keys`.
+    async fn kv_keys(&self, _prefix: String) -> Result<Vec<String>, Failure> {
+        Err(no_values())
+    }
+}
+
+fn no_values() -> Failure {
+    Failure::new(Code::FailedPrecondition, "kv is not available: this host keeps no values for plugins")
+}

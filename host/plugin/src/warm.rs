@@ -1,0 +1,168 @@
+//! One instance of a plugin for its controllers, which serves one call after another.
+//!
+//! # Contract
+//! Each call has fuel, time, host calls and log of its own. Only a call that ended well leaves an instance that is entered
+//! again: after a trap, a limit, or a call that was given up it is dead.
+//!
+//! # Limits
+//! An instance is worn after [`CALLS`] calls, or when its memory is [`GROWTH`] larger than it was at first: guests of the
+//! SDK free nothing.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::OwnedSemaphorePermit, time::timeout_at};
+use wasmtime::{Store, component::Instance};
+
+use crate::{
+    aside::{SHARE, worked},
+    engine::TICK,
+    error::{HookError, HookFault},
+    hook::Hook,
+    host::wasi::{Http, HttpCall},
+    meter::Meter,
+    plugin::Plugin,
+    reconciler::Asked,
+    session::{GRACE, WORKED, classify, excused, store_in},
+    state::State,
+    under_way::UnderWay,
+    workshop::Fitted,
+};
+
+/// Calls after which an instance is worn.
+const CALLS: u32 = 1_000;
+
+/// Growth of its memory after which an instance is worn, bytes.
+const GROWTH: usize = 1 << 20;
+
+/// An instance.
+pub(crate) struct Warm {
+    store: Store<State>,
+    instance: Instance,
+    meter: Arc<Meter>,
+    /// Its memory before the first call, bytes.
+    first: usize,
+    calls: u32,
+    dead: bool,
+    /// Fuel of the last call.
+    spent: u64,
+    /// Dropped last: the slot is free when the memory is.
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Warm {
+    /// A fresh instance. `until` is the deadline of the call that it is made for.
+    pub(crate) async fn open(
+        plugin: &Plugin,
+        fitted: &Fitted,
+        hook: Hook,
+        slot: OwnedSemaphorePermit,
+        until: Instant,
+    ) -> Result<Self, HookError> {
+        let (name, limits) = (plugin.manifest().name.clone(), &fitted.limits);
+        let left = until.saturating_duration_since(Instant::now());
+        let settings = plugin.settings.clone();
+        let host = |e: wasmtime::Error| plugin.fault(hook.name(), HookFault::Host(format!("{e:#}")), Some(&e));
+        let mut store =
+            store_in(&fitted.workshop.engine, &plugin.sandbox, name, settings, limits.clone(), left).map_err(host)?;
+        // Room for what is somewhat too large, which is a failure that the guest hears; what is far too large ends it.
+        store.set_hostcall_fuel(limits.reply_bytes.saturating_mul(2).saturating_add(64 << 10));
+        store.data_mut().hook = hook.name();
+        if fitted.http {
+            store.data_mut().http = Some(Box::new(Http::new(limits)));
+        }
+        let instance = match tokio::time::timeout(left + GRACE, fitted.pre.instantiate_async(&mut store)).await {
+            Ok(Ok(instance)) => instance,
+            Ok(Err(e)) => return Err(plugin.fault(hook.name(), classify(&e, store.data()), Some(&e))),
+            Err(_) => return Err(plugin.fault(hook.name(), HookFault::late(limits), None)),
+        };
+        plugin.meter.begins();
+        let first = store.data().memory;
+        let meter = plugin.meter.clone();
+        Ok(Self { store, instance, meter, first, calls: 0, dead: false, spent: 0, _slot: slot })
+    }
+
+    /// Whether the next call should get another one.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.dead || self.calls >= CALLS || self.store.data().memory > self.first.saturating_add(GROWTH)
+    }
+
+    /// Fuel that the last call used, units.
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Calls the guest once, until then at most.
+    pub(crate) async fn call<A: Asked>(
+        &mut self,
+        plugin: &Plugin,
+        fitted: &Fitted,
+        asked: A,
+        under_way: UnderWay,
+        until: Instant,
+    ) -> Result<A::Answer, HookError> {
+        let hook = A::HOOK;
+        let limits = self.store.data().limits.clone();
+        self.calls += 1;
+        self.dead = true;
+        let host = |e: wasmtime::Error| plugin.fault(hook.name(), HookFault::Host(format!("{e:#}")), Some(&e));
+        self.store.set_fuel(limits.fuel).map_err(host)?;
+        self.store.set_epoch_deadline(1);
+        let state = self.store.data_mut();
+        state.deadline = until;
+        state.hook = hook.name();
+        state.host_calls = 0;
+        state.growth_refused = None;
+        if let Some(http) = &mut state.http {
+            http.begin(HttpCall {
+                permit: under_way.permit.clone(),
+                plugin: state.plugin.clone(),
+                label: self.meter.label(),
+                hook: hook.name(),
+                logs: state.logs.clone(),
+                host_call: under_way.host_call,
+                until,
+                limit: limits.reply_bytes,
+                sent: Arc::default(),
+                received: Arc::default(),
+            });
+        }
+        state.under_way = Some(under_way);
+
+        let within = until.saturating_duration_since(Instant::now());
+        let called = timeout_at((until + GRACE).into(), asked.ask(fitted, &mut self.store, &self.instance));
+        let (outcome, work) = worked(called).await;
+
+        self.spent = limits.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
+        let state = self.store.data_mut();
+        let of_the_host = state.under_way.take().map_or(Duration::ZERO, |under_way| under_way.host_work);
+        if let Some(http) = &mut state.http {
+            http.end();
+        }
+        let work = work.saturating_sub(of_the_host);
+        state.end_log(|| self.meter.label());
+        if work >= SHARE + TICK {
+            plugin.set_aside(hook.name(), || format!("a call took {work:?} of processor time"));
+        }
+        let fault = match outcome {
+            Ok(Ok(answer)) => {
+                self.dead = false;
+                return Ok(answer);
+            }
+            Ok(Err(e)) => plugin.fault(hook.name(), classify(&e, self.store.data()), Some(&e)),
+            Err(_) => plugin.fault(hook.name(), HookFault::late(&limits), None),
+        };
+        // One that waited for the host, or for a core, is late by no fault of its own.
+        Err(excused(fault, work < within / WORKED))
+    }
+}
+
+impl Drop for Warm {
+    fn drop(&mut self) {
+        let state = self.store.data_mut();
+        state.end_log(|| self.meter.label());
+        self.meter.ends(state.memory);
+    }
+}
