@@ -12,11 +12,14 @@
     reason = "what wit-bindgen generates: loads, stores and frees by the canonical ABI"
 )]
 
+pub mod http;
+pub mod imports;
+
 use std::marker::PhantomData;
 
 use mortise_resource::{PathStep, pb};
 
-use crate::{Decision, Diagnostic, Diagnostics, Severity, log::Level, panic, raw::Guest};
+use crate::{Decision, Diagnostic, Diagnostics, Outcome, Severity, controller::millis, log::Level, panic, raw::Guest};
 
 pub mod described {
     wit_bindgen::generate!({
@@ -98,7 +101,46 @@ pub mod configures {
     });
 }
 
+pub mod controls {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "controls",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
+pub mod maps {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "maps",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
+pub mod initializes {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "initializes",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+        },
+    });
+}
+
 use authorizes::exports::mortise::plugin::authorizing;
+use controls::exports::mortise::plugin::controlling;
 use mutates::{exports::mortise::plugin::mutating, mortise::plugin::types};
 
 /// Implements the generated traits for whatever implements [`Guest`].
@@ -156,6 +198,32 @@ impl<G: Guest> configures::exports::mortise::plugin::configuring::Guest for Adap
     fn check(settings: String) -> Vec<types::Diagnostic> {
         panic::report();
         diagnostics(G::check(settings))
+    }
+}
+
+impl<G: Guest> controlling::Guest for Adapter<G> {
+    fn reconcile(controller: String, id: Vec<u8>) -> Result<controlling::Outcome, String> {
+        panic::report();
+        Ok(match G::reconcile(controller, id)? {
+            Outcome::Done => controlling::Outcome::Done,
+            Outcome::RequeueNow => controlling::Outcome::RequeueNow,
+            Outcome::RequeueAfter(time) => controlling::Outcome::RequeueAfter(millis(time)),
+            Outcome::Deferred(time, reason) => controlling::Outcome::Deferred((millis(time), reason)),
+        })
+    }
+}
+
+impl<G: Guest> maps::exports::mortise::plugin::mapping::Guest for Adapter<G> {
+    fn map(controller: String, changed: Vec<u8>) -> Result<Vec<Vec<u8>>, String> {
+        panic::report();
+        G::map(controller, changed)
+    }
+}
+
+impl<G: Guest> initializes::exports::mortise::plugin::initializing::Guest for Adapter<G> {
+    fn initialize(controller: String) -> Result<(), String> {
+        panic::report();
+        G::initialize(controller)
     }
 }
 

@@ -76,6 +76,11 @@ impl Diagnostics {
         self.0.is_empty()
     }
 
+    /// All sentences in one.
+    pub(crate) fn summaries(&self) -> String {
+        self.0.iter().map(|one| one.summary.as_str()).collect::<Vec<_>>().join("; ")
+    }
+
     /// In order.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()

@@ -46,6 +46,11 @@ impl Envelope {
         self.id.as_ref()?.r#type.as_ref()
     }
 
+    /// The name in the id.
+    pub(crate) fn name(&self) -> &str {
+        self.id.as_ref().map_or("", |id| id.name.as_str())
+    }
+
     /// The owner, unless there is none or the host sent nonsense.
     pub(crate) fn read_owner(&self) -> Option<pb::Id> {
         self.owner.as_ref().and_then(|bytes| pb::Id::decode(bytes.as_slice()).ok())
@@ -55,6 +60,12 @@ impl Envelope {
     pub(crate) fn read_status(&self) -> BTreeMap<String, pb::Status> {
         let entries = self.status.iter().filter_map(|bytes| StatusEntry::decode(bytes.as_slice()).ok());
         entries.map(|entry| (entry.key, entry.value.unwrap_or_default())).collect()
+    }
+
+    /// One entry of these.
+    pub(crate) fn read_status_under(&self, key: &str) -> Option<pb::Status> {
+        let mut entries = self.status.iter().filter_map(|bytes| StatusEntry::decode(bytes.as_slice()).ok());
+        entries.find(|entry| entry.key == key).map(|entry| entry.value.unwrap_or_default())
     }
 }
 
@@ -79,6 +90,8 @@ mod tests {
         let envelope = Envelope::read(&resource.encode_to_vec()).unwrap();
         assert_eq!((&envelope.id, envelope.read_owner()), (&resource.id, resource.owner.clone()));
         assert_eq!(envelope.read_status(), resource.status);
+        assert_eq!(envelope.read_status_under("one").as_ref(), resource.status.get("one"));
+        assert_eq!((envelope.read_status_under("three"), envelope.name()), (None, "korn"));
         assert_eq!((&envelope.metadata, &envelope.data), (&resource.metadata, &resource.data));
         assert_eq!((&envelope.version, &envelope.generation), (&resource.version, &resource.generation));
     }

@@ -35,6 +35,55 @@
 //! (feature `build`); no `protoc` is needed, but a dependency on `prost`, which the generated code names. Hooks are
 //! ordinary functions: test them natively, with [`testing`].
 //!
+//! # Reconcilers
+//! A reconciler makes the world so as resources say: it is one method that looks at one resource and does what is missing. A
+//! [`Controller`] says what wakes it, and stands in the plugin's table:
+//!
+//! ```
+//! use mortise_plugin::{
+//!     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,
+//!     Typed, Watch,
+//! };
+//! # #[derive(Clone, PartialEq, prost::Message)]
+//! # pub struct Song { #[prost(string, tag = "1")] pub title: String, #[prost(uint32, tag = "2")] pub verses: u32 }
+//! # impl prost::Name for Song { const PACKAGE: &'static str = "jukebox.v1"; const NAME: &'static str = "Song"; }
+//! # #[derive(Clone, PartialEq, prost::Message)]
+//! # pub struct Sheet { #[prost(string, tag = "1")] pub heading: String }
+//! # impl prost::Name for Sheet { const PACKAGE: &'static str = "jukebox.v1"; const NAME: &'static str = "Sheet"; }
+//! # mod proto { pub const DESCRIPTORS: &[u8] = &[]; }
+//!
+//! const SONG: Kind<Song> = Kind::new("jukebox", "v1", "Song");
+//! const SHEET: Kind<Sheet> = Kind::new("jukebox", "v1", "Sheet");
+//!
+//! static PLUGIN: Plugin = Plugin::new("jukebox", env!("CARGO_PKG_VERSION"), proto::DESCRIPTORS, &[
+//!     &ResourceType::of(SONG, Scope::Namespace),
+//!     &ResourceType::of(SHEET, Scope::Namespace),
+//! ])
+//! .controllers(&[&Controller::new("sheets", SONG, Sheets).watches(&[&Watch::new(SHEET, Mapper::Owner)])]);
+//! mortise_plugin::export!(PLUGIN: controlling);
+//!
+//! /// Each song has a sheet of its name.
+//! struct Sheets;
+//!
+//! impl Reconciler for Sheets {
+//!     type Managed = Song;
+//!
+//!     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Song>) -> Result<Outcome, Error> {
+//!         let Some(song) = request.read(ctx)? else { return Ok(Outcome::Done) };
+//!         if ctx.owned(SHEET, song.id())?.is_empty() {
+//!             let id = SHEET.id(song.name(), &song.id().tenancy.clone().unwrap_or_default());
+//!             ctx.write(&Typed::new(id, Sheet { heading: song.data.title.clone() }).owned_by(song.id()))?;
+//!         }
+//!         Status::new("jukebox/sheets", &song).with(Condition::holds("Printed")).write_if_changed(ctx, &song)?;
+//!         Ok(Outcome::Done)
+//!     }
+//! }
+//! ```
+//!
+//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, granted directories,
+//! secrets and HTTP hosts, time. [`Finalizer`] is for what has to be cleaned up, [`Mapper`] for what else may wake it. Test it natively, in a
+//! [`testing::World`].
+//!
 //! # Contract
 //! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table;
 //!   one whose interface is not exported makes the host refuse the plugin, saying so.
@@ -45,18 +94,24 @@
 //!   when, `mutate` changes the data.
 //! - Settings are told by [`settings()`] and judged by [`Plugin::check_settings`], if `configuring` is exported. A plugin
 //!   that uses neither has no code for them.
+//! - A component imports what its code calls and nothing else: a plugin without reconcilers has none of their imports.
+//!   Whatever an operator has to grant may be named in [`Plugin::capabilities`], so that the host refuses a plugin which lacks
+//!   it; without that, the call fails.
 //! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller
 //!   gets `Internal`.
 //!
 //! # Cost
-//! Every request gets a fresh instance, so what counts is how little there is to set up: no start function, a stack of
+//! Every request gets a fresh instance for its hooks, so what counts is how little there is to set up: no start function, a stack of
 //! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 64 KiB are there from
 //! the start. A component with eight types and all kinds of hooks is about 130 KB, with
-//! 20 KB of function names for backtraces; its memory is three pages.
+//! 20 KB of function names for backtraces; its memory is three pages. A controller that does nothing adds about 40 KB, one that
+//! reads, writes and has a status about 100 KB.
 //!
 //! # Limits
 //! The arena never gives memory back, except the newest block: right for an instance that lives for one request, wrong
-//! for anything that loops over much data. Switch the default feature `arena` off to bring another allocator.
+//! for anything that loops over much data. An instance that reconciles serves many calls, and what each of them allocated stays
+//! taken until the host retires it, after a number of calls or when its memory has grown; a reconcile that looks at many large
+//! resources may meet the limit by itself. Switch the default feature `arena` off to bring another allocator.
 
 #[cfg(any(all(target_arch = "wasm32", feature = "arena"), all(test, not(target_arch = "wasm32"))))]
 mod arena;
@@ -66,27 +121,52 @@ pub mod authorize;
 pub mod bindings;
 #[cfg(all(feature = "build", not(target_arch = "wasm32")))]
 pub mod build;
+pub mod cache;
+mod context;
+mod controller;
 mod diagnostics;
 mod envelope;
+mod failure;
+mod finalizer;
+mod grants;
+pub mod host;
+mod http;
+mod kind;
 pub mod log;
 #[cfg(target_arch = "wasm32")]
 mod panic;
 mod plugin;
 pub mod raw;
+mod reconcile;
+mod refs;
 mod resource_type;
 mod settings;
+mod status;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod typed;
+mod watch;
 mod wire;
 
 pub use authorize::Decision;
+pub use cache::Key;
+pub use context::Context;
+pub use controller::{Controller, Controls};
 pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata, setting};
+pub use failure::{Error, Failure};
+pub use finalizer::{Finalizer, Life};
+pub use grants::{Files, Kv};
+pub use http::{Http, HttpRequest, HttpResponse};
+pub use kind::{Data, Kind};
 pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, pb};
 pub use plugin::Plugin;
+pub use reconcile::{Outcome, Reconciler, Request};
+pub use refs::{everywhere, reference_to, referent};
 pub use resource_type::{Registered, ResourceType};
 pub use settings::settings;
+pub use status::{Condition, Status};
 pub use typed::Typed;
+pub use watch::{Index, Mapper, Watch, Watched};
 
 #[doc(hidden)]
 pub use mortise_resource::proto as __proto;
@@ -97,7 +177,7 @@ pub use prost_types;
 pub use wit_bindgen;
 
 /// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `configuring`, `upgrading`.
+/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
 ///
 /// Natively it only checks that the static is there.
 #[macro_export]
@@ -138,6 +218,26 @@ macro_rules! export {
                     data: ::std::vec::Vec<u8>,
                 ) -> ::std::result::Result<::std::vec::Vec<u8>, $crate::Diagnostics> {
                     $plugin.upgrade(&of, since, &data)
+                }
+                #[cfg(target_arch = "wasm32")]
+                fn reconcile(
+                    controller: ::std::string::String,
+                    id: ::std::vec::Vec<u8>,
+                ) -> ::std::result::Result<$crate::Outcome, ::std::string::String> {
+                    $plugin.reconcile(&$crate::host::Imports, &controller, &id)
+                }
+                #[cfg(target_arch = "wasm32")]
+                fn map(
+                    controller: ::std::string::String,
+                    changed: ::std::vec::Vec<u8>,
+                ) -> ::std::result::Result<::std::vec::Vec<::std::vec::Vec<u8>>, ::std::string::String> {
+                    $plugin.map(&$crate::host::Imports, &controller, &changed)
+                }
+                #[cfg(target_arch = "wasm32")]
+                fn initialize(
+                    controller: ::std::string::String,
+                ) -> ::std::result::Result<(), ::std::string::String> {
+                    $plugin.initialize(&$crate::host::Imports, &controller)
                 }
                 fn check(settings: ::std::string::String) -> $crate::Diagnostics {
                     $plugin.check(&settings)

@@ -3,9 +3,12 @@
 use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
 
-use crate::{Decision, Diagnostics, Registered, envelope::Envelope, typed::no_resource};
+use crate::{
+    Context, Decision, Diagnostics, Outcome, Registered, controller::Controls, envelope::Envelope, host::AnyHost,
+    typed::no_resource, watch::changed,
+};
 
-/// A plugin: its name, its version, its types.
+/// A plugin: its name, its version, its types, its controllers.
 pub struct Plugin {
     name: &'static str,
     version: &'static str,
@@ -14,6 +17,7 @@ pub struct Plugin {
     capabilities: &'static [&'static str],
     limits: Option<manifest::Limits>,
     settings: Option<fn(&str, &mut Diagnostics)>,
+    controllers: &'static [&'static dyn Controls],
 }
 
 impl Plugin {
@@ -26,7 +30,7 @@ impl Plugin {
         descriptors: &'static [u8],
         types: &'static [&'static dyn Registered],
     ) -> Self {
-        Self { name, version, descriptors, types, capabilities: &[], limits: None, settings: None }
+        Self { name, version, descriptors, types, capabilities: &[], limits: None, settings: None, controllers: &[] }
     }
 
     /// Host abilities that the plugin cannot do without. `authorizer` is added when a type has a rule.
@@ -52,6 +56,13 @@ impl Plugin {
         self
     }
 
+    /// Reconcilers: a table of [`crate::Controller`]s. Needs `controlling` among the interfaces of [`crate::export!`].
+    #[must_use]
+    pub const fn controllers(mut self, controllers: &'static [&'static dyn Controls]) -> Self {
+        self.controllers = controllers;
+        self
+    }
+
     /// The encoded manifest.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
@@ -72,7 +83,12 @@ impl Plugin {
             capabilities,
             limits: self.limits,
         };
-        manifest.encode_to_vec()
+        let mut bytes = manifest.encode_to_vec();
+        // Behind the rest, which is the same on the wire: their encoding is compiled for plugins that have some.
+        for controller in self.controllers {
+            controller.describe(&mut bytes);
+        }
+        bytes
     }
 
     /// Runs the mutate hook of the resource's type; none when nothing changed.
@@ -140,6 +156,39 @@ impl Plugin {
             check(settings, &mut diagnostics);
         }
         diagnostics
+    }
+
+    /// Runs a controller's reconciler.
+    ///
+    /// # Errors
+    /// What the reconciler says, or that there is no such controller.
+    pub fn reconcile(&self, host: &AnyHost, controller: &str, id: &[u8]) -> Result<Outcome, String> {
+        let id = pb::Id::decode(id).map_err(|fault| format!("the host sent bytes that are no id: {fault}"))?;
+        let found = self.controller(controller)?;
+        found.reconcile(&Context::new(host), id).map_err(|error| error.to_string())
+    }
+
+    /// Runs a controller's mapper of the changed resource's type: encoded ids.
+    ///
+    /// # Errors
+    /// What the mapper says, or that there is none.
+    pub fn map(&self, host: &AnyHost, controller: &str, resource: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let found = self.controller(controller)?;
+        let ids = changed(resource).and_then(|changed| found.map(&Context::new(host), changed));
+        ids.map(|ids| ids.iter().map(Message::encode_to_vec).collect()).map_err(|error| error.to_string())
+    }
+
+    /// Runs a controller's initializer, if there is one.
+    ///
+    /// # Errors
+    /// What the initializer says, or that there is no such controller.
+    pub fn initialize(&self, host: &AnyHost, controller: &str) -> Result<(), String> {
+        self.controller(controller)?.initialize(&Context::new(host)).map_err(|error| error.to_string())
+    }
+
+    fn controller(&self, name: &str) -> Result<&'static dyn Controls, String> {
+        let found = self.controllers.iter().find(|one| one.name() == name);
+        found.copied().ok_or_else(|| format!("plugin {} has no controller {name}", self.name))
     }
 
     fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {

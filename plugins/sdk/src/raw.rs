@@ -3,7 +3,7 @@
 
 use mortise_resource::pb;
 
-use crate::{Decision, Diagnostics};
+use crate::{Decision, Diagnostics, Outcome};
 
 /// What a component exports. Functions of interfaces that are not exported are never called.
 pub trait Guest {
@@ -52,6 +52,33 @@ pub trait Guest {
         Decision::Allow
     }
 
+    /// Interface `controlling`: a controller's name, and an encoded id.
+    ///
+    /// # Errors
+    /// It is called again, later each time.
+    fn reconcile(controller: String, id: Vec<u8>) -> Result<Outcome, String> {
+        let _ = id;
+        Err(format!("there is no controller {controller}"))
+    }
+
+    /// Interface `mapping`: a controller's name, and a resource of a watched type; answers encoded ids.
+    ///
+    /// # Errors
+    /// It is called again, later each time.
+    fn map(controller: String, changed: Vec<u8>) -> Result<Vec<Vec<u8>>, String> {
+        let _ = changed;
+        Err(format!("there is no controller {controller}"))
+    }
+
+    /// Interface `initializing`: a controller's name.
+    ///
+    /// # Errors
+    /// It is called again, later each time; the controller does not start.
+    fn initialize(controller: String) -> Result<(), String> {
+        let _ = controller;
+        Ok(())
+    }
+
     /// Interface `configuring`: the plugin's settings, one JSON object.
     fn check(settings: String) -> Diagnostics {
         let _ = settings;
@@ -60,7 +87,7 @@ pub trait Guest {
 }
 
 /// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `configuring`, `upgrading`.
+/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
@@ -85,11 +112,14 @@ macro_rules! __export_interface {
     (authorizing) => { $crate::bindings::authorizes::export!(Export with_types_in $crate::bindings::authorizes); };
     (upgrading) => { $crate::bindings::upgrades::export!(Export with_types_in $crate::bindings::upgrades); };
     (configuring) => { $crate::bindings::configures::export!(Export with_types_in $crate::bindings::configures); };
+    (controlling) => { $crate::bindings::controls::export!(Export with_types_in $crate::bindings::controls); };
+    (mapping) => { $crate::bindings::maps::export!(Export with_types_in $crate::bindings::maps); };
+    (initializing) => { $crate::bindings::initializes::export!(Export with_types_in $crate::bindings::initializes); };
     ($other:ident) => {
         compile_error!(concat!(
             "no interface `",
             stringify!($other),
-            "`: there are mutating, validating, authorizing, configuring, upgrading"
+            "`: there are mutating, validating, authorizing, configuring, upgrading, controlling, mapping, initializing"
         ));
     };
 }

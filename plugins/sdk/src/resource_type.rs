@@ -3,7 +3,7 @@
 use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
 
-use crate::{Decision, Diagnostics, Typed, envelope::Envelope};
+use crate::{Decision, Diagnostics, Kind, Typed, envelope::Envelope, kind::KindName};
 
 type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
 type Validate<M> = fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics);
@@ -86,6 +86,13 @@ impl<M: Message + Name + Default> ResourceType<M> {
             short_names: &[],
         };
         Self { spec, mutate: None, validate: None, read: None, write: None, upgrade: None }
+    }
+
+    /// The type of that name, without hooks: for types that controllers name, too.
+    #[must_use]
+    pub const fn of(kind: Kind<M>, scope: Scope) -> Self {
+        let KindName { group, group_version, kind } = kind.name();
+        Self::new(group, group_version, kind, scope)
     }
 
     /// Fills in defaults, brings input into one form. Must be idempotent. An error refuses the request.

@@ -1,6 +1,17 @@
-//! What stands in for the host when hooks are tested natively.
+//! What stands in for the host when hooks and reconcilers are tested natively.
+//!
+//! Hooks are ordinary functions, and reconcilers are tested in a [`World`].
+
+mod calls;
+mod fields;
+mod settle;
+mod store;
+mod world;
 
 use std::cell::RefCell;
+
+pub use settle::{Later, Settled, Unsettled};
+pub use world::World;
 
 use crate::log::Level;
 

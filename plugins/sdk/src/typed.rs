@@ -6,9 +6,10 @@ use mortise_resource::pb;
 use prost::{Message, Name};
 use prost_types::Any;
 
-use crate::{Diagnostics, envelope::Envelope, wire};
+use crate::{Diagnostics, Failure, context::unreadable, envelope::Envelope, wire};
 
-/// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read.
+/// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the owner of
+/// a resource that a reconciler makes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Typed<M> {
     /// The content. The default value when the resource has none and its type allows that.
@@ -21,7 +22,7 @@ pub struct Typed<M> {
 }
 
 impl<M: Message + Name + Default> Typed<M> {
-    /// A resource that is about to be created; for tests.
+    /// A resource that is about to be created, or to replace whatever stands under its name.
     pub fn new(id: pb::Id, data: M) -> Self {
         let any = Any { type_url: type_url(M::full_name), value: data.encode_to_vec() };
         let rest = Envelope { data: Some(any), ..Envelope::default() };
@@ -40,6 +41,50 @@ impl<M: Message + Name + Default> Typed<M> {
         let metadata = std::mem::take(&mut resource.metadata);
         let id = resource.id.take().unwrap_or_default();
         Ok(Self { data, metadata, id, rest: resource })
+    }
+
+    /// From what the host answers a reconciler. Without data: the default message.
+    pub(crate) fn stored(bytes: &[u8]) -> Result<Self, Failure> {
+        Self::of_envelope(Envelope::read(bytes).map_err(|fault| unreadable(&fault))?)
+    }
+
+    /// As [`Self::stored`]. Data of another message would decode to nonsense, so its name is looked at.
+    pub(crate) fn of_envelope(resource: Envelope) -> Result<Self, Failure> {
+        let url = resource.data.as_ref().map(|any| any.type_url.as_str());
+        if let Some(found) = url.and_then(|url| url.rsplit('/').next()).filter(|found| *found != M::full_name()) {
+            let text = format!("the resource {:?} holds a {found}, not a {}", resource.name(), M::full_name());
+            return Err(Failure::new(Failure::INTERNAL, text));
+        }
+        Self::decode(resource, true).map_err(|said| Failure::new(Failure::INTERNAL, said.summaries()))
+    }
+
+    /// For a write by a reconciler. Data that was not changed stays as it came, byte by byte. The status is left out: it is
+    /// written apart, and one that is given has to be the stored one.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
+        let now = self.data.encode_to_vec();
+        let data = match &self.rest.data {
+            None if now.is_empty() => None,
+            None => Some(Any { type_url: type_url(M::full_name), value: now }),
+            Some(any) => {
+                let broken = |fault: prost::DecodeError| Failure::new(Failure::INTERNAL, fault.to_string());
+                let before = M::decode(any.value.as_slice()).map_err(broken)?.encode_to_vec();
+                let value = if before == now {
+                    any.value.clone()
+                } else {
+                    wire::carry(&any.value, &before, now).map_err(broken)?
+                };
+                Some(Any { type_url: any.type_url.clone(), value })
+            }
+        };
+        let resource = Envelope {
+            id: Some(self.id.clone()),
+            owner: self.rest.owner.clone(),
+            version: self.rest.version.clone(),
+            metadata: self.metadata.clone(),
+            data,
+            ..Envelope::default()
+        };
+        Ok(resource.encode_to_vec())
     }
 
     /// Lets `change` work on it; the changed resource, or none when nothing changed. `input` is what this was decoded
@@ -103,6 +148,26 @@ impl<M> Typed<M> {
         self.rest.read_owner()
     }
 
+    /// Makes it belong to another resource, and go with it: by its whole id, as that of a resource that was read. Only a
+    /// resource that does not exist yet can get an owner.
+    #[must_use]
+    pub fn owned_by(mut self, owner: &pb::Id) -> Self {
+        self.rest.owner = Some(owner.encode_to_vec());
+        self
+    }
+
+    /// Forgets the version that was read: written, it replaces whatever is there by then.
+    #[must_use]
+    pub fn whatever_is_there(mut self) -> Self {
+        self.rest.version.clear();
+        self
+    }
+
+    /// Whether it is marked for deletion, and waits for finalizers.
+    pub fn is_marked(&self) -> bool {
+        crate::meta::is_marked(&self.metadata)
+    }
+
     /// The version that the writer expects to replace, or that is stored.
     pub fn version(&self) -> &str {
         &self.rest.version
@@ -116,6 +181,11 @@ impl<M> Typed<M> {
     /// What controllers found out. Decoded by each call.
     pub fn status(&self) -> BTreeMap<String, pb::Status> {
         self.rest.read_status()
+    }
+
+    /// What one controller found out. Decoded by each call.
+    pub fn status_under(&self, key: &str) -> Option<pb::Status> {
+        self.rest.read_status_under(key)
     }
 
     /// Whether the resource has data at all.

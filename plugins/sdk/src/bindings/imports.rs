@@ -1,0 +1,201 @@
+//! What reconcilers may import: one world and one set of calls for each interface.
+//!
+//! A call that a component does not make is not compiled into it, and the interface is not imported; so nothing here may refer
+//! to more than one interface, and nothing may be called through a table.
+
+use mortise_resource::pb;
+use prost::Message;
+
+use super::mutates::mortise::plugin::types;
+use crate::{
+    Failure,
+    cache::Key,
+    host::Host,
+    http::{HttpRequest, HttpResponse},
+};
+
+pub mod uses_resources {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-resources",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
+pub mod uses_cache {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-cache",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
+pub mod uses_kv {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-kv",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
+pub mod uses_files {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-files",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
+pub mod uses_secrets {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-secrets",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
+pub mod uses_clock {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-clock",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+    });
+}
+
+pub mod uses_run {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-run",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+    });
+}
+
+use uses_cache::mortise::plugin::cache;
+use uses_clock::mortise::plugin::clock;
+use uses_files::mortise::plugin::files;
+use uses_kv::mortise::plugin::kv;
+use uses_resources::mortise::plugin::{failures, resources};
+use uses_run::mortise::plugin::run;
+use uses_secrets::mortise::plugin::secrets;
+
+/// The component's imports.
+pub struct Imports;
+
+impl Host for Imports {
+    fn read(&self, id: &[u8]) -> Result<Vec<u8>, Failure> {
+        resources::read(id).map_err(failure)
+    }
+
+    fn list(&self, of: pb::Type, tenancy: pb::Tenancy, name_prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
+        let pb::Tenancy { partition, namespace } = tenancy;
+        resources::list(&type_name(of), &types::Tenancy { partition, namespace }, name_prefix).map_err(failure)
+    }
+
+    fn list_by_owner(&self, owner: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        resources::list_by_owner(owner).map_err(failure)
+    }
+
+    fn write(&self, resource: &[u8]) -> Result<Vec<u8>, Failure> {
+        resources::write(resource).map_err(failure)
+    }
+
+    fn write_status(&self, id: &[u8], version: &str, key: &str, status: &[u8]) -> Result<Vec<u8>, Failure> {
+        resources::write_status(id, version, key, status).map_err(failure)
+    }
+
+    fn delete(&self, id: &[u8], version: &str) -> Result<(), Failure> {
+        resources::delete(id, version).map_err(failure)
+    }
+
+    fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure> {
+        cache::get(&type_name(of), index, &raw(key)).map_err(failure)
+    }
+
+    fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+        cache::list(&type_name(of), index, &raw(key)).map_err(failure)
+    }
+
+    fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {
+        kv::get(key).map_err(failure)
+    }
+
+    fn kv_set(&self, key: &str, value: &[u8]) -> Result<(), Failure> {
+        kv::set(key, value).map_err(failure)
+    }
+
+    fn kv_remove(&self, key: &str) -> Result<(), Failure> {
+        kv::remove(key).map_err(failure)
+    }
+
+    fn kv_keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
+        kv::keys(prefix).map_err(failure)
+    }
+
+    fn file_read(&self, directory: &str, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        files::read(directory, name).map_err(failure)
+    }
+
+    fn file_write(&self, directory: &str, name: &str, content: &[u8]) -> Result<(), Failure> {
+        files::write(directory, name, content).map_err(failure)
+    }
+
+    fn file_remove(&self, directory: &str, name: &str) -> Result<(), Failure> {
+        files::remove(directory, name).map_err(failure)
+    }
+
+    fn file_list(&self, directory: &str) -> Result<Vec<String>, Failure> {
+        files::list(directory).map_err(failure)
+    }
+
+    fn secret(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        secrets::get(name).map_err(failure)
+    }
+
+    fn http(&self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
+        super::http::send(request)
+    }
+
+    fn now(&self) -> u64 {
+        clock::now()
+    }
+
+    fn elapsed(&self) -> u64 {
+        clock::elapsed()
+    }
+
+    fn cancelled(&self) -> bool {
+        run::cancelled()
+    }
+}
+
+fn failure(failures::Failure { code, message }: failures::Failure) -> Failure {
+    Failure { code, message }
+}
+
+fn type_name(of: pb::Type) -> types::TypeName {
+    let pb::Type { group, group_version, kind } = of;
+    types::TypeName { group, group_version, kind }
+}
+
+fn raw(key: Key<'_>) -> cache::Key {
+    match key {
+        Key::Id(id) => cache::Key::Id(id.encode_to_vec()),
+        Key::Value(value) => cache::Key::Value(value.to_owned()),
+    }
+}

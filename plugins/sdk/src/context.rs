@@ -1,0 +1,181 @@
+//! What a reconciler has to work with: resources here, the rest behind [`Context::cache`], [`Context::kv`] and their like.
+
+use std::time::Duration;
+
+use mortise_resource::pb;
+use prost::Message;
+
+#[cfg(target_arch = "wasm32")]
+use crate::host::Host as _;
+use crate::{
+    Failure, Kind, Typed,
+    cache::Cache,
+    envelope::Envelope,
+    grants::{Files, Kv},
+    host::AnyHost,
+    http::Http,
+    kind::Data,
+};
+
+/// The host, as reconcilers, mappers and initializers see it.
+///
+/// Resources go the way of every request: hooks, checks and events are the same as for any client. Ids need the whole
+/// tenancy. Every call costs the host some work, so there is a limit on how many one reconcile makes.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    host: &'a AnyHost,
+}
+
+impl<'a> Context<'a> {
+    /// For exports and tests.
+    #[must_use]
+    pub const fn new(host: &'a AnyHost) -> Self {
+        Self { host }
+    }
+
+    /// Reads a resource; none if it is not there. With a uid in the id, only that incarnation counts.
+    ///
+    /// # Errors
+    /// The host's, or that the resource holds something else than an `M`.
+    pub fn read<M: Data>(&self, id: &pb::Id) -> Result<Option<Typed<M>>, Failure> {
+        match self.host.read(&id.encode_to_vec()) {
+            Ok(bytes) => Typed::stored(&bytes).map(Some),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Lists a type in a tenancy ([`crate::everywhere`] is all of them), names that begin with a prefix; an empty one is every
+    /// name.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn list<M: Data>(
+        &self,
+        of: Kind<M>,
+        tenancy: &pb::Tenancy,
+        name_prefix: &str,
+    ) -> Result<Vec<Typed<M>>, Failure> {
+        typed(&self.host.list(of.to_pb(), tenancy.clone(), name_prefix)?)
+    }
+
+    /// What a resource owns, whatever its type. The id must have a uid, as that of a resource that was read has.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, Failure> {
+        let owned = self.host.list_by_owner(&owner.encode_to_vec())?;
+        owned.iter().map(|bytes| pb::Resource::decode(bytes.as_slice()).map_err(|fault| unreadable(&fault))).collect()
+    }
+
+    /// What a resource owns of one type.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn owned<M: Data>(&self, of: Kind<M>, owner: &pb::Id) -> Result<Vec<Typed<M>>, Failure> {
+        let mut found = Vec::new();
+        for bytes in self.host.list_by_owner(&owner.encode_to_vec())? {
+            let resource = Envelope::read(&bytes).map_err(|fault| unreadable(&fault))?;
+            if resource.of().is_some_and(|one| of.name().is(one)) {
+                found.push(Typed::of_envelope(resource)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Creates or updates a resource; answers what is stored.
+    ///
+    /// A resource that was read is written over the version that was read, or not at all ([`Failure::is_conflict`]). One made
+    /// by [`Typed::new`] takes whatever is there, but its owner.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn write<M: Data>(&self, resource: &Typed<M>) -> Result<Typed<M>, Failure> {
+        Typed::stored(&self.host.write(&resource.to_bytes()?)?)
+    }
+
+    /// Deletes a resource: one with finalizers is marked, any other goes, with all that it owns. What is not there is deleted
+    /// already. With a uid, only that incarnation counts.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn delete(&self, id: &pb::Id) -> Result<(), Failure> {
+        self.host.delete(&id.encode_to_vec(), "")
+    }
+
+    /// Deletes a resource unless it changed since it was read.
+    ///
+    /// # Errors
+    /// The host's; [`Failure::is_conflict`] if it changed.
+    pub fn delete_unchanged<M>(&self, resource: &Typed<M>) -> Result<(), Failure> {
+        self.host.delete(&resource.id().encode_to_vec(), resource.version())
+    }
+
+    /// Replaces the status under one key. [`crate::Status`] does that with care.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn write_status(&self, id: &pb::Id, key: &str, status: &pb::Status) -> Result<(), Failure> {
+        self.host.write_status(&id.encode_to_vec(), "", key, &status.encode_to_vec()).map(drop)
+    }
+
+    /// What the controller's watches have seen.
+    #[must_use]
+    pub fn cache(&self) -> Cache<'a> {
+        Cache::new(self.host)
+    }
+
+    /// The plugin's own durable values.
+    #[must_use]
+    pub fn kv(&self) -> Kv<'a> {
+        Kv::new(self.host)
+    }
+
+    /// A directory that the operator granted, by the name that he gave it.
+    #[must_use]
+    pub fn files(&self, directory: &'a str) -> Files<'a> {
+        Files::new(self.host, directory)
+    }
+
+    /// HTTP requests, to hosts that the operator granted.
+    #[must_use]
+    pub fn http(&self) -> Http<'a> {
+        Http::new(self.host)
+    }
+
+    /// A secret that the operator granted, as it is now.
+    ///
+    /// # Errors
+    /// The host's: [`Failure::DENIED`] if it was not granted.
+    pub fn secret(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        self.host.secret(name)
+    }
+
+    /// The time since the beginning of 1970, UTC, to the millisecond.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_millis(self.host.now())
+    }
+
+    /// The time since some moment before the plugin was loaded; never goes back.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.host.elapsed())
+    }
+
+    /// Whether this reconcile should come to an end soon, in whatever way: a long one asks now and then.
+    #[must_use]
+    pub fn cancelled(&self) -> bool {
+        self.host.cancelled()
+    }
+}
+
+/// Decodes each.
+pub(crate) fn typed<M: Data>(resources: &[Vec<u8>]) -> Result<Vec<Typed<M>>, Failure> {
+    resources.iter().map(|bytes| Typed::stored(bytes)).collect()
+}
+
+/// A fault of the host.
+pub(crate) fn unreadable(fault: &prost::DecodeError) -> Failure {
+    Failure::new(Failure::INTERNAL, format!("the host sent bytes that are no resource: {fault}"))
+}

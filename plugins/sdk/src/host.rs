@@ -1,0 +1,77 @@
+//! What a reconciler may ask of the host, as it crosses the boundary.
+//!
+//! In a component it is `Imports`, a type that the compiler knows, so that a call which nobody makes leaves no import
+//! behind: a component says it imports what it uses. Natively it is whatever implements [`Host`]; [`crate::testing::World`]
+//! does.
+
+use mortise_resource::pb;
+
+use crate::{
+    Failure,
+    cache::Key,
+    http::{HttpRequest, HttpResponse},
+};
+
+/// The host that a [`crate::Context`] asks: in a component its imports, natively any [`Host`].
+#[cfg(target_arch = "wasm32")]
+pub type AnyHost = Imports;
+/// The host that a [`crate::Context`] asks: in a component its imports, natively any [`Host`].
+#[cfg(not(target_arch = "wasm32"))]
+pub type AnyHost = dyn Host;
+
+#[cfg(target_arch = "wasm32")]
+pub use crate::bindings::imports::Imports;
+
+/// The calls of all interfaces that reconcilers may import; `wit/` says what each does. Ids and resources are encoded
+/// messages.
+#[allow(clippy::missing_errors_doc, reason = "each fails as its interface says")]
+pub trait Host {
+    /// `resources.read`.
+    fn read(&self, id: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// `resources.list`.
+    fn list(&self, of: pb::Type, tenancy: pb::Tenancy, name_prefix: &str) -> Result<Vec<Vec<u8>>, Failure>;
+    /// `resources.list-by-owner`.
+    fn list_by_owner(&self, owner: &[u8]) -> Result<Vec<Vec<u8>>, Failure>;
+    /// `resources.write`.
+    fn write(&self, resource: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// `resources.write-status`.
+    fn write_status(&self, id: &[u8], version: &str, key: &str, status: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// `resources.delete`.
+    fn delete(&self, id: &[u8], version: &str) -> Result<(), Failure>;
+
+    /// `cache.get`.
+    fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure>;
+    /// `cache.list`.
+    fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure>;
+
+    /// `kv.get`.
+    fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure>;
+    /// `kv.set`.
+    fn kv_set(&self, key: &str, value: &[u8]) -> Result<(), Failure>;
+    /// `kv.remove`.
+    fn kv_remove(&self, key: &str) -> Result<(), Failure>;
+    /// `kv.keys`.
+    fn kv_keys(&self, prefix: &str) -> Result<Vec<String>, Failure>;
+
+    /// `files.read`.
+    fn file_read(&self, directory: &str, name: &str) -> Result<Option<Vec<u8>>, Failure>;
+    /// `files.write`.
+    fn file_write(&self, directory: &str, name: &str, content: &[u8]) -> Result<(), Failure>;
+    /// `files.remove`.
+    fn file_remove(&self, directory: &str, name: &str) -> Result<(), Failure>;
+    /// `files.list`.
+    fn file_list(&self, directory: &str) -> Result<Vec<String>, Failure>;
+
+    /// `secrets.get`.
+    fn secret(&self, name: &str) -> Result<Vec<u8>, Failure>;
+
+    /// `wasi:http`: a request and its whole answer.
+    fn http(&self, request: &HttpRequest) -> Result<HttpResponse, Failure>;
+
+    /// `clock.now`: milliseconds.
+    fn now(&self) -> u64;
+    /// `clock.elapsed`: nanoseconds.
+    fn elapsed(&self) -> u64;
+    /// `run.cancelled`.
+    fn cancelled(&self) -> bool;
+}

@@ -1,0 +1,64 @@
+//! Ids and references: from one to the other, and what an incomplete one means.
+
+use mortise_resource::{pb, tenancy};
+
+/// Every partition and every namespace, for lists.
+#[must_use]
+pub fn everywhere() -> pb::Tenancy {
+    pb::Tenancy { partition: "*".to_owned(), namespace: "*".to_owned() }
+}
+
+/// A reference to a resource, whatever its incarnation.
+#[must_use]
+pub fn reference_to(id: &pb::Id) -> pb::Reference {
+    pb::Reference {
+        r#type: id.r#type.clone(),
+        tenancy: id.tenancy.clone(),
+        name: id.name.clone(),
+        section: String::new(),
+    }
+}
+
+/// What a reference in the resource `holder` refers to. What the reference leaves out of the tenancy is the holder's; but in
+/// another partition, the namespace is `default`.
+#[must_use]
+pub fn referent(reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
+    let pb::Tenancy { mut partition, mut namespace } = reference.tenancy.clone().unwrap_or_default();
+    let near = holder.tenancy.clone().unwrap_or_default();
+    if partition.is_empty() {
+        partition = near.partition.clone();
+    }
+    if namespace.is_empty() && !near.namespace.is_empty() {
+        namespace = if partition == near.partition { near.namespace } else { tenancy::DEFAULT.to_owned() };
+    }
+    pb::Id {
+        name: reference.name.clone(),
+        r#type: reference.r#type.clone(),
+        tenancy: Some(pb::Tenancy { partition, namespace }),
+        uid: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
+        pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
+    }
+
+    #[test]
+    fn references_are_completed_near_their_holder() {
+        let holder = pb::Id { tenancy: Some(tenancy("p", "n")), ..pb::Id::default() };
+        let at = |partition, namespace| {
+            let reference = pb::Reference { tenancy: Some(tenancy(partition, namespace)), ..pb::Reference::default() };
+            referent(&reference, &holder).tenancy.unwrap()
+        };
+        assert_eq!(at("", ""), tenancy("p", "n"));
+        assert_eq!(at("p", ""), tenancy("p", "n"));
+        assert_eq!(at("q", ""), tenancy("q", "default"));
+        assert_eq!(at("", "m"), tenancy("p", "m"));
+        let there = referent(&reference_to(&holder), &holder);
+        assert_eq!(there, holder);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a controller found out about a resource, for people and for other controllers.
+
+use mortise_resource::pb;
+
+use crate::{Context, Failure, Typed};
+
+/// A status in the making: observations about one resource, under a key of this controller's own.
+///
+/// Conditions are a map by their type; one that holds is good news. Say all of them each time, whether they hold or not.
+///
+/// A status that is written wakes the controllers of the resource, the one that wrote it included.
+/// [`Self::write_if_changed`] writes it only when it says something new: the time of writing and the order of conditions do
+/// not count.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    key: String,
+    status: pb::Status,
+}
+
+impl Status {
+    /// About a resource as it was read, under a key such as `example.org/artists`.
+    pub fn new<M>(key: impl Into<String>, observed: &Typed<M>) -> Self {
+        let status = pb::Status { observed_generation: observed.generation().to_owned(), ..pb::Status::default() };
+        Self { key: key.into(), status }
+    }
+
+    /// Adds a condition.
+    #[must_use]
+    pub fn with(mut self, condition: Condition) -> Self {
+        self.push(condition);
+        self
+    }
+
+    /// Adds a condition.
+    pub fn push(&mut self, condition: Condition) {
+        self.status.conditions.push(condition.0);
+    }
+
+    /// Writes it unless that is what the resource, as it was read, has; whether it was written.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn write_if_changed<M>(&self, ctx: &Context<'_>, resource: &Typed<M>) -> Result<bool, Failure> {
+        if resource.status_under(&self.key).is_some_and(|stored| same(&stored, &self.status)) {
+            return Ok(false);
+        }
+        ctx.write_status(resource.id(), &self.key, &self.status).map(|()| true)
+    }
+}
+
+/// Whether two say the same. Each condition of one is struck off the other's: they are few.
+fn same(a: &pb::Status, b: &pb::Status) -> bool {
+    let mut rest = a.conditions.iter().collect::<Vec<_>>();
+    a.observed_generation == b.observed_generation
+        && a.conditions.len() == b.conditions.len()
+        && b.conditions.iter().all(|one| {
+            let found = rest.iter().position(|other| *other == one);
+            found.map(|place| rest.swap_remove(place)).is_some()
+        })
+}
+
+/// One observation, such as `Condition::holds("Accepted").because("Valid")`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition(pb::Condition);
+
+impl Condition {
+    /// It is so, which is good.
+    pub fn holds(of: impl Into<String>) -> Self {
+        Self::new(of, pb::condition::State::True)
+    }
+
+    /// It is not so.
+    pub fn fails(of: impl Into<String>) -> Self {
+        Self::new(of, pb::condition::State::False)
+    }
+
+    /// Nobody knows yet.
+    pub fn unknown(of: impl Into<String>) -> Self {
+        Self::new(of, pb::condition::State::Unknown)
+    }
+
+    fn new(of: impl Into<String>, state: pb::condition::State) -> Self {
+        Self(pb::Condition { r#type: of.into(), state: state.into(), ..pb::Condition::default() })
+    }
+
+    /// Why, in a word for machines.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.0.reason = reason.into();
+        self
+    }
+
+    /// Why, in a sentence for people.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
+    /// Which other resource it is about. The host takes those that have a partition and a namespace.
+    #[must_use]
+    pub fn about(mut self, resource: pb::Reference) -> Self {
+        self.0.resource = Some(resource);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_and_time_do_not_count() {
+        let typed = Typed::new(pb::Id::default(), ());
+        let (a, b) = (Condition::holds("A"), Condition::fails("B").because("Why"));
+        let one = Status::new("k", &typed).with(a.clone()).with(b.clone()).status;
+        let mut other = Status::new("k", &typed).with(b.clone()).with(a.clone()).status;
+        other.updated_at = Some(prost_types::Timestamp { seconds: 1, nanos: 0 });
+        assert!(same(&one, &other));
+        assert!(!same(&one, &Status::new("k", &typed).with(a.clone()).with(a.clone()).status), "not a set");
+        assert!(!same(&one, &Status::new("k", &typed).with(a).status));
+        assert!(!same(&one, &pb::Status { observed_generation: "x".into(), ..one.clone() }));
+    }
+}

@@ -1,0 +1,155 @@
+//! The calls of reconcilers into a [`World`].
+
+use mortise_resource::pb;
+use prost::Message;
+
+use super::{
+    World,
+    world::{Values, is_type},
+};
+use crate::{Failure, HttpRequest, HttpResponse, Key, host::Host};
+
+pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure> {
+    M::decode(bytes).map_err(|fault| Failure::new(Failure::INVALID, fault.to_string()))
+}
+
+fn encode(resources: Vec<pb::Resource>) -> Vec<Vec<u8>> {
+    resources.iter().map(Message::encode_to_vec).collect()
+}
+impl Host for World {
+    fn read(&self, id: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.fails("read")?;
+        let id = decode::<pb::Id>(id)?;
+        let gone = || Failure::new(Failure::NOT_FOUND, format!("there is no {:?}", id.name));
+        self.store.borrow().read(&id).map(Message::encode_to_vec).ok_or_else(gone)
+    }
+
+    fn list(&self, of: pb::Type, tenancy: pb::Tenancy, name_prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
+        self.fails("list")?;
+        let fits = |wanted: &str, is: &str| wanted == "*" || wanted == is;
+        let here = |id: &pb::Id| {
+            let at = id.tenancy.clone().unwrap_or_default();
+            fits(&tenancy.partition, &at.partition)
+                && fits(&tenancy.namespace, &at.namespace)
+                && id.name.starts_with(name_prefix)
+        };
+        let found = self.all().into_iter().filter(|one| is_type(one, &of) && one.id.as_ref().is_some_and(here));
+        Ok(encode(found.collect()))
+    }
+
+    fn list_by_owner(&self, owner: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        self.fails("list-by-owner")?;
+        let owner = decode::<pb::Id>(owner)?;
+        if owner.uid.is_empty() {
+            return Err(Failure::new(Failure::INVALID, "owner uid is required"));
+        }
+        Ok(self.store.borrow().owned(&owner.uid).map(Message::encode_to_vec).collect())
+    }
+
+    fn write(&self, resource: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.fails("write")?;
+        let resource = self.hooks(decode(resource)?)?;
+        self.store.borrow_mut().write(resource, self.now.get()).map(|stored| stored.encode_to_vec())
+    }
+
+    fn write_status(&self, id: &[u8], version: &str, key: &str, status: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.fails("write-status")?;
+        let (id, status) = (decode(id)?, decode(status)?);
+        let stored = self.store.borrow_mut().write_status(&id, version, key, status, self.now.get());
+        stored.map(|stored| stored.encode_to_vec())
+    }
+
+    fn delete(&self, id: &[u8], version: &str) -> Result<(), Failure> {
+        self.fails("delete")?;
+        self.store.borrow_mut().delete(&decode(id)?, version, self.now.get())
+    }
+
+    fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure> {
+        self.fails("cache.get")?;
+        Ok(encode(self.indexed(&of, index, key, false)?).into_iter().next())
+    }
+
+    fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+        self.fails("cache.list")?;
+        Ok(encode(self.indexed(&of, index, key, true)?))
+    }
+
+    fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {
+        self.fails("kv.get")?;
+        Ok(self.value(key))
+    }
+
+    fn kv_set(&self, key: &str, value: &[u8]) -> Result<(), Failure> {
+        self.fails("kv.set")?;
+        if key.is_empty() || key.len() > 256 {
+            return Err(Failure::new(Failure::INVALID, "a key has 1 to 256 bytes"));
+        }
+        self.values.borrow_mut().insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    fn kv_remove(&self, key: &str) -> Result<(), Failure> {
+        self.fails("kv.remove")?;
+        self.values.borrow_mut().remove(key);
+        Ok(())
+    }
+
+    fn kv_keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
+        self.fails("kv.keys")?;
+        Ok(self.values.borrow().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+    }
+
+    fn file_read(&self, directory: &str, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        self.fails("files.read")?;
+        self.in_directory(directory, |files| files.get(name).cloned())
+    }
+
+    fn file_write(&self, directory: &str, name: &str, content: &[u8]) -> Result<(), Failure> {
+        self.fails("files.write")?;
+        if name.is_empty() || matches!(name, "." | "..") || name.contains(['/', '\\']) {
+            return Err(Failure::new(Failure::INVALID, format!("{name:?} is no plain name")));
+        }
+        self.in_directory(directory, |files| files.insert(name.to_owned(), content.to_owned())).map(drop)
+    }
+
+    fn file_remove(&self, directory: &str, name: &str) -> Result<(), Failure> {
+        self.fails("files.remove")?;
+        self.in_directory(directory, |files| files.remove(name)).map(drop)
+    }
+
+    fn file_list(&self, directory: &str) -> Result<Vec<String>, Failure> {
+        self.fails("files.list")?;
+        self.in_directory(directory, |files| files.keys().cloned().collect())
+    }
+
+    fn secret(&self, name: &str) -> Result<Vec<u8>, Failure> {
+        self.fails("secrets.get")?;
+        let denied = || Failure::new(Failure::DENIED, format!("the secret {name:?} is not granted"));
+        self.secrets.borrow().get(name).cloned().ok_or_else(denied)
+    }
+
+    fn http(&self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
+        self.fails("http")?;
+        let parts = request.parts()?;
+        self.answers.borrow().as_ref().map_or_else(|| Err(parts.denied()), |answer| answer(request))
+    }
+
+    fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn elapsed(&self) -> u64 {
+        self.now.get().saturating_mul(1_000_000)
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+}
+
+impl World {
+    fn in_directory<T>(&self, name: &str, work: impl FnOnce(&mut Values) -> T) -> Result<T, Failure> {
+        let denied = || Failure::new(Failure::DENIED, format!("the directory {name:?} is not granted"));
+        self.directories.borrow_mut().get_mut(name).map(work).ok_or_else(denied)
+    }
+}

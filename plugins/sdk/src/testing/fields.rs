@@ -1,0 +1,120 @@
+//! What stands in a field of an encoded message, by the field's path: what the host does for mappers and indexes.
+
+use mortise_resource::pb;
+use prost::{
+    Message,
+    encoding::{WireType, decode_key, decode_varint},
+};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet,
+    field_descriptor_proto::{Label, Type},
+};
+
+use crate::wire;
+
+/// Ids that a field refers to.
+pub(super) fn references(files: &FileDescriptorSet, message: &str, path: &str, data: &[u8]) -> Vec<pb::Id> {
+    let id = |(field, bytes): (&FieldDescriptorProto, Vec<u8>)| match field.type_name() {
+        ".hashicorp.consul.resource.ID" => pb::Id::decode(bytes.as_slice()).ok(),
+        ".hashicorp.consul.resource.Reference" => {
+            let pb::Reference { r#type, tenancy, name, .. } = pb::Reference::decode(bytes.as_slice()).ok()?;
+            Some(pb::Id { uid: String::new(), name, r#type, tenancy })
+        }
+        _ => None,
+    };
+    let ids = find(files, message, path, data).into_iter().filter_map(id);
+    ids.filter(|id| id.r#type.is_some() && !id.name.is_empty()).collect()
+}
+
+/// Values of a field, as text. Empty texts are left out; so is what is not set, where the message can tell.
+pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data: &[u8]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for (field, bytes) in find(files, message, path, data) {
+        if field.r#type() == Type::String {
+            texts.extend(String::from_utf8(bytes).ok().filter(|text| !text.is_empty()));
+        } else {
+            // One number, or several that are packed.
+            let mut rest = bytes.as_slice();
+            while let Some(number) = Some(&mut rest).filter(|rest| !rest.is_empty()).and_then(|r| decode_varint(r).ok())
+            {
+                texts.push(number_as_text(files, field, number));
+            }
+        }
+    }
+    texts
+}
+
+fn number_as_text(files: &FileDescriptorSet, field: &FieldDescriptorProto, number: u64) -> String {
+    match field.r#type() {
+        Type::Bool => (number != 0).to_string(),
+        Type::Uint32 | Type::Uint64 => number.to_string(),
+        Type::Enum => {
+            let found = named_enum(files, field.type_name());
+            let values = found.map(|one| one.value.as_slice()).unwrap_or_default();
+            let named = values.iter().find(|value| u64::try_from(value.number()) == Ok(number));
+            named.map_or_else(|| number.to_string(), |value| value.name().to_owned())
+        }
+        _ => number.cast_signed().to_string(),
+    }
+}
+
+/// Every occurrence of the field at the end of the path, without its key and length.
+fn find<'f>(
+    files: &'f FileDescriptorSet,
+    message: &str,
+    path: &str,
+    data: &[u8],
+) -> Vec<(&'f FieldDescriptorProto, Vec<u8>)> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let Some(field) = named_message(files, message).and_then(|one| one.field.iter().find(|one| one.name() == first))
+    else {
+        return Vec::new();
+    };
+    let number = u32::try_from(field.number()).unwrap_or_default();
+    let found = wire::fields(data).unwrap_or_default().into_iter().filter(|(one, _)| *one == number);
+    let found = found.filter_map(|(_, bytes)| content(bytes));
+    match rest {
+        None => {
+            let mut found = found.map(|bytes| (field, bytes)).collect::<Vec<_>>();
+            if found.is_empty() && is_zero_when_absent(field) {
+                found.push((field, vec![0]));
+            }
+            found
+        }
+        Some(rest) => {
+            let inner = field.type_name().trim_start_matches('.');
+            found.flat_map(|bytes| find(files, inner, rest, &bytes)).collect()
+        }
+    }
+}
+
+/// Whether a number that is not there is one that is zero.
+fn is_zero_when_absent(field: &FieldDescriptorProto) -> bool {
+    let is_number = !matches!(field.r#type(), Type::String | Type::Bytes | Type::Message | Type::Group);
+    is_number && field.label() != Label::Repeated && field.oneof_index.is_none()
+}
+
+/// A field's bytes without key and, where there is one, length.
+fn content(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let (_, wire_type) = decode_key(&mut bytes).ok()?;
+    if wire_type == WireType::LengthDelimited {
+        decode_varint(&mut bytes).ok()?;
+    }
+    Some(bytes.to_vec())
+}
+
+fn named_message<'f>(files: &'f FileDescriptorSet, name: &str) -> Option<&'f DescriptorProto> {
+    let found = |file: &'f prost_types::FileDescriptorProto| {
+        let inner = name.strip_prefix(file.package())?.strip_prefix('.')?;
+        file.message_type.iter().find(|one| one.name() == inner)
+    };
+    files.file.iter().find_map(found)
+}
+
+fn named_enum<'f>(files: &'f FileDescriptorSet, name: &str) -> Option<&'f EnumDescriptorProto> {
+    let found = |file: &'f prost_types::FileDescriptorProto| {
+        let inner = name.trim_start_matches('.').strip_prefix(file.package())?.strip_prefix('.')?;
+        file.enum_type.iter().find(|one| one.name() == inner)
+    };
+    files.file.iter().find_map(found)
+}

@@ -1,0 +1,205 @@
+//! Drives a plugin's controllers until there is nothing left to do.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    time::Duration,
+};
+
+use mortise_resource::{
+    manifest::{Controller, TypeName, watch::Mapper},
+    pb,
+};
+use prost::Message;
+
+use super::World;
+use crate::{Key, Outcome};
+
+/// How often one resource is reconciled before it counts as one that wakes itself.
+const AWAKE: usize = 50;
+
+/// How often one resource is tried again that failed.
+const TRIES: usize = 5;
+
+/// What it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    /// Calls of reconcilers.
+    pub reconciles: usize,
+    /// What is to be done when time has passed: [`World::advance`], and settle again.
+    pub later: Vec<Later>,
+}
+
+/// A reconcile that waits for its time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Later {
+    /// The controller.
+    pub controller: String,
+    /// The resource.
+    pub id: pb::Id,
+    /// How long.
+    pub wait: Duration,
+    /// What is waited for, if it said so.
+    pub reason: Option<String>,
+}
+
+/// Why there is no end to it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unsettled {
+    /// A resource was reconciled again and again. Most often, the reconciler writes something each time.
+    Awake {
+        /// The controller.
+        controller: String,
+        /// The resource's name.
+        resource: String,
+    },
+    /// The reconciler, a mapper or the initializer failed as often as it was called.
+    Failing {
+        /// The controller.
+        controller: String,
+        /// The resource's name; none for the initializer.
+        resource: Option<String>,
+        /// What it said last.
+        error: String,
+    },
+}
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Awake { controller, resource } => {
+                write!(f, "controller {controller} reconciled {resource:?} {AWAKE} times: does it wake itself?")
+            }
+            Self::Failing { controller, resource, error } => {
+                let name = resource.as_deref().unwrap_or("its initializer");
+                write!(f, "controller {controller} fails at {name:?}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unsettled {}
+
+/// Which controller, and the resource's id, encoded.
+type Item = (usize, Vec<u8>);
+
+#[derive(Default)]
+struct Work {
+    queue: VecDeque<Item>,
+    reconciles: BTreeMap<Item, usize>,
+    failures: BTreeMap<Item, usize>,
+    later: Vec<Later>,
+}
+
+impl Work {
+    fn push(&mut self, controller: usize, id: &pb::Id) {
+        let item = (controller, id.encode_to_vec());
+        if !self.queue.contains(&item) {
+            self.queue.push_back(item);
+        }
+    }
+}
+
+impl World {
+    /// Starts the plugin's controllers, and lets them work until nothing is left to be done now: everything is reconciled once,
+    /// and then whatever changes. Time stands still.
+    ///
+    /// # Errors
+    /// See [`Unsettled`].
+    pub fn settle(&self) -> Result<Settled, Unsettled> {
+        let controllers = self.controllers();
+        for controller in controllers.iter().filter(|one| one.initializes) {
+            let failing = |error| Unsettled::Failing { controller: controller.name.clone(), resource: None, error };
+            self.plugin().initialize(self, &controller.name).map_err(failing)?;
+        }
+        let mut work = Work::default();
+        self.take_changes();
+        self.enqueue(&mut work, &self.all())?;
+
+        while let Some((place, bytes)) = work.queue.pop_front() {
+            let (Some(controller), Ok(id)) = (controllers.get(place), pb::Id::decode(bytes.as_slice())) else { break };
+            let name = controller.name.clone();
+            let count = work.reconciles.entry((place, bytes.clone())).or_default();
+            *count = count.saturating_add(1);
+            if *count > AWAKE {
+                return Err(Unsettled::Awake { controller: name, resource: id.name });
+            }
+            work.later.retain(|later| later.id != id || later.controller != name);
+            let later = |wait, reason| Later { controller: name.clone(), id: id.clone(), wait, reason };
+            match self.plugin().reconcile(self, &name, &bytes) {
+                Ok(Outcome::Done) => {}
+                Ok(Outcome::RequeueNow) => work.push(place, &id),
+                Ok(Outcome::RequeueAfter(wait)) => work.later.push(later(wait, None)),
+                Ok(Outcome::Deferred(wait, reason)) => work.later.push(later(wait, Some(reason))),
+                Err(error) => {
+                    let failures = work.failures.entry((place, bytes)).or_default();
+                    *failures = failures.saturating_add(1);
+                    if *failures >= TRIES {
+                        return Err(Unsettled::Failing { controller: name, resource: Some(id.name), error });
+                    }
+                    work.push(place, &id);
+                }
+            }
+            self.enqueue(&mut work, &self.take_changes())?;
+        }
+        let reconciles = work.reconciles.values().sum();
+        Ok(Settled { reconciles, later: work.later })
+    }
+
+    /// Finds out whom changes concern.
+    fn enqueue(&self, work: &mut Work, changes: &[pb::Resource]) -> Result<(), Unsettled> {
+        for (place, controller) in self.controllers().iter().enumerate() {
+            for changed in changes {
+                for id in self.concerned(controller, changed)? {
+                    work.push(place, &id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn concerned(&self, controller: &Controller, changed: &pb::Resource) -> Result<Vec<pb::Id>, Unsettled> {
+        let Some((id, of)) = changed.id.as_ref().and_then(|id| Some((id, id.r#type.as_ref()?))) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        if controller.manages.as_ref().is_some_and(|manages| is(manages, of)) {
+            found.push(id.clone());
+        }
+        let watch =
+            controller.watches.iter().find(|watch| watch.r#type.as_ref().is_some_and(|watched| is(watched, of)));
+        let manages = controller.manages.clone().unwrap_or_default();
+        let managed = |id: &pb::Id| id.r#type.as_ref().is_some_and(|of| is(&manages, of));
+        let failing =
+            |error| Unsettled::Failing { controller: controller.name.clone(), resource: Some(id.name.clone()), error };
+        match watch.and_then(|watch| watch.mapper.as_ref()) {
+            None => {}
+            Some(Mapper::Owner(_)) => found.extend(changed.owner.clone().filter(managed)),
+            Some(Mapper::SameName(_)) => {
+                found.push(pb::Id { uid: String::new(), r#type: Some(to_pb(&manages)), ..id.clone() });
+            }
+            Some(Mapper::ReferenceField(field)) => {
+                found.extend(self.references(changed, field).into_iter().filter(managed));
+            }
+            Some(Mapper::Index(index)) => {
+                let under = self.indexed(&to_pb(&manages), index, Key::Id(id), true);
+                let under = under.map_err(|failure| failing(failure.message))?;
+                found.extend(under.into_iter().filter_map(|one| one.id));
+            }
+            Some(Mapper::Map(_)) => {
+                let ids = self.plugin().map(self, &controller.name, &changed.encode_to_vec()).map_err(failing)?;
+                found.extend(ids.iter().filter_map(|id| pb::Id::decode(id.as_slice()).ok()).filter(managed));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn is(name: &TypeName, of: &pb::Type) -> bool {
+    name.group == of.group && name.kind == of.kind
+}
+
+fn to_pb(name: &TypeName) -> pb::Type {
+    let TypeName { group, group_version, kind } = name.clone();
+    pb::Type { group, group_version, kind }
+}

@@ -1,0 +1,326 @@
+//! A host in memory, for reconcilers.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    time::Duration,
+};
+
+use mortise_resource::{
+    manifest::{Controller, Manifest, TypeName, index::By},
+    pb,
+};
+use prost::Message;
+
+use super::{calls::decode, fields, store::Store};
+use crate::{
+    Context, Data, Diagnostics, Error, Failure, HttpRequest, HttpResponse, Key, Kind, Outcome, Plugin, Reconciler,
+    Request, Typed,
+};
+
+/// Names or keys, and contents.
+pub(super) type Values = BTreeMap<String, Vec<u8>>;
+
+/// What answers HTTP requests.
+pub(super) type Answers = Box<dyn Fn(&HttpRequest) -> Result<HttpResponse, Failure>>;
+
+/// A host in memory, for one plugin.
+///
+/// ```
+/// # use mortise_plugin::{*, testing::World};
+/// # #[derive(Clone, PartialEq, prost::Message)] pub struct Song { #[prost(string, tag = "1")] pub title: String }
+/// # impl prost::Name for Song { const PACKAGE: &'static str = "jukebox.v1"; const NAME: &'static str = "Song"; }
+/// # const SONG: Kind<Song> = Kind::new("jukebox", "v1", "Song");
+/// # struct Songs;
+/// # impl Reconciler for Songs {
+/// #     type Managed = Song;
+/// #     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Song>) -> Result<Outcome, Error> {
+/// #         let Some(song) = request.read(ctx)? else { return Ok(Outcome::Done) };
+/// #         Status::new("jukebox/songs", &song).with(Condition::holds("Heard")).write_if_changed(ctx, &song)?;
+/// #         Ok(Outcome::Done)
+/// #     }
+/// # }
+/// # static PLUGIN: Plugin = Plugin::new("jukebox", "0.1.0", &[], &[&ResourceType::of(SONG, Scope::Namespace)])
+/// #     .controllers(&[&Controller::new("songs", SONG, Songs)]);
+/// let world = World::new(&PLUGIN);
+/// let song = world.put(&Typed::new(SONG.id("hit", &World::tenancy()), Song::default()))?;
+/// world.settle()?;
+/// assert!(world.get::<Song>(song.id()).is_some_and(|song| song.status_under("jukebox/songs").is_some()));
+/// # Ok::<(), mortise_plugin::Error>(())
+/// ```
+///
+/// # Contract
+/// Versions, uids, generations, owners, status, finalizers and marks are the server's, as are the codes of failures. Writes go
+/// through the plugin's own `mutate` and `validate`. What a resource owns goes with it, at once. The cache is never behind.
+///
+/// # Limits
+/// Nothing is authorised, every type is granted, and there is no upgrade. An index by a float finds nothing.
+pub struct World {
+    plugin: &'static Plugin,
+    manifest: Manifest,
+    pub(super) store: RefCell<Store>,
+    pub(super) values: RefCell<Values>,
+    pub(super) directories: RefCell<BTreeMap<String, Values>>,
+    pub(super) secrets: RefCell<Values>,
+    pub(super) answers: RefCell<Option<Answers>>,
+    failing: RefCell<Vec<(&'static str, Failure)>>,
+    pub(super) now: Cell<u64>,
+    pub(super) cancelled: Cell<bool>,
+}
+
+impl World {
+    /// An empty world, on 1 January 2025.
+    ///
+    /// # Panics
+    /// When the plugin's descriptors are none.
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "for tests: the input is the plugin's own")]
+    pub fn new(plugin: &'static Plugin) -> Self {
+        let manifest = Manifest::decode(plugin.describe().as_slice()).expect("the plugin's descriptors do not decode");
+        Self {
+            plugin,
+            manifest,
+            store: RefCell::default(),
+            values: RefCell::default(),
+            directories: RefCell::default(),
+            secrets: RefCell::default(),
+            answers: RefCell::default(),
+            failing: RefCell::default(),
+            now: Cell::new(1_735_689_600_000),
+            cancelled: Cell::new(false),
+        }
+    }
+
+    /// As [`Self::new`], with descriptors in the place of the plugin's own: for mappers and indexes by fields of messages that
+    /// have none.
+    #[must_use]
+    pub fn with_descriptors(plugin: &'static Plugin, descriptors: prost_types::FileDescriptorSet) -> Self {
+        let mut world = Self::new(plugin);
+        world.manifest.descriptors = Some(descriptors);
+        world
+    }
+
+    /// `default` and `default`.
+    #[must_use]
+    pub fn tenancy() -> pb::Tenancy {
+        pb::Tenancy { partition: "default".to_owned(), namespace: "default".to_owned() }
+    }
+
+    /// Writes a resource, as a client would; answers what is stored.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn put<M: Data>(&self, resource: &Typed<M>) -> Result<Typed<M>, Failure> {
+        self.context().write(resource)
+    }
+
+    /// The resource, unless it is not there.
+    ///
+    /// # Panics
+    /// When it holds something else than an `M`.
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "for tests: a slip of the pen")]
+    pub fn get<M: Data>(&self, id: &pb::Id) -> Option<Typed<M>> {
+        self.store.borrow().read(id).map(|found| Typed::stored(&found.encode_to_vec()).expect("another message"))
+    }
+
+    /// All resources of a type, wherever they are, in order of their names.
+    ///
+    /// # Panics
+    /// As [`Self::get`].
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "for tests: a slip of the pen")]
+    pub fn list<M: Data>(&self, of: Kind<M>) -> Vec<Typed<M>> {
+        self.context().list(of, &crate::everywhere(), "").expect("another message")
+    }
+
+    /// Deletes a resource, as a client would.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn delete(&self, id: &pb::Id) -> Result<(), Failure> {
+        self.context().delete(id)
+    }
+
+    /// One call of a reconciler.
+    ///
+    /// # Errors
+    /// The reconciler's.
+    pub fn reconcile<R: Reconciler>(&self, reconciler: &R, id: &pb::Id) -> Result<Outcome, Error> {
+        reconciler.reconcile(&self.context(), &Request::new(id.clone()))
+    }
+
+    /// What reconcilers are handed.
+    #[must_use]
+    pub fn context(&self) -> Context<'_> {
+        Context::new(self)
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.now.set(self.now.get().saturating_add(millis));
+    }
+
+    /// From now on, reconciles should come to an end.
+    pub fn cancel(&self) {
+        self.cancelled.set(true);
+    }
+
+    /// Grants a directory.
+    pub fn grant_directory(&self, name: &str) {
+        self.directories.borrow_mut().entry(name.to_owned()).or_default();
+    }
+
+    /// A file in a granted directory.
+    #[must_use]
+    pub fn file(&self, directory: &str, name: &str) -> Option<Vec<u8>> {
+        self.directories.borrow().get(directory)?.get(name).cloned()
+    }
+
+    /// Answers HTTP requests; without that, none is granted.
+    pub fn answer_http(&self, answer: impl Fn(&HttpRequest) -> Result<HttpResponse, Failure> + 'static) {
+        self.answers.replace(Some(Box::new(answer)));
+    }
+
+    /// Grants a secret.
+    pub fn grant_secret(&self, name: &str, secret: &[u8]) {
+        self.secrets.borrow_mut().insert(name.to_owned(), secret.to_owned());
+    }
+
+    /// One of the plugin's own values.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<Vec<u8>> {
+        self.values.borrow().get(key).cloned()
+    }
+
+    /// Makes the next call of that name fail: `read`, `list`, `list-by-owner`, `write`, `write-status`, `delete`, or one of
+    /// another interface, such as `kv.set`.
+    pub fn fail_next(&self, call: &'static str, failure: Failure) {
+        self.failing.borrow_mut().push((call, failure));
+    }
+
+    pub(super) const fn plugin(&self) -> &'static Plugin {
+        self.plugin
+    }
+
+    pub(super) fn controllers(&self) -> &[Controller] {
+        &self.manifest.controllers
+    }
+
+    pub(super) fn all(&self) -> Vec<pb::Resource> {
+        self.store.borrow().all().cloned().collect()
+    }
+
+    pub(super) fn take_changes(&self) -> Vec<pb::Resource> {
+        self.store.borrow_mut().take_changes()
+    }
+
+    /// What a field of a resource refers to.
+    pub(super) fn references(&self, resource: &pb::Resource, field: &str) -> Vec<pb::Id> {
+        let Some((message, data)) = self.message(resource) else { return Vec::new() };
+        fields::references(self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES), &message, field, &data)
+    }
+
+    fn message(&self, resource: &pb::Resource) -> Option<(String, Vec<u8>)> {
+        let data = resource.data.as_ref()?;
+        Some((data.type_url.rsplit('/').next()?.to_owned(), data.value.clone()))
+    }
+
+    pub(super) fn fails(&self, call: &str) -> Result<(), Failure> {
+        let mut failing = self.failing.borrow_mut();
+        let place = failing.iter().position(|(one, _)| *one == call);
+        place.map_or(Ok(()), |place| Err(failing.remove(place).1))
+    }
+
+    /// What the plugin's own hooks make of a write.
+    pub(super) fn hooks(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
+        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+        let hooks = self.manifest.types.iter().find(|one| {
+            of.is_some_and(|of| (&one.group, &one.group_version, &one.kind) == (&of.group, &of.group_version, &of.kind))
+        });
+        let hooks = hooks.and_then(|one| one.hooks).unwrap_or_default();
+        let refused = |said: &Diagnostics| Failure::new(Failure::INVALID, said.summaries());
+        let mut bytes = resource.encode_to_vec();
+        if hooks.mutate
+            && let Some(mutated) = self.plugin.mutate(&bytes).map_err(|said| refused(&said))?
+        {
+            bytes = mutated;
+        }
+        if hooks.validate {
+            let stored = resource.id.as_ref().and_then(|id| self.store.borrow().read(id).map(Message::encode_to_vec));
+            let said = self.plugin.validate(&bytes, stored.as_deref());
+            if said.has_errors() {
+                return Err(refused(&said));
+            }
+        }
+        decode(&bytes)
+    }
+
+    /// What of a type stands under a key of an index.
+    pub(super) fn indexed(
+        &self,
+        of: &pb::Type,
+        index: &str,
+        key: Key<'_>,
+        listing: bool,
+    ) -> Result<Vec<pb::Resource>, Failure> {
+        let is =
+            |name: &Option<TypeName>| name.as_ref().is_some_and(|name| name.group == of.group && name.kind == of.kind);
+        let mut known = false;
+        let mut by = None;
+        for controller in self.controllers() {
+            let watched = controller.watches.iter().filter(|watch| is(&watch.r#type)).map(|watch| &watch.indexes);
+            for indexes in watched.chain(is(&controller.manages).then_some(&controller.indexes)) {
+                known = true;
+                by = by.or_else(|| indexes.iter().find(|one| one.name == index).and_then(|one| one.by.clone()));
+            }
+        }
+        if !known {
+            return Err(Failure::new(Failure::INVALID, "the resource type specified is not indexed"));
+        }
+        if by.is_none() && index != "id" {
+            return Err(Failure::new(Failure::INVALID, format!("No index with name {index:?} exists")));
+        }
+        let files = self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES);
+        let matches = |resource: &pb::Resource| match (&by, key) {
+            (None, Key::Id(key)) => resource.id.as_ref().is_some_and(|id| under(id, key, listing)),
+            (Some(By::Owner(_)), Key::Id(key)) => resource.owner.as_ref().is_some_and(|id| under(id, key, listing)),
+            (Some(By::ReferenceField(field)), Key::Id(key)) => {
+                self.references(resource, field).iter().any(|id| under(id, key, listing))
+            }
+            (Some(By::ValueField(field)), Key::Value(key)) => self.message(resource).is_some_and(|(message, data)| {
+                let found = fields::values(files, &message, field, &data);
+                found.iter().any(|value| if listing { value.starts_with(key) } else { value == key })
+            }),
+            _ => false,
+        };
+        Ok(self.all().into_iter().filter(|one| is_type(one, of) && matches(one)).collect())
+    }
+}
+
+static NO_FILES: prost_types::FileDescriptorSet = prost_types::FileDescriptorSet { file: Vec::new() };
+
+/// Whether the group and the kind are those; the version is no part of a resource's identity.
+pub(super) fn is_type(resource: &pb::Resource, of: &pb::Type) -> bool {
+    let found = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+    found.is_some_and(|found| found.group == of.group && found.kind == of.kind)
+}
+
+/// Whether an id stands under a key: in lists, the first unit of the tenancy that is empty or `*` ends the key.
+fn under(id: &pb::Id, key: &pb::Id, listing: bool) -> bool {
+    let kind = |id: &pb::Id| id.r#type.as_ref().map(|of| (of.group.clone(), of.kind.clone()));
+    if kind(id) != kind(key) {
+        return false;
+    }
+    let (is, wanted) = (id.tenancy.clone().unwrap_or_default(), key.tenancy.clone().unwrap_or_default());
+    for (is, wanted) in [(is.partition, wanted.partition), (is.namespace, wanted.namespace)] {
+        if listing && (wanted.is_empty() || wanted == "*") {
+            return true;
+        }
+        if is != wanted {
+            return false;
+        }
+    }
+    id.name == key.name
+}

@@ -1,0 +1,145 @@
+//! What a controller watches besides its own type, and how it finds resources in its cache.
+
+use mortise_resource::{manifest, pb};
+
+use crate::{
+    Context, Error, Kind, Typed,
+    context::unreadable,
+    envelope::Envelope,
+    kind::{Data, KindName},
+};
+
+type Map<M> = fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>;
+type MapThrough<M> = fn(Map<M>, &Context<'_>, Envelope) -> Result<Vec<pb::Id>, Error>;
+
+/// How a change of a watched resource leads to resources of the managed type.
+pub enum Mapper<M> {
+    /// To its owner, if that is of the managed type.
+    Owner,
+    /// To the resource of the managed type with the same name and tenancy.
+    SameName,
+    /// To what a field of it refers to: names joined by dots, through message fields, to a
+    /// `hashicorp.consul.resource.Reference` or `ID`, single or repeated.
+    Reference(&'static str),
+    /// To those of the managed type that an index by reference has under its id; the index is declared with the controller.
+    Index(&'static str),
+    /// To what a function answers; a uid may be left out. It sees the resource as it is now, or as it was before it was deleted.
+    /// Needs `mapping` among the interfaces of [`crate::export!`].
+    Map(fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>),
+}
+
+/// A way to find resources in the cache.
+#[derive(Debug, Clone, Copy)]
+pub struct Index {
+    name: &'static str,
+    by: By,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Owner,
+    Reference(&'static str),
+    Value(&'static str),
+}
+
+impl Index {
+    /// By the owner.
+    #[must_use]
+    pub const fn by_owner(name: &'static str) -> Self {
+        Self { name, by: By::Owner }
+    }
+
+    /// By what a field refers to: a path as in [`Mapper::Reference`].
+    #[must_use]
+    pub const fn by_reference(name: &'static str, field: &'static str) -> Self {
+        Self { name, by: By::Reference(field) }
+    }
+
+    /// By the value of a field, single or repeated: text, a number, a truth value, or the name of an enum's value.
+    #[must_use]
+    pub const fn by_value(name: &'static str, field: &'static str) -> Self {
+        Self { name, by: By::Value(field) }
+    }
+
+    pub(crate) fn describe(&self) -> manifest::Index {
+        let by = match self.by {
+            By::Owner => manifest::index::By::Owner(true),
+            By::Reference(field) => manifest::index::By::ReferenceField(field.to_owned()),
+            By::Value(field) => manifest::index::By::ValueField(field.to_owned()),
+        };
+        manifest::Index { name: self.name.to_owned(), by: Some(by) }
+    }
+}
+
+/// A watched type.
+pub struct Watch<M: 'static> {
+    of: KindName,
+    mapper: Mapper<M>,
+    /// Decodes for a mapper that is a function; not there, and so not compiled, for the others.
+    through: Option<MapThrough<M>>,
+    indexes: &'static [Index],
+}
+
+impl<M: Data> Watch<M> {
+    /// Watches a type.
+    #[must_use]
+    pub const fn new(of: Kind<M>, mapper: Mapper<M>) -> Self {
+        let through: Option<MapThrough<M>> = match mapper {
+            Mapper::Map(_) => Some(map),
+            _ => None,
+        };
+        Self { of: of.name(), mapper, through, indexes: &[] }
+    }
+
+    /// Ways to find its resources in the cache.
+    #[must_use]
+    pub const fn indexes(mut self, indexes: &'static [Index]) -> Self {
+        self.indexes = indexes;
+        self
+    }
+}
+
+/// A [`Watch`] whatever its message.
+#[doc(hidden)]
+pub trait Watched: Sync {
+    fn is(&self, of: &pb::Type) -> bool;
+    fn describe(&self) -> manifest::Watch;
+    fn map(&self, ctx: &Context<'_>, changed: Envelope) -> Result<Vec<pb::Id>, Error>;
+}
+
+impl<M> Watched for Watch<M> {
+    fn is(&self, of: &pb::Type) -> bool {
+        self.of.is(of)
+    }
+
+    fn describe(&self) -> manifest::Watch {
+        let mapper = match self.mapper {
+            Mapper::Owner => manifest::watch::Mapper::Owner(true),
+            Mapper::SameName => manifest::watch::Mapper::SameName(true),
+            Mapper::Reference(field) => manifest::watch::Mapper::ReferenceField(field.to_owned()),
+            Mapper::Index(index) => manifest::watch::Mapper::Index(index.to_owned()),
+            Mapper::Map(_) => manifest::watch::Mapper::Map(true),
+        };
+        manifest::Watch {
+            r#type: Some(self.of.describe()),
+            mapper: Some(mapper),
+            indexes: self.indexes.iter().map(Index::describe).collect(),
+        }
+    }
+
+    fn map(&self, ctx: &Context<'_>, changed: Envelope) -> Result<Vec<pb::Id>, Error> {
+        match (&self.mapper, self.through) {
+            (Mapper::Map(function), Some(through)) => through(*function, ctx, changed),
+            _ => Err("the host maps this type by itself".into()),
+        }
+    }
+}
+
+fn map<M: Data>(function: Map<M>, ctx: &Context<'_>, changed: Envelope) -> Result<Vec<pb::Id>, Error> {
+    function(ctx, &Typed::of_envelope(changed)?)
+}
+
+/// Decodes what the host says has changed.
+pub(crate) fn changed(bytes: &[u8]) -> Result<Envelope, Error> {
+    Ok(Envelope::read(bytes).map_err(|fault| unreadable(&fault))?)
+}

@@ -1,0 +1,462 @@
+//! Controllers of a plugin, in a world in memory.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
+// Authors may forbid what the exports need: it stands in this crate's macros, not in theirs.
+#![forbid(unsafe_code)]
+
+use std::{cell::RefCell, time::Duration};
+
+use mortise_plugin::{
+    Condition, Context, Controller, Error, Failure, Finalizer, HttpRequest, HttpResponse, Index, Key, Kind, Life,
+    Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status, Typed, Watch,
+    manifest::{self, Manifest},
+    pb,
+    prost::{Message, Name},
+    prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet},
+    testing::{Settled, Unsettled, World},
+};
+
+/// One message for everything.
+#[derive(Clone, PartialEq, Message)]
+struct Song {
+    #[prost(string, tag = "1")]
+    title: String,
+    #[prost(uint32, tag = "2")]
+    beats: u32,
+    #[prost(message, repeated, tag = "3")]
+    singers: Vec<pb::Reference>,
+}
+
+impl Name for Song {
+    const PACKAGE: &'static str = "jukebox.v1";
+    const NAME: &'static str = "Song";
+}
+
+const SONG: Kind<Song> = Kind::new("jukebox", "v1", "Song");
+const SHEET: Kind<Song> = Kind::new("jukebox", "v1", "Sheet");
+const SINGER: Kind<Song> = Kind::new("jukebox", "v1", "Singer");
+const COVER: Kind<Song> = Kind::new("jukebox", "v1", "Cover");
+const FAN: Kind<Song> = Kind::new("jukebox", "v1", "Fan");
+const RELEASE: Finalizer = Finalizer::new("jukebox/release");
+
+/// What the reconciler does follows from the song's title.
+struct Songs;
+
+impl Reconciler for Songs {
+    type Managed = Song;
+
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Song>) -> Result<Outcome, Error> {
+        CALLS.with_borrow_mut(|calls| calls.push(request.name().to_owned()));
+        let Some(mut song) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        match song.data.title.as_str() {
+            "fails" => return Err("no".into()),
+            "again" => return Ok(Outcome::RequeueNow),
+            "later" => return Ok(Outcome::RequeueAfter(Duration::from_secs(5))),
+            "waits" => return Ok(Outcome::Deferred(Duration::from_secs(7), "for rain".to_owned())),
+            "restless" => {
+                song.data.beats += 1;
+                ctx.write(&song)?;
+            }
+            "sheet" => {
+                if RELEASE.guard(ctx, &mut song, |_| Ok(ctx.kv().set("cleaned", b"yes")?))? == Life::Goes {
+                    return Ok(Outcome::Done);
+                }
+                if ctx.owned(SHEET, song.id())?.is_empty() {
+                    let sheet = SHEET.id(song.name(), &World::tenancy());
+                    ctx.write(&Typed::new(sheet, Song::default()).owned_by(song.id()))?;
+                }
+                let mut status = Status::new("jukebox/songs", &song).with(Condition::holds("Printed"));
+                status.push(Condition::fails("Sold").because("NoFans").message("Nobody came."));
+                status.write_if_changed(ctx, &song)?;
+            }
+            _ => {}
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+thread_local! {
+    static CALLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+static PLUGIN: Plugin = Plugin::new(
+    "jukebox",
+    "1.0.0",
+    &[],
+    &[
+        &ResourceType::of(SONG, Scope::Namespace).validate(|song, _, diagnostics| {
+            if song.data.title == "forbidden" {
+                diagnostics.error("is forbidden");
+            }
+        }),
+        &ResourceType::of(SHEET, Scope::Namespace),
+    ],
+)
+.controllers(&[&Controller::new("songs", SONG, Songs)
+    .watches(&[
+        &Watch::new(SHEET, Mapper::Owner).indexes(&[Index::by_owner("song")]),
+        &Watch::new(COVER, Mapper::SameName),
+        &Watch::new(
+            FAN,
+            Mapper::Map(|_, fan| match fan.data.title.as_str() {
+                "confused" => Err("who?".into()),
+                title => Ok(vec![SONG.id(title, &World::tenancy())]),
+            }),
+        ),
+    ])
+    .resync(Duration::from_secs(60))
+    .parallel(4)
+    .backoff(Duration::from_millis(10), Duration::from_secs(1))
+    .initialize(|ctx| Ok(ctx.kv().set("started", b"yes")?))]);
+mortise_plugin::export!(PLUGIN: validating, controlling, mapping, initializing);
+
+fn song(name: &str, title: &str) -> Typed<Song> {
+    Typed::new(SONG.id(name, &World::tenancy()), Song { title: title.to_owned(), ..Song::default() })
+}
+
+fn settled(world: &World) -> (Settled, Vec<String>) {
+    let _ = CALLS.take();
+    (world.settle().unwrap(), CALLS.take())
+}
+
+#[test]
+fn the_manifest_follows_from_the_table() {
+    let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
+    let name = |kind: &str| {
+        Some(manifest::TypeName { group: "jukebox".into(), group_version: "v1".into(), kind: kind.into() })
+    };
+    let watch = |kind, mapper| manifest::Watch { r#type: name(kind), mapper: Some(mapper), indexes: Vec::new() };
+    let owner = manifest::Index { name: "song".into(), by: Some(manifest::index::By::Owner(true)) };
+    let expected = manifest::Controller {
+        name: "songs".into(),
+        manages: name("Song"),
+        watches: vec![
+            manifest::Watch { indexes: vec![owner], ..watch("Sheet", manifest::watch::Mapper::Owner(true)) },
+            watch("Cover", manifest::watch::Mapper::SameName(true)),
+            watch("Fan", manifest::watch::Mapper::Map(true)),
+        ],
+        indexes: Vec::new(),
+        placement: manifest::Placement::Singleton.into(),
+        resync_ms: 60_000,
+        parallel: 4,
+        initializes: true,
+        backoff_base_ms: 10,
+        backoff_max_ms: 1000,
+    };
+    assert_eq!(manifest.controllers, [expected]);
+    assert_eq!(manifest.types.len(), 2);
+}
+
+#[test]
+fn everything_is_reconciled_at_the_start_and_whatever_changes() {
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "sheet")).unwrap();
+    world.put(&song("b", "")).unwrap();
+    let (first, calls) = settled(&world);
+    assert_eq!(first.later, []);
+    // Once at the start, and once more for the finalizer, the sheet and the status together.
+    assert_eq!(calls, ["a", "b", "a"]);
+    assert_eq!(world.value("started").unwrap(), b"yes");
+
+    let (again, calls) = settled(&world);
+    assert_eq!((again.reconciles, calls), (2, vec!["a".to_owned(), "b".to_owned()]), "nothing was missing");
+}
+
+#[test]
+fn what_is_deleted_comes_back_and_what_is_marked_is_cleaned_up() {
+    let world = World::new(&PLUGIN);
+    let a = world.put(&song("a", "sheet")).unwrap();
+    settled(&world);
+    let sheet = world.list(SHEET).remove(0);
+    assert_eq!(sheet.owner().as_ref(), Some(a.id()));
+    assert_eq!(world.context().cache().list(SHEET, "song", Key::Id(a.id())).unwrap().len(), 1);
+    assert!(world.context().cache().first(SHEET, "song", Key::Id(sheet.id())).unwrap().is_none());
+    assert_eq!(world.context().cache().get(SONG, a.id()).unwrap().unwrap().name(), "a");
+
+    world.delete(sheet.id()).unwrap();
+    settled(&world);
+    assert_ne!(world.list(SHEET)[0].id().uid, sheet.id().uid);
+
+    world.delete(a.id()).unwrap();
+    assert!(world.get::<Song>(a.id()).unwrap().is_marked(), "the finalizer holds it");
+    settled(&world);
+    assert!(world.get::<Song>(a.id()).is_none());
+    assert_eq!(world.value("cleaned").unwrap(), b"yes");
+    assert!(world.list(SHEET).is_empty(), "what it owned went with it");
+}
+
+#[test]
+fn status_says_what_was_seen() {
+    let world = World::new(&PLUGIN);
+    let a = world.put(&song("a", "sheet")).unwrap();
+    settled(&world);
+    let a = world.get::<Song>(a.id()).unwrap();
+    let status = a.status_under("jukebox/songs").unwrap();
+    assert_eq!(status.observed_generation, a.generation());
+    assert!(status.updated_at.is_some());
+    let said = status.conditions.iter().map(|one| (one.r#type.as_str(), one.state(), one.reason.as_str()));
+    assert_eq!(
+        said.collect::<Vec<_>>(),
+        [("Printed", pb::condition::State::True, ""), ("Sold", pb::condition::State::False, "NoFans")]
+    );
+    let version = a.version().to_owned();
+    settled(&world);
+    assert_eq!(world.get::<Song>(a.id()).unwrap().version(), version, "it had nothing new to say");
+}
+
+#[test]
+fn changes_of_other_types_find_their_songs() {
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "")).unwrap();
+    world.put(&song("b", "")).unwrap();
+    settled(&world);
+    let other = |kind: Kind<Song>, name: &str, title: &str| {
+        world
+            .put(&Typed::new(kind.id(name, &World::tenancy()), Song { title: title.into(), ..Song::default() }))
+            .unwrap()
+    };
+    other(COVER, "b", "");
+    other(FAN, "x", "a");
+    other(SINGER, "a", "");
+    // Those that the cover and the fan concern, without uids, and those by their own ids.
+    assert_eq!(settled(&world).1, ["b", "a", "a", "b"]);
+
+    other(FAN, "x", "confused");
+    let Unsettled::Failing { resource, error, .. } = world.settle().unwrap_err() else { panic!("it is confused") };
+    assert_eq!((resource.as_deref(), error.as_str()), (Some("x"), "who?"));
+}
+
+#[test]
+fn a_reconciler_that_wakes_itself_is_found_out() {
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "restless")).unwrap();
+    let awake = world.settle().unwrap_err();
+    assert_eq!(awake, Unsettled::Awake { controller: "songs".into(), resource: "a".into() });
+    assert_eq!(awake.to_string(), "controller songs reconciled \"a\" 50 times: does it wake itself?");
+
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "again")).unwrap();
+    assert!(matches!(world.settle(), Err(Unsettled::Awake { .. })));
+}
+
+#[test]
+fn failures_are_tried_again_a_few_times() {
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "fails")).unwrap();
+    let failing = Unsettled::Failing { controller: "songs".into(), resource: Some("a".into()), error: "no".into() };
+    assert_eq!(world.settle().unwrap_err(), failing);
+
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "sheet")).unwrap();
+    world.fail_next("write-status", Failure::new(Failure::CONFLICT, "somebody was faster"));
+    settled(&world);
+    assert_eq!(world.list(SONG)[0].status().len(), 1);
+}
+
+#[test]
+fn some_wait() {
+    let world = World::new(&PLUGIN);
+    world.put(&song("a", "later")).unwrap();
+    world.put(&song("b", "waits")).unwrap();
+    let before = world.context().now();
+    let later = settled(&world).0.later;
+    let said = later.iter().map(|one| (one.id.name.as_str(), one.wait.as_secs(), one.reason.as_deref()));
+    assert_eq!(said.collect::<Vec<_>>(), [("a", 5, None), ("b", 7, Some("for rain"))]);
+    world.advance(Duration::from_secs(7));
+    assert_eq!(world.context().now() - before, Duration::from_secs(7));
+}
+
+#[test]
+fn writes_are_compared_and_judged() {
+    let world = World::new(&PLUGIN);
+    let code = |result: Result<Typed<Song>, Failure>| result.map(drop).map_err(|failure| failure.code);
+    let old = world.put(&song("a", "one")).unwrap();
+    let mut new = old.clone();
+    new.data.title = "two".into();
+    world.put(&new).unwrap();
+    assert_eq!(code(world.put(&old)), Err(Failure::CONFLICT));
+    assert!(world.context().delete_unchanged(&old).unwrap_err().is_conflict());
+    assert_eq!(code(world.put(&old.clone().whatever_is_there())), Ok(()));
+    assert_eq!(code(world.put(&song("b", "forbidden"))), Err(Failure::INVALID));
+    assert_eq!(code(world.put(&song("B", ""))), Err(Failure::INVALID), "that is no name");
+    assert_eq!(code(world.put(&song("a", "").owned_by(old.id()))), Err(Failure::INVALID), "owners stay");
+
+    let stranger = Kind::<pb_like::Other>::new("jukebox", "v1", "Song");
+    let read = world.context().read::<pb_like::Other>(&stranger.id("a", &World::tenancy()));
+    assert_eq!(read.unwrap_err().message, "the resource \"a\" holds a jukebox.v1.Song, not a jukebox.v1.Other");
+    let gone = world.context().read::<Song>(&SONG.id("nobody", &World::tenancy()));
+    assert_eq!(gone, Ok(None));
+}
+
+mod pb_like {
+    #[derive(Clone, PartialEq, mortise_plugin::prost::Message)]
+    pub(crate) struct Other {}
+    impl mortise_plugin::prost::Name for Other {
+        const PACKAGE: &'static str = "jukebox.v1";
+        const NAME: &'static str = "Other";
+    }
+}
+
+/// As a later version of the plugin knows it.
+#[derive(Clone, PartialEq, Message)]
+struct NewSong {
+    #[prost(string, tag = "1")]
+    title: String,
+    #[prost(string, tag = "9")]
+    key: String,
+}
+
+impl Name for NewSong {
+    const PACKAGE: &'static str = "jukebox.v1";
+    const NAME: &'static str = "Song";
+}
+
+#[test]
+fn a_write_keeps_what_the_plugin_does_not_know() {
+    let world = World::new(&PLUGIN);
+    let id = SONG.id("a", &World::tenancy());
+    let data = NewSong { title: "one".into(), key: "c minor".into() };
+    world.put(&Typed::new(id.clone(), data)).unwrap();
+    let mut old = world.get::<Song>(&id).unwrap();
+    old.data.title = "two".into();
+    world.put(&old).unwrap();
+    assert_eq!(world.get::<NewSong>(&id).unwrap().data, NewSong { title: "two".into(), key: "c minor".into() });
+}
+
+#[test]
+fn grants() {
+    let world = World::new(&PLUGIN);
+    let ctx = world.context();
+    assert_eq!(ctx.secret("token").unwrap_err().code, Failure::DENIED);
+    world.grant_secret("token", b"x");
+    assert_eq!(ctx.secret("token").unwrap(), b"x");
+
+    let out = ctx.files("out");
+    assert_eq!(out.write("a", b"1").unwrap_err().code, Failure::DENIED);
+    world.grant_directory("out");
+    assert_eq!(out.write("../a", b"1").unwrap_err().code, Failure::INVALID);
+    assert_eq!((out.write_if_changed("a", b"1"), out.write_if_changed("a", b"1")), (Ok(true), Ok(false)));
+    assert_eq!((out.list().unwrap(), world.file("out", "a").unwrap()), (vec!["a".to_owned()], b"1".to_vec()));
+    out.remove("a").unwrap();
+    assert_eq!(out.read("a"), Ok(None));
+
+    ctx.kv().set("a/1", b"x").unwrap();
+    ctx.kv().set("b/1", b"x").unwrap();
+    assert_eq!(ctx.kv().keys("a/").unwrap(), ["a/1"]);
+    ctx.kv().remove("a/1").unwrap();
+    assert_eq!(ctx.kv().get("a/1"), Ok(None));
+    assert!(!ctx.cancelled());
+    world.cancel();
+    assert!(ctx.cancelled());
+}
+
+mod by_field {
+    //! Mappers and indexes that look into the data, by descriptors made by hand.
+
+    use super::*;
+
+    struct Noop;
+    impl Reconciler for Noop {
+        type Managed = Song;
+        fn reconcile(&self, _: &Context<'_>, request: &Request<Song>) -> Result<Outcome, Error> {
+            CALLS.with_borrow_mut(|calls| calls.push(request.name().to_owned()));
+            Ok(Outcome::Done)
+        }
+    }
+
+    static TABLE: Plugin = Plugin::new("choir", "1.0.0", &[], &[&ResourceType::of(SONG, Scope::Namespace)])
+        .controllers(&[&Controller::new("songs", SONG, Noop)
+            .indexes(&[
+                Index::by_reference("singers", "singers"),
+                Index::by_value("title", "title"),
+                Index::by_value("beats", "beats"),
+            ])
+            .watches(&[
+                &Watch::new(SINGER, Mapper::Index("singers")),
+                &Watch::new(FAN, Mapper::Reference("singers")),
+            ])]);
+
+    /// The table, with descriptors.
+    fn world() -> World {
+        let field = |name: &str, number, of: i32, repeated, type_name: Option<&str>| FieldDescriptorProto {
+            name: Some(name.into()),
+            number: Some(number),
+            r#type: Some(of),
+            label: Some(if repeated { 3 } else { 1 }),
+            type_name: type_name.map(Into::into),
+            ..FieldDescriptorProto::default()
+        };
+        let song = DescriptorProto {
+            name: Some("Song".into()),
+            field: vec![
+                field("title", 1, 9, false, None),
+                field("beats", 2, 13, false, None),
+                field("singers", 3, 11, true, Some(".hashicorp.consul.resource.Reference")),
+            ],
+            ..DescriptorProto::default()
+        };
+        let file = FileDescriptorProto {
+            package: Some("jukebox.v1".into()),
+            message_type: vec![song],
+            ..FileDescriptorProto::default()
+        };
+        World::with_descriptors(&TABLE, FileDescriptorSet { file: vec![file] })
+    }
+
+    #[test]
+    fn references_lead_to_songs_and_values_find_them() {
+        let world = world();
+        let at = World::tenancy();
+        let singer = world.put(&Typed::new(SINGER.id("cash", &at), Song::default())).unwrap();
+        let to = |id: &pb::Id| vec![mortise_plugin::reference_to(id)];
+        let mut hurt = song("hurt", "Hurt");
+        (hurt.data.beats, hurt.data.singers) = (90, to(singer.id()));
+        let hurt = world.put(&hurt).unwrap();
+        world.put(&song("other", "Hurtling")).unwrap();
+        let fan = Song { singers: to(hurt.id()), ..Song::default() };
+        world.put(&Typed::new(FAN.id("me", &at), fan)).unwrap();
+
+        let cache = world.context().cache();
+        let found = |index: &str, key: Key<'_>| {
+            let songs = cache.list(SONG, index, key).unwrap();
+            songs.iter().map(|song| song.name().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("singers", Key::Id(singer.id())), ["hurt"]);
+        assert_eq!(found("beats", Key::Value("90")), ["hurt"]);
+        assert_eq!(found("beats", Key::Value("0")), ["other"], "a number that is not there is zero");
+        assert_eq!(found("title", Key::Value("Hurt")), ["hurt", "other"], "a list goes by prefix");
+        assert_eq!(cache.first(SONG, "title", Key::Value("Hurt")).unwrap().unwrap().name(), "hurt");
+        let anywhere = pb::Id { tenancy: Some(mortise_plugin::everywhere()), ..singer.id().clone() };
+        assert_eq!(found("singers", Key::Id(&anywhere)), ["hurt"]);
+        assert!(cache.list(SONG, "colour", Key::Value("")).is_err());
+        assert!(cache.get(SHEET, singer.id()).is_err(), "that type is not watched");
+
+        settled(&world);
+        world.put(&singer).unwrap();
+        // By their own ids; the singer's by the index, which has whole ids; the fan's by a reference without a uid.
+        assert_eq!(settled(&world).1, ["hurt", "hurt", "other"]);
+    }
+}
+
+#[test]
+fn http_is_answered_by_the_test_and_denied_without() {
+    let world = World::new(&PLUGIN);
+    let request = HttpRequest::post("https://example.org/songs").header("x-key", "k").body("la");
+    let denied = world.context().http().send(&request).unwrap_err();
+    assert_eq!(denied.code, Failure::DENIED);
+    assert!(denied.message.contains("grant them with http = [\"example.org\"]"), "{denied}");
+    world.answer_http(|request| {
+        assert_eq!(
+            (&*request.method, &*request.url, &*request.body),
+            ("POST", "https://example.org/songs", &b"la"[..])
+        );
+        Ok(HttpResponse::new(201).with_header("Location", "/songs/1").with_body("made"))
+    });
+    let answer = world.context().http().send(&request).unwrap();
+    assert!(answer.is_success());
+    assert_eq!((answer.header("location"), &*answer.text()), (Some("/songs/1"), "made"));
+    world.fail_next("http", Failure::new(Failure::UNAVAILABLE, "nobody is there"));
+    assert_eq!(world.context().http().send(&request).unwrap_err().code, Failure::UNAVAILABLE);
+    let wrong = world.context().http().send(&HttpRequest::get("example.org")).unwrap_err();
+    assert_eq!(wrong.code, Failure::INVALID);
+}
