@@ -1,11 +1,15 @@
 //! The demo types of Consul's resource service: artists, albums, record labels and their like.
 //!
 //! Bundled with Mortise and switched on by `mortise dev`. What each type does is what clients of Consul's demo types
-//! rely on: types, scopes, hooks and their wording are Consul's. The warnings about albums are ours.
+//! rely on: types, scopes, hooks and their wording are Consul's. The warnings about albums are ours. The demo controller,
+//! which gives every artist albums, waits for `[plugin.demo.settings] controller = true`.
 
 use mortise_plugin::{Decision, Diagnostics, Plugin, ResourceType, Scope, Typed, authorize::key_read, field, pb::Id};
 
+mod controller;
+
 mortise_plugin::include_proto!(pub mod proto);
+use controller::{ALBUM, ARTIST, ARTISTS};
 use proto::hashicorp::consul::internal::demo::{v1, v2};
 
 static PLUGIN: Plugin = Plugin::new(
@@ -29,13 +33,13 @@ static PLUGIN: Plugin = Plugin::new(
             .key_rules()
             .columns(&[("ALBUM", "data.name"), ("YEAR", "data.year_of_release")]),
         &ResourceType::<v1::Concept>::new("demo", "v1", "Concept", Scope::Namespace).key_rules(),
-        &ResourceType::<v2::Artist>::new("demo", "v2", "Artist", Scope::Namespace)
+        &ResourceType::of(ARTIST, Scope::Namespace)
             .mutate(default_genre)
             .validate(validate_artist)
             .key_rules()
             .columns(&[("ARTIST", "data.name"), ("GENRE", "data.genre")])
             .short_names(&["artist", "artists"]),
-        &ResourceType::<v2::Album>::new("demo", "v2", "Album", Scope::Namespace)
+        &ResourceType::of(ALBUM, Scope::Namespace)
             .optional_data()
             .validate(validate_album)
             .key_rules()
@@ -46,8 +50,9 @@ static PLUGIN: Plugin = Plugin::new(
             .columns(&[("FESTIVAL", "data.name")])
             .short_names(&["festival", "festivals"]),
     ],
-);
-mortise_plugin::export!(PLUGIN: mutating, validating, authorizing);
+)
+.controllers(&[&ARTISTS]);
+mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, controlling);
 
 /// Who may read a label is decided with the label at hand: Consul's example of a rule that needs the content.
 fn read_label(id: &Id, label: Option<&Typed<v1::RecordLabel>>) -> Decision {
