@@ -1,0 +1,174 @@
+//! Reads a file before it replaces the old one: whether it says, in nginx's language, nothing but what this plugin means to say.
+//!
+//! It takes the text apart by itself and knows nothing of how it was put together: characters, blocks, directives and their
+//! arguments have to be among those that belong there. Quotes, backslashes, control characters and whatever is beyond ASCII
+//! never do; `$` only where a whole directive is one that is always the same.
+//!
+//! # Limits
+//! It does not look up names, and knows nothing of files that are not Mortise's: `nginx -t` does.
+
+use crate::{
+    file::PROXY,
+    rules::{self, address, hostname, path_prefix},
+    settings::is_listen,
+};
+
+/// What a text is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'t> {
+    Word(&'t str),
+    Open,
+    Close,
+    End,
+}
+
+/// A block, and what was in it so far.
+enum Block {
+    Upstream { servers: usize },
+    Server { listens: usize, names: usize, locations: Vec<String> },
+    Location { answers: usize },
+}
+
+/// Judges a text; `is_upstream` tells which upstreams there are.
+pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    let mut file = File { is_upstream, blocks: Vec::new(), upstreams: 0, servers: 0 };
+    let mut words = Vec::new();
+    for (line, token) in tokens(text)? {
+        let done = match token {
+            Token::Word(word) => {
+                words.push(word);
+                continue;
+            }
+            Token::End => file.directive(&words),
+            Token::Open => file.open(&words),
+            Token::Close if words.is_empty() => file.close(),
+            Token::Close => Err(format!("{:?} does not end", words.join(" "))),
+        };
+        done.map_err(|fault| format!("line {line}: {fault}"))?;
+        words.clear();
+    }
+    match (&*words, &*file.blocks, file.upstreams) {
+        ([], [], 1) => Ok(()),
+        ([], [], count) => Err(format!("it has {count} upstream blocks")),
+        _ => Err("it ends in the middle of a block".to_owned()),
+    }
+}
+
+/// Takes a text apart. A comment takes a whole line.
+fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
+    if !text.ends_with('\n') {
+        return Err("its last line has no end".to_owned());
+    }
+    let mut tokens = Vec::new();
+    for (mut rest, line) in text.split('\n').zip(1..) {
+        if rest.starts_with('#') {
+            if !rest.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+                return Err(format!("line {line}: a comment has a character that is not plain"));
+            }
+            continue;
+        }
+        while let Some(first) = rest.chars().next() {
+            let end = rest.find(|one| !is_plain(one)).unwrap_or(rest.len());
+            let (word, behind) = rest.split_at_checked(end.max(first.len_utf8())).unwrap_or((rest, ""));
+            match first {
+                ' ' => {}
+                '{' => tokens.push((line, Token::Open)),
+                '}' => tokens.push((line, Token::Close)),
+                ';' => tokens.push((line, Token::End)),
+                _ if end > 0 => tokens.push((line, Token::Word(word))),
+                other => return Err(format!("line {line}: {other:?} does not belong there")),
+            }
+            rest = behind;
+        }
+    }
+    Ok(tokens)
+}
+
+/// What words are made of.
+fn is_plain(one: char) -> bool {
+    one.is_ascii_alphanumeric() || "._~-:/*[]=$".contains(one)
+}
+
+struct File<'a> {
+    is_upstream: &'a dyn Fn(&str) -> bool,
+    blocks: Vec<Block>,
+    upstreams: usize,
+    servers: usize,
+}
+
+impl File<'_> {
+    fn directive(&mut self, words: &[&str]) -> Result<(), String> {
+        let fits = match (self.blocks.last_mut(), words) {
+            (Some(Block::Upstream { servers }), ["server", one, weight]) => {
+                *servers = servers.saturating_add(1);
+                let weight = weight.strip_prefix("weight=").and_then(|text| text.parse().ok());
+                address(one).is_ok() && weight.is_some_and(|weight| rules::weight(weight).is_ok())
+            }
+            (Some(Block::Server { listens, .. }), ["listen", one] | ["listen", one, "default_server"]) => {
+                *listens = listens.saturating_add(1);
+                is_listen(one)
+            }
+            (Some(Block::Server { names, .. }), ["server_name", one]) => {
+                *names = names.saturating_add(1);
+                hostname(one).is_ok()
+            }
+            (Some(Block::Server { .. }), words) => PROXY.contains(&&*words.join(" ")),
+            (Some(Block::Location { answers }), ["proxy_pass", one]) => {
+                *answers = answers.saturating_add(1);
+                one.strip_prefix("http://").is_some_and(self.is_upstream)
+            }
+            (Some(Block::Location { answers }), ["return", "404"]) => {
+                *answers = answers.saturating_add(1);
+                true
+            }
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(format!("{:?} does not belong there", words.join(" "))) }
+    }
+
+    fn open(&mut self, words: &[&str]) -> Result<(), String> {
+        let opened = match (self.blocks.last_mut(), words) {
+            (None, ["upstream", name]) if (self.is_upstream)(name) => {
+                self.upstreams = self.upstreams.saturating_add(1);
+                Block::Upstream { servers: 0 }
+            }
+            (None, ["server"]) if self.servers == 0 => {
+                self.servers = 1;
+                Block::Server { listens: 0, names: 0, locations: Vec::new() }
+            }
+            (Some(Block::Server { locations, .. }), ["location", path @ ..]) => {
+                let whole = path.join(" ");
+                let fits = match path {
+                    ["=", path] => path_prefix(path).is_ok(),
+                    ["/"] => true,
+                    [path] => path.strip_suffix('/').is_some_and(|path| path_prefix(path).is_ok()),
+                    _ => false,
+                };
+                if !fits || locations.contains(&whole) {
+                    return Err(format!("a location cannot be {whole:?}, or is there twice"));
+                }
+                locations.push(whole);
+                Block::Location { answers: 0 }
+            }
+            _ => return Err(format!("the block {:?} does not belong there", words.join(" "))),
+        };
+        self.blocks.push(opened);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        match self.blocks.pop() {
+            None => Err("there is no block to end".to_owned()),
+            Some(Block::Upstream { servers: 1.. } | Block::Location { answers: 1 }) => Ok(()),
+            Some(Block::Server { listens: 1, names: 1, locations }) if locations.iter().any(|one| one == "/") => Ok(()),
+            Some(Block::Upstream { .. }) => Err("an upstream block has no server".to_owned()),
+            Some(Block::Location { answers }) => Err(format!("a location has {answers} answers")),
+            Some(Block::Server { .. }) => {
+                Err("a server block has one listen, one server_name and a location for /".to_owned())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! What one Route puts into nginx's configuration, as text and back.
+//!
+//! A file says in its head which hostname and path it is for, so that what a Route was before can be read off its file; then
+//! the Route's `upstream` block; then, in the file of a hostname's oldest Route, the `server` block of the hostname.
+//!
+//! Everything that goes in has passed [`crate::rules`], and what comes out goes through [`crate::check`].
+
+use std::fmt::Write as _;
+
+use mortise_plugin::pb;
+
+use crate::{proto::edge::v1::Route, rules};
+
+/// What a file begins with, before the Route's place.
+const MARK: &str = "# edge.v1.Route ";
+
+/// What every upstream is told about a request, and how: for all locations of a server.
+pub(crate) const PROXY: [&str; 5] = [
+    "proxy_http_version 1.1",
+    "proxy_set_header Host $host",
+    "proxy_set_header X-Real-IP $remote_addr",
+    "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for",
+    "proxy_set_header X-Forwarded-Proto $scheme",
+];
+
+/// Where a Route stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    partition: String,
+    namespace: String,
+    name: String,
+}
+
+impl Place {
+    pub(crate) fn of(id: &pb::Id) -> Self {
+        let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
+        Self { partition, namespace, name: id.name.clone() }
+    }
+
+    /// The file's name. Names of resources have no dots, so no two Routes have one file.
+    pub(crate) fn file(&self) -> String {
+        format!("{}.{}.{}.conf", self.partition, self.namespace, self.name)
+    }
+
+    /// The `upstream` block's name. Names of resources have no underscores, and hosts have none either.
+    pub(crate) fn upstream(&self) -> String {
+        format!("mortise_{}_{}_{}", self.partition, self.namespace, self.name)
+    }
+
+    /// For people.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}/{}/{}", self.partition, self.namespace, self.name)
+    }
+}
+
+/// What one Route contributes to its hostname.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) place: Place,
+    pub(crate) prefix: String,
+    /// Addresses and weights.
+    upstreams: Vec<(String, u32)>,
+}
+
+impl Part {
+    pub(crate) fn of(place: Place, route: &Route) -> Self {
+        let upstreams = route.upstreams.iter().map(|one| (one.address.clone(), one.weight)).collect();
+        Self { place, prefix: route.path_prefix.clone(), upstreams }
+    }
+
+    /// What a Route contributed when its file was written, and to which hostname.
+    pub(crate) fn recover(place: Place, text: &str) -> Option<(&str, Self)> {
+        let prefix = text.lines().find_map(|line| line.strip_prefix("# path_prefix "))?.to_owned();
+        let server = |line: &str| {
+            let (address, weight) = line.strip_prefix("    server ")?.strip_suffix(';')?.split_once(" weight=")?;
+            Some((address.to_owned(), weight.parse().ok()?))
+        };
+        let upstreams = text.lines().filter_map(server).collect();
+        Some((hostname(text)?, Self { place, prefix, upstreams }))
+    }
+
+    /// Whether the rules allow it. What was read off a file may be anything.
+    pub(crate) fn is_sound(&self) -> bool {
+        let sound =
+            |(address, weight): &(String, u32)| rules::address(address).is_ok() && rules::weight(*weight).is_ok();
+        rules::path_prefix(&self.prefix).is_ok() && !self.upstreams.is_empty() && self.upstreams.iter().all(sound)
+    }
+
+    /// The text of its file, with the `server` block if this is the one that has it.
+    pub(crate) fn render(&self, hostname: &str, server: Option<&Server<'_>>) -> String {
+        let Self { place, prefix, upstreams } = self;
+        let mut text = format!(
+            "{MARK}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n\n",
+            place.shown()
+        );
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "upstream {} {{", place.upstream());
+        for (address, weight) in upstreams {
+            let _ = writeln!(text, "    server {address} weight={weight};");
+        }
+        text.push_str("}\n");
+        if let Some(server) = server {
+            server.render(hostname, &mut text);
+        }
+        text
+    }
+}
+
+/// A hostname's `server` block.
+pub(crate) struct Server<'a> {
+    pub(crate) listen: &'a str,
+    pub(crate) parts: &'a [&'a Part],
+}
+
+impl Server<'_> {
+    /// A location is for whole segments: nginx alone would take `/api` for a beginning of `/apis`. What no Route is for is not
+    /// found: without a location, nginx would look among its own files.
+    fn render(&self, hostname: &str, text: &mut String) {
+        let default = if hostname == "_" { " default_server" } else { "" };
+        let _ = writeln!(text, "\nserver {{\n    listen {}{default};\n    server_name {hostname};", self.listen);
+        for line in PROXY {
+            let _ = writeln!(text, "    {line};");
+        }
+        let mut location = |path: &str, does: &str| {
+            let _ = writeln!(text, "    location {path} {{\n        {does};\n    }}");
+        };
+        for part in self.parts {
+            let pass = format!("proxy_pass http://{}", part.place.upstream());
+            if part.prefix == "/" {
+                location("/", &pass);
+            } else {
+                location(&format!("= {}", part.prefix), &pass);
+                location(&format!("{}/", part.prefix), &pass);
+            }
+        }
+        if self.parts.iter().all(|part| part.prefix != "/") {
+            location("/", "return 404");
+        }
+        text.push_str("}\n");
+    }
+}
+
+/// The hostname that a file was written for; none for files of others.
+pub(crate) fn hostname(text: &str) -> Option<&str> {
+    let head = text.starts_with(MARK);
+    text.lines().find_map(|line| line.strip_prefix("# hostname ")).filter(|_| head)
+}
+
+/// Whether a file has a `server` block.
+pub(crate) fn has_server(text: &str) -> bool {
+    text.lines().any(|line| line == "server {")
+}

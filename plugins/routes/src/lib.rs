@@ -1,0 +1,63 @@
+//! Routes of an edge proxy: requests for a hostname and what is below a path go to upstreams.
+//!
+//! Bundled with Mortise under the name `routes`; README.md says how to switch it on. `edge.v1.Route` is reconciled into files
+//! that nginx includes, one for each Route, in the directory granted as `nginx`.
+//!
+//! # Contract
+//! - `rules` says what a Route may hold. Nothing gets past it that could mean more than a name in nginx's language; `check`
+//!   reads each file again before it replaces the old one, with a grammar of its own.
+//! - `plan` says who gets what: the older Route keeps a path that two want, and the file of a hostname's oldest Route has the
+//!   `server` block for all of them.
+//! - `controller` makes the directory so, and says so in the status `edge.v1/routes`.
+//!
+//! # Limits
+//! Whoever may write a Route may publish whatever nginx can reach. Routes of all namespaces share nginx's hostnames.
+
+use mortise_plugin::{Diagnostics, Kind, Plugin, ResourceType, Scope, Typed};
+
+mod check;
+mod controller;
+mod file;
+mod plan;
+mod rules;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+mortise_plugin::include_proto!(pub mod proto);
+use proto::edge::v1::Route;
+
+/// The type.
+pub(crate) const ROUTE: Kind<Route> = Kind::new("edge", "v1", "Route");
+
+static PLUGIN: Plugin = Plugin::new(
+    "routes",
+    env!("CARGO_PKG_VERSION"),
+    proto::DESCRIPTORS,
+    &[&ResourceType::of(ROUTE, Scope::Namespace)
+        .mutate(defaults)
+        .validate(validate)
+        .key_rules()
+        .columns(&[("HOSTNAME", "data.hostname"), ("PATH", "data.path_prefix")])
+        .short_names(&["route", "routes"])],
+)
+.check_settings(settings::check)
+.controllers(&[&controller::ROUTES]);
+mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, configuring, controlling);
+
+fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {
+    if route.data.path_prefix.is_empty() {
+        "/".clone_into(&mut route.data.path_prefix);
+    }
+    for upstream in &mut route.data.upstreams {
+        if upstream.weight == 0 {
+            upstream.weight = 1;
+        }
+    }
+    Ok(())
+}
+
+fn validate(route: &Typed<Route>, _: Option<&Typed<Route>>, diagnostics: &mut Diagnostics) {
+    rules::judge(&route.data, diagnostics);
+    rules::warn_of_names(&route.data, diagnostics);
+}

@@ -1,0 +1,129 @@
+//! Who of those that share a hostname gets what: pure, from what the Routes say and what their files say.
+//!
+//! # Contract
+//! - The older of two Routes for one path has it; age is the uid's, a ULID. The younger has no file.
+//! - A Route that the rules refuse keeps what it had, read off its file. It can only have got in under other rules.
+//! - The `server` block of a hostname stands in the file of the oldest Route that has one.
+//! - No text leaves that has not been checked. If one fails there is no plan, and the hostname's files stay as they are.
+//! - Files come in the order in which nginx may read the directory at any moment: no name of an upstream is used before its
+//!   block is there, a new `server` block is there before the old one goes (nginx then warns of the second), and removals are last.
+//!
+//! # Cost
+//! Linear in the number of Routes, but for the search of a path.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mortise_plugin::{Diagnostics, Typed, pb};
+
+use crate::{
+    check::check,
+    file::{Part, Place, Server, has_server},
+    proto::edge::v1::Route,
+    rules,
+};
+
+/// A Route, and the text of its file if there is one.
+pub(crate) struct Member {
+    pub(crate) route: Typed<Route>,
+    pub(crate) before: Option<String>,
+}
+
+/// What becomes of one Route's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Put(String),
+    Remove,
+}
+
+/// What is said of one Route.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Verdict {
+    Written,
+    /// Another one has the path.
+    Conflict(pb::Id),
+    Invalid(String),
+}
+
+/// What is to be done about one Route.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Step {
+    /// Its number among the members.
+    pub(crate) member: usize,
+    pub(crate) fate: Fate,
+    pub(crate) verdict: Verdict,
+}
+
+/// What is to be done about a hostname's Routes, in this order.
+///
+/// # Errors
+/// A text that failed its check.
+pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<Vec<Step>, String> {
+    let mut age = (0..members.len()).zip(members).collect::<Vec<_>>();
+    age.sort_by(|(_, a), (_, b)| a.route.id().uid.cmp(&b.route.id().uid));
+
+    let mut taken = BTreeMap::new();
+    let mut parts = Vec::new();
+    let mut steps = Vec::new();
+    for (number, member) in age {
+        let id = member.route.id();
+        let (part, fault) = contribution(hostname, member);
+        let other = part.as_ref().and_then(|part| taken.get(&part.prefix)).cloned();
+        let verdict = match (fault, &other) {
+            (Some(fault), _) => Verdict::Invalid(fault),
+            (None, Some(other)) => Verdict::Conflict(pb::Id::clone(other)),
+            (None, None) => Verdict::Written,
+        };
+        if let Some(part) = part.filter(|_| other.is_none()) {
+            taken.insert(part.prefix.clone(), id.clone());
+            parts.push((number, part));
+        }
+        steps.push(Step { member: number, fate: Fate::Remove, verdict });
+    }
+
+    for (number, text) in texts(hostname, listen, &parts)? {
+        if let Some(step) = steps.iter_mut().find(|step| step.member == number) {
+            step.fate = Fate::Put(text);
+        }
+    }
+    let head = parts.first().map(|(number, _)| *number);
+    let had_server = |step: &Step| {
+        let before = members.get(step.member).and_then(|member| member.before.as_deref());
+        before.is_some_and(has_server)
+    };
+    steps.sort_by_key(|step| match step.fate {
+        Fate::Put(_) if Some(step.member) == head => 1,
+        Fate::Put(_) if had_server(step) => 2,
+        Fate::Put(_) => 0,
+        Fate::Remove => 3,
+    });
+    Ok(steps)
+}
+
+/// What a Route contributes to its hostname, and what is wrong with it.
+fn contribution(hostname: &str, member: &Member) -> (Option<Part>, Option<String>) {
+    let place = Place::of(member.route.id());
+    let mut said = Diagnostics::new();
+    rules::judge(&member.route.data, &mut said);
+    let Some(fault) = said.iter().next() else { return (Some(Part::of(place, &member.route.data)), None) };
+    let fault = format!("{}: {}", fault.path, fault.summary);
+    let former = member.before.as_deref().and_then(|text| Part::recover(place, text));
+    (former.and_then(|(of, part)| (of == hostname && part.is_sound()).then_some(part)), Some(fault))
+}
+
+/// The text of each part's file, checked.
+fn texts(hostname: &str, listen: &str, parts: &[(usize, Part)]) -> Result<Vec<(usize, String)>, String> {
+    let all = parts.iter().map(|(_, part)| part).collect::<Vec<_>>();
+    let upstreams = all.iter().map(|part| part.place.upstream()).collect::<BTreeSet<_>>();
+    let mut server = Some(Server { listen, parts: &all });
+    let mut texts = Vec::new();
+    for (number, part) in parts {
+        let text = part.render(hostname, server.take().as_ref());
+        check(&text, &|name| upstreams.contains(name))
+            .map_err(|fault| format!("the text for {} is not as it should be: {fault}", part.place.file()))?;
+        texts.push((*number, text));
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! What a Route may hold.
+//!
+//! Everything that passes is made of letters, digits and a few marks that mean nothing in nginx's language: no quotes, braces,
+//! semicolons, blanks, dollars, backslashes or control characters, and no letters beyond ASCII.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use mortise_plugin::{Diagnostics, field};
+
+use crate::proto::edge::v1::Route;
+
+/// Upstreams of a Route.
+pub(crate) const UPSTREAMS: usize = 64;
+
+/// The greatest weight.
+pub(crate) const WEIGHT: u32 = 1000;
+
+/// Bytes of a path.
+const PATH: usize = 1024;
+
+/// Bytes of a DNS name, and of one label.
+const NAME: usize = 253;
+const LABEL: usize = 63;
+
+/// Judges a Route, defaults filled in.
+pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
+    if let Err(fault) = hostname(&route.hostname) {
+        diagnostics.error(fault).at(field("hostname"));
+    }
+    if let Err(fault) = path_prefix(&route.path_prefix) {
+        diagnostics.error(fault).at(field("path_prefix"));
+    }
+    let count = route.upstreams.len();
+    if count == 0 {
+        diagnostics.error("a route needs an upstream, such as 127.0.0.1:8080").at(field("upstreams"));
+    } else if count > UPSTREAMS {
+        diagnostics
+            .error(format!("a route has at most {UPSTREAMS} upstreams, got {count}"))
+            .at(field("upstreams"))
+            .detail("Put a balancer of their own before some of them.");
+        return;
+    }
+    let mut known = Vec::new();
+    for (upstream, index) in route.upstreams.iter().zip(0_u32..) {
+        let place = || field("upstreams").index(index);
+        match address(&upstream.address) {
+            Err(fault) => {
+                diagnostics.error(fault).at(place().field("address"));
+            }
+            Ok(address) if known.contains(&address) => {
+                diagnostics
+                    .error(format!("the address {} is there already", upstream.address))
+                    .at(place().field("address"))
+                    .detail("Give it a greater weight instead.");
+            }
+            Ok(address) => known.push(address),
+        }
+        if let Err(fault) = weight(upstream.weight) {
+            diagnostics.error(fault).at(place().field("weight"));
+        }
+    }
+}
+
+/// Warns of addresses that nginx has to look up: one that it cannot keeps it from loading any file.
+pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
+    for (upstream, index) in route.upstreams.iter().zip(0_u32..) {
+        if matches!(address(&upstream.address), Ok(Address::Name(name, _)) if name != "localhost") {
+            diagnostics
+                .warning("nginx looks up the name when it loads its files, and loads none if it cannot; better an IP address")
+                .at(field("upstreams").index(index).field("address"));
+        }
+    }
+}
+
+/// A DNS name in lower case, one after `*.`, or `_`.
+pub(crate) fn hostname(text: &str) -> Result<(), String> {
+    if text == "_" || (text.len() <= NAME && is_name(text.strip_prefix("*.").unwrap_or(text))) {
+        return Ok(());
+    }
+    Err(format!(
+        "a hostname is a DNS name in lower case such as www.example.org, one such as *.example.org, or _ for any; got {}",
+        shown(text)
+    ))
+}
+
+/// Segments of unreserved characters, each after a slash.
+pub(crate) fn path_prefix(text: &str) -> Result<(), String> {
+    let fault = if !text.starts_with('/') {
+        "begins with a slash"
+    } else if text == "/" {
+        return Ok(());
+    } else if text.len() > PATH {
+        return Err(format!("a path prefix has at most {PATH} bytes, got {}", text.len()));
+    } else if text.ends_with('/') {
+        "ends without a slash, and is for what is below it all the same"
+    } else if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte)) {
+        "has letters, digits and -._~ between its slashes, and nothing else"
+    } else if text.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..")) {
+        "has no empty segments, nor . nor .. as one"
+    } else {
+        return Ok(());
+    };
+    Err(format!("a path prefix {fault}; got {}", shown(text)))
+}
+
+/// 1 to [`WEIGHT`].
+pub(crate) fn weight(weight: u32) -> Result<(), String> {
+    if (1..=WEIGHT).contains(&weight) {
+        return Ok(());
+    }
+    Err(format!("a weight is 1 to {WEIGHT}, got {weight}"))
+}
+
+/// An upstream's address, so that two ways to write one are equal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Address<'a> {
+    V4(Ipv4Addr, u16),
+    V6(Ipv6Addr, u16),
+    Name(&'a str, u16),
+}
+
+/// Takes an address apart.
+pub(crate) fn address(text: &str) -> Result<Address<'_>, String> {
+    let wrong = || {
+        format!(
+            "an address is one such as 192.0.2.1:8080, [2001:db8::1]:8080 or app.internal:8080; got {}",
+            shown(text)
+        )
+    };
+    let (host, digits) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port(digits).ok_or_else(|| format!("a port is a number from 1 to 65535; got {}", shown(text)))?;
+    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return inner.parse().map(|address| Address::V6(address, port)).map_err(|_| wrong());
+    }
+    // A name that ends in a number would be taken for an address.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    if last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return host.parse().map(|address| Address::V4(address, port)).map_err(|_| wrong());
+    }
+    if is_name(host) { Ok(Address::Name(host, port)) } else { Err(wrong()) }
+}
+
+/// Digits without a sign and without zeros before them.
+fn port(digits: &str) -> Option<u16> {
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    digits.parse().ok().filter(|_| plain)
+}
+
+/// A DNS name as hosts have it.
+fn is_name(text: &str) -> bool {
+    let fits = |label: &str| {
+        (1..=LABEL).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    text.len() <= NAME && text.split('.').all(fits)
+}
+
+/// The beginning of something that may be long, with nothing in it that could confuse a reader.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut start = text.chars().take(MOST).collect::<String>();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    format!("{start:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostnames() {
+        let longest = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(61));
+        assert_eq!(longest.len(), 253);
+        for good in ["localhost", "www.example.org", "*.example.org", "_", "xn--bcher-kva.example", "1.2", &longest] {
+            assert_eq!(hostname(good), Ok(()), "{good}");
+        }
+        let too_long = format!("{longest}b");
+        let bad = [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "A",
+            "a_b",
+            "*",
+            "*.",
+            "a.*",
+            "*.*.a",
+            "a b",
+            "a;b",
+            "a{",
+            "}",
+            "$host",
+            "~a",
+            "a\n",
+            "a\"",
+            "a'",
+            "a\\",
+            "bücher.de",
+            "a/b",
+            "a:80",
+            "__",
+            &"a".repeat(64),
+            &too_long,
+            "a\0",
+        ];
+        for bad in bad {
+            assert!(hostname(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths() {
+        let longest = format!("/{}", "a".repeat(PATH - 1));
+        for good in ["/", "/api", "/api/v1.2", "/~user/a_b-c", "/.well-known", "/...", &longest] {
+            assert_eq!(path_prefix(good), Ok(()), "{good}");
+        }
+        let too_long = format!("{longest}a");
+        let bad = [
+            "", "api", "/api/", "//", "/a//b", "/.", "/..", "/a/../b", "/a b", "/a;", "/a{", "/a}", "/$uri", "/a\\",
+            "/a\"", "/a'", "/a\n", "/a\r", "/a\t", "/a\0", "/a%20b", "/a?b", "/a#b", "/é", "/a*", "/(a)", &too_long,
+        ];
+        for bad in bad {
+            assert!(path_prefix(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(address("10.0.0.1:80"), Ok(Address::V4(Ipv4Addr::new(10, 0, 0, 1), 80)));
+        assert_eq!(address("[::1]:65535"), Ok(Address::V6(Ipv6Addr::LOCALHOST, 65535)));
+        assert_eq!(address("app.internal:8080"), Ok(Address::Name("app.internal", 8080)));
+        assert_eq!(address("[0:0::1]:1"), address("[::1]:1"));
+        let bad = [
+            "",
+            ":",
+            "a",
+            "a:",
+            ":80",
+            "a:0",
+            "a:65536",
+            "a:080",
+            "a:+80",
+            "a:-1",
+            "a:8o",
+            "10.0.0:80",
+            "10.0.0.256:80",
+            "1:2",
+            "::1:80",
+            "[::1]",
+            "[::1%eth0]:80",
+            "[a]:80",
+            "[]:80",
+            "[::1:80",
+            "::1]:80",
+            "unix:/a",
+            "unix:/a:80",
+            "a b:80",
+            "a;:80",
+            "A:80",
+            "$a:80",
+            "a_b:80",
+            "http://a:80",
+            "a:80 weight=9",
+            "a:80;",
+            "a:٣",
+            "01.2.3.4:80",
+        ];
+        for bad in bad {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut_where_they_are_shown() {
+        assert_eq!(shown("a\nb"), r#""a\nb""#);
+        assert!(shown(&"é".repeat(1000)).len() < 200);
+    }
+}

@@ -1,0 +1,84 @@
+//! `[plugin.routes.settings]`: `listen`, where nginx takes requests.
+
+use std::net::SocketAddr;
+
+use mortise_plugin::{Diagnostics, setting};
+use serde_json::{Map, Value};
+
+/// Where nginx takes requests if nobody says.
+const LISTEN: &str = "127.0.0.1:8080";
+
+/// Judges the settings.
+pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
+    let settings = match serde_json::from_str::<Map<String, Value>>(settings) {
+        Ok(settings) => settings,
+        Err(fault) => {
+            diagnostics.error(format!("are no JSON object: {fault}"));
+            return;
+        }
+    };
+    for (key, value) in &settings {
+        if key != "listen" {
+            diagnostics.error("is no setting of this plugin; there is `listen`").at(setting(key));
+        } else if !value.as_str().is_some_and(is_listen) {
+            diagnostics
+                .error(format!("is an IP address and a port such as {LISTEN:?} or \"0.0.0.0:80\"; got {value}"))
+                .at(setting(key));
+        }
+    }
+}
+
+/// Where nginx takes requests.
+pub(crate) fn listen(settings: &str) -> String {
+    // Checked when the plugin was loaded.
+    let settings = serde_json::from_str::<Map<String, Value>>(settings).unwrap_or_default();
+    let listen = settings.get("listen").and_then(Value::as_str).filter(|text| is_listen(text));
+    listen.unwrap_or(LISTEN).to_owned()
+}
+
+/// As nginx has it, too: without the scope of an address.
+pub(crate) fn is_listen(text: &str) -> bool {
+    let plain = text.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:[]".contains(&byte));
+    plain && text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(settings: &str) -> Vec<String> {
+        let mut diagnostics = Diagnostics::new();
+        check(settings, &mut diagnostics);
+        diagnostics.iter().map(|one| format!("{}: {}", one.path, one.summary)).collect()
+    }
+
+    #[test]
+    fn where_to_listen() {
+        assert_eq!(listen("{}"), LISTEN);
+        for good in ["0.0.0.0:80", "[::]:80", "192.0.2.1:65535"] {
+            let settings = format!(r#"{{"listen":"{good}"}}"#);
+            assert_eq!((said(&settings), listen(&settings)), (vec![], good.to_owned()));
+        }
+        for bad in [
+            r#""80""#,
+            "80",
+            r#""*:80""#,
+            r#""a:80""#,
+            r#""1.2.3.4:0""#,
+            r#""[fe80::1%1]:80""#,
+            r#""1.2.3.4:80;""#,
+            "[]",
+        ] {
+            let settings = format!(r#"{{"listen":{bad}}}"#);
+            assert!(matches!(&*said(&settings), [one] if one.starts_with("listen: is an IP address")), "{bad}");
+            assert_eq!(listen(&settings), LISTEN);
+        }
+    }
+
+    #[test]
+    fn others_are_refused() {
+        assert_eq!(said("{}"), [""; 0]);
+        assert_eq!(said(r#"{"lisen":"0.0.0.0:80"}"#), ["lisen: is no setting of this plugin; there is `listen`"]);
+        assert!(said("[]").concat().contains("are no JSON object"));
+    }
+}

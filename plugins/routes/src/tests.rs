@@ -1,0 +1,78 @@
+//! The type: its defaults, and where its faults are.
+
+use mortise_plugin::{Failure, Typed, manifest::Manifest, pb, prost::Message as _, prost_types::Any, testing::World};
+
+use super::{PLUGIN, ROUTE, Route};
+use crate::proto::edge::v1::Upstream;
+
+fn encoded(route: &Route) -> Vec<u8> {
+    let data = Any { type_url: "type.googleapis.com/edge.v1.Route".into(), value: route.encode_to_vec() };
+    let id = ROUTE.id("web", &World::tenancy());
+    pb::Resource { id: Some(id), data: Some(data), ..pb::Resource::default() }.encode_to_vec()
+}
+
+fn said(route: &Route) -> Vec<String> {
+    let said = PLUGIN.validate(&encoded(route), None);
+    said.iter().map(|one| format!("{:?} {}", one.severity, one.path)).collect()
+}
+
+fn route(hostname: &str, prefix: &str, upstreams: &[(&str, u32)]) -> Route {
+    let upstreams = upstreams.iter().map(|(address, weight)| Upstream { address: (*address).into(), weight: *weight });
+    Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams: upstreams.collect() }
+}
+
+#[test]
+fn a_prefix_and_weights_are_filled_in() {
+    let world = World::new(&PLUGIN);
+    let data = route("a.example", "", &[("10.0.0.1:80", 0), ("10.0.0.2:80", 3)]);
+    let stored = world.put(&Typed::new(ROUTE.id("web", &World::tenancy()), data)).unwrap();
+    assert_eq!(stored.data, route("a.example", "/", &[("10.0.0.1:80", 1), ("10.0.0.2:80", 3)]));
+    assert_eq!(PLUGIN.mutate(&encoded(&stored.data)), Ok(None));
+}
+
+#[test]
+fn faults_say_where_they_are() {
+    assert_eq!(said(&route("a.example", "/", &[("10.0.0.1:80", 1)])), [""; 0]);
+    assert_eq!(
+        said(&route("A", "x", &[("10.0.0.1", 1), ("10.0.0.1:80", 1001), ("[::1]:80", 1), ("[0::1]:80", 0)])),
+        [
+            "Error data.hostname",
+            "Error data.path_prefix",
+            "Error data.upstreams[0].address",
+            "Error data.upstreams[1].weight",
+            "Error data.upstreams[3].address",
+            "Error data.upstreams[3].weight",
+        ]
+    );
+    assert_eq!(said(&route("a.example", "/", &[])), ["Error data.upstreams"]);
+    let many = (0..65).map(|number| format!("10.0.0.{number}:80")).collect::<Vec<_>>();
+    let many = many.iter().map(|address| (address.as_str(), 1)).collect::<Vec<_>>();
+    assert_eq!(said(&route("a.example", "/", &many)), ["Error data.upstreams"]);
+    assert_eq!(said(&route("a.example", "/", &many[1..])), [""; 0]);
+}
+
+#[test]
+fn names_that_nginx_looks_up_are_warned_of() {
+    let names = route("a.example", "/", &[("localhost:80", 1), ("app.internal:80", 1), ("10.0.0.1:80", 1)]);
+    assert_eq!(said(&names), ["Warning data.upstreams[1].address"]);
+}
+
+#[test]
+fn an_injection_is_refused() {
+    let world = World::new(&PLUGIN);
+    let data = route("a.example;} server { listen 81", "/", &[("10.0.0.1:80", 1)]);
+    let refused = world.put(&Typed::new(ROUTE.id("web", &World::tenancy()), data)).unwrap_err();
+    assert_eq!(refused.code, Failure::INVALID);
+}
+
+#[test]
+fn the_manifest_says_all_of_it() {
+    let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
+    let [of] = manifest.types.as_slice() else { panic!("{:?}", manifest.types) };
+    assert_eq!((of.message.as_str(), of.kind.as_str()), ("edge.v1.Route", "Route"));
+    let hooks = of.hooks.unwrap();
+    assert!(hooks.mutate && hooks.validate && !hooks.authorize_read);
+    assert!(of.permissions.as_ref().is_some_and(|rules| rules.read.is_some() && rules.write.is_some()));
+    let [controller] = manifest.controllers.as_slice() else { panic!("{:?}", manifest.controllers) };
+    assert_eq!((controller.name.as_str(), controller.indexes.len()), ("routes", 1));
+}
