@@ -54,12 +54,11 @@ impl ResourceService {
         self.registry.load_full()
     }
 
-    /// Starts what runs in the background: cascading deletion and the emptying of tenancy units. It ends after
+    /// Starts what runs in the background and is no controller: the emptying of tenancy units. It ends after
     /// [`ResourceService::stop`].
     #[must_use]
     pub fn background(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.clone().run_reaper());
         tasks.spawn(self.clone().run_drain());
         tasks
     }

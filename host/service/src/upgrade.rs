@@ -43,7 +43,7 @@ pub(crate) fn stamp(kind: &ResourceType, resource: &mut pb::Resource) {
 }
 
 /// Whether a stored resource has to be upgraded before the type's hooks and readers may see it.
-fn is_older(kind: &ResourceType, resource: &pb::Resource) -> bool {
+pub(crate) fn is_older(kind: &ResourceType, resource: &pb::Resource) -> bool {
     matches!(kind.owner, Owner::Plugin(_)) && schema_version(resource) < kind.schema_version.get()
 }
 

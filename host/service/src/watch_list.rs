@@ -99,7 +99,7 @@ impl Events {
     }
 }
 
-fn ended(error: &StoreError) -> Error {
+pub(crate) fn ended(error: &StoreError) -> Error {
     match error {
         StoreError::WatchClosed => Error::new(Code::Aborted, error.to_string()),
         StoreError::WatchLagged { .. } => {
