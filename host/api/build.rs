@@ -1,9 +1,13 @@
-//! Generates the gRPC services and clients: the resource API, and ours about plugins and types. The messages are the `resource` crate's.
+//! Generates the gRPC services and clients: the resource API, and ours about plugins, types and controllers. The messages are the `resource` crate's.
 
 use std::{env, error::Error, path::PathBuf};
 
-const FILES: [&str; 3] =
-    ["hashicorp/consul/resource/resource.proto", "mortise/v1/plugin_service.proto", "mortise/v1/type_service.proto"];
+const FILES: [&str; 4] = [
+    "hashicorp/consul/resource/resource.proto",
+    "mortise/v1/controller_service.proto",
+    "mortise/v1/plugin_service.proto",
+    "mortise/v1/type_service.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");

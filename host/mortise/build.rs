@@ -2,7 +2,10 @@
 
 use std::error::Error;
 
+use mortise_guest_build::Build;
+
 fn main() -> Result<(), Box<dyn Error>> {
-    mortise_guest_build::Build::package("mortise-plugin-demo").embed("DEMO_WASM")?;
+    Build::package("mortise-plugin-demo").embed("DEMO_WASM")?;
+    Build::package("mortise-plugin-routes").embed("ROUTES_WASM")?;
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_conductor::Conductor;
 use tokio::sync::watch;
 
 /// What the port answers from.
@@ -15,15 +16,21 @@ use tokio::sync::watch;
 struct Shared {
     ready: watch::Receiver<bool>,
     metrics: PrometheusHandle,
+    conductor: Conductor,
 }
 
 /// The routes.
-pub(crate) fn router(ready: watch::Receiver<bool>, metrics: PrometheusHandle) -> Router {
+pub(crate) fn router(ready: watch::Receiver<bool>, metrics: PrometheusHandle, conductor: Conductor) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(async |State(shared): State<Shared>| shared.metrics.render()))
-        .with_state(Shared { ready, metrics })
+        .route("/metrics", get(metrics_text))
+        .with_state(Shared { ready, metrics, conductor })
+}
+
+async fn metrics_text(State(shared): State<Shared>) -> String {
+    shared.conductor.observe();
+    shared.metrics.render()
 }
 
 async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {

@@ -3,6 +3,7 @@
 //! Nothing here decides anything: requests are decoded, handed to `service`, and its answers and errors are put on the
 //! wire.
 
+mod controllers;
 mod grpc;
 mod http;
 mod logs;
@@ -27,7 +28,7 @@ pub mod stubs {
     include!(concat!(env!("OUT_DIR"), "/hashicorp.consul.resource.rs"));
 }
 
-/// The generated gRPC stubs of the services about plugins and types.
+/// The generated gRPC stubs of the services about plugins, types and controllers.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -39,5 +40,8 @@ pub mod plugin_stubs {
     include!(concat!(env!("OUT_DIR"), "/mortise.v1.rs"));
 }
 
-pub use plugin_stubs::{plugin_service_client::PluginServiceClient, type_service_client::TypeServiceClient};
+pub use plugin_stubs::{
+    controller_service_client::ControllerServiceClient, plugin_service_client::PluginServiceClient,
+    type_service_client::TypeServiceClient,
+};
 pub use stubs::resource_service_client::ResourceServiceClient;

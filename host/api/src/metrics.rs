@@ -50,9 +50,70 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 23] = {
+pub const ALL: [Metric; 40] = {
     use Kind::{Counter, Gauge, Histogram};
     [
+        metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
+        metric(Gauge, "mortise_controller_in_progress", "controller", "Resources that are being reconciled."),
+        metric(
+            Counter,
+            "mortise_controller_index_errors_total",
+            "controller",
+            "Resources that an index of the cache failed on.",
+        ),
+        metric(
+            Counter,
+            "mortise_controller_mapper_errors_total",
+            "controller",
+            "Mappings of watched resources that failed.",
+        ),
+        metric(Gauge, "mortise_controller_mapper_queue_depth", "controller", "Events that wait for mappers."),
+        metric(Gauge, "mortise_controller_queue_depth", "controller", "Resources that wait to be reconciled."),
+        metric(
+            Gauge,
+            "mortise_controller_queue_oldest_seconds",
+            "controller",
+            "How long the one has waited that waits longest.",
+        ),
+        metric(Histogram, "mortise_controller_reconcile_seconds", "controller", "Time of one reconcile."),
+        metric(
+            Counter,
+            "mortise_controller_reconciles_total",
+            "controller, outcome",
+            "Reconciles that ended: done, now or after (to be called again), deferred, error.",
+        ),
+        metric(Counter, "mortise_controller_requeues_total", "controller", "Reconciles that asked to be called again."),
+        metric(Counter, "mortise_controller_restarts_total", "controller", "Runs that ended with an error."),
+        metric(
+            Gauge,
+            "mortise_controller_running",
+            "controller",
+            "1 while it works, 0 while it is paused, backs off or reads what is there.",
+        ),
+        metric(
+            Gauge,
+            "mortise_controller_scheduled",
+            "controller",
+            "Resources that are due later: retries, requeues, resyncs.",
+        ),
+        metric(
+            Counter,
+            "mortise_controller_self_wakes_total",
+            "controller",
+            "How often a resource was held back because its reconcile woke itself.",
+        ),
+        metric(
+            Gauge,
+            "mortise_controller_throttled",
+            "controller",
+            "Resources that are held back because they keep waking themselves.",
+        ),
+        metric(
+            Counter,
+            "mortise_controller_writes_total",
+            "controller, operation",
+            "What a controller wrote: write, write-status or delete.",
+        ),
         metric(
             Histogram,
             "mortise_plugin_call_seconds",
@@ -79,8 +140,19 @@ pub const ALL: [Metric; 23] = {
             "Calls of hooks that gave no usable answer, by what ended them.",
         ),
         metric(Counter, "mortise_plugin_fuel_total", "plugin, hook", "Work of hooks, in units of fuel."),
-        metric(Gauge, "mortise_plugin_instances", "plugin", "Instances in use."),
-        metric(Gauge, "mortise_plugin_instances_limit", "", "Instances of all plugins that may be in use at once."),
+        metric(
+            Counter,
+            "mortise_plugin_http_requests_total",
+            "plugin, outcome",
+            "HTTP requests of controllers: 2xx and so on, by what was answered; failed; denied, which was not sent.",
+        ),
+        metric(Gauge, "mortise_plugin_instances", "plugin", "Instances in use, warm ones of controllers included."),
+        metric(
+            Gauge,
+            "mortise_plugin_instances_limit",
+            "",
+            "Instances for hooks of all plugins that may be in use at once.",
+        ),
         metric(
             Counter,
             "mortise_plugin_loads_total",

@@ -22,11 +22,12 @@ pub(crate) struct Reflection {
 }
 
 /// Services that this server has.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
     "hashicorp.consul.resource.ResourceService",
+    "mortise.v1.ControllerService",
     "mortise.v1.PluginService",
     "mortise.v1.TypeService",
 ];

@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_conductor::Conductor;
 use mortise_manager::Manager;
 use mortise_registry::Registry;
 use mortise_service::ResourceService;
@@ -16,9 +17,11 @@ use tonic_reflection::pb::{
 };
 
 use crate::{
+    controllers::Controllers,
     grpc::Grpc,
     http,
     plugin_stubs::{
+        controller_service_server::{ControllerServiceServer, SERVICE_NAME as CONTROLLER_SERVICE},
         plugin_service_server::{PluginServiceServer, SERVICE_NAME as PLUGIN_SERVICE},
         type_service_server::{SERVICE_NAME as TYPE_SERVICE, TypeServiceServer},
     },
@@ -107,17 +110,19 @@ impl Bound {
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
         manager: Manager,
+        conductor: Conductor,
         metrics: PrometheusHandle,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         let (ready_tx, ready) = watch::channel(true);
         let (health, health_service) = tonic_health::server::health_reporter();
-        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE] {
+        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE] {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
         let reflection = Reflection::new(registry.clone())?;
         let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
             .max_decoding_message_size(self.options.max_request_bytes);
+        let controllers = ControllerServiceServer::new(Controllers(conductor.clone()));
         let types = TypeServiceServer::new(Types(registry));
         let resource_service =
             ResourceServiceServer::new(Grpc(service.clone())).max_decoding_message_size(self.options.max_request_bytes);
@@ -137,6 +142,7 @@ impl Bound {
             .add_service(resource_service)
             .add_service(plugins)
             .add_service(types)
+            .add_service(controllers)
             .add_service(health_service)
             .add_service(ReflectionV1::new(reflection.clone()))
             .add_service(ReflectionV1Alpha::new(reflection))
@@ -145,7 +151,7 @@ impl Bound {
                 until(stopping.clone()),
             );
         let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
-        let router = http::router(ready, metrics);
+        let router = http::router(ready, metrics, conductor);
         let http_stopping = until(stopping);
         let http = tokio::spawn(async move {
             let serving = axum::serve(self.http, router).with_graceful_shutdown(http_stopping);
@@ -163,7 +169,7 @@ impl Bound {
             () = stop => {}
         }
         ready_tx.send_replace(false);
-        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE] {
+        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE] {
             health.set_service_status(name, ServingStatus::NotServing).await;
         }
         service.stop();

@@ -65,6 +65,8 @@ pub(crate) struct Keeper {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) service: ResourceService,
     pub(crate) registry: Arc<ArcSwap<Registry>>,
+    /// Woken when the registry was swapped.
+    swapped: Arc<Notify>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) book: Book,
     pub(crate) vault: Vault,
@@ -85,7 +87,7 @@ impl Keeper {
         sandbox: Sandbox,
         backend: Arc<dyn Backend>,
         service: ResourceService,
-        registry: Arc<ArcSwap<Registry>>,
+        (registry, swapped): (Arc<ArcSwap<Registry>>, Arc<Notify>),
         commands: mpsc::Sender<Command>,
     ) -> Result<Self, StartError> {
         let kick = Arc::new(Notify::new());
@@ -108,6 +110,7 @@ impl Keeper {
             backend,
             service,
             registry,
+            swapped,
             commands,
             settings,
             kick,
@@ -141,6 +144,12 @@ impl Keeper {
             let wait = self.look().await;
             next_look = wait.map_or(rescan, |wait| Instant::now() + wait);
         }
+    }
+
+    /// Puts another registry in place of the one that serves.
+    pub(crate) fn swap(&self, next: Registry) {
+        self.registry.store(Arc::new(next));
+        self.swapped.notify_one();
     }
 
     /// Looks at the folder and at the configuration, and deals with what has changed and settled. Answers when to look

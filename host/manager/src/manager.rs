@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use mortise_conductor::Conductor;
 use mortise_plugin_host::{Logs, PluginSettings, Sandbox};
 use mortise_registry::Registry;
 use mortise_resource::{Code, Error, data, pb};
@@ -89,7 +90,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Loads what there is, into `registry`, and goes on looking after it until the task is aborted, which may happen at
+    /// Loads what there is, into `registry`, tells the conductor whenever that was swapped, and goes on looking after it until the task is aborted, which may happen at
     /// any moment: every change is one atomic step of the file system, the store or the registry.
     ///
     /// # Errors
@@ -100,11 +101,13 @@ impl Manager {
         backend: Arc<dyn Backend>,
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
+        conductor: &Conductor,
     ) -> Result<(Self, JoinHandle<()>), StartError> {
         let limit = sandbox.limits().component_bytes;
         let logs = sandbox.logs().clone();
         let (commands, orders) = mpsc::channel(QUEUE);
-        let mut keeper = Keeper::open(options, sandbox, backend, service, registry, commands.clone()).await?;
+        let mut keeper =
+            Keeper::open(options, sandbox, backend, service, (registry, conductor.swapped()), commands.clone()).await?;
         keeper.begin().await?;
         let task = tokio::spawn(keeper.run(orders));
         Ok((Self { commands, limit, logs }, task))

@@ -127,6 +127,9 @@ impl Keeper {
         self.tell(&name, State::Unknown, Stage::Checking.reason(), text.clone()).await;
 
         let current = self.registry.load_full();
+        mortise_conductor::check(&current, &plugin).map_err(|circle| {
+            Failure::new(Stage::Checking, "CircularWatch", format!("{circle}; leave one of the watches out"))
+        })?;
         let (adopted, cleared) = adopt(&current.without(&name), &plugin);
         let mut next = cleared.with(&plugin)?;
         let own = self.managed(&name).page.data.types.clone();
@@ -150,7 +153,7 @@ impl Keeper {
         drop(canary);
         let old = current.plugin(&name).cloned();
         drop(current);
-        self.registry.store(Arc::new(next));
+        self.swap(next);
 
         self.turn_page(&plugin, &offer, &before);
         plugin.now_serves(old.is_some());

@@ -74,6 +74,7 @@ impl From<LoadError> for Failure {
             LoadError::TooHungry { .. } => "TooHungry",
             LoadError::Describe(_) => "DescribeFailed",
             LoadError::Manifest(_) => "BadManifest",
+            LoadError::NotGranted(_) => "NotGranted",
             LoadError::Settings { .. } => "BadSettings",
             LoadError::Host { .. } => "HostFault",
         };

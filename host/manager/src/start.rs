@@ -215,7 +215,7 @@ impl Keeper {
                     types.iter().filter_map(|t| t.r#type.as_ref()).any(|t| gvk.matches(t))
                 };
                 let next = current.with_absent(manifest, why, |decl| declared(&decl.gvk));
-                self.registry.store(std::sync::Arc::new(next));
+                self.swap(next);
             }
             Err(e) => tracing::error!(
                 "plugin {name}: its types are not known, and what is stored of them cannot be read until it is \

@@ -42,7 +42,7 @@ impl Keeper {
         drop(current);
         let data = &mut self.managed(name).page.data;
         data.types = mark(types_of(&next, name), &data.types);
-        self.registry.store(std::sync::Arc::new(next));
+        self.swap(next);
         if let Some(old) = old {
             old.no_longer_serves();
             self.let_go(name, old);
@@ -78,7 +78,7 @@ impl Keeper {
             }
         }
         if !gone.is_empty() {
-            self.registry.store(std::sync::Arc::new(registry.without_absent_types(&gone)));
+            self.swap(registry.without_absent_types(&gone));
         }
         drop(registry);
         let registry = self.registry.load_full();

@@ -4,7 +4,8 @@
 pub(crate) type Bundled = (&'static str, &'static [u8]);
 
 /// All of them.
-pub(crate) const ALL: [Bundled; 1] = [("demo", include_bytes!(env!("DEMO_WASM")))];
+pub(crate) const ALL: [Bundled; 2] =
+    [("demo", include_bytes!(env!("DEMO_WASM"))), ("routes", include_bytes!(env!("ROUTES_WASM")))];
 
 /// Those that dev mode switches on.
 pub(crate) const DEV: [&str; 1] = ["demo"];

@@ -9,7 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mortise_plugin_host::{Limits, LogSettings, Quarantine};
+use mortise_conductor::Quota;
+use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -33,8 +34,11 @@ pub(crate) struct Config {
     pub(crate) service: Service,
     pub(crate) store: Store,
     pub(crate) sandbox: Limits,
+    pub(crate) controllers: ReconcileLimits,
     pub(crate) quarantine: Quarantine,
     pub(crate) plugin_logs: LogSettings,
+    /// What plugins' reconcilers may keep.
+    pub(crate) kv: Quota,
 }
 
 /// Logs go to stderr.
@@ -63,9 +67,12 @@ impl Default for Plugins {
 }
 
 impl Config {
-    /// All that takes effect with a restart only: everything but the settings of plugins.
+    /// All that takes effect with a restart only: everything but the settings and the grants of plugins.
     pub(crate) fn without_settings(mut self) -> Self {
-        self.plugin.values_mut().for_each(|plugin| plugin.settings.clear());
+        for plugin in self.plugin.values_mut() {
+            plugin.settings.clear();
+            plugin.grants = Grants::default();
+        }
         self.plugin.retain(|_, plugin| *plugin != PluginConfig::default());
         self
     }
@@ -78,11 +85,13 @@ pub(crate) struct PluginConfig {
     pub(crate) log_level: String,
     /// The plugin's own business; it is told all of it.
     pub(crate) settings: Table,
+    /// What it may do beyond its own types.
+    pub(crate) grants: Grants,
 }
 
 impl Default for PluginConfig {
     fn default() -> Self {
-        Self { log_level: "info".into(), settings: Table::new() }
+        Self { log_level: "info".into(), settings: Table::new(), grants: Grants::default() }
     }
 }
 
@@ -123,8 +132,10 @@ impl Default for Config {
             service: Service::default(),
             store: Store::default(),
             sandbox: Limits::default(),
+            controllers: ReconcileLimits::default(),
             quarantine: Quarantine::default(),
             plugin_logs: LogSettings::default(),
+            kv: Quota::default(),
         }
     }
 }
@@ -306,6 +317,7 @@ fn parse(default: &Value, text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mortise_plugin_host::grants::Secret;
     use std::collections::HashMap;
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config.toml");
@@ -364,6 +376,45 @@ mod tests {
         assert_eq!(settings.config.store.watch_buffer, 7);
         assert_eq!(settings.config.plugins.bundled, ["a", "b"]);
         assert!(settings.data_dir_given);
+    }
+
+    #[test]
+    fn grants_are_read_and_do_not_need_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        let text = "[plugin.demo.grants]\nread = [\"edge.v1.Route\"]\nwrite = [\"mesh.v1.*\"]\n\
+                    directories = { out = { path = \"/srv/out\", write = true }, in = { path = \"/srv/in\" } }\n\
+                    secrets = { token = { file = \"/run/token\" }, key = { env = \"KEY\" } }\n";
+        std::fs::write(&path, text).unwrap();
+        let config = load(path.to_str(), &[], Overrides::default()).unwrap().config;
+        let grants = &config.plugin["demo"].grants;
+        assert_eq!(
+            grants.read.iter().chain(&grants.write).map(ToString::to_string).collect::<Vec<_>>(),
+            ["edge.v1.Route", "mesh.v1.*"]
+        );
+        assert!(grants.directories["out"].write && !grants.directories["in"].write);
+        assert_eq!(grants.secrets["token"], Secret::File("/run/token".into()));
+        assert_eq!(grants.secrets["key"], Secret::Env("KEY".into()));
+        assert_eq!(config.without_settings(), Config::default());
+    }
+
+    #[test]
+    fn a_fault_in_a_grant_is_said_with_its_line_and_its_plugin() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        for (grant, says) in [
+            ("read = [\"Route\"]", "\"Route\" is no type; write it as \"demo.v2.Artist\""),
+            ("secrets = { token = { } }", "a secret is either { file = "),
+            ("directories = { out = { write = true } }", "missing field `path`"),
+            ("raed = []", "unknown field `raed`"),
+        ] {
+            std::fs::write(&path, format!("[plugin.demo]\nlog_level = \"warn\"\n[plugin.bad.grants]\n{grant}\n"))
+                .unwrap();
+            let text = load(path.to_str(), &[], Overrides::default()).unwrap_err().to_string();
+            assert!(text.contains(says) && text.contains("line 4"), "{grant}: {text}");
+            let reload = Reload { file: Some(path.clone()), flags: Overrides::default() };
+            assert_eq!(reload.culprit().as_deref(), Some("bad"), "{grant}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON.
+//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON. What they are granted goes along.
 //!
 //! Dates and times become strings as TOML writes them. What JSON has no word for (`inf`, `nan`) is refused with its key.
 
@@ -15,6 +15,7 @@ pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSet
     let mut all = PluginSettings::default();
     for (name, plugin) in plugins {
         all.set(name, object(&plugin.settings, &format!("plugin.{name}.settings"))?);
+        all.grant(name, plugin.grants.clone());
     }
     Ok(all)
 }
@@ -44,6 +45,7 @@ fn value(from: &toml::Value, at: &str) -> Result<Value, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mortise_plugin_host::Grants;
 
     fn read_text(text: &str) -> Result<PluginSettings, ConfigError> {
         let plugins = text.parse::<Table>().unwrap().try_into().unwrap();
@@ -61,6 +63,14 @@ mod tests {
         assert_eq!(all.of("demo").to_string(), expected);
         assert_eq!(all.of("empty").to_string(), "{}");
         assert_eq!(all.names().collect::<Vec<_>>(), ["demo", "empty"]);
+    }
+
+    #[test]
+    fn grants_go_along() {
+        let all = read_text("[demo.grants]\nread = [\"edge.v1.Route\"]\n[other]\n").unwrap();
+        assert_eq!(all.grants_of("demo").read[0].to_string(), "edge.v1.Route");
+        assert_eq!(*all.grants_of("other"), Grants::default());
+        assert_ne!(all, read_text("[demo]\n[other]\n").unwrap(), "a change of grants is a change");
     }
 
     #[test]

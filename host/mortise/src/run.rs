@@ -9,6 +9,7 @@ use std::{
 };
 
 use mortise_api::{ServeError, ServerOptions, metrics::install_metrics};
+use mortise_conductor::Conductor;
 use mortise_manager::Manager;
 use mortise_plugin_host::{LoadError, Policy, Sandbox, logs::level};
 use mortise_registry::{Refused, Registry};
@@ -38,6 +39,8 @@ pub(crate) enum RunError {
     Plugins(#[from] mortise_manager::StartError),
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     UnknownBundled { name: String, known: String },
+    #[error("{0}")]
+    Controllers(#[from] mortise_conductor::ControllersError),
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{0}")]
@@ -97,15 +100,20 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let service = ResourceService::new(backend.clone(), registry.clone(), service_options(&config));
     let mut background = service.background();
+    let conductor = Conductor::new(service.clone(), backend.clone(), registry.clone(), config.kv);
     let (manager, managing) =
-        Manager::start(plugin_options, sandbox, backend.clone(), service.clone(), registry.clone()).await?;
+        Manager::start(plugin_options, sandbox, backend.clone(), service.clone(), registry.clone(), &conductor).await?;
+    let conducting = conductor.start()?;
 
     announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
-    let served = bound.serve(service.clone(), registry, manager, metrics, stop).await;
+    let served = bound.serve(service.clone(), registry, manager, conductor.clone(), metrics, stop).await;
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
     managing.abort();
-    let _ = managing.await;
+    conducting.abort();
+    let _ = (managing.await, conducting.await);
+    conductor.stop().await;
+    drop(conductor);
     while background.join_next().await.is_some() {}
     drop(service);
     let closing = tokio::task::spawn_blocking(move || backend.close());
@@ -147,6 +155,7 @@ fn server_options(config: &Config) -> ServerOptions {
 
 fn policy(config: &Config) -> Result<Policy, RunError> {
     config.quarantine.check().map_err(RunError::Setting)?;
+    config.controllers.check().map_err(RunError::Setting)?;
     let mut log_levels = BTreeMap::new();
     for (plugin, settings) in &config.plugin {
         let Some(level) = level(&settings.log_level) else {
@@ -154,7 +163,12 @@ fn policy(config: &Config) -> Result<Policy, RunError> {
         };
         log_levels.insert(plugin.clone(), level);
     }
-    Ok(Policy { quarantine: config.quarantine.clone(), logs: config.plugin_logs.clone(), log_levels })
+    Ok(Policy {
+        quarantine: config.quarantine.clone(),
+        logs: config.plugin_logs.clone(),
+        log_levels,
+        controllers: config.controllers.clone(),
+    })
 }
 
 fn service_options(config: &Config) -> Options {

@@ -1,0 +1,21 @@
+//! The controller service on gRPC: what controllers do, as data.
+
+use mortise_conductor::Conductor;
+use mortise_resource::data;
+use tonic::{Request, Response, Status};
+
+use crate::plugin_stubs::controller_service_server::ControllerService;
+
+/// The service, for gRPC.
+pub(crate) struct Controllers(pub(crate) Conductor);
+
+#[tonic::async_trait]
+impl ControllerService for Controllers {
+    async fn list(
+        &self,
+        request: Request<data::ListControllersRequest>,
+    ) -> Result<Response<data::ListControllersResponse>, Status> {
+        let controllers = self.0.reports(&request.into_inner().plugin);
+        Ok(Response::new(data::ListControllersResponse { controllers }))
+    }
+}

@@ -1,0 +1,71 @@
+//! A controller's state, as the API shows it.
+
+use std::time::{Duration, SystemTime};
+
+use mortise_controller::{Note, State, Status};
+use mortise_resource::{data, pb};
+
+/// What there is to say of a controller beside its status.
+pub(crate) struct About<'a> {
+    pub(crate) plugin: &'a str,
+    pub(crate) manages: pb::Type,
+    pub(crate) watches: Vec<pb::Type>,
+}
+
+/// The whole report.
+pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport {
+    let (state, reason) = match status.state {
+        State::WaitingForLease => ("WaitingForLease", String::new()),
+        State::Initializing => ("Initializing", String::new()),
+        State::Priming => ("Priming", String::new()),
+        State::Running => ("Running", String::new()),
+        State::Stopping => ("Stopping", String::new()),
+        State::Paused { reason } => ("Paused", reason),
+        State::BackingOff { error, .. } => ("BackingOff", error),
+        State::Stopped => ("Stopped", String::new()),
+    };
+    let manages = about.manages;
+    let last_errors =
+        status.failures.iter().filter(|note| !note.resolved).map(|note| failure(note, &manages)).collect();
+    data::ControllerReport {
+        name: status.name.to_string(),
+        plugin: about.plugin.to_owned(),
+        watches: about.watches,
+        state: state.to_owned(),
+        reason,
+        queued: status.queue_depth as u64,
+        oldest: status.oldest.map(duration),
+        running: status.in_progress as u64,
+        deferred: status.scheduled as u64,
+        reconciles: status.reconciles,
+        errors: status.errors,
+        requeues: status.requeues,
+        throttled: status.self_wakes,
+        restarts: status.restarts,
+        last_errors,
+        manages: Some(manages),
+    }
+}
+
+/// What a reconcile, a mapper or an index failed with.
+fn failure(note: &Note, manages: &pb::Type) -> data::ReconcileError {
+    let reconciling = &*note.place == "reconcile";
+    data::ReconcileError {
+        id: Some(note.key.id(manages, None)).filter(|_| reconciling),
+        message: if reconciling { note.message.clone() } else { format!("{}: {}", note.place, note.message) },
+        count: note.count,
+        first: Some(timestamp(note.first)),
+        last: Some(timestamp(note.last)),
+    }
+}
+
+fn duration(length: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(length.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(length.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+fn timestamp(at: SystemTime) -> prost_types::Timestamp {
+    at.into()
+}

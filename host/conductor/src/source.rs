@@ -1,0 +1,113 @@
+//! Where controllers learn of resources: the service's own watches, with data in the types' schema versions.
+//!
+//! Controllers that watch the same type share what they hold: the snapshot of each watch is decoded anew, and what is known
+//! already is dropped in favour of the copy that others have. That costs a lookup for each event, and some 80 bytes for
+//! each resource that is held.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use async_trait::async_trait;
+use mortise_controller::{Event, Source, SourceError, Watch};
+use mortise_resource::pb;
+use mortise_service::{Following, ResourceService};
+use mortise_store::WatchEvent;
+use parking_lot::Mutex;
+
+/// Watches through the service.
+pub struct ServiceSource {
+    service: ResourceService,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl ServiceSource {
+    /// Of this service.
+    #[must_use]
+    pub fn new(service: ResourceService) -> Self {
+        Self { service, shared: Arc::default() }
+    }
+}
+
+/// Resources that some controller holds, by uid.
+#[derive(Default)]
+struct Shared {
+    held: HashMap<String, Weak<pb::Resource>>,
+    /// How many there were when those that nobody holds were last swept out.
+    swept: usize,
+}
+
+impl Shared {
+    /// The copy that others hold of the same resource in the same version, or this one.
+    fn one_of(&mut self, resource: Arc<pb::Resource>) -> Arc<pb::Resource> {
+        let Some(id) = &resource.id else { return resource };
+        if let Some(known) = self.held.get(&id.uid).and_then(Weak::upgrade)
+            && known.version == resource.version
+            && known.schema_version == resource.schema_version
+        {
+            return known;
+        }
+        if self.held.len() > 2 * self.swept + 1_024 {
+            self.held.retain(|_, held| held.strong_count() > 0);
+            self.swept = self.held.len();
+        }
+        self.held.insert(id.uid.clone(), Arc::downgrade(&resource));
+        resource
+    }
+}
+
+#[async_trait]
+impl Source for ServiceSource {
+    async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
+        let following = self.service.follow(of).await.map_err(|e| SourceError::new(e.to_string()))?;
+        Ok(Box::new(Followed { following, shared: self.shared.clone() }))
+    }
+}
+
+struct Followed {
+    following: Following,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[async_trait]
+impl Watch for Followed {
+    async fn next(&mut self) -> Result<Event, SourceError> {
+        match self.following.next().await {
+            Ok(WatchEvent::Upsert(resource)) => Ok(Event::Upsert(self.shared.lock().one_of(resource))),
+            Ok(WatchEvent::Delete(resource)) => Ok(Event::Delete(resource)),
+            Ok(WatchEvent::EndOfSnapshot) => Ok(Event::EndOfSnapshot),
+            Err(e) => Err(SourceError::new(e.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(uid: &str, version: &str) -> Arc<pb::Resource> {
+        let id = pb::Id { uid: uid.into(), ..pb::Id::default() };
+        Arc::new(pb::Resource { id: Some(id), version: version.into(), ..pb::Resource::default() })
+    }
+
+    #[test]
+    fn what_is_known_in_the_same_version_is_held_once() {
+        let mut shared = Shared::default();
+        let first = shared.one_of(resource("a", "1"));
+        assert!(Arc::ptr_eq(&first, &shared.one_of(resource("a", "1"))));
+        assert!(!Arc::ptr_eq(&first, &shared.one_of(resource("b", "1"))));
+        let second = shared.one_of(resource("a", "2"));
+        assert_eq!(second.version, "2");
+        assert!(Arc::ptr_eq(&second, &shared.one_of(resource("a", "2"))));
+    }
+
+    #[test]
+    fn what_nobody_holds_is_swept_out() {
+        let mut shared = Shared::default();
+        for n in 0..10_000 {
+            drop(shared.one_of(resource(&n.to_string(), "1")));
+        }
+        assert!(shared.held.len() <= 1_025, "{}", shared.held.len());
+    }
+}

@@ -1,0 +1,340 @@
+//! What plugins' reconcilers remember: small values under keys, each plugin's own, as durable as resources because they
+//! are some (type `mortise.v1.Value`). They belong to the plugin's resource, and go when that goes.
+//!
+//! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
+//! many as the store takes for one resource.
+//!
+//! Cost: reading is one read of the store. The first use of a plugin's values lists those of all plugins; from then on its
+//! keys and sizes are in memory. Writing is one commit; writes of one plugin follow one another.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::Arc,
+};
+
+use mortise_resource::{data, pb, types};
+use mortise_store::{Backend, Consistency, Query, StoreError, TypeKey};
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Mutex;
+use ulid::Ulid;
+
+/// Longest key, bytes.
+pub const MAX_KEY: usize = 256;
+
+const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Value";
+
+/// What one plugin may keep. Part of config.toml as `[kv]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quota {
+    /// Values of one plugin.
+    pub values: usize,
+    /// Bytes of one plugin's keys and values together.
+    pub bytes: usize,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { values: 10_000, bytes: 4 << 20 }
+    }
+}
+
+/// Why a value was not read or written. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum ValueError {
+    /// No such key is possible.
+    #[error("a key has 1 to {MAX_KEY} bytes, this one {0}; shorten it, or use its digest")]
+    Key(usize),
+    /// There are as many as there may be.
+    #[error("the plugin keeps {limit} values already (limit kv.values); remove some, or raise the limit")]
+    Values {
+        /// How many it may keep.
+        limit: usize,
+    },
+    /// They would take more room than there is.
+    #[error("the plugin's values would take {would} bytes (limit kv.bytes, {limit}); remove some, or raise the limit")]
+    Bytes {
+        /// What they would take, bytes.
+        would: usize,
+        /// What they may take, bytes.
+        limit: usize,
+    },
+    /// The plugin's own resource is not there, so nothing can belong to it.
+    #[error("the plugin's resource is not stored (yet); try again later")]
+    NoOwner,
+    /// The store failed.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// Every plugin's values. Cheap to clone.
+#[derive(Clone)]
+pub struct Values {
+    backend: Arc<dyn Backend>,
+    quota: Quota,
+    shelves: Arc<Mutex<HashMap<String, Place>>>,
+}
+
+/// Where a plugin's shelf is, once it was needed.
+type Place = Arc<Mutex<Option<Shelf>>>;
+
+/// One plugin's keys, and how many bytes each takes with its value.
+#[derive(Default)]
+struct Shelf {
+    sizes: BTreeMap<String, usize>,
+    bytes: usize,
+}
+
+impl Shelf {
+    fn set(&mut self, key: &str, size: usize) {
+        self.bytes = self.bytes + size - self.sizes.insert(key.to_owned(), size).unwrap_or(0);
+    }
+
+    fn remove(&mut self, key: &str) {
+        self.bytes -= self.sizes.remove(key).unwrap_or(0);
+    }
+}
+
+impl Values {
+    /// Values in this store.
+    #[must_use]
+    pub fn new(backend: Arc<dyn Backend>, quota: Quota) -> Self {
+        Self { backend, quota, shelves: Arc::default() }
+    }
+
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// [`ValueError::Key`], and faults of the store.
+    pub async fn get(&self, plugin: &str, key: &str) -> Result<Option<Vec<u8>>, ValueError> {
+        check(key)?;
+        Ok(self.stored(plugin, key).await?.map(|(_, content)| content.value))
+    }
+
+    /// Sets the value under a key.
+    ///
+    /// # Errors
+    /// [`ValueError`].
+    pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
+        check(key)?;
+        let shelf = self.shelf(plugin).await;
+        let mut shelf = shelf.lock().await;
+        let shelf = self.filled(&mut shelf, plugin).await?;
+        let (size, before) = (key.len() + value.len(), shelf.sizes.get(key).copied());
+        if before.is_none() && shelf.sizes.len() >= self.quota.values {
+            return Err(ValueError::Values { limit: self.quota.values });
+        }
+        let would = shelf.bytes + size - before.unwrap_or(0);
+        if would > self.quota.bytes {
+            return Err(ValueError::Bytes { would, limit: self.quota.bytes });
+        }
+        let content = data::Value { plugin: plugin.to_owned(), key: key.to_owned(), value };
+        let mut resource = match self.stored(plugin, key).await? {
+            Some((resource, _)) => resource,
+            None => pb::Resource {
+                id: Some(pb::Id { uid: Ulid::generate().to_string(), ..id(plugin, key) }),
+                owner: Some(self.owner(plugin).await?),
+                ..pb::Resource::default()
+            },
+        };
+        resource.generation = Ulid::generate().to_string();
+        resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
+        self.backend.write_cas(resource).await?;
+        shelf.set(key, size);
+        Ok(())
+    }
+
+    /// Removes a key and its value, if they are there.
+    ///
+    /// # Errors
+    /// [`ValueError::Key`], and faults of the store.
+    pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
+        check(key)?;
+        let shelf = self.shelf(plugin).await;
+        let mut shelf = shelf.lock().await;
+        let shelf = self.filled(&mut shelf, plugin).await?;
+        if let Some((resource, _)) = self.stored(plugin, key).await? {
+            self.backend.delete_cas(&resource.id.unwrap_or_default(), &resource.version).await?;
+        }
+        shelf.remove(key);
+        Ok(())
+    }
+
+    /// The keys that begin with a prefix, in order.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn keys(&self, plugin: &str, prefix: &str) -> Result<Vec<String>, ValueError> {
+        let shelf = self.shelf(plugin).await;
+        let mut shelf = shelf.lock().await;
+        let shelf = self.filled(&mut shelf, plugin).await?;
+        let from = shelf.sizes.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        Ok(from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).cloned().collect())
+    }
+
+    /// Forgets what is in memory about a plugin whose resource was deleted, and its values with it.
+    pub async fn forget(&self, plugin: &str) {
+        self.shelves.lock().await.remove(plugin);
+    }
+
+    async fn shelf(&self, plugin: &str) -> Place {
+        self.shelves.lock().await.entry(plugin.to_owned()).or_default().clone()
+    }
+
+    /// The shelf, read from the store at its first use.
+    async fn filled<'a>(&self, shelf: &'a mut Option<Shelf>, plugin: &str) -> Result<&'a mut Shelf, StoreError> {
+        if let Some(shelf) = shelf {
+            return Ok(shelf);
+        }
+        let query = Query {
+            type_key: TypeKey::from(&types::value().to_pb()),
+            tenancy: pb::Tenancy::default(),
+            name_prefix: String::new(),
+        };
+        let mut found = Shelf::default();
+        for resource in self.backend.list(Consistency::Consistent, &query).await? {
+            let content = content(&resource);
+            if content.plugin == plugin {
+                found.set(&content.key, content.key.len() + content.value.len());
+            }
+        }
+        Ok(shelf.insert(found))
+    }
+
+    async fn stored(&self, plugin: &str, key: &str) -> Result<Option<(pb::Resource, data::Value)>, StoreError> {
+        match self.backend.read(Consistency::Consistent, &id(plugin, key)).await {
+            Ok(resource) => {
+                let content = content(&resource);
+                Ok(Some((resource, content)))
+            }
+            Err(StoreError::NotFound) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The plugin's own resource.
+    async fn owner(&self, plugin: &str) -> Result<pb::Id, ValueError> {
+        let id = pb::Id {
+            uid: String::new(),
+            name: plugin.to_owned(),
+            r#type: Some(types::plugin().to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+        };
+        match self.backend.read(Consistency::Consistent, &id).await {
+            Ok(resource) => resource.id.ok_or(ValueError::NoOwner),
+            Err(StoreError::NotFound) => Err(ValueError::NoOwner),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn check(key: &str) -> Result<(), ValueError> {
+    if key.is_empty() || key.len() > MAX_KEY { Err(ValueError::Key(key.len())) } else { Ok(()) }
+}
+
+fn content(resource: &pb::Resource) -> data::Value {
+    let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
+    data::Value::decode(bytes).unwrap_or_default()
+}
+
+/// Where a value is. Keys are any text, names of resources are not: so the name is a digest.
+fn id(plugin: &str, key: &str) -> pb::Id {
+    let digest = Sha256::new().chain_update(plugin).chain_update([0]).chain_update(key).finalize();
+    let name = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect::<String>();
+    pb::Id {
+        uid: String::new(),
+        name: format!("v{name}"),
+        r#type: Some(types::value().to_pb()),
+        tenancy: Some(pb::Tenancy::default()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use mortise_store::{Options, SledBackend};
+
+    use super::*;
+
+    /// A store with the resources of two plugins.
+    async fn store() -> (tempfile::TempDir, Arc<dyn Backend>) {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = Arc::new(SledBackend::open(Options::new(dir.path().join("store"))).unwrap());
+        for plugin in ["a", "b"] {
+            let id = pb::Id {
+                uid: Ulid::generate().to_string(),
+                name: plugin.into(),
+                r#type: Some(types::plugin().to_pb()),
+                tenancy: Some(pb::Tenancy::default()),
+            };
+            backend.write_cas(pb::Resource { id: Some(id), ..pb::Resource::default() }).await.unwrap();
+        }
+        (dir, backend)
+    }
+
+    #[tokio::test]
+    async fn each_plugin_has_its_own_and_they_last() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend.clone(), Quota::default());
+        values.set("a", "k/1", b"one".to_vec()).await.unwrap();
+        values.set("a", "k/2", Vec::new()).await.unwrap();
+        values.set("a", "other", b"x".to_vec()).await.unwrap();
+        values.set("b", "k/1", b"of b".to_vec()).await.unwrap();
+        values.set("a", "k/1", b"eins".to_vec()).await.unwrap();
+        let anew = Values::new(backend, Quota::default());
+        for values in [values, anew] {
+            assert_eq!(values.get("a", "k/1").await.unwrap().unwrap(), b"eins");
+            assert_eq!(values.get("a", "k/2").await.unwrap().unwrap(), b"");
+            assert_eq!(values.get("b", "k/1").await.unwrap().unwrap(), b"of b");
+            assert_eq!(values.get("b", "k/2").await.unwrap(), None);
+            assert_eq!(values.keys("a", "k/").await.unwrap(), ["k/1", "k/2"]);
+            assert_eq!(values.keys("a", "").await.unwrap(), ["k/1", "k/2", "other"]);
+            assert_eq!(values.keys("c", "").await.unwrap(), [""; 0]);
+        }
+    }
+
+    #[tokio::test]
+    async fn they_belong_to_the_plugins_resource() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend.clone(), Quota::default());
+        values.set("a", "k", b"v".to_vec()).await.unwrap();
+        let owner = values.owner("a").await.unwrap();
+        assert_eq!(backend.list_by_owner(&owner).await.unwrap().len(), 1);
+        let error = values.set("nobody", "k", b"v".to_vec()).await.unwrap_err();
+        assert!(matches!(error, ValueError::NoOwner), "{error}");
+    }
+
+    #[tokio::test]
+    async fn quotas_hold_and_removal_makes_room() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend, Quota { values: 2, bytes: 20 });
+        values.set("a", "1", vec![0; 9]).await.unwrap();
+        values.set("a", "2", vec![0; 9]).await.unwrap();
+        let error = values.set("a", "3", Vec::new()).await.unwrap_err();
+        assert!(matches!(error, ValueError::Values { limit: 2 }), "{error}");
+        let error = values.set("a", "2", vec![0; 10]).await.unwrap_err();
+        assert!(matches!(error, ValueError::Bytes { would: 21, limit: 20 }), "{error}");
+        assert_eq!(values.get("a", "2").await.unwrap().unwrap().len(), 9, "a refusal changes nothing");
+        values.set("b", "3", vec![0; 9]).await.unwrap();
+        values.remove("a", "1").await.unwrap();
+        values.remove("a", "1").await.unwrap();
+        values.set("a", "3", vec![0; 9]).await.unwrap();
+        assert_eq!(values.keys("a", "").await.unwrap(), ["2", "3"]);
+    }
+
+    #[tokio::test]
+    async fn keys_have_a_length() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend, Quota::default());
+        let long = "k".repeat(MAX_KEY + 1);
+        for key in ["", &long] {
+            assert!(matches!(values.set("a", key, Vec::new()).await, Err(ValueError::Key(_))));
+            assert!(matches!(values.get("a", key).await, Err(ValueError::Key(_))));
+            assert!(matches!(values.remove("a", key).await, Err(ValueError::Key(_))));
+        }
+        values.set("a", &"ü/ \0".repeat(40), Vec::new()).await.unwrap();
+    }
+}
