@@ -64,6 +64,18 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("own-limits", all),
         ("panic", all),
         ("prior", &["plugin", "validating"]),
+        ("reconcile-copy", &["controlling", "plugin"]),
+        ("reconcile-fail", &["controlling", "plugin"]),
+        ("reconcile-files", &["controlling", "plugin"]),
+        ("reconcile-flood", &["controlling", "plugin"]),
+        ("reconcile-foreign", &["controlling", "plugin"]),
+        ("reconcile-http", &["controlling", "mutating", "plugin"]),
+        ("reconcile-loop", &["controlling", "plugin"]),
+        ("reconcile-map", &["controlling", "initializing", "mapping", "plugin"]),
+        ("reconcile-noop", &["controlling", "plugin"]),
+        ("reconcile-self", &["controlling", "plugin"]),
+        ("reconcile-slow", &["controlling", "plugin"]),
+        ("reconcile-trap", &["controlling", "plugin"]),
         ("schema-1", &["plugin", "validating"]),
         ("schema-2", &["authorizing", "plugin", "upgrading", "validating"]),
         ("schema-3", &["plugin"]),
@@ -108,6 +120,28 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("handle-leak"), ["instance-network", "log", "network", "types"]);
     assert_eq!(imports("settings"), ["config", "log", "types"]);
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
+    // Reconcilers: what they ask, and no more. The log is for panics.
+    assert_eq!(imports("reconcile-noop"), ["log", "types"]);
+    assert_eq!(imports("reconcile-trap"), ["failures", "log", "resources", "types"]);
+    assert_eq!(imports("reconcile-copy"), ["failures", "kv", "log", "resources", "types"]);
+    assert_eq!(imports("reconcile-slow"), ["clock", "failures", "log", "resources", "run", "types"]);
+    assert_eq!(imports("reconcile-files"), ["clock", "failures", "files", "log", "resources", "secrets", "types"]);
+    assert_eq!(
+        imports("reconcile-http"),
+        [
+            "error",
+            "failures",
+            "log",
+            "monotonic-clock",
+            "outgoing-handler",
+            "poll",
+            "resources",
+            "streams",
+            "types",
+            "types"
+        ]
+    );
+    assert_eq!(imports("reconcile-map"), ["cache", "config", "failures", "kv", "log", "resources", "types"]);
 }
 
 /// The instruction is what the guest is about: a loop of stores would burn fuel.

@@ -24,6 +24,7 @@ pub fn good_manifest() -> Manifest {
         types: vec![thing("good", "v1", "Thing")],
         capabilities: Vec::new(),
         limits: None,
+        controllers: Vec::new(),
     }
 }
 

@@ -1,0 +1,44 @@
+//! A controller that meddles with a type that is not its own: it reads the artist (`demo.v2.Artist`) that has the thing's
+//! name, and writes one called `<name>-foreign`. The status `reconcile-foreign/things` has the conditions `Read` and `Wrote`,
+//! with the host's code and words where it was refused, and the reason `Missing` where there is no such artist.
+
+use mortise_plugin::{
+    Condition, Context, Controller, Error, Failure, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope,
+    Status, Typed,
+};
+use mortise_test_guests::{DESCRIPTORS, Thing, proto::hashicorp::consul::internal::demo::v2::Artist};
+
+const THING: Kind<Thing> = Kind::new("reconcile_foreign", "v1", "Thing");
+const ARTIST: Kind<Artist> = Kind::new("demo", "v2", "Artist");
+
+static PLUGIN: Plugin =
+    Plugin::new("reconcile-foreign", "0.1.0", DESCRIPTORS, &[&ResourceType::of(THING, Scope::Namespace)])
+        .controllers(&[&Controller::new("meddles", THING, Meddles)]);
+mortise_plugin::export!(PLUGIN: controlling);
+
+struct Meddles;
+
+impl Reconciler for Meddles {
+    type Managed = Thing;
+
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
+        let Some(thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        let tenancy = thing.id().tenancy.clone().unwrap_or_default();
+        let read = match ctx.read::<Artist>(&ARTIST.id(thing.name(), &tenancy)) {
+            Ok(Some(artist)) => Condition::holds("Read").message(artist.data.name),
+            Ok(None) => Condition::fails("Read").because("Missing"),
+            Err(failure) => refused("Read", failure),
+        };
+        let data = Artist { name: thing.data.text.clone(), ..Artist::default() };
+        let wrote = match ctx.write(&Typed::new(ARTIST.id(format!("{}-foreign", thing.name()), &tenancy), data)) {
+            Ok(_) => Condition::holds("Wrote"),
+            Err(failure) => refused("Wrote", failure),
+        };
+        Status::new("reconcile-foreign/things", &thing).with(read).with(wrote).write_if_changed(ctx, &thing)?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn refused(what: &str, failure: Failure) -> Condition {
+    Condition::fails(what).because(format!("Code{}", failure.code)).message(failure.message)
+}

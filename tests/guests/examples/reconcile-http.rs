@@ -1,0 +1,73 @@
+//! A controller that fetches the URL in its thing's text: by GET, or by POST if there are items, whose lines are the body. A
+//! number is the patience in milliseconds. The status `reconcile-http/things` has the condition `Fetched`: the reason has the
+//! status code, and the message how long the body is and how it begins; or the code and the words of the failure.
+//!
+//! A mutate hook tries the same for things whose name begins with `in-hook`: what came of it is in the text.
+
+use std::time::Duration;
+
+use mortise_plugin::{
+    Condition, Context, Controller, Error, HttpRequest, Kind, Outcome, Plugin, Reconciler, Request, ResourceType,
+    Scope, Status,
+};
+use mortise_test_guests::{DESCRIPTORS, Thing};
+
+const THING: Kind<Thing> = Kind::new("reconcile_http", "v1", "Thing");
+
+static PLUGIN: Plugin = Plugin::new(
+    "reconcile-http",
+    "0.1.0",
+    DESCRIPTORS,
+    &[&ResourceType::of(THING, Scope::Namespace).mutate(|thing| {
+        #[cfg(target_arch = "wasm32")]
+        if thing.name().starts_with("in-hook") {
+            use mortise_plugin::host::{Host as _, Imports};
+            thing.data.text = match Imports.http(&request(&thing.data)) {
+                Ok(answer) => format!("ESCAPED: {}", answer.status),
+                Err(failure) => format!("{} {}", failure.code, failure.message),
+            };
+        }
+        let _ = thing;
+        Ok(())
+    })],
+)
+.capabilities(&["http"])
+.controllers(&[&Controller::new("fetches", THING, Fetches)]);
+mortise_plugin::export!(PLUGIN: mutating, controlling);
+
+struct Fetches;
+
+impl Reconciler for Fetches {
+    type Managed = Thing;
+
+    #[allow(clippy::print_stdout, reason = "on WASI it is the log")]
+    fn reconcile(&self, ctx: &Context<'_>, thing: &Request<Thing>) -> Result<Outcome, Error> {
+        let Some(thing) = thing.read(ctx)? else { return Ok(Outcome::Done) };
+        let fetched = match ctx.http().send(&request(&thing.data)) {
+            Ok(answer) => {
+                println!("fetched {}", thing.name());
+                let begins: String = answer.text().chars().take(400).collect();
+                let text = format!("{} bytes: {begins}", answer.body.len());
+                Condition::holds("Fetched").because(format!("Status{}", answer.status)).message(text)
+            }
+            Err(failure) => {
+                Condition::fails("Fetched").because(format!("Code{}", failure.code)).message(failure.message)
+            }
+        };
+        Status::new("reconcile-http/things", &thing).with(fetched).write_if_changed(ctx, &thing)?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn request(thing: &Thing) -> HttpRequest {
+    let mut request = if thing.items.is_empty() {
+        HttpRequest::get(&thing.text)
+    } else {
+        HttpRequest::post(&thing.text).body(thing.items.join("\n"))
+    };
+    request = request.header("x-test", "yes");
+    match u64::try_from(thing.number) {
+        Ok(millis) if millis > 0 => request.timeout(Duration::from_millis(millis)),
+        _ => request,
+    }
+}

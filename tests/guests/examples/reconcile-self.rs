@@ -1,0 +1,24 @@
+//! A controller that adds one to its thing's number each time, and so wakes itself for ever.
+
+use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
+use mortise_test_guests::{DESCRIPTORS, Thing};
+
+const THING: Kind<Thing> = Kind::new("reconcile_self", "v1", "Thing");
+
+static PLUGIN: Plugin =
+    Plugin::new("reconcile-self", "0.1.0", DESCRIPTORS, &[&ResourceType::of(THING, Scope::Namespace)])
+        .controllers(&[&Controller::new("restless", THING, Restless)]);
+mortise_plugin::export!(PLUGIN: controlling);
+
+struct Restless;
+
+impl Reconciler for Restless {
+    type Managed = Thing;
+
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
+        let Some(mut thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        thing.data.number = thing.data.number.wrapping_add(1);
+        ctx.write(&thing)?;
+        Ok(Outcome::Done)
+    }
+}

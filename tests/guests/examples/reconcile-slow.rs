@@ -1,0 +1,42 @@
+//! A controller that takes its time: as many milliseconds by the clock as the thing's number says, or until it is told to
+//! stop. The status `reconcile-slow/things` has the condition `Finished`: true, or false with the reason `Cancelled`.
+//!
+//! It works while it waits, so half a second may be all that its fuel lasts for.
+
+use std::time::Duration;
+
+use mortise_plugin::{
+    Condition, Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,
+};
+use mortise_test_guests::{DESCRIPTORS, Thing};
+
+const THING: Kind<Thing> = Kind::new("reconcile_slow", "v1", "Thing");
+
+static PLUGIN: Plugin =
+    Plugin::new("reconcile-slow", "0.1.0", DESCRIPTORS, &[&ResourceType::of(THING, Scope::Namespace)])
+        .controllers(&[&Controller::new("slow", THING, Slow).parallel(4)]);
+mortise_plugin::export!(PLUGIN: controlling);
+
+struct Slow;
+
+impl Reconciler for Slow {
+    type Managed = Thing;
+
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
+        let Some(thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        let end = ctx.elapsed().saturating_add(Duration::from_millis(thing.data.number.unsigned_abs()));
+        let mut finished = Condition::holds("Finished");
+        while ctx.elapsed() < end {
+            if ctx.cancelled() {
+                finished = Condition::fails("Finished").because("Cancelled");
+                break;
+            }
+            // Some work between two looks at the clock, of which there may not be too many.
+            for turn in 0..300_000_u32 {
+                std::hint::black_box(turn);
+            }
+        }
+        Status::new("reconcile-slow/things", &thing).with(finished).write_if_changed(ctx, &thing)?;
+        Ok(Outcome::Done)
+    }
+}
