@@ -6,7 +6,7 @@ mod common;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use common::{Server, Setup, any, decoded, demo, id, refusal, resource, thing};
+use common::{Server, Setup, any, decoded, demo, eventually, id, refusal, resource, thing};
 use mortise_test_guests::{Thing, good_manifest, importing, manifest_only_for};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -132,6 +132,25 @@ async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     let nowhere = common::tenancy("default", "boom-list");
     let (_, message) = refusal(server.list(common::gvk("own_limits.v1.Thing"), nowhere, "").await);
     assert!(message.contains("hook authorize-list "), "{message}");
+}
+
+/// A controller: reconciled, owner and status written, values kept, cleaned up by its finalizer.
+#[tokio::test]
+async fn a_controller_of_contract_0_1_0_works_for_ever() {
+    let server = stored("v0.1.0-controllers").await;
+    let thing =
+        server.write(thing("reconcile_copy", "a", &Thing { text: "x".into(), ..Thing::default() })).await.unwrap();
+    let copy = id("reconcile_copy.v1.Copy", "a-copy");
+    eventually("there is a copy", async || server.read(&copy).await.is_ok()).await;
+    let values = async || server.list(common::gvk("mortise.v1.Value"), common::tenancy("", ""), "").await.unwrap();
+    eventually("it is counted", async || values().await.len() == 1).await;
+    let id = thing.id.unwrap();
+    eventually("the status is written", async || !server.read(&id).await.unwrap().status.is_empty()).await;
+    server.delete(&id, "").await.unwrap();
+    for gone in [&id, &copy] {
+        eventually(&format!("{} goes", gone.name), async || common::is_gone(&server, gone).await).await;
+    }
+    assert!(values().await.is_empty());
 }
 
 #[tokio::test]

@@ -100,7 +100,14 @@ async fn what_cannot_load_is_left_out_and_said() {
             "unknown_import",
             &["imports nowhere:teleport/teleport@0.1.0, which this host does not offer", "plugins may import"],
         ),
-        ("capability", "capability", &["does not know \"teleport\"", "it knows authorizer, config, log"]),
+        (
+            "capability",
+            "capability",
+            &[
+                "does not know \"teleport\"",
+                "it knows authorizer, cache, clock, config, files, http, kv, log, resources, run, secrets",
+            ],
+        ),
         ("describe-loop", "describe_loop", &["hook describe used up its fuel", "(limit sandbox.fuel)"]),
         ("describe-panic", "describe_panic", &["hook describe trapped"]),
     ];

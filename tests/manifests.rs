@@ -34,7 +34,12 @@ const SAYS: [(&str, &[&str]); 24] = [
     ("duplicate-type", &["type good.v1.Thing: declared twice; declare it once"]),
     ("no-types", &["types: must be 1 to 256, got: 0"]),
     ("hook-without-export", &["hooks name validating", "export it, or take the hook out"]),
-    ("unknown-capability", &["does not know \"teleport\"; it knows authorizer, config, log"]),
+    (
+        "unknown-capability",
+        &[
+            "does not know \"teleport\"; it knows authorizer, cache, clock, config, files, http, kv, log, resources, run, secrets",
+        ],
+    ),
     ("unknown-immutable-field", &["immutable_fields: \"colour\"", "has no field \"colour\""]),
     (
         "immutable-field-in-a-list",

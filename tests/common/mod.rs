@@ -387,7 +387,7 @@ pub fn name_rule(value: &str) -> String {
 }
 
 /// Tries until it holds, or fails after a while.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let tries = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(20)).await;

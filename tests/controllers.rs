@@ -1,0 +1,151 @@
+//! Controllers in plugins, over the wire: what they do, where they stop, and what is seen of them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+#[path = "controllers_kit/mod.rs"]
+mod kit;
+
+use common::{Setup, any, artist, decoded, eventually, gvk, id, id_of, is_gone, refusal, thing};
+use kit::{read_until, report, until};
+use mortise_api::ControllerServiceClient;
+use mortise_resource::{
+    data,
+    pb::{self, condition::State},
+};
+use mortise_test_guests::Thing;
+use tonic::Code;
+
+fn copy_id(name: &str) -> pb::Id {
+    id("reconcile_copy.v1.Copy", name)
+}
+
+fn text(text: &str) -> Thing {
+    Thing { text: text.into(), ..Thing::default() }
+}
+
+#[tokio::test]
+async fn a_reconciler_follows_creation_change_and_deletion() {
+    let server = Setup::new().guest("reconcile-copy").start().await;
+    let stored = server.write(thing("reconcile_copy", "a", &text("one"))).await.unwrap();
+    let copy = read_until(&server, &copy_id("a-copy"), |copy| decoded::<Thing>(copy).text == "one").await;
+    assert_eq!(copy.owner.as_ref(), stored.id.as_ref());
+    let seen = read_until(&server, stored.id.as_ref().unwrap(), |r| !r.status.is_empty()).await;
+    let status = &seen.status["reconcile-copy/things"];
+    assert_eq!(status.observed_generation, seen.generation);
+    assert_eq!((&*status.conditions[0].r#type, status.conditions[0].state()), ("Copied", State::True));
+
+    let changed = pb::Resource { version: String::new(), status: Default::default(), ..seen.clone() };
+    let data = any("mortise.test.v1.Thing", &text("two"));
+    server.write(pb::Resource { data: Some(data), ..changed }).await.unwrap();
+    read_until(&server, &copy_id("a-copy"), |copy| decoded::<Thing>(copy).text == "two").await;
+
+    // Deleted by somebody else, it comes back.
+    server.delete(&copy_id("a-copy"), "").await.unwrap();
+    read_until(&server, &copy_id("a-copy"), |again| id_of(again).uid != id_of(&copy).uid).await;
+    until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
+    let values = server.list(gvk("mortise.v1.Value"), pb::Tenancy::default(), "").await.unwrap();
+    let count: data::Value = decoded(&values[0]);
+    assert_eq!((&*count.plugin, &*count.key, &*count.value), ("reconcile-copy", "copies/default/a", &b"3"[..]));
+    assert_eq!(refusal(server.delete(&id_of(&values[0]), "").await).0, Code::PermissionDenied);
+
+    server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
+    for gone in [stored.id.clone().unwrap(), copy_id("a-copy"), id_of(&values[0])] {
+        eventually(&format!("{} goes", gone.name), || is_gone(&server, &gone)).await;
+    }
+    let seen = report(&server, "reconcile-copy/copies").await;
+    assert_eq!((seen.errors, seen.throttled, seen.restarts), (0, 0, 0), "{seen:?}");
+}
+
+/// Nothing is missing: nothing is written, and so nothing wakes it.
+#[tokio::test]
+async fn a_reconciler_that_compares_comes_to_rest() {
+    let server = Setup::new().guest("reconcile-copy").start().await;
+    for n in 0..20 {
+        server.write(thing("reconcile_copy", &format!("t{n}"), &text("x"))).await.unwrap();
+    }
+    for n in 0..20 {
+        read_until(&server, &id("reconcile_copy.v1.Thing", &format!("t{n}")), |r| !r.status.is_empty()).await;
+    }
+    until(&server, "reconcile-copy/copies", |seen| seen.queued + seen.running == 0).await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let before = report(&server, "reconcile-copy/copies").await.reconciles;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let after = report(&server, "reconcile-copy/copies").await;
+    assert_eq!(after.reconciles, before, "{after:?}");
+    assert_eq!(after.throttled, 0);
+}
+
+#[tokio::test]
+async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
+    let wanted = tempfile::tempdir().unwrap();
+    let config = wanted.path().join("config.toml");
+    std::fs::write(&config, "[plugin.demo.settings]\ncontroller = true\n").unwrap();
+    let server = Setup::new().arg("--config").arg(config.display().to_string()).start().await;
+    let korn = server.write(artist("korn")).await.unwrap();
+    let id = korn.id.as_ref().unwrap();
+    eventually("there are three albums", || async { server.list_by_owner(id).await.unwrap().len() == 3 }).await;
+    let first = server.list_by_owner(id).await.unwrap();
+    assert!(first.iter().all(|album| id_of(album).name.starts_with("korn-")));
+    server.delete(&id_of(&first[0]), "").await.unwrap();
+    eventually("the deleted one is back", || async {
+        let now = server.list_by_owner(id).await.unwrap();
+        now.len() == 3 && now.iter().any(|album| id_of(album).name == id_of(&first[0]).name)
+    })
+    .await;
+    let seen = read_until(&server, id, |r| r.status.contains_key("consul.io/artist-controller")).await;
+    let conditions = &seen.status["consul.io/artist-controller"].conditions;
+    let kinds: Vec<_> = conditions.iter().map(|c| &*c.r#type).collect();
+    assert_eq!(kinds, ["Accepted", "AlbumCreated", "AlbumCreated", "AlbumCreated"]);
+
+    let quiet = Setup::new().start().await;
+    let alone = quiet.write(artist("korn")).await.unwrap();
+    until(&quiet, "demo/artists", |seen| seen.reconciles > 0).await;
+    assert!(quiet.list_by_owner(alone.id.as_ref().unwrap()).await.unwrap().is_empty());
+}
+
+/// What is seen: the host's own controllers beside those of plugins, and one plugin's alone.
+#[tokio::test]
+async fn controllers_are_listed() {
+    let server = Setup::new().guest("reconcile-copy").start().await;
+    let seen = until(&server, "reconcile-copy/copies", |seen| seen.state == "Running").await;
+    assert_eq!(seen.manages, Some(gvk("reconcile_copy.v1.Thing")));
+    assert_eq!(seen.watches, [gvk("reconcile_copy.v1.Copy")]);
+    assert_eq!((&*seen.plugin, &*seen.reason), ("reconcile-copy", ""));
+    assert_eq!(until(&server, "reaper", |seen| seen.state == "Running").await.plugin, "");
+    let mut client = ControllerServiceClient::new(server.channel().await);
+    let request = data::ListControllersRequest { plugin: "demo".into() };
+    let names = client.list(request).await.unwrap().into_inner().controllers;
+    assert_eq!(names.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["demo/artists"]);
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("mortise_controller_running{controller=\"reconcile-copy/copies\"} 1"), "{metrics}");
+}
+
+/// Switched off, a plugin's controllers end; switched on again, they look at everything once more.
+#[tokio::test]
+async fn controllers_come_and_go_with_their_plugin() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("reconcile-copy.wasm");
+    std::fs::copy(mortise_test_guests::component("reconcile-copy"), &file).unwrap();
+    let server = Setup::new().plugin_dir(dir.path()).start().await;
+    let stored = server.write(thing("reconcile_copy", "a", &text("one"))).await.unwrap();
+    read_until(&server, &copy_id("a-copy"), |_| true).await;
+    std::fs::remove_file(&file).unwrap();
+    let mut client = ControllerServiceClient::new(server.channel().await);
+    eventually("the controller ends", || {
+        let mut client = client.clone();
+        async move {
+            let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
+            client.list(request).await.unwrap().into_inner().controllers.is_empty()
+        }
+    })
+    .await;
+    server.delete(&copy_id("a-copy"), "").await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(is_gone(&server, &copy_id("a-copy")).await, "nobody is there to make it anew");
+
+    std::fs::copy(mortise_test_guests::component("reconcile-copy"), &file).unwrap();
+    let copy = read_until(&server, &copy_id("a-copy"), |_| true).await;
+    assert_eq!(copy.owner, stored.id);
+    let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
+    assert_eq!(client.list(request).await.unwrap().into_inner().controllers.len(), 1);
+}

@@ -1,0 +1,169 @@
+//! Controllers that misbehave: each is bounded, is seen, and leaves the others at their speed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+#[path = "controllers_kit/mod.rs"]
+mod kit;
+
+use std::time::{Duration, Instant};
+
+use common::{Server, Setup, decoded, id, thing};
+use kit::{condition_until, read_until, report, until};
+use mortise_resource::pb::{self, condition::State};
+use mortise_test_guests::Thing;
+
+fn number(number: i64) -> Thing {
+    Thing { number, ..Thing::default() }
+}
+
+/// How long an honest controller takes from a write to what it does about it, the slowest of a few.
+async fn honest(server: &Server, round: &str) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for n in 0..10 {
+        let name = format!("{round}-{n}");
+        let begun = Instant::now();
+        server.write(thing("reconcile_copy", &name, &number(n))).await.unwrap();
+        loop {
+            if server.read(&id("reconcile_copy.v1.Copy", &format!("{name}-copy"))).await.is_ok() {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{name}: no copy yet");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        slowest = slowest.max(begun.elapsed());
+    }
+    slowest
+}
+
+#[tokio::test]
+async fn one_that_always_fails_waits_longer_and_longer_and_says_why() {
+    let server = Setup::new().guest("reconcile-fail").guest("reconcile-copy").start().await;
+    server.write(thing("reconcile_fail", "poor", &number(1))).await.unwrap();
+    let seen = until(&server, "reconcile-fail/fails", |seen| seen.errors >= 6).await;
+    let failure = &seen.last_errors[0];
+    assert_eq!(failure.message, "poor cannot be helped");
+    assert_eq!(failure.id.as_ref().unwrap().name, "poor");
+    assert!(failure.count >= 6, "{failure:?}");
+    // 5, 10, 20, 40 ms and so on: within three seconds there is no room for more than ten.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let seen = report(&server, "reconcile-fail/fails").await;
+    assert!((6..=12).contains(&seen.errors), "{seen:?}");
+    assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0));
+    honest(&server, "beside").await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("mortise_controller_errors_total{controller=\"reconcile-fail/fails\"}"), "{metrics}");
+}
+
+/// Its fuel ends, it is quarantined, and that is seen; an honest controller beside it is about as fast as ever.
+#[tokio::test]
+async fn one_that_never_returns_is_ended_and_paused() {
+    let server = Setup::new()
+        .guest("reconcile-loop")
+        .guest("reconcile-copy")
+        .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
+        .env("MORTISE_QUARANTINE_FAULTS", 3)
+        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
+        .env("MORTISE_QUARANTINE_BACKOFF_MS", 60_000)
+        .start()
+        .await;
+    honest(&server, "warm").await;
+    for n in 0..4 {
+        server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
+    }
+    let slowest = honest(&server, "beside").await;
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    let seen = until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused").await;
+    assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
+    assert!(seen.reason.contains("used up its fuel") && seen.reason.contains("controllers.fuel"), "{seen:?}");
+    assert!(!seen.last_errors.is_empty() && seen.errors >= 3, "{seen:?}");
+    let plugin = read_until(&server, &kit::plugin("reconcile-loop"), |page| {
+        page.status["mortise"].conditions.iter().any(|c| c.r#type == "Healthy" && c.state() == State::False)
+    })
+    .await;
+    assert!(!plugin.status.is_empty());
+    assert_eq!(report(&server, "reconcile-copy/copies").await.state, "Running");
+}
+
+#[tokio::test]
+async fn one_that_blocks_for_longer_than_its_time_is_ended_by_the_clock() {
+    let server = Setup::new()
+        .guest("reconcile-slow")
+        .env("MORTISE_CONTROLLERS_FUEL", 1_i64 << 60)
+        .env("MORTISE_CONTROLLERS_HOST_CALLS", u32::MAX)
+        .env("MORTISE_CONTROLLERS_DEADLINE_MS", 300)
+        .tolerant()
+        .start()
+        .await;
+    server.write(thing("reconcile_slow", "long", &number(60_000))).await.unwrap();
+    server.write(thing("reconcile_slow", "short", &number(1))).await.unwrap();
+    condition_until(&server, &id("reconcile_slow.v1.Thing", "short"), "reconcile-slow/things", "Finished", |c| {
+        c.state() == State::True
+    })
+    .await;
+    let seen = until(&server, "reconcile-slow/slow", |seen| seen.errors >= 1).await;
+    let message = &seen.last_errors[0].message;
+    assert!(message.contains("did not finish within 300 ms (limit controllers.deadline_ms)"), "{message}");
+}
+
+/// Each write of its own leads to the next: it is slowed down, which is shown, and goes on when somebody else writes.
+#[tokio::test]
+async fn one_that_wakes_itself_is_slowed_down() {
+    let server = Setup::new().guest("reconcile-self").guest("reconcile-copy").start().await;
+    server.write(thing("reconcile_self", "restless", &number(0))).await.unwrap();
+    until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
+    honest(&server, "beside").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let seen = report(&server, "reconcile-self/restless").await;
+    assert!(seen.reconciles < 40, "{seen:?}");
+    let stored = server.read(&id("reconcile_self.v1.Thing", "restless")).await.unwrap();
+    assert!(decoded::<Thing>(&stored).number >= 10);
+    // Somebody else wakes it: it has its whole speed again, for a while.
+    let before = seen.reconciles;
+    server
+        .write(pb::Resource { version: String::new(), ..thing("reconcile_self", "restless", &number(0)) })
+        .await
+        .unwrap();
+    until(&server, "reconcile-self/restless", |seen| seen.reconciles >= before + 10).await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("mortise_controller_self_wakes_total{controller=\"reconcile-self/restless\"}"));
+}
+
+#[tokio::test]
+async fn one_that_floods_the_host_runs_out_of_calls() {
+    let server = Setup::new()
+        .guest("reconcile-flood")
+        .guest("reconcile-copy")
+        .env("MORTISE_CONTROLLERS_HOST_CALLS", 2_000)
+        .start()
+        .await;
+    honest(&server, "warm").await;
+    server.write(thing("reconcile_flood", "flood", &number(0))).await.unwrap();
+    let slowest = honest(&server, "beside").await;
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    let seen = until(&server, "reconcile-flood/floods", |seen| seen.errors >= 1).await;
+    let message = &seen.last_errors[0].message;
+    assert!(message.contains("2000") && message.contains("controllers.host_calls"), "{message}");
+}
+
+/// A trap is one resource's misfortune.
+#[tokio::test]
+async fn one_that_traps_on_one_resource_serves_the_others() {
+    let server = Setup::new().guest("reconcile-trap").tolerant().start().await;
+    server.write(thing("reconcile_trap", "thirteen", &number(13))).await.unwrap();
+    for n in 0..5 {
+        server.write(thing("reconcile_trap", &format!("other-{n}"), &number(n))).await.unwrap();
+    }
+    for n in 0..5 {
+        let id = id("reconcile_trap.v1.Thing", &format!("other-{n}"));
+        condition_until(&server, &id, "reconcile-trap/things", "Harmless", |c| c.state() == State::True).await;
+    }
+    let seen = until(&server, "reconcile-trap/traps", |seen| seen.errors >= 3).await;
+    assert_eq!(seen.last_errors.len(), 1);
+    assert!(seen.last_errors[0].message.contains("hook reconcile trapped"), "{seen:?}");
+    assert!(server.log().contains("reconcile met a trap"), "the panic's text");
+    // Mended, it is forgotten.
+    let mut mended = server.read(&id("reconcile_trap.v1.Thing", "thirteen")).await.unwrap();
+    mended.data = thing("reconcile_trap", "thirteen", &number(1)).data;
+    server.write(mended).await.unwrap();
+    until(&server, "reconcile-trap/traps", |seen| seen.last_errors.is_empty()).await;
+}

@@ -1,0 +1,131 @@
+//! How a change of one resource reaches another: by function, by name, by reference and by index; and what a controller does
+//! before it starts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+#[path = "controllers_kit/mod.rs"]
+mod kit;
+
+use std::fs;
+
+use common::{Server, Setup, any, gvk, id, resource, tenancy, thing};
+use kit::{condition_until, report, until};
+use mortise_resource::pb;
+use mortise_test_guests::{Link, Thing};
+
+fn text(text: &str) -> Thing {
+    Thing { text: text.into(), ..Thing::default() }
+}
+
+fn of(kind: &str, name: &str, thing: &Thing) -> pb::Resource {
+    resource(id(&format!("reconcile_map.v1.{kind}"), name), Some(any("mortise.test.v1.Thing", thing)))
+}
+
+fn reference(kind: &str, name: &str) -> pb::Reference {
+    pb::Reference {
+        r#type: Some(gvk(&format!("reconcile_map.v1.{kind}"))),
+        tenancy: Some(tenancy("default", "default")),
+        name: name.into(),
+        section: String::new(),
+    }
+}
+
+fn link(name: &str, to: &str, also: &[&str]) -> pb::Resource {
+    let also = also.iter().map(|label| reference("Label", label)).collect();
+    let data = Link { to: Some(reference("Thing", to)), also };
+    resource(id("reconcile_map.v1.Link", name), Some(any("mortise.test.v1.Link", &data)))
+}
+
+/// Waits until a thing was counted like that: parts, label, links.
+async fn counted(server: &Server, name: &str, expected: &str) {
+    let id = id("reconcile_map.v1.Thing", name);
+    condition_until(server, &id, "reconcile-map/things", "Counted", |c| c.message == expected).await;
+}
+
+async fn put(server: &Server, resource: pb::Resource) {
+    server.write(resource).await.unwrap();
+}
+
+#[tokio::test]
+async fn changes_reach_those_that_they_concern() {
+    let server = Setup::new().guest("reconcile-map").start().await;
+    for name in ["one", "two"] {
+        put(&server, thing("reconcile_map", name, &text(""))).await;
+        counted(&server, name, "0 false 0").await;
+    }
+    put(&server, of("Part", "p1", &text("one"))).await;
+    counted(&server, "one", "1 false 0").await;
+    put(&server, of("Label", "two", &text("first"))).await;
+    counted(&server, "two", "0 true 0").await;
+    put(&server, link("l1", "one", &[])).await;
+    counted(&server, "one", "1 false 1").await;
+    counted(&server, "two", "0 true 0").await;
+
+    // What pointed to one and points to two now concerns both.
+    put(&server, link("l1", "two", &[])).await;
+    counted(&server, "one", "1 false 0").await;
+    counted(&server, "two", "0 true 1").await;
+    put(&server, of("Part", "p1", &text("two"))).await;
+    counted(&server, "one", "0 false 0").await;
+    counted(&server, "two", "1 true 1").await;
+
+    // So does what is deleted.
+    for (kind, name) in [("Part", "p1"), ("Label", "two"), ("Link", "l1")] {
+        server.delete(&id(&format!("reconcile_map.v1.{kind}"), name), "").await.unwrap();
+    }
+    counted(&server, "two", "0 false 0").await;
+}
+
+#[tokio::test]
+async fn an_index_leads_from_what_is_referred_to() {
+    let server = Setup::new().guest("reconcile-map").start().await;
+    put(&server, thing("reconcile_map", "one", &text(""))).await;
+    put(&server, link("l1", "one", &["red"])).await;
+    let seen = async |expected: &str| {
+        let id = id("reconcile_map.v1.Link", "l1");
+        condition_until(&server, &id, "reconcile-map/links", "Seen", |c| c.message == expected || c.reason == expected)
+            .await;
+    };
+    seen("Missing").await;
+    put(&server, of("Label", "red", &text("crimson"))).await;
+    seen("crimson").await;
+    put(&server, of("Label", "red", &text("scarlet"))).await;
+    seen("scarlet").await;
+    server.delete(&id("reconcile_map.v1.Label", "red"), "").await.unwrap();
+    seen("Missing").await;
+}
+
+/// A mapper that fails holds up its own resource only, and is tried again.
+#[tokio::test]
+async fn a_mapper_that_fails_holds_up_nobody_else() {
+    let server = Setup::new().guest("reconcile-map").tolerant().start().await;
+    put(&server, thing("reconcile_map", "one", &text(""))).await;
+    put(&server, of("Part", "bad", &text("confused"))).await;
+    put(&server, of("Part", "worse", &text("trap"))).await;
+    put(&server, of("Part", "good", &text("one"))).await;
+    counted(&server, "one", "1 false 0").await;
+    let seen = until(&server, "reconcile-map/things", |seen| seen.last_errors.len() >= 2).await;
+    let said: Vec<_> = seen.last_errors.iter().map(|error| error.message.clone()).collect();
+    assert!(said.iter().any(|said| said.contains("a confused part belongs nowhere")), "{said:?}");
+    assert!(said.iter().any(|said| said.contains("hook map trapped")), "{said:?}");
+    assert_eq!(seen.restarts, 0, "{seen:?}");
+    // Mended, the part counts.
+    put(&server, of("Part", "bad", &text("one"))).await;
+    counted(&server, "one", "2 false 0").await;
+}
+
+#[tokio::test]
+async fn nothing_is_reconciled_before_the_initializer_ended_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    fs::write(&config, "[plugin.reconcile-map.settings]\nstate = \"unready\"\n").unwrap();
+    let server = Setup::new().guest("reconcile-map").arg("--config").arg(config.display().to_string()).start().await;
+    put(&server, thing("reconcile_map", "one", &text(""))).await;
+    let seen = until(&server, "reconcile-map/things", |seen| seen.restarts >= 2).await;
+    assert_eq!(seen.reconciles, 0, "{seen:?}");
+    let failing = until(&server, "reconcile-map/things", |seen| seen.state == "BackingOff").await;
+    assert!(failing.reason.contains("not ready"), "{failing:?}");
+    fs::write(&config, "[plugin.reconcile-map.settings]\nstate = \"fine\"\n").unwrap();
+    counted(&server, "one", "0 false 0").await;
+    assert_eq!(report(&server, "reconcile-map/things").await.state, "Running");
+}
