@@ -64,7 +64,17 @@ impl Fresh {
 
     /// Changes sled's content behind the store's back. The store must be closed.
     fn tamper(&self, change: impl FnOnce(&sled::Db)) {
-        let db = sled::Config::new().path(self.path().join("store")).flush_every_ms(None).open().unwrap();
+        // One that was dropped a moment ago may hold the lock until the last of sled's own threads lets go of it.
+        let open = || sled::Config::new().path(self.path().join("store")).flush_every_ms(None).open();
+        let mut opened = open();
+        for _ in 0..200 {
+            if opened.is_ok() {
+                break;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+            opened = open();
+        }
+        let db = opened.unwrap();
         change(&db);
         db.flush().unwrap();
     }
