@@ -8,6 +8,7 @@
 //! ```
 
 mod calls;
+mod controllers;
 mod etcd;
 mod hooks;
 mod hostile;
@@ -68,6 +69,12 @@ enum What {
         #[arg(long, default_value_t = 1_000)]
         reloads: usize,
     },
+    /// Reconciles a second of a reconciler in a plugin, and of one in Rust; what idle controllers cost.
+    Controllers {
+        /// How many resources.
+        #[arg(long, default_value_t = 100_000)]
+        resources: usize,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -91,6 +98,7 @@ fn main() -> Outcome<()> {
             What::Scale { resources } => scale::measure(rounds, resources).await,
             What::Hostile => hostile::measure(rounds).await,
             What::Reload { reloads } => reload::measure(reloads).await,
+            What::Controllers { resources } => controllers::measure(rounds, resources).await,
             What::All => {
                 hooks::measure().await?;
                 reload::measure(1_000).await?;
@@ -98,6 +106,7 @@ fn main() -> Outcome<()> {
                 calls::lists(rounds).await?;
                 etcd::run(rounds).await?;
                 hostile::measure(rounds).await?;
+                controllers::measure(rounds, 100_000).await?;
                 scale::measure(rounds, 1_000_000).await
             }
         }

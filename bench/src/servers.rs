@@ -97,10 +97,7 @@ impl Server {
     /// Resident memory, MiB.
     pub(crate) fn resident_mib(&self) -> Outcome<f64> {
         let pid = self.child.id().ok_or("the server ended")?;
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
-        let kib: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
-        Ok(kib / 1024.0)
+        resident_mib_of(&pid.to_string())
     }
 
     /// Ends it the way an operator does.
@@ -128,4 +125,12 @@ fn sibling(name: &str) -> Outcome<PathBuf> {
         return Ok(path);
     }
     Err(format!("{name} is not built: run `cargo build --release -p {name}` first").into())
+}
+
+/// Resident memory of a process, MiB.
+pub(crate) fn resident_mib_of(pid: &str) -> Outcome<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
+    let kib: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
+    Ok(kib / 1024.0)
 }
