@@ -1,9 +1,6 @@
 //! Starts, and answers the same, wherever address space is scarce. Needs `prlimit` (util-linux); says SKIPPED without it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Setup, artist, decoded, refusal, thing};
+use crate::common::{Setup, artist, decoded, refusal, thing};
 use mortise_test_guests::Thing;
 use tonic::Code;
 

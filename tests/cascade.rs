@@ -1,9 +1,6 @@
 //! Cascading deletion: what a deleted resource owned follows, and nothing else does.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, album, any, artist, at, concept, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
     noted, owned, refusal, resource, tenancy, tombstone_id, tombstones,
 };

@@ -1,11 +1,8 @@
 //! The command line: what is wrong is said with its name, before anything is started; dev mode leaves nothing behind.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::{path::Path, process::Stdio};
 
-use common::{PATIENCE, Server, mortise};
+use crate::common::{PATIENCE, Server, mortise};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Command,

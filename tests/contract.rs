@@ -1,12 +1,9 @@
 //! The contract with plugins lasts: released interfaces are never edited, components built for them load for ever, and
 //! one built for a contract that this host does not know is told so.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use common::{Server, Setup, any, decoded, demo, eventually, id, refusal, resource, thing};
+use crate::common::{Server, Setup, any, decoded, demo, eventually, id, refusal, resource, thing};
 use mortise_test_guests::{Thing, good_manifest, importing, manifest_only_for};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -120,7 +117,10 @@ async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     server.write(thing("own_limits", "ordinary", &Thing { text: "kept".into(), ..Thing::default() })).await.unwrap();
     let read = server.read(&id("own_limits.v1.Thing", "ordinary")).await.unwrap();
     assert_eq!(decoded::<Thing>(&read).text, "kept");
-    let all = server.list(common::gvk("own_limits.v1.Thing"), common::tenancy("default", "default"), "").await.unwrap();
+    let all = server
+        .list(crate::common::gvk("own_limits.v1.Thing"), crate::common::tenancy("default", "default"), "")
+        .await
+        .unwrap();
     assert_eq!(all.len(), 1);
     // Each hook is really asked: its own limits end it.
     for (name, hook) in [("boom-mutate", "mutate"), ("boom-validate", "validate"), ("boom-write", "authorize-write")] {
@@ -129,8 +129,8 @@ async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     }
     let (_, message) = refusal(server.read(&id("own_limits.v1.Thing", "boom-read")).await);
     assert!(message.contains("hook authorize-read "), "{message}");
-    let nowhere = common::tenancy("default", "boom-list");
-    let (_, message) = refusal(server.list(common::gvk("own_limits.v1.Thing"), nowhere, "").await);
+    let nowhere = crate::common::tenancy("default", "boom-list");
+    let (_, message) = refusal(server.list(crate::common::gvk("own_limits.v1.Thing"), nowhere, "").await);
     assert!(message.contains("hook authorize-list "), "{message}");
 }
 
@@ -142,13 +142,14 @@ async fn a_controller_of_contract_0_1_0_works_for_ever() {
         server.write(thing("reconcile_copy", "a", &Thing { text: "x".into(), ..Thing::default() })).await.unwrap();
     let copy = id("reconcile_copy.v1.Copy", "a-copy");
     eventually("there is a copy", async || server.read(&copy).await.is_ok()).await;
-    let values = async || server.list(common::gvk("mortise.v1.Value"), common::tenancy("", ""), "").await.unwrap();
+    let values =
+        async || server.list(crate::common::gvk("mortise.v1.Value"), crate::common::tenancy("", ""), "").await.unwrap();
     eventually("it is counted", async || values().await.len() == 1).await;
     let id = thing.id.unwrap();
     eventually("the status is written", async || !server.read(&id).await.unwrap().status.is_empty()).await;
     server.delete(&id, "").await.unwrap();
     for gone in [&id, &copy] {
-        eventually(&format!("{} goes", gone.name), async || common::is_gone(&server, gone).await).await;
+        eventually(&format!("{} goes", gone.name), async || crate::common::is_gone(&server, gone).await).await;
     }
     assert!(values().await.is_empty());
 }
@@ -176,8 +177,8 @@ async fn the_demo_of_contract_0_1_0_loads_for_ever() {
     assert!(message.contains("artist.name required"), "validate: {message}");
     server.read(&id("demo.v2.Artist", "one")).await.unwrap();
     // This rule asks for the resource.
-    server.write(common::label("blue", "default")).await.unwrap();
-    server.read(&common::id_in("demo.v1.RecordLabel", "blue", "default", "")).await.unwrap();
+    server.write(crate::common::label("blue", "default")).await.unwrap();
+    server.read(&crate::common::id_in("demo.v1.RecordLabel", "blue", "default", "")).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,12 +1,7 @@
 //! Controllers in plugins, over the wire: what they do, where they stop, and what is seen of them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-#[path = "controllers_kit/mod.rs"]
-mod kit;
-
-use common::{Setup, any, artist, decoded, eventually, gvk, id, id_of, is_gone, refusal, thing};
-use kit::{read_until, report, until};
+use crate::common::{Setup, any, artist, decoded, eventually, gvk, id, id_of, is_gone, refusal, thing};
+use crate::kit::{read_until, report, until};
 use mortise_api::ControllerServiceClient;
 use mortise_resource::{
     data,

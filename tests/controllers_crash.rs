@@ -1,12 +1,11 @@
 //! Killed in the middle of a cascade, or with much left to reconcile, the server ends what it began: after the restart
 //! everything converges, nothing is left behind, and nothing goes that should stay.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::path::Path;
 
-use common::{Server, Setup, concept, decoded, eventually, gvk, id_of, is_gone, owned, tenancy, thing, tombstones};
+use crate::common::{
+    Server, Setup, concept, decoded, eventually, gvk, id_of, is_gone, owned, tenancy, thing, tombstones,
+};
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use tokio::task::JoinSet;

@@ -1,14 +1,9 @@
 //! What a plugin's reconcilers may do: nothing but their own types, until the operator grants more.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-#[path = "controllers_kit/mod.rs"]
-mod kit;
 
 use std::{fs, path::Path};
 
-use common::{Server, Setup, artist, decoded, demo, eventually, id, is_gone, thing};
-use kit::{condition_until, until};
+use crate::common::{Server, Setup, artist, decoded, demo, eventually, id, is_gone, thing};
+use crate::kit::{condition_until, until};
 use mortise_resource::pb::condition::State;
 use mortise_test_guests::Thing;
 

@@ -1,14 +1,9 @@
 //! Controllers that misbehave: each is bounded, is seen, and leaves the others at their speed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-#[path = "controllers_kit/mod.rs"]
-mod kit;
 
 use std::time::{Duration, Instant};
 
-use common::{Server, Setup, decoded, id, thing};
-use kit::{condition_until, read_until, report, until};
+use crate::common::{Server, Setup, decoded, id, thing};
+use crate::kit::{condition_until, read_until, report, until};
 use mortise_resource::pb::{self, condition::State};
 use mortise_test_guests::Thing;
 
@@ -76,7 +71,7 @@ async fn one_that_never_returns_is_ended_and_paused() {
     assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
     assert!(seen.reason.contains("used up its fuel") && seen.reason.contains("controllers.fuel"), "{seen:?}");
     assert!(!seen.last_errors.is_empty() && seen.errors >= 3, "{seen:?}");
-    let plugin = read_until(&server, &kit::plugin("reconcile-loop"), |page| {
+    let plugin = read_until(&server, &crate::kit::plugin("reconcile-loop"), |page| {
         page.status["mortise"].conditions.iter().any(|c| c.r#type == "Healthy" && c.state() == State::False)
     })
     .await;

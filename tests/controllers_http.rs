@@ -1,11 +1,8 @@
 //! HTTP requests of controllers: where they may go, and what ends them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Server, Setup, decoded, id, thing};
+use crate::common::{Server, Setup, decoded, id, thing};
 use mortise_resource::pb::{Condition, condition::State};
 use mortise_test_guests::{Thing, component, wasi_component};
 use tokio::{
@@ -238,7 +235,7 @@ async fn a_component_for_wasi_sends_requests_too() {
     let (server, _dir) = server_with(wasi_component("reconcile-http"), &granted).await;
     says(&get(&server, "hello", format!("http://127.0.0.1:{port}/hello")).await, "Status200", "5 bytes: hello");
     says(&get(&server, "away", format!("http://localhost:{port}/hello")).await, "Code7", "not granted");
-    common::eventually("stdout is the log", || async { server.log().contains("fetched hello") }).await;
+    crate::common::eventually("stdout is the log", || async { server.log().contains("fetched hello") }).await;
 }
 
 #[tokio::test]
@@ -246,7 +243,7 @@ async fn what_is_no_host_is_a_fault_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config.toml");
     std::fs::write(&config, "[plugin.x.grants]\nhttp = [\"https://example.org/path\"]\n").unwrap();
-    let (code, _, said) = common::mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
+    let (code, _, said) = crate::common::mortise(&["serve", "--config", config.to_str().unwrap()], &[]).await;
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains("is no host for grants.http: it has a path"), "{said}");
 }

@@ -1,15 +1,10 @@
 //! How a change of one resource reaches another: by function, by name, by reference and by index; and what a controller does
 //! before it starts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-#[path = "controllers_kit/mod.rs"]
-mod kit;
 
 use std::fs;
 
-use common::{Server, Setup, any, gvk, id, resource, tenancy, thing};
-use kit::{condition_until, report, until};
+use crate::common::{Server, Setup, any, gvk, id, resource, tenancy, thing};
+use crate::kit::{condition_until, report, until};
 use mortise_resource::pb;
 use mortise_test_guests::{Link, Thing};
 

@@ -1,14 +1,9 @@
 //! A reload in the middle of the work: what runs gets time to end, the queue is handed over, everything is looked at once.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-#[path = "controllers_kit/mod.rs"]
-mod kit;
 
 use std::{fs, time::Duration};
 
-use common::{Setup, id, thing};
-use kit::{condition_until, report, until};
+use crate::common::{Setup, id, thing};
+use crate::kit::{condition_until, report, until};
 use mortise_resource::pb::condition::State;
 use mortise_test_guests::Thing;
 

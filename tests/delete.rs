@@ -1,7 +1,4 @@
 //! Delete: validation, idempotence, conditions, permission, finalizers, and what concurrency does to it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::{
     sync::{
@@ -11,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, is_gone,
     name_rule, noted, owned, refusal, resource, tenancy, thing, tombstone_id, tombstones,
 };

@@ -1,9 +1,6 @@
 //! What plugins answer: nonsense and overreach are the plugin's fault, and say so; honest answers arrive.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Fault, Server, Setup, id, metadata, refusal, thing};
+use crate::common::{Fault, Server, Setup, id, metadata, refusal, thing};
 use mortise_resource::pb;
 use mortise_test_guests::{Inner, Thing};
 use prost::Message as _;
@@ -64,7 +61,7 @@ async fn a_flood_of_logs_is_bounded_and_counted_and_the_request_succeeds() {
     let server = patient("log-flood").start().await;
     let written = server.write(number("log_flood", "boom-mutate", 5_000)).await.unwrap();
     assert_eq!(decode(&written).number, 5_000);
-    common::eventually("the drop is said", || async { server.log().contains("log lines dropped") }).await;
+    crate::common::eventually("the drop is said", || async { server.log().contains("log lines dropped") }).await;
     let log = server.log();
     assert!(log.len() < 64 << 10, "{} bytes of log", log.len());
     assert!(log.contains("(limit sandbox.log_bytes)"), "{log}");
@@ -175,7 +172,7 @@ async fn validate_sees_what_is_stored() {
 async fn validate_runs_again_when_what_is_stored_has_changed() {
     let server = patient("prior").start().await;
     server.write(number("prior", "race", 0)).await.unwrap();
-    let mut watch = server.watch(common::gvk("prior.v1.Thing"), None, "race").await.unwrap();
+    let mut watch = server.watch(crate::common::gvk("prior.v1.Thing"), None, "race").await.unwrap();
     watch.snapshot().await;
     let mut writers = JoinSet::new();
     for year in 1..=24 {

@@ -1,11 +1,8 @@
 //! A hostile plugin beside honest ones: other types stay fast, memory stays bounded, and what cannot load is left out.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Server, Setup, artist, thing};
+use crate::common::{PATIENCE, Server, Setup, artist, thing};
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use tokio::{task::JoinSet, time::timeout};

@@ -1,11 +1,8 @@
 //! Plugins that misbehave in a hook: what ends them, what the caller is told, and that nothing else is the worse for it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Fault, Server, Setup, artist, gvk, id, refusal, tenancy, thing};
+use crate::common::{Fault, Server, Setup, artist, gvk, id, refusal, tenancy, thing};
 use mortise_test_guests::Thing;
 use tonic::Code;
 
@@ -314,7 +311,7 @@ async fn a_plugins_own_lower_limits_hold() {
     let time = code == Code::DeadlineExceeded
         && message.contains("did not finish within 20 ms (limit limits.deadline_ms of the plugin's own manifest)");
     assert!(fuel || time, "{code:?} {message}");
-    common::eventually("the memory limit is met before the others", || async {
+    crate::common::eventually("the memory limit is met before the others", || async {
         let (code, message) = refusal(server.write(boom(4 << 20)).await);
         assert_ne!(code, Code::InvalidArgument, "{message}");
         code == Code::ResourceExhausted
@@ -322,14 +319,14 @@ async fn a_plugins_own_lower_limits_hold() {
                 .contains("asked for more memory than its 1048576 bytes (limit limits.memory_bytes of the plugin's own")
     })
     .await;
-    common::eventually("what fits is served", || async { server.write(boom(100 << 10)).await.is_ok() }).await;
+    crate::common::eventually("what fits is served", || async { server.write(boom(100 << 10)).await.is_ok() }).await;
 }
 
 /// The host's limit is the smaller one here.
 #[tokio::test]
 async fn a_plugin_cannot_raise_a_limit() {
     let server = Setup::new().guest("own-limits").tolerant().env("MORTISE_SANDBOX_FUEL", 500_000).start().await;
-    common::eventually("the host's fuel counts", || async {
+    crate::common::eventually("the host's fuel counts", || async {
         let (_, message) = refusal(server.write(thing("own_limits", "boom", &Thing::default())).await);
         message.contains("used up its fuel of 500000 units (limit sandbox.fuel)")
     })

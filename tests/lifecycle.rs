@@ -1,7 +1,4 @@
 //! From start to end: signals, kills, restarts, what is kept and who may open it; and a plugin crate of a stranger.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Client, Server, Setup, any, artist, gvk, id, mortise, refusal, resource};
+use crate::common::{Client, Server, Setup, any, artist, gvk, id, mortise, refusal, resource};
 use mortise_resource::pb;
 use tokio::{task::JoinSet, time::sleep};
 use tonic::Code;

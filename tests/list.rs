@@ -1,9 +1,6 @@
 //! List: validation, wildcards, filters, permission, order.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, artist, at, concept, deny_thing, gvk, id, id_in, id_of, label, make_place, name_rule, names, noted,
     places, refusal, resource, tenancy, thing, with_metadata,
 };
@@ -139,8 +136,8 @@ async fn cluster_types_have_no_tenancy_check_here() {
 async fn other_group_versions_are_left_out() {
     let server = Server::start().await;
     server.write(artist("v2")).await.unwrap();
-    let data = common::demo::v1::Artist { name: "x".into(), ..Default::default() };
-    let data = common::any("hashicorp.consul.internal.demo.v1.Artist", &data);
+    let data = crate::common::demo::v1::Artist { name: "x".into(), ..Default::default() };
+    let data = crate::common::any("hashicorp.consul.internal.demo.v1.Artist", &data);
     server.write(resource(id("demo.v1.Artist", "v1"), Some(data))).await.unwrap();
     for version in ["v1", "v2"] {
         let t = gvk(&format!("demo.{version}.Artist"));

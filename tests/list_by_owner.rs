@@ -1,9 +1,6 @@
 //! ListByOwner: validation, what belongs to an incarnation, permission.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, label,
     make_place, name_rule, names, noted, owned, places, refusal, resource, tenancy,
 };

@@ -1,7 +1,4 @@
 //! Files in the plugin folder that are no plugin, or a wrong one: each is said, with what to do, and left out.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::{
     fs,
@@ -9,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Setup, artist, resource};
+use crate::common::{Setup, artist, resource};
 use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
 
@@ -75,7 +72,7 @@ fn good() -> Vec<u8> {
 }
 
 fn good_thing() -> mortise_resource::pb::Resource {
-    resource(common::id("good.v1.Thing", "fine"), None)
+    resource(crate::common::id("good.v1.Thing", "fine"), None)
 }
 
 #[tokio::test]

@@ -1,9 +1,6 @@
 //! MutateAndValidate: what Write would store, without storing it or looking at what is stored.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, album, any, artist, at, bad_names, concept, decoded, demo, deny_thing, gvk, id, id_in, id_stairs,
     invalid, make_place, metadata, name_rule, noted, refusal, resource, tenancy, thing,
 };

@@ -1,11 +1,8 @@
 //! What can be seen of plugins from outside: logs, backtraces, metrics, spans.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Server, Setup, artist, eventually, id, thing};
+use crate::common::{Server, Setup, artist, eventually, id, thing};
 use mortise_test_guests::{Thing, component_with_lines};
 
 fn boom(group: &str, name: &str, number: i64) -> mortise_resource::pb::Resource {
@@ -200,7 +197,7 @@ async fn a_plugins_log_has_a_level_of_its_own() {
         eventually(level, || async { server.log().matches("flood flood").count() >= said }).await;
         assert_eq!(server.log().lines().filter(|line| line.contains("flood flood")).count(), said);
     }
-    let (code, _, stderr) = common::mortise(&["dev", "--config", &config("loud")], &[]).await;
+    let (code, _, stderr) = crate::common::mortise(&["dev", "--config", &config("loud")], &[]).await;
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is no level"), "{stderr}");
 }

@@ -1,15 +1,11 @@
 //! mortise.v1.PluginService: installing, removing, rolling back, switching off and on, inspecting.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::fs;
 
-use common::{Server, Setup, refusal, thing};
+use crate::common::{Server, Setup, refusal, thing};
+use crate::plugins::{Plugins as _, Seen, sha256};
 use mortise_resource::{data, pb};
 use mortise_test_guests::{Thing, component};
-use plugins::{Plugins as _, Seen, sha256};
 use tonic::{Code, Status};
 
 const NAME: &str = "version-stamp";
@@ -176,7 +172,7 @@ async fn remove_takes_the_file_and_inspect_tells_everything() {
 async fn lines(stream: &mut tonic::Streaming<data::LogLine>, count: usize) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while found.len() < count {
-        let Some(line) = tokio::time::timeout(common::PATIENCE, stream.message()).await.unwrap().unwrap() else {
+        let Some(line) = tokio::time::timeout(crate::common::PATIENCE, stream.message()).await.unwrap().unwrap() else {
             break;
         };
         assert_eq!((line.plugin.as_str(), line.level, line.at.is_some()), ("log-flood", 3, true));

@@ -1,12 +1,8 @@
 //! A hook that keeps failing is left alone for a while, visibly, and comes back by itself; nothing else notices.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::time::Duration;
 
-use common::{Server, Setup, artist, eventually, gvk, id, refusal, tenancy, thing};
+use crate::common::{Server, Setup, artist, eventually, gvk, id, refusal, tenancy, thing};
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use tonic::{Code, Status};
@@ -86,7 +82,7 @@ async fn a_quarantined_validator_refuses_its_writes_and_nothing_else() {
     assert_eq!(code, Code::Internal, "mutate comes first, and is only failing: {message}");
     assert_eq!(state(&server, "panic", "mutate").await, Some(0.0));
     server.write(artist("korn")).await.unwrap();
-    server.write(common::deny_thing("ById", "fine", "")).await.unwrap();
+    server.write(crate::common::deny_thing("ById", "fine", "")).await.unwrap();
     let log = server.log();
     assert!(log.contains("hook validate is quarantined: 5 faults so far"), "{log}");
 }

@@ -1,8 +1,6 @@
 //! Read: one resource by id.
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, album, artist, bad_names, concept, deny_thing, gvk, id, id_in, id_stairs, invalid, make_place,
     name_rule, refusal, resource, tenancy, with_metadata,
 };
@@ -47,7 +45,7 @@ async fn names_follow_the_rule() {
             assert_eq!(said, invalid(format!("id.tenancy.namespace invalid: {}", name_rule(&name))));
         }
     }
-    for name in common::good_names() {
+    for name in crate::common::good_names() {
         assert_eq!(refusal(server.read(&id(ARTIST, &name)).await), not_found("resource not found"));
     }
 }

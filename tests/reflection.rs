@@ -1,18 +1,8 @@
 //! Reflection: stock clients learn every message from the server, plugins' included.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "tests"
-)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{PATIENCE, Server, Setup};
+use crate::common::{PATIENCE, Server, Setup};
 use prost::Message as _;
 use prost_types::FileDescriptorProto;
 use tokio::{process::Command, time::timeout};
@@ -202,8 +192,8 @@ async fn a_python_client_encodes_a_type_that_was_loaded_a_moment_ago() {
     let server = Server::start().await;
     let prior = std::fs::read(mortise_test_guests::component("prior")).unwrap();
     std::fs::write(server.plugin_dir.join("prior.wasm"), prior).unwrap();
-    common::eventually("the type is there", async || {
-        server.list(common::gvk("prior.v1.Thing"), common::tenancy("*", "*"), "").await.is_ok()
+    crate::common::eventually("the type is there", async || {
+        server.list(crate::common::gvk("prior.v1.Thing"), crate::common::tenancy("*", "*"), "").await.is_ok()
     })
     .await;
     if let Some(out) = run(&server, "tests/clients/reflect.py").await {

@@ -1,14 +1,10 @@
 //! Plugins follow their files while the server runs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
-use common::{Server, Setup, refusal, thing};
+use crate::common::{Server, Setup, refusal, thing};
+use crate::plugins::Plugins as _;
 use mortise_test_guests::{Thing, component};
-use plugins::Plugins as _;
 use tonic::Code;
 
 const TYPE: &str = "version_stamp.v1.Thing";
@@ -24,7 +20,7 @@ fn stamped() -> mortise_resource::pb::Resource {
 /// Whether nobody provides the type.
 async fn is_gone(server: &Server) -> bool {
     server
-        .list(common::gvk(TYPE), common::tenancy("*", "*"), "")
+        .list(crate::common::gvk(TYPE), crate::common::tenancy("*", "*"), "")
         .await
         .is_err_and(|e| e.code() == Code::InvalidArgument)
 }
@@ -163,17 +159,17 @@ async fn a_removed_plugin_leaves_what_is_stored_readable_and_deletable() {
 
     let server = setup().start().await;
     orphaned(&server, &stored).await;
-    let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
+    let mut watch = server.watch(crate::common::gvk(TYPE), None, "").await.unwrap();
     assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     watch.deleted().await;
-    common::eventually("the type goes with the last of its resources", || is_gone(&server)).await;
-    common::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
+    crate::common::eventually("the type goes with the last of its resources", || is_gone(&server)).await;
+    crate::common::eventually("so does the plugin", async || server.plugin("version-stamp").await.is_none()).await;
 }
 
 async fn orphaned(server: &Server, stored: &mortise_resource::pb::Resource) {
     assert_eq!(server.read(stored.id.as_ref().unwrap()).await.unwrap(), *stored);
-    let listed = server.list(common::gvk(TYPE), common::tenancy("*", "*"), "").await.unwrap();
+    let listed = server.list(crate::common::gvk(TYPE), crate::common::tenancy("*", "*"), "").await.unwrap();
     assert_eq!(listed, std::slice::from_ref(stored));
     let (code, message) = refusal(server.write(stamped()).await);
     assert_eq!(code, Code::FailedPrecondition);
@@ -188,8 +184,8 @@ async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back()
         .start()
         .await;
     fs::remove_file(file(&server)).unwrap();
-    common::eventually("the type is gone", || is_gone(&server)).await;
-    common::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
+    crate::common::eventually("the type is gone", || is_gone(&server)).await;
+    crate::common::eventually("the plugin is gone", async || server.plugin("version-stamp").await.is_none()).await;
     fs::write(file(&server), guest("version-stamp-2")).unwrap();
     becomes(&server, "2.0.0").await;
 }
@@ -197,7 +193,7 @@ async fn a_removed_plugin_of_which_nothing_is_stored_is_gone_and_may_come_back()
 #[tokio::test]
 async fn a_renamed_file_is_the_same_plugin() {
     let server = first().await;
-    let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
+    let mut watch = server.watch(crate::common::gvk(TYPE), None, "").await.unwrap();
     watch.snapshot().await;
     fs::rename(file(&server), server.plugin_dir.join("other.wasm")).unwrap();
     server.plugin_until("version-stamp", |p| p.data.source == "other.wasm" && p.reason == "Serving").await;
@@ -209,7 +205,7 @@ async fn a_renamed_file_is_the_same_plugin() {
 #[tokio::test]
 async fn an_open_watch_goes_on_across_reloads() {
     let server = first().await;
-    let mut watch = server.watch(common::gvk(TYPE), None, "").await.unwrap();
+    let mut watch = server.watch(crate::common::gvk(TYPE), None, "").await.unwrap();
     watch.snapshot().await;
     for (next, wanted) in [("version-stamp-2", "2.0.0"), ("version-stamp-1", "1.0.0"), ("version-stamp-2", "2.0.0")] {
         fs::write(file(&server), guest(next)).unwrap();
@@ -281,7 +277,8 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     for broken in ["[plugin.version-stamp\n", "[plugin.version-stamp]\nsetings = 1\n"] {
         write(broken);
-        common::eventually("it is said", async || server.log().contains("changed configuration is not used")).await;
+        crate::common::eventually("it is said", async || server.log().contains("changed configuration is not used"))
+            .await;
     }
     let seen = server.plugin_until("version-stamp", |p| p.reason == "BadSettings").await;
     assert!(seen.message.contains("setings"), "{}", seen.message);
@@ -289,7 +286,7 @@ async fn settings_follow_the_configuration_and_a_broken_one_changes_nothing() {
 
     write("[plugin.version-stamp.settings]\ncolour = \"blue\"\n[service]\nmax_watches = 7\n");
     server.plugin_until("version-stamp", |p| p.reason == "Serving").await;
-    common::eventually("it is said", async || server.log().contains("takes effect with a restart")).await;
+    crate::common::eventually("it is said", async || server.log().contains("takes effect with a restart")).await;
 }
 
 /// Deleting is all that is left, with finalizers too, though marking and taking them away are writes.
@@ -300,24 +297,24 @@ async fn an_orphan_with_finalizers_can_be_deleted() {
         .env("MORTISE_PLUGINS_RESCAN_MS", 200)
         .start()
         .await;
-    let stored = server.write(common::noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
-    let id = common::id_of(&stored);
+    let stored = server.write(crate::common::noted(stamped(), &[("finalizers", "mine")])).await.unwrap();
+    let id = crate::common::id_of(&stored);
     fs::remove_file(file(&server)).unwrap();
     server.plugin_until("version-stamp", |p| p.reason == "Removed").await;
     server.delete(&id, "").await.unwrap();
     let mut marked = server.read(&id).await.unwrap();
     marked.metadata.insert("finalizers".into(), String::new());
     server.write(marked).await.unwrap();
-    assert!(common::is_gone(&server, &id).await);
-    common::eventually("the type goes", || is_gone(&server)).await;
+    assert!(crate::common::is_gone(&server, &id).await);
+    crate::common::eventually("the type goes", || is_gone(&server)).await;
 }
 
 /// A plugin under another name may go on with what a removed one left, if it fits; not with what a disabled one owns.
 #[tokio::test]
 async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_not() {
     let server = first().await;
-    let stored = server.read(&common::id(TYPE, "thing")).await.unwrap();
-    let heir = common::hookless(&[TYPE]);
+    let stored = server.read(&crate::common::id(TYPE, "thing")).await.unwrap();
+    let heir = crate::common::hookless(&[TYPE]);
     let mut client = server.plugins().await;
     let name = || "version-stamp".to_owned();
     client.disable(mortise_resource::data::DisableRequest { name: name() }).await.unwrap();
@@ -328,9 +325,9 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
 
     client.remove(mortise_resource::data::RemoveRequest { name: name() }).await.unwrap();
     server.install("good", &heir).await.unwrap();
-    assert_eq!(server.read(&common::id_of(&stored)).await.unwrap(), stored);
+    assert_eq!(server.read(&crate::common::id_of(&stored)).await.unwrap(), stored);
     assert_eq!(server.write(stamped()).await.unwrap().metadata.get("mutated-by"), None, "no hooks any more");
-    common::eventually("the one that was removed is forgotten", async || {
+    crate::common::eventually("the one that was removed is forgotten", async || {
         server.plugin_names().await == ["demo", "good"]
     })
     .await;

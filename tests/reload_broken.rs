@@ -1,16 +1,12 @@
 //! Replacements that are broken, each in one way: the version before serves throughout, and the plugin's resource says
 //! what is wrong.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::fs;
 
-use common::{Server, Setup, any, id, resource};
+use crate::common::{Server, Setup, any, id, resource};
+use crate::plugins::Plugins as _;
 use mortise_resource::{manifest, pb};
 use mortise_test_guests::{Thing, bad_manifests, component, good_manifest, manifest_only};
-use plugins::Plugins as _;
 use prost::Message as _;
 
 const GOOD: &str = "good.v1.Thing";
@@ -147,7 +143,7 @@ async fn two_files_of_one_plugin_are_one_too_many_until_the_first_goes() {
     assert_eq!(server.plugin("good").await.unwrap().data.version, "0.1.0");
     fs::remove_file(server.plugin_dir.join("good.wasm")).unwrap();
     server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
-    common::eventually("the page of the copy goes", async || server.plugin("copy").await.is_none()).await;
+    crate::common::eventually("the page of the copy goes", async || server.plugin("copy").await.is_none()).await;
     server.write(stored()).await.unwrap();
 }
 
@@ -162,7 +158,7 @@ async fn a_file_that_never_was_a_plugin_has_a_page_while_it_is_there() {
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     assert_eq!(server.plugin("my-junk").await.unwrap().resource.version, version, "said once");
     fs::remove_file(&path).unwrap();
-    common::eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;
+    crate::common::eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;
 }
 
 /// A restart with a broken file serves what served before.

@@ -1,8 +1,4 @@
 //! Reloads under load: no call fails, and none is served by two versions. `mortise-bench reload` does a thousand.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::{
     fs,
@@ -12,10 +8,10 @@ use std::{
     },
 };
 
-use common::{Setup, thing};
+use crate::common::{Setup, thing};
+use crate::plugins::Plugins as _;
 use mortise_resource::pb;
 use mortise_test_guests::{Thing, component};
-use plugins::Plugins as _;
 use tokio::task::JoinSet;
 
 const RELOADS: usize = 100;

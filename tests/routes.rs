@@ -1,14 +1,10 @@
 //! The bundled plugin `routes`, with a real nginx: requests go where Routes say, as soon as nginx has reloaded. Says SKIPPED
 //! without nginx.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod edge;
 
 use std::path::Path;
 
-use common::{eventually, is_gone, make_place};
-use edge::{Edge, Nginx, named, route, upstream};
+use crate::common::{eventually, is_gone, make_place};
+use crate::edge::{Edge, Nginx, named, route, upstream};
 use mortise_plugin_routes::proto::edge::v1::Upstream;
 use mortise_resource::pb;
 use tonic::Code;
@@ -77,7 +73,7 @@ async fn routes_share_a_hostname_by_path_and_age() {
     let (oldest, _) = edge.apply("site", &route("www.example.org", "/site", &[(a, 1)])).await;
     let (api, _) = edge.apply("api", &route("www.example.org", "/api", &[(b, 1)])).await;
     let mut elsewhere = named("inner", &route("www.example.org", "/api/inner", &[(c, 1)]));
-    elsewhere.id.as_mut().unwrap().tenancy = Some(common::tenancy("default", "team"));
+    elsewhere.id.as_mut().unwrap().tenancy = Some(crate::common::tenancy("default", "team"));
     edge.server.write(elsewhere).await.unwrap();
     eventually("the third file is there", async || edge.names().len() == 3).await;
     eventually("the oldest names it", async || {

@@ -1,9 +1,6 @@
 //! Settings of single plugins: told, checked, bounded.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Server, Setup, artist, decoded, thing};
+use crate::common::{Server, Setup, artist, decoded, thing};
 use mortise_test_guests::Thing;
 
 /// A server with a configuration file; the directory must outlive it.
@@ -92,7 +89,7 @@ async fn what_json_cannot_say_is_an_error_at_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.toml");
     std::fs::write(&path, "[plugin.demo.settings]\nlimit = inf\n").unwrap();
-    let (code, _, err) = common::mortise(&["dev", "--config", path.to_str().unwrap()], &[]).await;
+    let (code, _, err) = crate::common::mortise(&["dev", "--config", path.to_str().unwrap()], &[]).await;
     assert_ne!(code, Some(0));
     assert!(err.contains("plugin.demo.settings.limit: must be finite"), "{err}");
 }

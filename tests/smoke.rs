@@ -1,8 +1,6 @@
 //! The first minute: start, write with defaults from a plugin, read, stop.
 
-mod common;
-
-use common::{Server, artist, demo, id};
+use crate::common::{Server, artist, demo, id};
 use prost::Message as _;
 
 #[tokio::test]

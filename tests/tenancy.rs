@@ -1,9 +1,6 @@
 //! Partitions and namespaces: which exist, what needs them, what creating one does. Deleting: `tenancy_deletion.rs`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, at, concept, deny_thing, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, names, noted,
     places, refusal, resource, tenancy,
 };
@@ -166,7 +163,7 @@ async fn names_of_units_may_be_long() {
     let written = server.write(at(concept(&"x".repeat(63)), &p, &n)).await.unwrap();
     assert_eq!(server.read(&id_of(&written)).await.unwrap(), written);
     server.delete(&id(PARTITION, &p), "").await.unwrap();
-    common::eventually("it goes", || async { is_gone(&server, &id(PARTITION, &p)).await }).await;
+    crate::common::eventually("it goes", || async { is_gone(&server, &id(PARTITION, &p)).await }).await;
     assert!(server.list(gvk(CONCEPT), tenancy("*", "*"), "").await.unwrap().is_empty());
 }
 

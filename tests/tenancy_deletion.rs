@@ -1,9 +1,6 @@
 //! Deleting partitions and namespaces: everything in them goes, nothing else does, and nothing gets in meanwhile.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, at, concept, eventually, gvk, id, id_in, id_of, invalid, is_gone, label, make_place, noted, owned,
     places, refusal, resource, tenancy,
 };
@@ -58,7 +55,7 @@ async fn a_namespace_takes_what_lives_in_it_and_nothing_else() {
     }
     furnish(&server, &kept).await;
     furnish(&server, &[("default", "n")]).await;
-    server.write(at(common::artist("korn"), "default", "n")).await.unwrap();
+    server.write(at(crate::common::artist("korn"), "default", "n")).await.unwrap();
     server.write(label("n", "")).await.unwrap();
     server.write(resource(id("demo.v1.Executive", "n"), None)).await.unwrap();
 

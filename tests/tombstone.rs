@@ -1,9 +1,6 @@
 //! Tombstones: what a deletion leaves, until everything that was owned is gone.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, any, artist, at, concept, decoded, eventually, gvk, id, id_in, id_of, is_gone, label, make_place,
     name_rule, names, noted, places, refusal, resource, tenancy, tombstone_id, tombstones,
 };
@@ -182,7 +179,7 @@ async fn users_may_write_what_the_reaper_can_do_nothing_with() {
     assert_eq!(refusal(refused), (Code::InvalidArgument, expected.to_owned()));
     // The reaper still works, and the rest is there to be deleted.
     let korn = id_of(&server.write(artist("korn")).await.unwrap());
-    let child = common::owned(concept("child"), &korn);
+    let child = crate::common::owned(concept("child"), &korn);
     let child = id_of(&server.write(child).await.unwrap());
     server.delete(&korn, "").await.unwrap();
     eventually("the child follows", || async { is_gone(&server, &child).await }).await;

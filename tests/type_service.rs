@@ -1,16 +1,12 @@
 //! mortise.v1.TypeService, and reflection, follow the plugins.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::fs;
 
-use common::{Server, Setup, gvk, refusal};
+use crate::common::{Server, Setup, gvk, refusal};
+use crate::plugins::Plugins as _;
 use mortise_api::TypeServiceClient;
 use mortise_resource::{data, manifest};
 use mortise_test_guests::component;
-use plugins::Plugins as _;
 use prost_types::FileDescriptorSet;
 use tonic::Code;
 
@@ -72,7 +68,7 @@ async fn a_type_comes_with_descriptors_as_soon_as_it_is_loaded() {
 
     let mut plugins = server.plugins().await;
     plugins.remove(data::RemoveRequest { name: "prior".into() }).await.unwrap();
-    common::eventually("the type goes", async || {
+    crate::common::eventually("the type goes", async || {
         refusal(client.clone().get_type(wanted.clone()).await).0 == Code::NotFound
     })
     .await;

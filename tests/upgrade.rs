@@ -1,15 +1,11 @@
 //! Stored data of an older schema version: as its type has it now, for every RPC, under the same version and generation.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
-mod plugins;
 
 use std::path::Path;
 
-use common::{Server, Setup, decoded, gvk, id, id_of, owned, refusal, tenancy, thing};
+use crate::common::{Server, Setup, decoded, gvk, id, id_of, owned, refusal, tenancy, thing};
+use crate::plugins::Plugins as _;
 use mortise_resource::pb;
 use mortise_test_guests::{Thing, component};
-use plugins::Plugins as _;
 use tonic::Code;
 
 const TYPE: &str = "schema.v1.Thing";

@@ -1,9 +1,6 @@
 //! Components built for wasm32-wasip2: they load and run, and nothing gets out.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Fault, Server, Setup, decoded, refusal, thing};
+use crate::common::{Fault, Server, Setup, decoded, refusal, thing};
 use mortise_test_guests::{Thing, wasi_component};
 use tonic::Code;
 
@@ -71,7 +68,8 @@ async fn what_is_printed_is_in_the_log_within_its_bounds() {
     }
 
     assert_eq!(text(&server, "print-flood").await, "printed");
-    common::eventually("what was dropped is said", || async { server.log().contains("log lines dropped") }).await;
+    crate::common::eventually("what was dropped is said", || async { server.log().contains("log lines dropped") })
+        .await;
     let lines = server.log().lines().filter(|line| line.contains("flooding stdout")).count();
     assert!((50..1_000).contains(&lines), "{lines}");
 }
@@ -82,7 +80,7 @@ async fn time_and_chance_are_the_same_every_time() {
     let server = server().await;
     let begun = std::time::Instant::now();
     assert_eq!(text(&server, "time").await, "slept 1 h at 0");
-    assert!(begun.elapsed() < common::PATIENCE);
+    assert!(begun.elapsed() < crate::common::PATIENCE);
     let first = text(&server, "random").await;
     for _ in 0..5 {
         assert_eq!(text(&server, "random").await, first);

@@ -1,9 +1,6 @@
 //! WatchList: validation, the snapshot and its end, which events come, permission.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, Watch, any, artist, at, concept, demo, deny_thing, gvk, id, id_of, label, make_place, name_rule,
     names, noted, owned, places, resource, tenancy, thing,
 };

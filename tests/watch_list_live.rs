@@ -1,11 +1,8 @@
 //! WatchList under load and at its limits: order, freshness, slow readers, too many watches, shutdown.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::collections::HashMap;
 
-use common::{Server, Setup, Watch, concept, eventually, gvk, id, id_of, noted, owned, tenancy};
+use crate::common::{Server, Setup, Watch, concept, eventually, gvk, id, id_of, noted, owned, tenancy};
 use mortise_resource::pb::{self, watch_event::Event};
 use tonic::Code;
 

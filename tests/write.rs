@@ -1,11 +1,8 @@
 //! Write, its first half: what is judged before anything stored is looked at. Its data and
 //! what hooks make of it: `write_data.rs`. The second half: `write_stored.rs`; what is marked for deletion:
 //! `write_marked.rs`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, album, any, artist, at, bad_names, concept, demo, deny_thing, good_names, gvk, id, id_in, id_stairs,
     invalid, make_place, metadata, name_rule, noted, owned, refusal, resource, tenancy,
 };
@@ -232,7 +229,7 @@ async fn a_place_that_is_on_its_way_out_takes_nothing_new() {
     // What holds the place can let go, and then the place goes.
     let held = noted(at(album("held", None), "default", "going"), &[("finalizers", "")]);
     server.write(held).await.unwrap();
-    common::eventually("the namespace is gone", || async {
+    crate::common::eventually("the namespace is gone", || async {
         server.read(&id("tenancy.v2beta1.Namespace", "going")).await.is_err()
     })
     .await;
@@ -242,7 +239,7 @@ async fn a_place_that_is_on_its_way_out_takes_nothing_new() {
 async fn permission_is_asked_after_the_shape_and_before_the_place_and_what_is_stored() {
     let data = tempfile::tempdir().unwrap();
     // Types of a plugin that is gone may be provided by another one.
-    let hookless = common::hookless(&["deny.v1.ById", "deny.v1.ByContent"]);
+    let hookless = crate::common::hookless(&["deny.v1.ById", "deny.v1.ByContent"]);
     let plant = Setup::new().data_dir(data.path()).component("plant", hookless).start().await;
     plant.write(deny_thing("ById", "frozen-lake", "")).await.unwrap();
     plant.write(deny_thing("ById", "lake", "frozen")).await.unwrap();

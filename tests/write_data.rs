@@ -1,9 +1,8 @@
 //! Write and the data in it: its type, its bytes, and what the hooks make of them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Server, Setup, album, any, artist, concept, decoded, demo, id, invalid, noted, refusal, resource, thing};
+use crate::common::{
+    Server, Setup, album, any, artist, concept, decoded, demo, id, invalid, noted, refusal, resource, thing,
+};
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use prost_types::Any;

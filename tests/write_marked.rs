@@ -1,9 +1,8 @@
 //! Write, and resources that are marked for deletion: reserved metadata, and what may still change.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{Server, album, any, artist, decoded, demo, gvk, id, id_of, invalid, metadata, noted, refusal, tenancy};
+use crate::common::{
+    Server, album, any, artist, decoded, demo, gvk, id, id_of, invalid, metadata, noted, refusal, tenancy,
+};
 use mortise_resource::pb;
 use tonic::Code;
 

@@ -1,9 +1,6 @@
 //! WriteStatus: one controller's entry, and nothing else.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod common;
-
-use common::{
+use crate::common::{
     Server, Setup, album, artist, at, bad_names, concept, deny_thing, gvk, hookless, id, id_in, id_of, id_stairs,
     invalid, make_place, name_rule, noted, refusal, resource, tenancy,
 };
@@ -336,7 +333,7 @@ async fn permission_is_asked_of_the_stored_resource_after_it_was_found_and_befor
 #[tokio::test]
 async fn hooks_that_judge_content_are_not_asked() {
     let server = Setup::new().guest("mutate-twice").start().await;
-    let one = common::thing("mutate_twice", "boom", &mortise_test_guests::Thing::default());
+    let one = crate::common::thing("mutate_twice", "boom", &mortise_test_guests::Thing::default());
     let stored = server.write(one).await.unwrap();
     let written = server.write_status(request(&id_of(&stored), "k", vec![])).await.unwrap();
     assert_eq!(written.data, stored.data);

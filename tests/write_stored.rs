@@ -1,11 +1,8 @@
 //! Write, its second half: what is stored against what is written. Versions, uids, GroupVersions, owners, status.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod common;
 
 use std::collections::BTreeSet;
 
-use common::{
+use crate::common::{
     Server, Setup, album, any, artist, at, concept, demo, gvk, id, id_in, invalid, make_place, metadata, noted,
     refusal, resource, tenancy, thing,
 };
@@ -311,10 +308,11 @@ async fn validation_sees_what_is_stored_whoever_wins_the_race() {
     assert_eq!(refusal(server.write(stale).await), invalid("the year goes back from 1996 to 1995"));
     // Those who lose are judged anew, so the year never goes back.
     let mut watch = server.watch(gvk("prior.v1.Thing"), None, "").await.unwrap();
-    let mut years = watch.snapshot().await.iter().map(|r| common::decoded::<Thing>(r).number).collect::<Vec<_>>();
+    let mut years =
+        watch.snapshot().await.iter().map(|r| crate::common::decoded::<Thing>(r).number).collect::<Vec<_>>();
     let answers = race(&server, (2000..2016).rev().map(year).collect()).await;
     for _ in answers.iter().filter(|answer| answer.is_ok()) {
-        years.push(common::decoded::<Thing>(&watch.upsert().await).number);
+        years.push(crate::common::decoded::<Thing>(&watch.upsert().await).number);
     }
     assert!(years.is_sorted() && years.last() == Some(&2015), "{years:?}");
 }

@@ -2,17 +2,6 @@
 //!
 //! The server is the real binary, on loopback, on ports that the system picks, with its own data directory. Compiled
 //! plugins are shared between tests.
-#![allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests; not every test uses each"
-)]
 
 use std::{
     collections::BTreeMap,

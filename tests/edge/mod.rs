@@ -1,15 +1,5 @@
 //! A server with the plugin `routes`, a real nginx that serves what it writes, and servers behind that. nginx runs on
 //! loopback with a directory of its own and the configuration of the plugin's README.
-#![allow(
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "helpers of tests"
-)]
 
 use std::{
     net::SocketAddr,

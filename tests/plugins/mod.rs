@@ -1,14 +1,4 @@
 //! Plugins as tests see them: as resources, and through the service that looks after them.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests; not every test uses each"
-)]
 
 use std::time::Duration;
 

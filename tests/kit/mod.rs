@@ -1,14 +1,4 @@
 //! What tests of controllers share: looking at a controller, and waiting for what it does.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests; not every test uses each"
-)]
 
 use std::time::Duration;
 

@@ -1,0 +1,59 @@
+//! Black-box tests: the binary, over the wire. One program, since each would hold the whole of the server's messages and
+//! its clients; a file for each subject.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod address_space;
+mod cascade;
+mod command_line;
+mod common;
+mod contract;
+mod controllers;
+mod controllers_crash;
+mod controllers_grants;
+mod controllers_hostile;
+mod controllers_http;
+mod controllers_mapping;
+mod controllers_reload;
+mod delete;
+mod edge;
+mod guest_answers;
+mod guest_neighbours;
+mod guests;
+mod kit;
+mod lifecycle;
+mod list;
+mod list_by_owner;
+mod manifests;
+mod mutate_and_validate;
+mod observed;
+mod plugin_service;
+mod plugins;
+mod quarantine;
+mod read;
+mod reflection;
+mod reload;
+mod reload_broken;
+mod reload_load;
+mod routes;
+mod settings;
+mod smoke;
+mod tenancy;
+mod tenancy_deletion;
+mod tombstone;
+mod type_service;
+mod upgrade;
+mod wasi;
+mod watch_list;
+mod watch_list_live;
+mod write;
+mod write_data;
+mod write_marked;
+mod write_status;
+mod write_stored;
