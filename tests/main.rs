@@ -1,6 +1,7 @@
 //! Black-box tests: the binary, over the wire. One program, since each would hold the whole of the server's messages and
 //! its clients; a file for each subject.
 #![allow(
+    unreachable_pub,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

@@ -272,8 +272,8 @@ async fn ten_thousand_traps_leak_nothing() {
 /// The resource tells the story: healthy, on probation, quarantined; reset by an order, or back by itself.
 #[tokio::test]
 async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
+    use crate::plugins::Plugins as _;
     use mortise_resource::{data, pb::condition::State};
-    use plugins::Plugins as _;
 
     let server = panicking(FOR_EVER).env("MORTISE_QUARANTINE_PROBATION_FAULTS", 2).start().await;
     assert_eq!(server.plugin("panic").await.unwrap().healthy, State::True);
@@ -293,7 +293,7 @@ async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
     assert!(hook.retry_in.is_some() && hook.last_fault.contains("trapped"), "{hook:?}");
 
     let reset = service.reset(data::ResetRequest { name: name() }).await.unwrap().into_inner();
-    assert_eq!(plugins::Seen::from(reset.plugin.unwrap()).healthy, State::True);
+    assert_eq!(crate::plugins::Seen::from(reset.plugin.unwrap()).healthy, State::True);
     server.write(named("ordinary")).await.unwrap();
     server.stop().await;
 

@@ -129,7 +129,7 @@ async fn after_a_reload_everything_is_stored_upgraded_without_an_event() {
     assert_eq!(watch.snapshot().await.len(), COUNT);
 
     replace(&server, 2);
-    let of_two = |p: &plugins::Seen| p.data.version == "2.0.0" && p.reason == "Serving";
+    let of_two = |p: &crate::plugins::Seen| p.data.version == "2.0.0" && p.reason == "Serving";
     server.plugin_until("schema", |p| of_two(p) && p.data.types.iter().all(|t| !t.upgrading)).await;
     let after = server.list(gvk(TYPE), tenancy("default", "default"), "").await.unwrap();
     assert_eq!(after.len(), COUNT);

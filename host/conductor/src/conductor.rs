@@ -144,7 +144,7 @@ impl Conductor {
         let mut serving: BTreeMap<String, Arc<Plugin>> = BTreeMap::new();
         for kind in registry.types() {
             if let Owner::Plugin(plugin) = &kind.owner
-                && !plugin.manifest().controllers.is_empty()
+                && plugin.controllers().next().is_some()
             {
                 serving.entry(plugin.name().to_owned()).or_insert_with(|| plugin.clone());
             }
@@ -183,7 +183,7 @@ impl Conductor {
         let old = before.as_ref().map(|before| before.names.clone()).unwrap_or_default();
         drop(before);
         let mut names = Vec::new();
-        for decl in &plugin.manifest().controllers {
+        for decl in plugin.controllers() {
             let name = whole_name(plugin.name(), &decl.name);
             let desk =
                 Desk::new(self.0.service.clone(), self.0.values.clone(), plugin.manifest().name.clone(), name.clone());

@@ -62,6 +62,8 @@ pub struct ControllerDecl {
     pub backoff_base: Duration,
     /// The longest delay after an error.
     pub backoff_max: Duration,
+    /// A setting of the plugin's that has to be true for it to run; empty: it runs always.
+    pub only_if: String,
 }
 
 /// Where a controller runs when there is more than one server.
@@ -235,6 +237,7 @@ impl Reader<'_> {
             initializes: wire.initializes,
             backoff_base: Duration::from_millis(base),
             backoff_max: Duration::from_millis(max),
+            only_if: wire.only_if,
         })
     }
 

@@ -26,6 +26,7 @@ use crate::{
     },
     cache, configure,
     contract::{self, Exports},
+    controllers::ControllerDecl,
     engine::{Inner, Sandbox},
     error::{HookError, HookFault, LoadError},
     grants::{Grants, Permit},
@@ -221,6 +222,15 @@ impl Plugin {
     pub fn is_set_to(&self, settings: &PluginSettings) -> bool {
         let now = settings.of(self.name()).to_string();
         *self.settings == *now && self.grants == *settings.grants_of(self.name())
+    }
+
+    /// Its controllers that are to run with the settings that it was loaded with.
+    pub fn controllers(&self) -> impl Iterator<Item = &ControllerDecl> {
+        let settings: serde_json::Value = serde_json::from_str(&self.settings).unwrap_or_default();
+        let runs = move |decl: &&ControllerDecl| {
+            decl.only_if.is_empty() || settings.get(&decl.only_if) == Some(&serde_json::Value::Bool(true))
+        };
+        self.manifest.controllers.iter().filter(runs)
     }
 
     /// What it is granted beyond its own types.

@@ -18,7 +18,7 @@ pub(crate) const ARTIST: Kind<Artist> = Kind::new("demo", "v2", "Artist");
 pub(crate) const ALBUM: Kind<Album> = Kind::new("demo", "v2", "Album");
 
 pub(crate) static ARTISTS: Controller<Artists> =
-    Controller::new("artists", ARTIST, Artists).watches(&[&Watch::new(ALBUM, Mapper::Owner)]);
+    Controller::new("artists", ARTIST, Artists).watches(&[&Watch::new(ALBUM, Mapper::Owner)]).only_if("controller");
 
 /// How much of an artist's name stands in those of the albums: names have 63 characters, of which the rest may take 20.
 const STEM: usize = 43;

@@ -27,6 +27,7 @@ struct Spec {
     resync: Duration,
     parallel: u32,
     backoff: (Duration, Duration),
+    only_if: &'static str,
 }
 
 impl<R: Reconciler> Controller<R> {
@@ -43,6 +44,7 @@ impl<R: Reconciler> Controller<R> {
             resync: Duration::ZERO,
             parallel: 0,
             backoff: (Duration::ZERO, Duration::ZERO),
+            only_if: "",
         };
         Self { spec, reconciler, initialize: None }
     }
@@ -86,6 +88,13 @@ impl<R: Reconciler> Controller<R> {
     #[must_use]
     pub const fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.spec.backoff = (first, longest);
+        self
+    }
+
+    /// Runs only while the plugin's setting of that name is true. One that does not run costs nothing.
+    #[must_use]
+    pub const fn only_if(mut self, setting: &'static str) -> Self {
+        self.spec.only_if = setting;
         self
     }
 
@@ -151,6 +160,7 @@ impl Spec {
             initializes,
             backoff_base_ms: millis(self.backoff.0),
             backoff_max_ms: millis(self.backoff.1),
+            only_if: self.only_if.to_owned(),
         };
         prost::encoding::message::encode(CONTROLLERS, &controller, manifest);
     }

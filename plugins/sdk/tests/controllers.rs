@@ -106,6 +106,7 @@ static PLUGIN: Plugin = Plugin::new(
     ])
     .resync(Duration::from_secs(60))
     .parallel(4)
+    .only_if("wanted")
     .backoff(Duration::from_millis(10), Duration::from_secs(1))
     .initialize(|ctx| Ok(ctx.kv().set("started", b"yes")?))]);
 mortise_plugin::export!(PLUGIN: validating, controlling, mapping, initializing);
@@ -142,6 +143,7 @@ fn the_manifest_follows_from_the_table() {
         initializes: true,
         backoff_base_ms: 10,
         backoff_max_ms: 1000,
+        only_if: "wanted".into(),
     };
     assert_eq!(manifest.controllers, [expected]);
     assert_eq!(manifest.types.len(), 2);
