@@ -1,8 +1,7 @@
 //! Controllers in plugins, over the wire: what they do, where they stop, and what is seen of them.
 
 use crate::common::{Setup, any, artist, decoded, eventually, gvk, id, id_of, is_gone, refusal, thing};
-use crate::kit::{read_until, report, until};
-use mortise_api::ControllerServiceClient;
+use crate::kit::{controllers, read_until, report, until};
 use mortise_resource::{
     data,
     pb::{self, condition::State},
@@ -94,9 +93,7 @@ async fn the_demo_controller_gives_every_artist_albums_when_it_is_wanted() {
 
     let quiet = Setup::new().start().await;
     let alone = quiet.write(artist("korn")).await.unwrap();
-    let mut client = ControllerServiceClient::new(quiet.channel().await);
-    let request = data::ListControllersRequest { plugin: "demo".into() };
-    assert!(client.list(request).await.unwrap().into_inner().controllers.is_empty(), "it does not even run");
+    assert!(controllers(&quiet, "demo").await.is_empty(), "it does not even run");
     assert!(quiet.list_by_owner(alone.id.as_ref().unwrap()).await.unwrap().is_empty());
 }
 
@@ -109,10 +106,7 @@ async fn controllers_are_listed() {
     assert_eq!(seen.watches, [gvk("reconcile_copy.v1.Copy")]);
     assert_eq!((&*seen.plugin, &*seen.reason), ("reconcile-copy", ""));
     assert_eq!(until(&server, "reaper", |seen| seen.state == "Running").await.plugin, "");
-    let mut client = ControllerServiceClient::new(server.channel().await);
-    let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
-    let names = client.list(request).await.unwrap().into_inner().controllers;
-    assert_eq!(names.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["reconcile-copy/copies"]);
+    assert_eq!(controllers(&server, "reconcile-copy").await, ["reconcile-copy/copies"]);
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("mortise_controller_running{controller=\"reconcile-copy/copies\"} 1"), "{metrics}");
 }
@@ -127,15 +121,7 @@ async fn controllers_come_and_go_with_their_plugin() {
     let stored = server.write(thing("reconcile_copy", "a", &text("one"))).await.unwrap();
     read_until(&server, &copy_id("a-copy"), |_| true).await;
     std::fs::remove_file(&file).unwrap();
-    let mut client = ControllerServiceClient::new(server.channel().await);
-    eventually("the controller ends", || {
-        let mut client = client.clone();
-        async move {
-            let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
-            client.list(request).await.unwrap().into_inner().controllers.is_empty()
-        }
-    })
-    .await;
+    eventually("the controller ends", async || controllers(&server, "reconcile-copy").await.is_empty()).await;
     server.delete(&copy_id("a-copy"), "").await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert!(is_gone(&server, &copy_id("a-copy")).await, "nobody is there to make it anew");
@@ -143,6 +129,5 @@ async fn controllers_come_and_go_with_their_plugin() {
     std::fs::copy(mortise_test_guests::component("reconcile-copy"), &file).unwrap();
     let copy = read_until(&server, &copy_id("a-copy"), |_| true).await;
     assert_eq!(copy.owner, stored.id);
-    let request = data::ListControllersRequest { plugin: "reconcile-copy".into() };
-    assert_eq!(client.list(request).await.unwrap().into_inner().controllers.len(), 1);
+    assert_eq!(controllers(&server, "reconcile-copy").await.len(), 1);
 }

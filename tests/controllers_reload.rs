@@ -2,8 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use crate::common::{Setup, id, thing};
-use crate::kit::{condition_until, report, until};
+use crate::common::{Setup, artist, eventually, id, thing};
+use crate::kit::{condition_until, controllers, report, until};
 use mortise_resource::pb::condition::State;
 use mortise_test_guests::Thing;
 
@@ -62,6 +62,30 @@ async fn every_managed_resource_is_reconciled_once_more_after_a_reload() {
     let seen = report(&server, "reconcile-noop/noop").await;
     assert_eq!((seen.reconciles, seen.queued, seen.running), (100, 0, 0), "once: {seen:?}");
     assert_eq!(seen.deferred, 50, "and within eight hours again");
+}
+
+/// A controller that depends on a setting: the setting comes and goes while the server runs, and the controller with it.
+#[tokio::test]
+async fn a_setting_switches_a_controller_on_and_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    fs::write(&config, "").unwrap();
+    let server = Setup::new().arg("--config").arg(config.display().to_string()).start().await;
+    let korn = server.write(artist("korn")).await.unwrap();
+    let korn = korn.id.as_ref().unwrap();
+    assert!(controllers(&server, "demo").await.is_empty());
+
+    fs::write(&config, "[plugin.demo.settings]\ncontroller = true\n").unwrap();
+    eventually("albums come", async || server.list_by_owner(korn).await.unwrap().len() == 3).await;
+    assert_eq!(controllers(&server, "demo").await, ["demo/artists"]);
+    until(&server, "demo/artists", |seen| seen.state == "Running").await;
+
+    fs::write(&config, "[plugin.demo.settings]\ncontroller = false\n").unwrap();
+    eventually("the controller ends", async || controllers(&server, "demo").await.is_empty()).await;
+    let album = server.list_by_owner(korn).await.unwrap()[0].id.clone().unwrap();
+    server.delete(&album, "").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(server.list_by_owner(korn).await.unwrap().len(), 2, "nobody is there to make it anew");
 }
 
 /// The server stops while reconciles run: they are told, and the stop does not wait for their deadline.

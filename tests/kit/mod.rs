@@ -19,6 +19,14 @@ pub async fn report(server: &Server, name: &str) -> data::ControllerReport {
     all.into_iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name} among {names:?}"))
 }
 
+/// The whole names of a plugin's controllers that run.
+pub async fn controllers(server: &Server, plugin: &str) -> Vec<String> {
+    let mut client = ControllerServiceClient::new(server.channel().await);
+    let request = data::ListControllersRequest { plugin: plugin.into() };
+    let all = client.list(request).await.unwrap().into_inner().controllers;
+    all.into_iter().map(|one| one.name).collect()
+}
+
 /// Waits until a controller is seen like that.
 pub async fn until(
     server: &Server,

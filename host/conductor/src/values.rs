@@ -175,7 +175,8 @@ impl Values {
         Ok(from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).cloned().collect())
     }
 
-    /// Forgets what is in memory about a plugin whose resource was deleted, and its values with it.
+    /// Forgets what is in memory about the values of a plugin that has no controllers any more. The values stay where they
+    /// are; they go with the plugin's resource.
     pub async fn forget(&self, plugin: &str) {
         self.shelves.lock().await.remove(plugin);
     }
@@ -253,7 +254,6 @@ fn id(plugin: &str, key: &str) -> pb::Id {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use mortise_store::{Options, SledBackend};
 

@@ -40,7 +40,7 @@ fn a_plugin_of_this_workspace() {
     let (exports, imports) = surface(&bytes);
     let names = |names: &[&str]| names.iter().map(|name| format!("mortise:plugin/{name}@0.1.0")).collect::<Vec<_>>();
     assert_eq!(exports, names(&["authorizing", "controlling", "mutating", "plugin", "validating"]));
-    assert_eq!(imports, names(&["authorizer", "config", "failures", "log", "resources", "types"]));
+    assert_eq!(imports, names(&["authorizer", "failures", "log", "resources", "types"]));
 
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_str().unwrap();
     let text = String::from_utf8_lossy(&bytes);

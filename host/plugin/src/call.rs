@@ -3,10 +3,9 @@ use std::sync::Arc;
 
 use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
 use prost::Message as _;
-use tracing::Instrument as _;
 
 use crate::{
-    error::{HookError, HookFault},
+    error::HookError,
     hook::Hook,
     memo::Key,
     plugin::Plugin,
@@ -48,17 +47,7 @@ impl Call {
             };
             Ok(ask(session).await)
         };
-        let work = work.instrument(running.span.clone());
-        let done = match plugin.aside(hook) {
-            None => work.await,
-            Some(threads) => {
-                running.meter.aside();
-                threads.run(work).await.unwrap_or_else(|| {
-                    let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
-                    Err(plugin.fault(hook.name(), fault, None))
-                })
-            }
-        };
+        let done = running.work(work).await;
         let outcome = done.and_then(|(session, answer)| {
             self.session = Some(session);
             answer

@@ -274,7 +274,7 @@ impl Ticker {
         });
         let (weak_ticker, engine) = (Arc::downgrade(&ticker), engine.weak());
         thread::Builder::new().name("mortise-ticker".into()).spawn(move || {
-            let mut idle = 0;
+            let mut idle: u32 = 0;
             while let (Some(ticker), Some(engine)) = (Weak::upgrade(&weak_ticker), engine.upgrade()) {
                 engine.increment_epoch();
                 drop(engine);
@@ -282,9 +282,8 @@ impl Ticker {
                     second.increment_epoch();
                 }
                 ticker.ticks.fetch_add(1, Ordering::Relaxed);
-                idle = if ticker.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
-                if idle >= IDLE_TICKS {
-                    ticker.sleep();
+                idle = if ticker.running.load(Ordering::SeqCst) == 0 { idle.saturating_add(1) } else { 0 };
+                if idle >= IDLE_TICKS && ticker.sleep() {
                     idle = 0;
                 }
                 drop(ticker);
@@ -301,15 +300,16 @@ impl Ticker {
         let _ = self.second.set(engine.weak());
     }
 
-    /// Waits until a call runs. Wakes now and then to see whether the sandbox is gone.
-    fn sleep(&self) {
+    /// Waits until a call runs, and answers whether one does. Comes back now and then without one, so that the thread sees
+    /// whether the sandbox is gone.
+    fn sleep(&self) -> bool {
         let mut asleep = self.asleep.lock();
         *asleep = true;
         // A call that began before the flag was set did not see it; it is counted, though.
-        if self.running.load(Ordering::SeqCst) == 0 {
-            self.wake.wait_for(&mut asleep, Duration::from_secs(1));
-        }
+        let called = self.running.load(Ordering::SeqCst) > 0
+            || !self.wake.wait_for(&mut asleep, Duration::from_secs(1)).timed_out();
         *asleep = false;
+        called
     }
 
     fn hold(self: Arc<Self>) -> Ticking {

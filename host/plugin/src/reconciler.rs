@@ -9,7 +9,7 @@
 //! A call in a warm instance takes a microsecond or two beyond its work, a fresh one some tens more.
 //!
 //! # Limits
-//! At most as many calls at once as the manifest's controllers ask for together, and as there are instances
+//! At most as many calls at once as the controllers that run ask for together, and as there are instances
 //! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor time
 //! has them run at low priority (`sandbox.aside_ms`); that does not concern its hooks.
 
@@ -21,7 +21,6 @@ use std::{
 use mortise_resource::pb;
 use prost::Message as _;
 use tokio::{sync::Semaphore, time::timeout_at};
-use tracing::Instrument as _;
 use wasmtime::{Store, component::Instance};
 
 use crate::{
@@ -86,10 +85,9 @@ impl Reconciler {
     #[must_use]
     pub fn new(plugin: &Arc<Plugin>) -> Option<Self> {
         let fitted = plugin.fitted.clone()?;
-        let controllers = &plugin.manifest().controllers;
         let maps = |mapper: &Mapper| usize::from(*mapper == Mapper::Map);
-        let wanted: usize = controllers
-            .iter()
+        let wanted: usize = plugin
+            .controllers()
             .map(|one| one.parallel + one.watches.iter().map(|watch| maps(&watch.mapper)).sum::<usize>())
             .sum();
         let turn_count = wanted.clamp(1, fitted.workshop.slot_count);
@@ -194,18 +192,7 @@ impl Reconciler {
             let answer = warm.call(&of, &fitted, asked, under_way, until).await;
             Ok((warm, answer))
         };
-        let work = work.instrument(running.span.clone());
-        let done = match plugin.aside(hook) {
-            None => work.await,
-            Some(threads) => {
-                running.meter.aside();
-                threads.run(work).await.unwrap_or_else(|| {
-                    let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
-                    Err(plugin.fault(hook.name(), fault, None))
-                })
-            }
-        };
-        let (outcome, spent) = match done {
+        let (outcome, spent) = match running.work(work).await {
             Ok((warm, answer)) => {
                 let spent = warm.spent();
                 self.put_back(hook, warm);

@@ -2,18 +2,24 @@
 
 use std::time::Instant;
 
-use tracing::{Span, field::Empty};
+use tracing::{Instrument as _, Span, field::Empty};
 
-use crate::{error::HookError, health::Pass, hook::Hook, meter::HookMeter, plugin::Plugin};
+use crate::{
+    error::{HookError, HookFault},
+    health::Pass,
+    hook::Hook,
+    meter::HookMeter,
+    plugin::Plugin,
+};
 
 /// A call of a hook from its admission to its end: what is counted, timed and traced about it.
 pub(crate) struct Running<'a> {
     plugin: &'a Plugin,
-    hook: &'static str,
-    pub(crate) meter: &'a HookMeter,
+    hook: Hook,
+    meter: &'a HookMeter,
     pass: Pass<'a>,
     begun: Instant,
-    pub(crate) span: Span,
+    span: Span,
 }
 
 impl<'a> Running<'a> {
@@ -25,7 +31,22 @@ impl<'a> Running<'a> {
             target: "mortise::span", "hook",
             plugin = plugin.name(), version = plugin.version(), hook = name, fuel = Empty, fault = Empty
         );
-        Ok(Self { plugin, hook: name, meter: plugin.meter.hook(hook), pass, begun: Instant::now(), span })
+        Ok(Self { plugin, hook, meter: plugin.meter.hook(hook), pass, begun: Instant::now(), span })
+    }
+
+    /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now.
+    pub(crate) async fn work<T, W>(&self, work: W) -> Result<T, HookError>
+    where
+        W: Future<Output = Result<T, HookError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let work = work.instrument(self.span.clone());
+        let Some(threads) = self.plugin.aside(self.hook) else { return work.await };
+        self.meter.aside();
+        threads.run(work).await.unwrap_or_else(|| {
+            let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
+            Err(self.plugin.fault(self.hook.name(), fault, None))
+        })
     }
 
     /// Counts how it ended. What the host did counts for nothing: the pass is dropped without an outcome.
@@ -37,7 +58,7 @@ impl<'a> Running<'a> {
             Err(error) => {
                 self.span.record("fault", error.fault.kind());
                 if error.counts {
-                    self.plugin.set_aside(self.hook, || error.fault.to_string());
+                    self.plugin.set_aside(self.hook.name(), || error.fault.to_string());
                     self.pass.failed(&error.fault);
                 }
             }

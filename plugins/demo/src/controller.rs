@@ -4,12 +4,12 @@
 //! that albums that somebody deletes come back as they were. Albums of the artist's that are not among them, and whose names
 //! begin with the artist's, are deleted.
 //!
-//! It does nothing unless the operator wants it, `[plugin.demo.settings] controller = true`: clients that test against the demo
+//! It does not run unless the operator wants it, `[plugin.demo.settings] controller = true`: clients that test against the demo
 //! types do not expect company.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,
-    reference_to, settings,
+    reference_to,
 };
 
 use crate::proto::hashicorp::consul::internal::demo::v2::{Album, Artist, Genre};
@@ -29,9 +29,6 @@ impl Reconciler for Artists {
     type Managed = Artist;
 
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Artist>) -> Result<Outcome, Error> {
-        if !is_wanted(&settings()) {
-            return Ok(Outcome::Done);
-        }
         let Some(artist) = request.read(ctx)?.filter(|artist| !artist.is_marked()) else {
             return Ok(Outcome::Done);
         };
@@ -60,12 +57,6 @@ impl Reconciler for Artists {
         status.write_if_changed(ctx, &artist)?;
         Ok(Outcome::Done)
     }
-}
-
-/// Whether the settings say `"controller": true`: they are one JSON object, in which a text with quotes has backslashes.
-fn is_wanted(settings: &str) -> bool {
-    let dense = settings.split_ascii_whitespace().collect::<String>();
-    dense.contains("\"controller\":true")
 }
 
 /// What an artist's albums are to be.

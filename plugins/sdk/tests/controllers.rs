@@ -13,7 +13,7 @@ use mortise_plugin::{
     pb,
     prost::{Message, Name},
     prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet},
-    testing::{Settled, Unsettled, World},
+    testing::{Settled, Unsettled, World, with_settings},
 };
 
 /// One message for everything.
@@ -115,9 +115,26 @@ fn song(name: &str, title: &str) -> Typed<Song> {
     Typed::new(SONG.id(name, &World::tenancy()), Song { title: title.to_owned(), ..Song::default() })
 }
 
+/// The setting that the songs' controller waits for.
+const WANTED: &str = r#"{"wanted":true}"#;
+
+fn settle(world: &World) -> Result<Settled, Unsettled> {
+    with_settings(WANTED, || world.settle())
+}
+
 fn settled(world: &World) -> (Settled, Vec<String>) {
     let _ = CALLS.take();
-    (world.settle().unwrap(), CALLS.take())
+    (settle(world).unwrap(), CALLS.take())
+}
+
+#[test]
+fn what_is_not_wanted_does_not_run() {
+    let world = World::new(&PLUGIN);
+    world.put(&song("one", "plain")).unwrap();
+    let _ = CALLS.take();
+    assert_eq!(world.settle().unwrap().reconciles, 0);
+    assert_eq!(CALLS.take(), [""; 0]);
+    assert!(settled(&world).0.reconciles > 0);
 }
 
 #[test]
@@ -171,9 +188,11 @@ fn what_is_deleted_comes_back_and_what_is_marked_is_cleaned_up() {
     settled(&world);
     let sheet = world.list(SHEET).remove(0);
     assert_eq!(sheet.owner().as_ref(), Some(a.id()));
-    assert_eq!(world.context().cache().list(SHEET, "song", Key::Id(a.id())).unwrap().len(), 1);
-    assert!(world.context().cache().first(SHEET, "song", Key::Id(sheet.id())).unwrap().is_none());
-    assert_eq!(world.context().cache().get(SONG, a.id()).unwrap().unwrap().name(), "a");
+    with_settings(WANTED, || {
+        assert_eq!(world.context().cache().list(SHEET, "song", Key::Id(a.id())).unwrap().len(), 1);
+        assert!(world.context().cache().first(SHEET, "song", Key::Id(sheet.id())).unwrap().is_none());
+        assert_eq!(world.context().cache().get(SONG, a.id()).unwrap().unwrap().name(), "a");
+    });
 
     world.delete(sheet.id()).unwrap();
     settled(&world);
@@ -224,7 +243,7 @@ fn changes_of_other_types_find_their_songs() {
     assert_eq!(settled(&world).1, ["b", "a", "a", "b"]);
 
     other(FAN, "x", "confused");
-    let Unsettled::Failing { resource, error, .. } = world.settle().unwrap_err() else { panic!("it is confused") };
+    let Unsettled::Failing { resource, error, .. } = settle(&world).unwrap_err() else { panic!("it is confused") };
     assert_eq!((resource.as_deref(), error.as_str()), (Some("x"), "who?"));
 }
 
@@ -232,13 +251,13 @@ fn changes_of_other_types_find_their_songs() {
 fn a_reconciler_that_wakes_itself_is_found_out() {
     let world = World::new(&PLUGIN);
     world.put(&song("a", "restless")).unwrap();
-    let awake = world.settle().unwrap_err();
+    let awake = settle(&world).unwrap_err();
     assert_eq!(awake, Unsettled::Awake { controller: "songs".into(), resource: "a".into() });
     assert_eq!(awake.to_string(), "controller songs reconciled \"a\" 50 times: does it wake itself?");
 
     let world = World::new(&PLUGIN);
     world.put(&song("a", "again")).unwrap();
-    assert!(matches!(world.settle(), Err(Unsettled::Awake { .. })));
+    assert!(matches!(settle(&world), Err(Unsettled::Awake { .. })));
 }
 
 #[test]
@@ -246,7 +265,7 @@ fn failures_are_tried_again_a_few_times() {
     let world = World::new(&PLUGIN);
     world.put(&song("a", "fails")).unwrap();
     let failing = Unsettled::Failing { controller: "songs".into(), resource: Some("a".into()), error: "no".into() };
-    assert_eq!(world.settle().unwrap_err(), failing);
+    assert_eq!(settle(&world).unwrap_err(), failing);
 
     let world = World::new(&PLUGIN);
     world.put(&song("a", "sheet")).unwrap();

@@ -204,8 +204,11 @@ impl World {
         self.plugin
     }
 
-    pub(super) fn controllers(&self) -> &[Controller] {
-        &self.manifest.controllers
+    /// The controllers that a host would run with the settings of now ([`with_settings`](super::with_settings)).
+    pub(super) fn controllers(&self) -> Vec<&Controller> {
+        let settings: serde_json::Value = serde_json::from_str(&super::settings()).unwrap_or_default();
+        let runs = |one: &&Controller| one.only_if.is_empty() || settings.get(&one.only_if) == Some(&true.into());
+        self.manifest.controllers.iter().filter(runs).collect()
     }
 
     pub(super) fn all(&self) -> Vec<pb::Resource> {
