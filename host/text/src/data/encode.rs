@@ -1,0 +1,244 @@
+//! From a message to what is printed: proto3's JSON mapping, and a way out where that mapping would lose something.
+
+use mortise_resource::pb;
+use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
+use prost_types::Any;
+
+use crate::{
+    Types,
+    data::{
+        BYTES, TYPE, UNKNOWN, scalar, time, wellknown,
+        wire::{self, order},
+    },
+    tree::Tree,
+};
+
+/// A message has no form in proto3's JSON: a timestamp of the year 20,000, say.
+#[derive(Debug)]
+struct NoForm;
+
+type Printed = Result<Tree, NoForm>;
+
+/// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is not
+/// known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
+pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types) -> Tree {
+    let name = data.type_url.rsplit('/').next().unwrap_or_default();
+    let decoded = ty
+        .and_then(|ty| types.message(ty))
+        .filter(|descriptor| descriptor.full_name() == name)
+        .and_then(|descriptor| DynamicMessage::decode(descriptor, data.value.as_slice()).ok());
+    match decoded.map(|message| self::message(&message, types)) {
+        Some(Ok(tree)) if !is_mistakable(&tree) => tree,
+        _ => raw(&data.type_url, &data.value),
+    }
+}
+
+/// Whether keys of the content itself would be taken for those that stand beside content.
+fn is_mistakable(tree: &Tree) -> bool {
+    matches!(tree, Tree::Map(entries) if entries.iter().any(|(key, _)| key == TYPE || key == BYTES))
+}
+
+/// Any message, for what stands beside the data, such as a status.
+pub(crate) fn known(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
+    self::message(message, types).ok()
+}
+
+fn raw(url: &str, bytes: &[u8]) -> Tree {
+    Tree::Map(vec![
+        (TYPE.to_owned(), Tree::Text(url.to_owned())),
+        (BYTES.to_owned(), Tree::Text(scalar::to_base64(bytes))),
+    ])
+}
+
+fn message(message: &DynamicMessage, types: &dyn Types) -> Printed {
+    let descriptor = message.descriptor();
+    if wellknown::has_own_form(descriptor.full_name()) && descriptor.name() != "Empty" {
+        // These have no room for anything else.
+        if !wire::beyond(message).is_empty() {
+            return Err(NoForm);
+        }
+        return own_form(message, &descriptor, types);
+    }
+    fields(message, types).map(Tree::Map)
+}
+
+fn fields(message: &DynamicMessage, types: &dyn Types) -> Result<Vec<(String, Tree)>, NoForm> {
+    let mut entries = Vec::new();
+    for (field, value) in message.fields() {
+        let tree = match value {
+            Value::Map(map) => {
+                let value_kind = match field.kind() {
+                    Kind::Message(entry) => entry.map_entry_value_field().kind(),
+                    kind => kind,
+                };
+                let mut sorted: Vec<(&MapKey, &Value)> = map.iter().collect();
+                sorted.sort_by(|(a, _), (b, _)| order(a, b));
+                let entries =
+                    sorted.into_iter().map(|(key, value)| Ok((key_text(key), self::value(&value_kind, value, types)?)));
+                Tree::Map(entries.collect::<Result<_, NoForm>>()?)
+            }
+            Value::List(items) => {
+                let kind = field.kind();
+                Tree::List(items.iter().map(|item| self::value(&kind, item, types)).collect::<Result<_, _>>()?)
+            }
+            value => self::value(&field.kind(), value, types)?,
+        };
+        entries.push((field.json_name().to_owned(), tree));
+    }
+    let beyond = wire::beyond(message);
+    if !beyond.is_empty() {
+        entries.push((UNKNOWN.to_owned(), Tree::Text(scalar::to_base64(&beyond))));
+    }
+    Ok(entries)
+}
+
+fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
+    }
+}
+
+fn value(kind: &Kind, value: &Value, types: &dyn Types) -> Printed {
+    Ok(match value {
+        Value::Bool(value) => Tree::Bool(*value),
+        Value::I32(value) => Tree::Int(i64::from(*value)),
+        Value::U32(value) => Tree::Int(i64::from(*value)),
+        Value::I64(value) => Tree::Long(i128::from(*value)),
+        Value::U64(value) => Tree::Long(i128::from(*value)),
+        Value::F32(value) => Tree::Float(*value),
+        Value::F64(value) => Tree::Double(*value),
+        Value::String(text) => Tree::Text(text.clone()),
+        Value::Bytes(bytes) => Tree::Text(scalar::to_base64(bytes)),
+        Value::EnumNumber(number) => enumerated(kind.as_enum(), *number),
+        Value::Message(inner) => message(inner, types)?,
+        // Lists and maps are fields, not values of one.
+        Value::List(_) | Value::Map(_) => return Err(NoForm),
+    })
+}
+
+fn enumerated(descriptor: Option<&EnumDescriptor>, number: i32) -> Tree {
+    let Some(descriptor) = descriptor else { return Tree::Int(i64::from(number)) };
+    if descriptor.full_name() == "google.protobuf.NullValue" && number == 0 {
+        return Tree::Null;
+    }
+    match descriptor.get_value(number) {
+        Some(value) => Tree::Text(value.name().to_owned()),
+        None => Tree::Int(i64::from(number)),
+    }
+}
+
+fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, types: &dyn Types) -> Printed {
+    let get = |number| message.get_field_by_number(number).ok_or(NoForm);
+    match descriptor.name() {
+        "Timestamp" => timestamp(get(1)?.as_i64().ok_or(NoForm)?, get(2)?.as_i32().ok_or(NoForm)?),
+        "Duration" => duration(get(1)?.as_i64().ok_or(NoForm)?, get(2)?.as_i32().ok_or(NoForm)?),
+        "FieldMask" => field_mask(get(1)?.as_list().ok_or(NoForm)?),
+        "Any" => any(message, descriptor, types),
+        "Struct" => {
+            let fields = get(1)?;
+            let mut sorted: Vec<(&MapKey, &Value)> = fields.as_map().ok_or(NoForm)?.iter().collect();
+            sorted.sort_by(|(a, _), (b, _)| order(a, b));
+            let entry = |(key, value): (&MapKey, &Value)| {
+                Ok((key_text(key), self::message(value.as_message().ok_or(NoForm)?, types)?))
+            };
+            sorted.into_iter().map(entry).collect::<Result<_, _>>().map(Tree::Map)
+        }
+        "ListValue" => {
+            let values = get(1)?;
+            let items = values.as_list().ok_or(NoForm)?.iter();
+            let item = |value: &Value| self::message(value.as_message().ok_or(NoForm)?, types);
+            items.map(item).collect::<Result<_, _>>().map(Tree::List)
+        }
+        "Value" => {
+            let (field, content) = message.fields().next().ok_or(NoForm)?;
+            match content {
+                Value::EnumNumber(0) => Ok(Tree::Null),
+                // JSON has no such number, and a string would be read back as one.
+                Value::F64(number) if !number.is_finite() => Err(NoForm),
+                content => value(&field.kind(), content, types),
+            }
+        }
+        // The wrappers.
+        _ => value(&descriptor.get_field(1).ok_or(NoForm)?.kind(), get(1)?.as_ref(), types),
+    }
+}
+
+fn timestamp(seconds: i64, nanos: i32) -> Printed {
+    if !time::TIMESTAMP_SECONDS.contains(&seconds) || !(0..1_000_000_000).contains(&nanos) {
+        return Err(NoForm);
+    }
+    let instant = time::EPOCH.checked_add(jiff::SignedDuration::new(seconds, nanos)).map_err(|_| NoForm)?;
+    Ok(Tree::Text(match nanos {
+        0 => format!("{instant:.0}Z"),
+        nanos if nanos % 1_000_000 == 0 => format!("{instant:.3}Z"),
+        nanos if nanos % 1_000 == 0 => format!("{instant:.6}Z"),
+        _ => format!("{instant:.9}Z"),
+    }))
+}
+
+fn duration(seconds: i64, nanos: i32) -> Printed {
+    let one_sign = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
+    if seconds.abs() > time::DURATION_SECONDS || nanos.abs() >= 1_000_000_000 || !one_sign {
+        return Err(NoForm);
+    }
+    let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
+    let (seconds, nanos) = (seconds.abs(), nanos.abs());
+    Ok(Tree::Text(match nanos {
+        0 => format!("{sign}{seconds}s"),
+        nanos if nanos % 1_000_000 == 0 => format!("{sign}{seconds}.{:03}s", nanos / 1_000_000),
+        nanos if nanos % 1_000 == 0 => format!("{sign}{seconds}.{:06}s", nanos / 1_000),
+        nanos => format!("{sign}{seconds}.{nanos:09}s"),
+    }))
+}
+
+fn field_mask(paths: &[Value]) -> Printed {
+    let mut text = String::new();
+    for path in paths {
+        let path = path.as_str().filter(|path| !path.is_empty()).ok_or(NoForm)?;
+        if !text.is_empty() {
+            text.push(',');
+        }
+        let mut upper = false;
+        for letter in path.chars() {
+            match letter {
+                '_' if !upper => upper = true,
+                // Only what is read back as it was: one letter after each underscore, and no other upper case.
+                'a'..='z' if upper => {
+                    text.push(letter.to_ascii_uppercase());
+                    upper = false;
+                }
+                'a'..='z' | '0'..='9' | '.' if !upper => text.push(letter),
+                _ => return Err(NoForm),
+            }
+        }
+        if upper {
+            return Err(NoForm);
+        }
+    }
+    Ok(Tree::Text(text))
+}
+
+fn any(message: &DynamicMessage, descriptor: &MessageDescriptor, types: &dyn Types) -> Printed {
+    let (url, bytes) = (message.get_field_by_number(1).ok_or(NoForm)?, message.get_field_by_number(2).ok_or(NoForm)?);
+    let (url, bytes) = (url.as_str().ok_or(NoForm)?, bytes.as_bytes().ok_or(NoForm)?);
+    if url.is_empty() {
+        return if bytes.is_empty() { Ok(Tree::Map(Vec::new())) } else { Err(NoForm) };
+    }
+    let name = url.rsplit('/').next().unwrap_or_default();
+    let inner = descriptor.parent_pool().get_message_by_name(name).or_else(|| types.message_named(name));
+    let Some(inner) = inner.and_then(|inner| DynamicMessage::decode(inner, bytes.clone()).ok()) else {
+        return Ok(raw(url, bytes));
+    };
+    let ty = (TYPE.to_owned(), Tree::Text(url.to_owned()));
+    let entries = if wellknown::has_own_form(name) {
+        self::message(&inner, types).map(|value| vec![ty, ("value".to_owned(), value)])
+    } else {
+        fields(&inner, types).map(|fields| std::iter::once(ty).chain(fields).collect())
+    };
+    Ok(entries.map_or_else(|NoForm| raw(url, bytes), Tree::Map))
+}

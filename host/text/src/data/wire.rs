@@ -1,0 +1,85 @@
+//! Messages as bytes, the same for the same content: entries of maps are sorted by key, so that applying a file twice sends
+//! the same bytes twice.
+
+use prost::{Message, encoding};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
+
+/// Encodes a message: known fields by number, then extensions, then fields that its descriptor does not know.
+pub(crate) fn encode(message: &DynamicMessage) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (field, value) in message.fields() {
+        match value {
+            Value::Map(map) => {
+                let mut entries: Vec<(&MapKey, &Value)> = map.iter().collect();
+                entries.sort_by(|(a, _), (b, _)| order(a, b));
+                for (key, value) in entries {
+                    nested(&field, &entry(&field, key, value), &mut bytes);
+                }
+            }
+            Value::List(items) if matches!(field.kind(), Kind::Message(_)) && !field.is_group() => {
+                for item in items.iter().filter_map(Value::as_message) {
+                    nested(&field, &encode(item), &mut bytes);
+                }
+            }
+            Value::Message(inner) if !field.is_group() => nested(&field, &encode(inner), &mut bytes),
+            value => bytes.extend(alone(&message.descriptor(), &field, value)),
+        }
+    }
+    bytes.extend(beyond(message));
+    bytes
+}
+
+/// What is in a message beyond the fields of its descriptor: extensions, and fields that it does not know.
+pub(crate) fn beyond(message: &DynamicMessage) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (extension, value) in message.extensions() {
+        let mut one = DynamicMessage::new(message.descriptor());
+        one.set_extension(&extension, value.clone());
+        bytes.extend(one.encode_to_vec());
+    }
+    for unknown in message.unknown_fields() {
+        unknown.encode(&mut bytes);
+    }
+    bytes
+}
+
+fn nested(field: &FieldDescriptor, content: &[u8], bytes: &mut Vec<u8>) {
+    encoding::encode_key(field.number(), encoding::WireType::LengthDelimited, bytes);
+    encoding::encode_varint(u64::try_from(content.len()).unwrap_or(u64::MAX), bytes);
+    bytes.extend_from_slice(content);
+}
+
+/// One field by itself; fields without maps in them encode in one way only.
+fn alone(descriptor: &MessageDescriptor, field: &FieldDescriptor, value: &Value) -> Vec<u8> {
+    let mut one = DynamicMessage::new(descriptor.clone());
+    match one.try_set_field(field, value.clone()) {
+        Ok(()) => one.encode_to_vec(),
+        // The value came from this very field.
+        Err(_) => Vec::new(),
+    }
+}
+
+fn entry(field: &FieldDescriptor, key: &MapKey, value: &Value) -> Vec<u8> {
+    let Kind::Message(descriptor) = field.kind() else { return Vec::new() };
+    let (key_field, value_field) = (descriptor.map_entry_key_field(), descriptor.map_entry_value_field());
+    let mut bytes = alone(&descriptor, &key_field, &Value::from(key.clone()));
+    match value {
+        Value::Message(inner) => nested(&value_field, &encode(inner), &mut bytes),
+        value => bytes.extend(alone(&descriptor, &value_field, value)),
+    }
+    bytes
+}
+
+/// The order of map keys: strings by bytes, numbers by size, false before true.
+pub(crate) fn order(a: &MapKey, b: &MapKey) -> std::cmp::Ordering {
+    match (a, b) {
+        (MapKey::Bool(a), MapKey::Bool(b)) => a.cmp(b),
+        (MapKey::I32(a), MapKey::I32(b)) => a.cmp(b),
+        (MapKey::I64(a), MapKey::I64(b)) => a.cmp(b),
+        (MapKey::U32(a), MapKey::U32(b)) => a.cmp(b),
+        (MapKey::U64(a), MapKey::U64(b)) => a.cmp(b),
+        (MapKey::String(a), MapKey::String(b)) => a.cmp(b),
+        // Keys of one map are of one kind.
+        _ => std::cmp::Ordering::Equal,
+    }
+}

@@ -1,0 +1,429 @@
+//! What stands around a resource's data: id, owner, metadata, version.
+//!
+//! The id stands under `id`, as on the wire, or flat at the top, as a person would write it. A type is a map of its three
+//! parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
+
+use mortise_resource::{FieldPath, PathStep, pb, types::gvk};
+use prost_reflect::MessageDescriptor;
+use prost_types::Any;
+
+use crate::{
+    Format, Types,
+    data::{BYTES, TYPE, decode::Decoder, names, wellknown, wire},
+    node::{Entry, Node, Value},
+    place::Span,
+};
+
+/// Everything that may stand at the top. Status, schema version and what is flat are dealt with here.
+const TOP: [&str; 13] = [
+    "id",
+    "type",
+    "name",
+    "tenancy",
+    "partition",
+    "namespace",
+    "uid",
+    "owner",
+    "version",
+    "generation",
+    "metadata",
+    "data",
+    "status",
+];
+const SERVER_ONLY: &str = "schemaVersion";
+const FLAT: [&str; 6] = ["type", "name", "tenancy", "partition", "namespace", "uid"];
+const IDENTITY: [&str; 4] = ["type", "tenancy", "name", "uid"];
+
+/// A resource, and whether its owner is written in short. `None` after faults.
+pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Resource, bool)> {
+    let faults = decoder.sink.count();
+    let Some(entries) = root.entries() else {
+        let remedy = "write a map with id (or type and name) and data";
+        decoder.mismatch(root, "a resource", Some(remedy.into()));
+        return None;
+    };
+    let top = Fields::sort(entries, &TOP, &[SERVER_ONLY], "a resource", decoder);
+    let (id, id_node) = identity(root, &top, decoder);
+    let mut resource = pb::Resource { id, ..Default::default() };
+    let mut short_owner = false;
+    if let Some(entry) = top.get("owner") {
+        within(decoder, "owner", entry, |decoder| {
+            short_owner = is_text(&entry.value);
+            resource.owner = self::id(&entry.value, decoder);
+        });
+    }
+    resource.version = top.text("version", decoder);
+    resource.generation = top.text("generation", decoder);
+    if let Some(entry) = top.get("metadata") {
+        within(decoder, "metadata", entry, |decoder| metadata(&entry.value, decoder, &mut resource));
+    }
+    let ty = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+    if let Some(ty) = ty {
+        resource.data = data(ty, id_node.unwrap_or(root.span), top.get("data"), decoder);
+    }
+    (decoder.sink.count() == faults).then_some((resource, short_owner))
+}
+
+/// A map's entries by the names that they may have.
+struct Fields<'n>(Vec<(&'static str, &'n Entry)>);
+
+impl<'n> Fields<'n> {
+    /// Reports entries that are not in `known`, nor in `ignored`, and those of which there are two spellings.
+    fn sort(
+        entries: &'n [Entry],
+        known: &[&'static str],
+        ignored: &[&'static str],
+        of: &str,
+        decoder: &mut Decoder<'_, '_>,
+    ) -> Self {
+        let format = decoder.format();
+        let mut sorted: Vec<(&'static str, &'n Entry)> = Vec::new();
+        for entry in entries {
+            let is = |name: &&&'static str| match format {
+                Format::Hcl => names::hcl_name(name) == entry.key,
+                _ => **name == entry.key || snake(name) == entry.key,
+            };
+            match known.iter().chain(ignored).find(is) {
+                None => unknown(entry, known, of, decoder),
+                Some(name) if sorted.iter().any(|(other, _)| other == name) => {
+                    let text = format!("`{}` is there in two spellings", entry.key);
+                    decoder.fault(entry.key_span, text, Some("leave one of them out".into()));
+                }
+                Some(name) => sorted.push((name, entry)),
+            }
+        }
+        Self(sorted)
+    }
+
+    /// An entry that is there and not null.
+    fn get(&self, name: &str) -> Option<&'n Entry> {
+        let (_, entry) = self.0.iter().find(|(known, _)| *known == name)?;
+        (!entry.value.is_null()).then_some(*entry)
+    }
+
+    /// A string; empty when it is absent or at fault.
+    fn text(&self, name: &'static str, decoder: &mut Decoder<'_, '_>) -> String {
+        let Some(entry) = self.get(name) else { return String::new() };
+        within(decoder, name, entry, |decoder| decoder.text(&entry.value).map(std::borrow::Cow::into_owned))
+            .unwrap_or_default()
+    }
+}
+
+fn snake(name: &str) -> String {
+    name.chars().fold(String::with_capacity(name.len() + 2), |mut text, letter| {
+        if letter.is_ascii_uppercase() {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_lowercase());
+        text
+    })
+}
+
+fn within<T>(
+    decoder: &mut Decoder<'_, '_>,
+    name: &str,
+    entry: &Entry,
+    inner: impl FnOnce(&mut Decoder<'_, '_>) -> T,
+) -> T {
+    let outer = std::mem::replace(&mut decoder.argument, entry.key.clone());
+    let result = decoder.within(PathStep::Field(snake(name)), inner);
+    decoder.argument = outer;
+    result
+}
+
+fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decoder<'_, '_>) {
+    if decoder.format() == Format::Hcl {
+        let near = names::nearest(&entry.key, known.iter().map(|name| names::hcl_name(name)));
+        let hint = near.map(|near| format!(" Did you mean \"{near}\"?")).unwrap_or_default();
+        let text = match entry.value.value {
+            Value::Blocks(_) => {
+                format!("Unsupported block type; Blocks of type {:?} are not expected here.", entry.key)
+            }
+            _ => format!("Unsupported argument; An argument named {:?} is not expected here.", entry.key),
+        };
+        decoder.sink.add(entry.key_span, &decoder.path, text + &hint, None);
+        return;
+    }
+    let remedy = match entry.key.as_str() {
+        // What hands that are used to Kubernetes write.
+        "apiVersion" | "kind" if of == "a resource" => written("type", A_TYPE, decoder),
+        "spec" if of == "a resource" => "write the content under `data`".to_owned(),
+        "version" if of == "a type" => names::did_you_mean("groupVersion"),
+        key => match names::nearest(key, known.iter().map(|name| (*name).to_owned())) {
+            Some(near) => names::did_you_mean(&near),
+            None => format!("{of} has {}", names::listed(known.iter().map(|name| (*name).to_owned()), 20)),
+        },
+    };
+    decoder.within(PathStep::Field(entry.key.clone()), |decoder| {
+        decoder.fault(entry.key_span, "there is no such field", Some(remedy));
+    });
+}
+
+/// The id, from `id` or from what stands flat at the top, and where its type is written.
+fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Option<pb::Id>, Option<Span>) {
+    let flat: Vec<_> = FLAT.iter().filter_map(|name| top.get(name)).collect();
+    if let Some(entry) = top.get("id") {
+        for extra in &flat {
+            let text = format!("`{}` is part of the id, which is there as `{}`", extra.key, entry.key);
+            decoder.fault(extra.key_span, text, Some("write the one or the other".into()));
+        }
+        return within(decoder, "id", entry, |decoder| {
+            (id(&entry.value, decoder), Some(type_span(&entry.value, decoder.format())))
+        });
+    }
+    let Some(first) = flat.first() else {
+        let remedy = match decoder.format() {
+            Format::Hcl => "write a block ID with Type and Name".to_owned(),
+            _ => format!("{}, and a name; or an id of type, tenancy and name", written("type", A_TYPE, decoder)),
+        };
+        // Consul's words.
+        decoder.fault(start(root.span), "\"id\" field need to be provided", Some(remedy));
+        return (None, None);
+    };
+    let mut id = pb::Id { uid: top.text("uid", decoder), ..Default::default() };
+    let mut span = None;
+    if let Some(entry) = top.get("type") {
+        span = Some(entry.value.span);
+        id.r#type = within(decoder, "type", entry, |decoder| r#type(&entry.value, decoder));
+    } else {
+        let remedy = written("type", A_TYPE, decoder);
+        decoder.fault(start(first.key_span), "there is no type", Some(remedy));
+    }
+    id.name = name(top, root, decoder);
+    let mut tenancy = pb::Tenancy::default();
+    if let Some(entry) = top.get("tenancy") {
+        within(decoder, "tenancy", entry, |decoder| tenancy = self::tenancy(&entry.value, decoder));
+        for unit in ["partition", "namespace"].iter().filter_map(|unit| top.get(unit)) {
+            let text = format!("`{}` is part of the tenancy, which is there too", unit.key);
+            decoder.fault(unit.key_span, text, Some("write the one or the other".into()));
+        }
+    } else {
+        tenancy.partition = top.text("partition", decoder);
+        tenancy.namespace = top.text("namespace", decoder);
+    }
+    id.tenancy = (tenancy != pb::Tenancy::default()).then_some(tenancy);
+    (Some(id), span)
+}
+
+/// How an entry is written: `name: korn`, `"name": "korn"`, `Name = "korn"`.
+fn written(key: &str, value: &str, decoder: &Decoder<'_, '_>) -> String {
+    match decoder.format() {
+        Format::Yaml => format!("write `{key}: {value}`"),
+        Format::Json => format!("write `\"{key}\": \"{value}\"`"),
+        Format::Hcl if key == "type" => format!("write `Type = gvk(\"{value}\")`"),
+        Format::Hcl => format!("write `{} = \"{value}\"`", names::hcl_name(key)),
+    }
+}
+
+const A_TYPE: &str = "group.version.Kind";
+
+/// The first character of something long.
+fn start(span: Span) -> Span {
+    Span::new(span.start, span.start)
+}
+
+fn is_text(node: &Node) -> bool {
+    matches!(node.value, Value::Text(_) | Value::Plain(_)) && !node.is_null()
+}
+
+/// Where the type of an id is written, or the id itself.
+fn type_span(node: &Node, format: Format) -> Span {
+    let key = if format == Format::Hcl { "Type" } else { "type" };
+    node.get(key).map_or(start(node.span), |ty| ty.span)
+}
+
+/// An id: a map, or `group.version.Kind/name`.
+fn id(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Id> {
+    if is_text(node) {
+        let text = decoder.text(node)?.into_owned();
+        let Some((ty, name)) = text.split_once('/').filter(|(ty, name)| !ty.is_empty() && !name.is_empty()) else {
+            let remedy = "write group.version.Kind/name, or a map of type, tenancy and name";
+            decoder.fault(node.span, format!("{text:?} is not an id"), Some(remedy.into()));
+            return None;
+        };
+        let ty = type_named(ty, node.span, decoder)?;
+        return Some(pb::Id { r#type: Some(ty), name: name.to_owned(), ..Default::default() });
+    }
+    let Some(entries) = node.entries() else {
+        decoder.mismatch(node, "a map", Some("write type, tenancy and name, or group.version.Kind/name".into()));
+        return None;
+    };
+    let fields = Fields::sort(entries, &IDENTITY, &[], "an id", decoder);
+    let mut id = pb::Id { uid: fields.text("uid", decoder), ..Default::default() };
+    id.name = name(&fields, node, decoder);
+    match fields.get("type") {
+        Some(entry) => id.r#type = within(decoder, "type", entry, |decoder| r#type(&entry.value, decoder)),
+        None => {
+            let remedy = written("type", A_TYPE, decoder);
+            decoder.fault(start(node.span), "there is no type", Some(remedy));
+        }
+    }
+    if let Some(entry) = fields.get("tenancy") {
+        id.tenancy = Some(within(decoder, "tenancy", entry, |decoder| tenancy(&entry.value, decoder)));
+    }
+    Some(id)
+}
+
+fn name(fields: &Fields<'_>, of: &Node, decoder: &mut Decoder<'_, '_>) -> String {
+    if fields.get("name").is_none() {
+        let remedy = written("name", "the-name", decoder);
+        decoder.within(PathStep::Field("name".into()), |decoder| {
+            decoder.fault(start(of.span), "there is no name", Some(remedy));
+        });
+    }
+    fields.text("name", decoder)
+}
+
+fn tenancy(node: &Node, decoder: &mut Decoder<'_, '_>) -> pb::Tenancy {
+    let Some(entries) = node.entries() else {
+        decoder.mismatch(node, "a map", Some("write partition and namespace".into()));
+        return pb::Tenancy::default();
+    };
+    let fields = Fields::sort(entries, &["partition", "namespace"], &[], "a tenancy", decoder);
+    pb::Tenancy { partition: fields.text("partition", decoder), namespace: fields.text("namespace", decoder) }
+}
+
+/// A type: a map of its parts, or `group.version.Kind`.
+fn r#type(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
+    if is_text(node) {
+        let text = decoder.text(node)?.into_owned();
+        return type_named(&text, node.span, decoder);
+    }
+    let Some(entries) = node.entries() else {
+        decoder.mismatch(
+            node,
+            "a type",
+            Some("write group.version.Kind, or a map of group, groupVersion and kind".into()),
+        );
+        return None;
+    };
+    let faults = decoder.sink.count();
+    let fields = Fields::sort(entries, &["group", "groupVersion", "kind"], &[], "a type", decoder);
+    let ty = pb::Type {
+        group: fields.text("group", decoder),
+        group_version: fields.text("groupVersion", decoder),
+        kind: fields.text("kind", decoder),
+    };
+    for (name, value) in [("group", &ty.group), ("groupVersion", &ty.group_version), ("kind", &ty.kind)] {
+        if value.is_empty() && decoder.sink.count() == faults {
+            decoder.fault(start(node.span), format!("the type has no {name}"), None);
+        }
+    }
+    (decoder.sink.count() == faults).then_some(ty)
+}
+
+fn type_named(text: &str, span: Span, decoder: &mut Decoder<'_, '_>) -> Option<pb::Type> {
+    let mut parts = text.split('.');
+    if let (Some(group), Some(version), Some(kind), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        && ![group, version, kind].contains(&"")
+    {
+        return Some(pb::Type { group: group.into(), group_version: version.into(), kind: kind.into() });
+    }
+    // A file is to mean the same whatever types are there, so that short names are not taken, but told.
+    let remedy = near_types(text, decoder.types).unwrap_or_else(|| "write group.version.Kind".into());
+    decoder.fault(span, format!("{text:?} is not the full name of a type"), Some(remedy));
+    None
+}
+
+/// Types that a name may mean or be a slip of, in a question; all types when there are few of them and none is near.
+fn near_types(name: &str, types: &dyn Types) -> Option<String> {
+    let named: Vec<String> = types.named(name).iter().map(gvk).collect();
+    if !named.is_empty() {
+        return Some(format!("did you mean {}?", one_of(&named)));
+    }
+    let all: Vec<String> = types.all().iter().map(gvk).collect();
+    let kind = name.rsplit('.').next().unwrap_or_default();
+    let same_kind: Vec<String> =
+        all.iter().filter(|ty| ty.rsplit('.').next().is_some_and(|k| k.eq_ignore_ascii_case(kind))).cloned().collect();
+    if !same_kind.is_empty() {
+        return Some(format!("did you mean {}?", one_of(&same_kind)));
+    }
+    if let Some(near) = names::nearest(name, all.iter().cloned()) {
+        return Some(names::did_you_mean(&near));
+    }
+    (!all.is_empty()).then(|| format!("the types are {}", names::listed(all.into_iter(), 20)))
+}
+
+fn one_of(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+}
+
+fn metadata(node: &Node, decoder: &mut Decoder<'_, '_>, resource: &mut pb::Resource) {
+    let Some(entries) = node.entries() else {
+        decoder.mismatch(node, "a map", Some("write keys and values".into()));
+        return;
+    };
+    for entry in entries {
+        decoder.within(PathStep::Key(entry.key.clone()), |decoder| {
+            if entry.value.is_null() {
+                let remedy = "write \"\" for an empty string, \"null\" for the word";
+                decoder.fault(entry.value.span, "a value of a map cannot be null", Some(remedy.into()));
+            } else if let Some(text) = decoder.text(&entry.value) {
+                resource.metadata.insert(entry.key.clone(), text.into_owned());
+            }
+        });
+    }
+}
+
+/// The data, typed by the id's type wherever in the text that stands.
+fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Decoder<'_, '_>) -> Option<Any> {
+    let raw = entry.and_then(|entry| entry.value.get(BYTES).map(|bytes| (entry, bytes)));
+    let descriptor = decoder.types.message(ty);
+    if let Some((entry, bytes)) = raw {
+        return within(decoder, "data", entry, |decoder| opaque(&entry.value, bytes, descriptor.as_ref(), decoder));
+    }
+    let Some(descriptor) = descriptor else {
+        let name = gvk(ty);
+        let remedy = near_types(&name, decoder.types);
+        let text = match decoder.format() {
+            Format::Hcl => format!("error getting type for Any field: unknown resource type: {name}"),
+            _ => format!("the type {name} is not registered"),
+        };
+        let id = FieldPath(vec![PathStep::Field("id".into()), PathStep::Field("type".into())]);
+        decoder.sink.add(type_span, &id, text, remedy);
+        return None;
+    };
+    let entry = entry?;
+    let message = within(decoder, "data", entry, |decoder| match entry.value.get(TYPE) {
+        Some(url) if names::find_field(&descriptor, TYPE, decoder.format()).is_none() => {
+            let text = decoder.text(url)?;
+            if !names_message(&text, &descriptor) {
+                wellknown::wrong_type(decoder, url, descriptor.full_name());
+                return None;
+            }
+            let entries = entry.value.entries()?;
+            match entry.value.get("value").filter(|_| wellknown::has_own_form(descriptor.full_name())) {
+                Some(value) => decoder.message(&descriptor, value),
+                None => decoder.fields(&descriptor, entries.iter().filter(|entry| entry.key != TYPE)),
+            }
+        }
+        _ => decoder.message(&descriptor, &entry.value),
+    })?;
+    // Consul's command line sends the bare name for HCL.
+    let host = if decoder.format() == Format::Hcl { "" } else { "type.googleapis.com/" };
+    Some(Any { type_url: format!("{host}{}", descriptor.full_name()), value: wire::encode(&message) })
+}
+
+fn names_message(url: &str, descriptor: &MessageDescriptor) -> bool {
+    url.rsplit('/').next() == Some(descriptor.full_name())
+}
+
+/// Data as bytes: what is printed when its fields cannot be.
+fn opaque(
+    node: &Node,
+    bytes: &Node,
+    descriptor: Option<&MessageDescriptor>,
+    decoder: &mut Decoder<'_, '_>,
+) -> Option<Any> {
+    let Some(url) = node.get(TYPE) else {
+        decoder.fault(node.span, format!("{BYTES:?} needs {TYPE:?} beside it"), None);
+        return None;
+    };
+    let type_url = decoder.text(url)?.into_owned();
+    if let Some(descriptor) = descriptor.filter(|descriptor| !names_message(&type_url, descriptor)) {
+        wellknown::wrong_type(decoder, url, descriptor.full_name());
+        return None;
+    }
+    let value = wellknown::raw_bytes(decoder, bytes, node.entries().is_some_and(|entries| entries.len() == 2))?;
+    Some(Any { type_url, value })
+}

@@ -1,0 +1,145 @@
+//! What is wrong with a text: each fault with its place, its field and its remedy.
+
+use std::{fmt, sync::Arc};
+
+use mortise_resource::FieldPath;
+
+use crate::{
+    Format,
+    place::{Lines, Place, Position, Span, file_name},
+};
+
+/// One fault in a text.
+///
+/// Prints as `file:line:column: field: what; remedy`, and in HCL as `file:line,column-column: what; remedy`, which is how
+/// Consul's command line writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it begins.
+    pub place: Place,
+    /// Where it ends: just after its last character.
+    pub end: Position,
+    /// The field, such as `data.year_of_release`; empty where the text as a whole is at fault.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it, where that is known.
+    pub remedy: Option<String>,
+    /// What the text is written in.
+    pub format: Format,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.format == Format::Hcl {
+            let Position { line, column } = self.place.position;
+            write!(f, "{}:{line},{column}-{}: ", self.place.file, self.end.column)?;
+        } else {
+            write!(f, "{}: ", self.place)?;
+            if !self.path.is_empty() {
+                write!(f, "{}: ", self.path)?;
+            }
+        }
+        f.write_str(&self.message)?;
+        if let Some(remedy) = &self.remedy {
+            write!(f, "; {remedy}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is wrong with a text, in the order of the text, up to a bound. Prints one fault a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Faults {
+    /// The faults.
+    pub faults: Vec<Fault>,
+    /// Whether there are more than are kept; the text was not looked at any further then.
+    pub more: bool,
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, fault) in self.faults.iter().enumerate() {
+            if position > 0 {
+                f.write_str("\n")?;
+            }
+            fault.fmt(f)?;
+        }
+        if self.more { f.write_str("\nand more, which are told once these are mended") } else { Ok(()) }
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Takes faults while a text is read.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    pub(crate) file: String,
+    pub(crate) format: Format,
+    pub(crate) lines: Arc<Lines>,
+    faults: Vec<(usize, Fault)>,
+    more: bool,
+    keep: usize,
+}
+
+impl Sink {
+    pub(crate) fn new(file: &str, format: Format, lines: Arc<Lines>, keep: usize) -> Self {
+        Self { file: file_name(file).to_owned(), format, lines, faults: Vec::new(), more: false, keep }
+    }
+
+    pub(crate) fn place(&self, offset: usize) -> Place {
+        Place { file: self.file.clone(), position: self.lines.position(offset) }
+    }
+
+    pub(crate) fn add(&mut self, span: Span, path: &FieldPath, message: impl Into<String>, remedy: Option<String>) {
+        if self.faults.len() >= self.keep {
+            self.more = true;
+            return;
+        }
+        let fault = Fault {
+            place: self.place(span.start),
+            end: self.lines.position(span.end),
+            path: fit_to_print(&path.to_string(), 500),
+            message: fit_to_print(&message.into(), 4000),
+            remedy: remedy.map(|remedy| fit_to_print(&remedy, 4000)),
+            format: self.format,
+        };
+        self.faults.push((span.start, fault));
+    }
+
+    /// How many faults there were so far.
+    pub(crate) fn count(&self) -> usize {
+        self.faults.len() + usize::from(self.more)
+    }
+
+    /// Whether no further fault would be kept, so that looking for more is in vain.
+    pub(crate) fn is_full(&self) -> bool {
+        self.more
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), Faults> {
+        if self.faults.is_empty() {
+            return Ok(());
+        }
+        self.faults.sort_by_key(|(offset, _)| *offset);
+        Err(Faults { faults: self.faults.into_iter().map(|(_, fault)| fault).collect(), more: self.more })
+    }
+}
+
+/// A part of a fault as a terminal may have it: names come from the text, may be of any length, and may hold what a terminal
+/// would obey.
+fn fit_to_print(text: &str, at_most: usize) -> String {
+    let mut letters = text.chars();
+    let mut fit = String::with_capacity(text.len().min(at_most));
+    for letter in letters.by_ref().take(at_most) {
+        if letter.is_control() {
+            fit.extend(letter.escape_debug());
+        } else {
+            fit.push(letter);
+        }
+    }
+    if letters.next().is_some() {
+        fit.push('…');
+    }
+    fit
+}

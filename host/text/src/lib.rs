@@ -1,0 +1,87 @@
+//! Resources as text: YAML, JSON and HCL, typed by the descriptors of their messages.
+//!
+//! [`parse()`] turns a text into [`Document`]s, or into [`Faults`] that each name the file, line, column and field, what is
+//! wrong and what to do about it. [`to_yaml`] and [`to_json`] print what reads back as the same resource, and [`consul`]
+//! prints as Consul does. [`Reader`] and [`Writer`] do the same for streams of any length. [`diff::diff`] compares. What is
+//! known of types comes through [`Types`], usually a [`TypeTable`] of what TypeService says. Nothing here knows a file
+//! system or a transport.
+//!
+//! # What a resource looks like
+//!
+//! ```yaml
+//! type: demo.v2.Artist        # or id: {type: {group: demo, groupVersion: v2, kind: Artist}, name: korn, …}
+//! name: korn
+//! namespace: default          # partition and namespace, as far as the type has them, may be left to `place_in`
+//! owner: demo.v1.RecordLabel/immortal
+//! metadata: {genre: nu-metal}
+//! data:
+//!   name: Korn
+//!   genre: GENRE_METAL
+//!   groupMembers: {jonathan: vocals}
+//! ```
+//!
+//! A text holds any number of them: YAML documents, JSON values after each other, lists, and `{"resources": […]}`. `version`
+//! and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Data is proto3's JSON in YAML and
+//! JSON, with these additions: names may be protobuf's, durations may be written as Go does (`1h30m`), `@unknown` holds
+//! fields that the descriptor does not know, and data without a form in JSON is `@type` and `@bytes`. A string field takes
+//! a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
+//!
+//! # Cost and limits
+//!
+//! Reading takes time in proportion to the text, and memory for its tree; [`Limits`] bound both, nesting and aliases
+//! included. HCL is bounded further, since its parser is not linear.
+//!
+//! # Example
+//!
+//! ```
+//! use mortise_resource::{DESCRIPTORS, Scope, types};
+//! use mortise_text::{Format, Source, TypeTable, parse, to_yaml};
+//! use prost_reflect::DescriptorPool;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Usually `TypeTable::add` takes what TypeService answers.
+//! let pool = DescriptorPool::decode(DESCRIPTORS)?;
+//! let message = pool.get_message_by_name("mortise.v1.Value").ok_or("no such message")?;
+//! let mut table = TypeTable::new();
+//! table.add_message(types::value(), message, Some(Scope::Cluster), Vec::new());
+//!
+//! let text = "type: mortise.v1.Value\nname: x\ndata:\n  plugin: demo\n  kye: answer\n";
+//! let faults = parse(Source { name: "value.yaml", text }, None, &table).unwrap_err();
+//! assert_eq!(faults.to_string(), "value.yaml:5:3: data.kye: there is no such field; did you mean `key`?");
+//!
+//! let text = text.replace("kye", "key");
+//! for document in parse(Source { name: "-", text: &text }, Some(Format::Yaml), &table)? {
+//!     assert_eq!(document.locate("data.key").to_string(), "<stdin>:5:3");
+//!     assert!(to_yaml(&document.resource, &table).ends_with("data:\n  plugin: demo\n  key: answer\n"));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod data;
+pub mod diff;
+mod document;
+mod envelope;
+mod fault;
+mod limits;
+mod node;
+mod parse;
+mod path;
+mod place;
+mod print;
+mod read;
+mod stream;
+mod tree;
+mod types;
+
+pub use document::Document;
+pub use fault::{Fault, Faults};
+pub use limits::Limits;
+pub use parse::{Format, Source, parse, parse_within};
+pub use place::{Place, Position, file_name};
+pub use print::{
+    json::{Indent, consul, list_to_json, to_json},
+    yaml::{list_to_yaml, to_yaml},
+};
+pub use stream::{ReadError, Reader, StreamFormat, Writer};
+pub use types::{TypeTable, Types, TypesError};

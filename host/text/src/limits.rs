@@ -1,0 +1,56 @@
+//! How much of a text is read at most.
+
+use mortise_resource::FieldPath;
+
+use crate::{fault::Sink, place::Span};
+
+/// Bounds of what is read in one go. All are finite by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Size of a text, bytes.
+    pub bytes: usize,
+    /// Values in a text (scalars, lists, maps), after YAML's aliases are replaced by what they stand for.
+    pub values: usize,
+    /// Nesting of lists and maps. What decodes protobuf stops at 100 levels of messages.
+    pub depth: usize,
+    /// Resources in a text.
+    pub documents: usize,
+    /// Faults that are told at once; what comes after them is not looked at.
+    pub faults: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 64 << 20, values: 2_000_000, depth: 128, documents: 100_000, faults: 20 }
+    }
+}
+
+/// What is left of [`Limits::values`] and [`Limits::depth`] while a text is read.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    values: usize,
+    limits: Limits,
+}
+
+impl Budget {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { values: limits.values, limits: limits.clone() }
+    }
+
+    /// Takes some values at a depth (the outermost is 1), or says why not. Reading cannot go on after that.
+    pub(crate) fn take(&mut self, values: usize, depth: usize, span: Span, sink: &mut Sink) -> Option<()> {
+        let at_fault = Span::new(span.start, span.start);
+        if depth > self.limits.depth {
+            let message = format!("nested more than {} levels deep", self.limits.depth);
+            sink.add(at_fault, &FieldPath::default(), message, None);
+            return None;
+        }
+        let Some(left) = self.values.checked_sub(values) else {
+            let message = format!("more than {} values in one text", self.limits.values);
+            sink.add(at_fault, &FieldPath::default(), message, Some("split it into several files".into()));
+            return None;
+        };
+        self.values = left;
+        Some(())
+    }
+}

@@ -1,0 +1,135 @@
+//! From a text to its documents.
+
+use std::{path::Path, sync::Arc};
+
+use mortise_resource::FieldPath;
+
+use crate::{
+    Types,
+    document::{self, Document},
+    fault::{Faults, Sink},
+    limits::{Budget, Limits},
+    place::{Lines, Position, Span},
+    read,
+};
+
+/// What a text is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// YAML 1.2; documents are separated by `---`.
+    Yaml,
+    /// JSON: values after each other, on a line each or not.
+    Json,
+    /// HCL as Consul's command line reads it; one resource.
+    Hcl,
+}
+
+impl Format {
+    /// What the extension of a file's name says, if anything: `yaml`, `yml`, `json`, `jsonl`, `ndjson`, `hcl`.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let extension = Path::new(name).extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" | "jsonl" | "ndjson" => Some(Self::Json),
+            "hcl" => Some(Self::Hcl),
+            _ => None,
+        }
+    }
+
+    /// What a text looks like: JSON when it begins with `{` or `[`, HCL when its first line of substance is a block or an
+    /// attribute (`ID {`, `ID = …`), and YAML otherwise.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let text = text.trim_start_matches('\u{feff}');
+        if text.trim_start().starts_with(['{', '[']) {
+            return Self::Json;
+        }
+        if read::hcl::looks_like(text) { Self::Hcl } else { Self::Yaml }
+    }
+
+    /// What Consul's command line takes a text for: JSON when it begins with `{`, HCL otherwise.
+    #[must_use]
+    pub fn of_consul_text(text: &str) -> Self {
+        if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') { Self::Json } else { Self::Hcl }
+    }
+}
+
+/// A text and what it is called.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The file as its user named it; `-` is the standard input.
+    pub name: &'a str,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+/// Reads every resource of a text, within the default [`Limits`]. Without a format, the extension of the name decides, and
+/// after that the text.
+///
+/// # Errors
+/// Everything that is wrong with the text; there are no documents then.
+pub fn parse(source: Source<'_>, format: Option<Format>, types: &dyn Types) -> Result<Vec<Document>, Faults> {
+    parse_within(source, format, types, &Limits::default())
+}
+
+/// As [`parse`], within other limits.
+///
+/// # Errors
+/// Everything that is wrong with the text; there are no documents then.
+pub fn parse_within(
+    source: Source<'_>,
+    format: Option<Format>,
+    types: &dyn Types,
+    limits: &Limits,
+) -> Result<Vec<Document>, Faults> {
+    let Source { name, text } = source;
+    let format = format.or_else(|| Format::of_name(name)).unwrap_or_else(|| Format::of_text(text));
+    parse_part(name, text, Position::START, format, types, limits)
+}
+
+/// Reads a part of a file that begins at `begin`.
+pub(crate) fn parse_part(
+    name: &str,
+    text: &str,
+    begin: Position,
+    format: Format,
+    types: &dyn Types,
+    limits: &Limits,
+) -> Result<Vec<Document>, Faults> {
+    let too_long = text.len() > limits.bytes;
+    let text = if too_long { "" } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
+    let mut sink = Sink::new(name, format, Arc::new(Lines::new(text, begin)), limits.faults);
+    let mut whole = |message: String, remedy: &str| {
+        sink.add(Span::default(), &FieldPath::default(), message, Some(remedy.to_owned()));
+    };
+    if too_long {
+        whole(format!("the text is larger than {} bytes", limits.bytes), "split it, or use import");
+        return sink.finish().map(|()| Vec::new());
+    }
+    let mut budget = Budget::new(limits);
+    let nodes = match format {
+        Format::Yaml => read::yaml::read(text, &mut sink, &mut budget),
+        Format::Json => read::json::read(text, &mut sink, &mut budget),
+        Format::Hcl => read::hcl::read(text, &mut sink, &mut budget),
+    };
+    let nodes = document::unpack(nodes);
+    if let Some(beyond) = nodes.get(limits.documents) {
+        let message = format!("more than {} resources in one text", limits.documents);
+        sink.add(
+            Span::new(beyond.span.start, beyond.span.start),
+            &FieldPath::default(),
+            message,
+            Some("split it, or use import".into()),
+        );
+        return sink.finish().map(|()| Vec::new());
+    }
+    let mut documents = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        if sink.is_full() {
+            break;
+        }
+        documents.extend(document::read(node, types, &mut sink));
+    }
+    sink.finish().map(|()| documents)
+}

@@ -1,0 +1,72 @@
+//! Resources as YAML and JSON, in a form that reads back as the same resource.
+
+pub(crate) mod json;
+pub(crate) mod yaml;
+
+use mortise_resource::pb;
+use prost::Message;
+use prost_reflect::DynamicMessage;
+
+use crate::{Types, data::encode, document::status_descriptor, tree::Tree};
+
+/// A resource, id first; the data in the order of its fields.
+pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types) -> Tree {
+    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version } = resource;
+    let mut entries = Vec::new();
+    let mut put = |key: &str, value: Tree| entries.push((key.to_owned(), value));
+    if let Some(id) = id {
+        put("id", self::id(id));
+    }
+    if let Some(owner) = owner {
+        put("owner", self::id(owner));
+    }
+    if !version.is_empty() {
+        put("version", Tree::Text(version.clone()));
+    }
+    if !generation.is_empty() {
+        put("generation", Tree::Text(generation.clone()));
+    }
+    if !metadata.is_empty() {
+        let pairs = metadata.iter().map(|(key, value)| (key.clone(), Tree::Text(value.clone())));
+        put("metadata", Tree::Map(pairs.collect()));
+    }
+    if let Some(data) = data {
+        put("data", encode::data(data, id.as_ref().and_then(|id| id.r#type.as_ref()), types));
+    }
+    if *schema_version > 0 {
+        put("schemaVersion", Tree::Int(i64::from(*schema_version)));
+    }
+    let statuses: Vec<_> =
+        status.iter().filter_map(|(key, one)| Some((key.clone(), self::status(one, types)?))).collect();
+    if !statuses.is_empty() {
+        put("status", Tree::Map(statuses));
+    }
+    Tree::Map(entries)
+}
+
+fn id(id: &pb::Id) -> Tree {
+    let mut entries = Vec::new();
+    if let Some(pb::Type { group, group_version, kind }) = &id.r#type {
+        entries.push(("type", strings([("group", group), ("groupVersion", group_version), ("kind", kind)])));
+    }
+    if let Some(pb::Tenancy { partition, namespace }) = &id.tenancy {
+        entries.push(("tenancy", strings([("partition", partition), ("namespace", namespace)])));
+    }
+    if !id.name.is_empty() {
+        entries.push(("name", Tree::Text(id.name.clone())));
+    }
+    if !id.uid.is_empty() {
+        entries.push(("uid", Tree::Text(id.uid.clone())));
+    }
+    Tree::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn strings<const N: usize>(entries: [(&str, &String); N]) -> Tree {
+    let set = entries.into_iter().filter(|(_, text)| !text.is_empty());
+    Tree::Map(set.map(|(key, text)| (key.to_owned(), Tree::Text(text.clone()))).collect())
+}
+
+fn status(status: &pb::Status, types: &dyn Types) -> Option<Tree> {
+    let message = DynamicMessage::decode(status_descriptor()?, status.encode_to_vec().as_slice()).ok()?;
+    encode::known(&message, types)
+}

@@ -1,0 +1,215 @@
+//! Reads YAML 1.2: any number of documents.
+//!
+//! granit-parser parses. Scalars without quotes keep their text, since the field decides what they are. Aliases are
+//! replaced by what they stand for, and what they stand for counts against [`crate::Limits::values`] each time, which is
+//! what a "billion laughs" file runs into.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, Tag};
+use mortise_resource::FieldPath;
+
+use crate::{
+    fault::Sink,
+    limits::Budget,
+    node::{Entry, Node, Value, plain_bool, plain_null},
+    place::Span,
+    read::refuse_duplicates,
+};
+
+/// Reads every document of a text; empty ones are left out. What stands before a syntax error is returned, so that its
+/// faults are found too.
+pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
+    let mut builder = Builder { sink, budget, open: Vec::new(), anchors: HashMap::new(), documents: Vec::new() };
+    let options = granit_parser::options! { emit_comments: false };
+    for event in Parser::new_from_str_with_options(text, options) {
+        match event {
+            Ok((event, span)) => {
+                let range = span.byte_range().unwrap_or_default();
+                if builder.event(event, Span::new(range.start, range.end)).is_none() {
+                    break;
+                }
+            }
+            Err(error) => {
+                let offset = error.marker().byte_offset().unwrap_or(text.len());
+                let message = format!("not YAML: {}", error.info());
+                builder.sink.add(Span::new(offset, offset), &FieldPath::default(), message, None);
+                break;
+            }
+        }
+    }
+    builder.documents
+}
+
+/// A list or a map that is not closed yet.
+struct Open {
+    span: Span,
+    anchor: usize,
+    /// Values in it so far, itself included.
+    size: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, key: Option<(String, Span)> },
+}
+
+struct Builder<'s> {
+    sink: &'s mut Sink,
+    budget: &'s mut Budget,
+    open: Vec<Open>,
+    /// What anchors stand for, and how many values that is; `None` while it is not closed.
+    anchors: HashMap<usize, Option<(Node, usize)>>,
+    documents: Vec<Node>,
+}
+
+impl Builder<'_> {
+    /// None once reading on is senseless; the fault has been reported.
+    fn event(&mut self, event: Event<'_>, span: Span) -> Option<()> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.budget.take(1, self.open.len() + 1, span, self.sink)?;
+                let value = self.scalar(text.into_owned(), style, tag.as_deref(), span);
+                self.anchored(anchor, &value, 1)?;
+                self.push(value, 1)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.collection(span, anchor, tag.as_deref(), "seq", Content::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                let content = Content::Map { entries: Vec::new(), key: None };
+                self.collection(span, anchor, tag.as_deref(), "map", content)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(span),
+            Event::Alias(id) => {
+                let Some(Some((node, size))) = self.anchors.get(&id) else {
+                    self.fault(span, "the alias stands inside of what it stands for", None);
+                    return None;
+                };
+                let (mut node, size) = (node.clone(), *size);
+                self.budget.take(size, self.open.len() + 1 + depth(&node), span, self.sink)?;
+                node.span = span;
+                self.push(node, size)
+            }
+            Event::DocumentStart(..) => {
+                self.anchors.clear();
+                Some(())
+            }
+            _ => Some(()),
+        }
+    }
+
+    fn fault(&mut self, span: Span, message: &str, remedy: Option<String>) {
+        self.sink.add(span, &FieldPath::default(), message, remedy);
+    }
+
+    fn scalar(&mut self, text: String, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
+        let plain = style == ScalarStyle::Plain;
+        let value = match tag.map(|tag| tag.core_suffix().ok_or_else(|| tag.original())) {
+            None if plain => Value::Plain(text),
+            None | Some(Ok("str")) => Value::Text(text),
+            Some(Ok("null")) if plain_null(&text) => Value::Null,
+            Some(Ok("int" | "float")) => Value::Plain(text),
+            Some(Ok("bool")) if plain_bool(&text).is_some() => Value::Plain(text),
+            Some(Ok(tag)) => {
+                self.fault(span, &format!("{text:?} is not what its tag !!{tag} says"), None);
+                Value::Text(text)
+            }
+            // The non-specific tag makes a scalar a string.
+            Some(Err(tag)) if tag == "!" => Value::Text(text),
+            Some(Err(tag)) => {
+                self.unknown_tag(span, &tag);
+                Value::Text(text)
+            }
+        };
+        Node::new(span, value)
+    }
+
+    fn unknown_tag(&mut self, span: Span, tag: &str) {
+        self.fault(
+            span,
+            &format!("the tag {tag} is unknown"),
+            Some("leave it out; the type says what a value is".into()),
+        );
+    }
+
+    fn collection(
+        &mut self,
+        span: Span,
+        anchor: usize,
+        tag: Option<&Tag>,
+        expected: &str,
+        content: Content,
+    ) -> Option<()> {
+        self.budget.take(1, self.open.len() + 1, span, self.sink)?;
+        if let Some(tag) = tag
+            && !tag.is_yaml_core_schema_tag(expected)
+            && tag.original() != "!"
+        {
+            self.unknown_tag(span, &tag.original());
+        }
+        if anchor > 0 {
+            self.anchors.insert(anchor, None);
+        }
+        self.open.push(Open { span, anchor, size: 1, content });
+        Some(())
+    }
+
+    fn close(&mut self, end: Span) -> Option<()> {
+        let open = self.open.pop()?;
+        let value = match open.content {
+            Content::List(items) => Value::List(items),
+            Content::Map { mut entries, .. } => {
+                refuse_duplicates(&mut entries, self.sink);
+                Value::Map(entries)
+            }
+        };
+        let node = Node::new(Span::new(open.span.start, end.end), value);
+        self.anchored(open.anchor, &node, open.size)?;
+        self.push(node, open.size)
+    }
+
+    /// Keeps a copy of what an anchor stands for; nested anchors keep one each, so they count.
+    fn anchored(&mut self, anchor: usize, node: &Node, size: usize) -> Option<()> {
+        if anchor > 0 {
+            self.budget.take(size, 1, node.span, self.sink)?;
+            self.anchors.insert(anchor, Some((node.clone(), size)));
+        }
+        Some(())
+    }
+
+    /// Puts a finished value where it belongs.
+    fn push(&mut self, node: Node, size: usize) -> Option<()> {
+        let Some(parent) = self.open.last_mut() else {
+            if !node.is_null() {
+                self.documents.push(node);
+            }
+            return Some(());
+        };
+        parent.size += size;
+        match &mut parent.content {
+            Content::List(items) => items.push(node),
+            Content::Map { entries, key } => match key.take() {
+                Some((key, key_span)) => entries.push(Entry { key, key_span, value: node }),
+                None => match node.value {
+                    Value::Text(text) | Value::Plain(text) => *key = Some((text, node.span)),
+                    _ => {
+                        self.fault(node.span, "a key must be a string", None);
+                        return None;
+                    }
+                },
+            },
+        }
+        Some(())
+    }
+}
+
+/// How many levels of lists and maps there are in a value.
+fn depth(node: &Node) -> usize {
+    match &node.value {
+        Value::List(items) | Value::Blocks(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Map(entries) => 1 + entries.iter().map(|entry| depth(&entry.value)).max().unwrap_or(0),
+        _ => 0,
+    }
+}

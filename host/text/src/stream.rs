@@ -1,0 +1,342 @@
+//! Reads and writes resources one at a time, so that a million of them need no more memory than the largest.
+//!
+//! A text is cut where one value ends for certain, and each part is read as [`parse`](crate::parse()) would read it, with the
+//! lines of the whole file: YAML at lines of `---`, which cannot stand inside of anything; JSON at the end of each value. A
+//! list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. What is wrong with one part does not
+//! keep the next from being read.
+
+use std::{
+    collections::VecDeque,
+    io::{self, BufRead, Read, Write},
+};
+
+use mortise_resource::pb;
+
+use crate::{
+    Document, Faults, Format, Indent, Limits, Types,
+    fault::Fault,
+    parse::parse_part,
+    place::{Place, Position, file_name},
+    to_json, to_yaml,
+};
+
+/// Why a document could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Reading failed; there is nothing after this.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file as its user named it.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was read is at fault. The next documents can be read.
+    #[error(transparent)]
+    Faults(#[from] Faults),
+}
+
+/// Resources from a reader, one at a time.
+///
+/// ```
+/// # fn main() -> Result<(), mortise_text::ReadError> {
+/// # let types = mortise_text::TypeTable::new();
+/// let file = std::io::Cursor::new(r#"{"type": "demo.v1.Concept", "name": "a"}"#);
+/// for document in mortise_text::Reader::new(file, "concepts.jsonl", None, &types) {
+///     match document {
+///         Ok(document) => println!("{:?} is at {}", document.resource.id, document.place),
+///         Err(mortise_text::ReadError::Faults(faults)) => eprintln!("{faults}"),
+///         Err(failed) => return Err(failed),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Reader<'a, R> {
+    reader: R,
+    name: String,
+    format: Option<Format>,
+    types: &'a dyn Types,
+    limits: Limits,
+    /// Where the next part begins.
+    at: Position,
+    /// A line of YAML that begins the next part.
+    held: Vec<u8>,
+    ready: VecDeque<Document>,
+    ended: bool,
+}
+
+/// Largest value that is read from a stream unless limits say otherwise, bytes.
+const PART_BYTES: usize = 16 << 20;
+
+impl<'a, R: BufRead> Reader<'a, R> {
+    /// Reads from `reader`; `name` is the file as its user named it, `-` being the standard input. Without a format, the
+    /// name's extension decides, and after that how the text begins.
+    pub fn new(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types) -> Self {
+        Self::within(reader, name, format, types, Limits { bytes: PART_BYTES, ..Limits::default() })
+    }
+
+    /// As [`Reader::new`], with limits for each part.
+    pub fn within(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types, limits: Limits) -> Self {
+        Self {
+            reader,
+            name: name.to_owned(),
+            format: format.or_else(|| Format::of_name(name)),
+            types,
+            limits,
+            at: Position::START,
+            held: Vec::new(),
+            ready: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// What the text is written in.
+    ///
+    /// # Errors
+    /// The beginning of the text could not be read.
+    fn format(&mut self) -> io::Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let beginning = String::from_utf8_lossy(self.reader.fill_buf()?);
+        Ok(*self.format.insert(Format::of_text(&beginning)))
+    }
+
+    /// The next part and where it begins; `None` at the end.
+    fn part(&mut self, format: Format) -> io::Result<Option<Vec<u8>>> {
+        let part = match format {
+            Format::Yaml => self.yaml_part()?,
+            Format::Json => self.json_part()?,
+            Format::Hcl => {
+                let mut whole = Vec::new();
+                let bound = u64::try_from(self.limits.bytes).unwrap_or(u64::MAX).saturating_add(1);
+                self.reader.by_ref().take(bound).read_to_end(&mut whole)?;
+                whole
+            }
+        };
+        Ok((!part.is_empty()).then_some(part))
+    }
+
+    /// Whether a part is as large as it may be, and a byte more.
+    fn is_over(&self, part: &[u8]) -> bool {
+        part.len() > self.limits.bytes
+    }
+
+    /// Lines up to the next that begins a document.
+    fn yaml_part(&mut self) -> io::Result<Vec<u8>> {
+        let mut part = std::mem::take(&mut self.held);
+        // Directives stand before the line that begins their document.
+        let mut only_preamble = part.is_empty();
+        while !self.is_over(&part) {
+            let mut line = Vec::new();
+            let room = u64::try_from(self.limits.bytes - part.len()).unwrap_or(u64::MAX).saturating_add(1);
+            if self.reader.by_ref().take(room).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            if is_marker(&line, b"---") {
+                if !only_preamble {
+                    self.held = line;
+                    break;
+                }
+                only_preamble = false;
+            } else if only_preamble {
+                let text = line.trim_ascii_start();
+                only_preamble = text.is_empty() || text.starts_with(b"#") || line.starts_with(b"%");
+            }
+            let ends = is_marker(&line, b"...");
+            part.append(&mut line);
+            if ends {
+                break;
+            }
+        }
+        Ok(part)
+    }
+
+    /// One value, with the white space before it.
+    fn json_part(&mut self) -> io::Result<Vec<u8>> {
+        let mut part = Vec::new();
+        let mut scan = Scan::default();
+        loop {
+            let room = self.limits.bytes.saturating_add(1).saturating_sub(part.len());
+            let buffer = self.reader.fill_buf()?;
+            if buffer.is_empty() || room == 0 {
+                break;
+            }
+            let available = buffer.get(..room.min(buffer.len())).unwrap_or_default();
+            let end = available.iter().position(|byte| scan.ends_at(*byte)).map(|at| at + 1);
+            let taken = end.unwrap_or(available.len());
+            part.extend_from_slice(available.get(..taken).unwrap_or_default());
+            self.reader.consume(taken);
+            if end.is_some() {
+                break;
+            }
+        }
+        Ok(part)
+    }
+
+    fn fault(&self, at: Position, message: String, remedy: &str) -> Faults {
+        let fault = Fault {
+            place: Place { file: file_name(&self.name).to_owned(), position: at },
+            end: at,
+            path: String::new(),
+            message,
+            remedy: Some(remedy.to_owned()),
+            format: self.format.unwrap_or(Format::Yaml),
+        };
+        Faults { faults: vec![fault], more: false }
+    }
+
+    /// Reads one part into [`Self::ready`]; false at the end.
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        let read = self.format().and_then(|format| Ok((format, self.part(format)?)));
+        let (format, part) = match read {
+            Ok((format, Some(part))) => (format, part),
+            Ok((_, None)) => return Ok(false),
+            Err(source) => return Err(ReadError::Io { file: file_name(&self.name).to_owned(), source }),
+        };
+        let begin = self.at;
+        self.at = after(begin, &part);
+        if self.is_over(&part) {
+            self.ended = true;
+            let message = format!("a value is larger than {} bytes", self.limits.bytes);
+            return Err(self
+                .fault(begin, message, "write each resource by itself: one on a line, or with --- between")
+                .into());
+        }
+        let text = match std::str::from_utf8(&part) {
+            Ok(text) => text,
+            Err(error) => {
+                let at = after(begin, part.get(..error.valid_up_to()).unwrap_or_default());
+                return Err(self.fault(at, "the text is not UTF-8".into(), "convert it to UTF-8").into());
+            }
+        };
+        self.ready.extend(parse_part(&self.name, text, begin, format, self.types, &self.limits)?);
+        Ok(true)
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<'_, R> {
+    type Item = Result<Document, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(document) = self.ready.pop_front() {
+                return Some(Ok(document));
+            }
+            if self.ended {
+                return None;
+            }
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => self.ended = true,
+                Err(error) => {
+                    self.ended |= matches!(error, ReadError::Io { .. });
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a line is a marker of YAML's, which stands alone or before white space.
+fn is_marker(line: &[u8], marker: &[u8]) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
+}
+
+/// The position after some text.
+fn after(begin: Position, text: &[u8]) -> Position {
+    let line_of_end = text.iter().rposition(|byte| *byte == b'\n');
+    // Characters, not bytes: what continues a character is not counted.
+    let columns = |bytes: &[u8]| bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+    match line_of_end {
+        None => Position { line: begin.line, column: begin.column + columns(text) },
+        Some(at) => {
+            let lines = text.iter().filter(|byte| **byte == b'\n').count();
+            Position { line: begin.line + lines, column: 1 + columns(text.get(at + 1..).unwrap_or_default()) }
+        }
+    }
+}
+
+/// Finds where a value of JSON ends, as far as brackets and quotes show it; whether it is JSON, the parser says.
+#[derive(Debug, Default)]
+struct Scan {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    begun: bool,
+}
+
+impl Scan {
+    fn ends_at(&mut self, byte: u8) -> bool {
+        if self.in_string {
+            match byte {
+                // No string has a line break, so that an open one does not swallow what follows.
+                b'\n' => return true,
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                return self.depth == 0;
+            }
+            // What is neither in brackets nor a resource ends with its line.
+            b'\n' => return self.begun && self.depth == 0,
+            _ => {}
+        }
+        self.begun |= !byte.is_ascii_whitespace();
+        false
+    }
+}
+
+/// Writes resources one after the other: JSON as one on a line, YAML with `---` between.
+#[derive(Debug)]
+pub struct Writer<W> {
+    writer: W,
+    format: StreamFormat,
+    written: bool,
+}
+
+/// What a stream of resources is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamFormat {
+    /// JSON lines.
+    JsonLines,
+    /// YAML documents.
+    Yaml,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes to `writer`, which should have a buffer.
+    pub fn new(writer: W, format: StreamFormat) -> Self {
+        Self { writer, format, written: false }
+    }
+
+    /// Writes one resource.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write(&mut self, resource: &pb::Resource, types: &dyn Types) -> io::Result<()> {
+        match self.format {
+            StreamFormat::JsonLines => writeln!(self.writer, "{}", to_json(resource, types, Indent::Compact))?,
+            StreamFormat::Yaml => {
+                let separator = if self.written { "---\n" } else { "" };
+                write!(self.writer, "{separator}{}", to_yaml(resource, types))?;
+            }
+        }
+        self.written = true;
+        Ok(())
+    }
+
+    /// Gives the writer back; its buffer is yet to be flushed.
+    pub fn into_inner(self) -> W {
+        self.writer
+    }
+}

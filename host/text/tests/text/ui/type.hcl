@@ -1,0 +1,4 @@
+ID {
+  Type = gvk("foo.bar.Baz")
+  Name = "x"
+}
