@@ -11,11 +11,14 @@
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
+//! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long they are
+//!   read and whatever is written meanwhile.
 //!
 //! # Cost
 //! Read is a point lookup; List, ListByOwner and wildcards are range scans over what they return, never over the store.
+//! A snapshot holds a page in memory, and makes no writer wait.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_resource::pb;
@@ -164,6 +167,83 @@ pub trait Watch: Send {
     async fn next(&mut self) -> Result<WatchEvent, StoreError>;
 }
 
+/// What a record of a snapshot is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RecordKind {
+    /// A resource that is stored.
+    Resource,
+    /// An event of the history: a resource was created or replaced.
+    Upsert,
+    /// An event of the history: a resource was deleted; the payload is what was stored last.
+    Delete,
+}
+
+/// A piece of a snapshot, in the form in which it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What it is.
+    pub kind: RecordKind,
+    /// The commit that wrote it: of a resource its version, of an event its place in the history.
+    pub sequence: u64,
+    /// An encoded `hashicorp.consul.resource.Resource`.
+    pub payload: Vec<u8>,
+}
+
+/// What a snapshot holds, known before its first record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotHead {
+    /// The commit that it is the state of; 0 before the first one.
+    pub sequence: u64,
+    /// How many resources there are of each type.
+    pub resources: BTreeMap<TypeKey, u64>,
+    /// The oldest event of the history; `sequence + 1` when there is none. The events are those from here to `sequence`,
+    /// without a gap.
+    pub first_event: u64,
+    /// Lengths of the events' payloads together, bytes.
+    pub event_bytes: u64,
+}
+
+impl SnapshotHead {
+    /// How many resources there are.
+    #[must_use]
+    pub fn resources(&self) -> u64 {
+        self.resources.values().sum()
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        (self.sequence + 1).saturating_sub(self.first_event)
+    }
+}
+
+/// The whole content of a store as of one commit. Dropping it ends it.
+#[async_trait]
+pub trait Snapshot: Send {
+    /// What is in it.
+    fn head(&self) -> &SnapshotHead;
+
+    /// The next page of records, some hundred KiB; `None` when all were given. Each record comes exactly once, in no
+    /// particular order.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], naming a record that is damaged; other faults of the store. The snapshot is dead then.
+    async fn next(&mut self) -> Result<Option<Vec<Record>>, StoreError>;
+}
+
+/// A store in numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// What a snapshot would hold.
+    pub head: SnapshotHead,
+    /// Bytes of its files.
+    pub bytes_on_disk: u64,
+    /// Snapshots that are being read.
+    pub snapshots: usize,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+}
+
 /// A store of resources. See the module's documentation for what every implementation guarantees.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
@@ -206,6 +286,19 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn types(&self) -> Result<Vec<TypeKey>, StoreError>;
+
+    /// Begins to read the whole store as of the newest commit.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManySnapshots`]; [`StoreError::Poisoned`]; faults of the store itself.
+    async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError>;
+
+    /// The store in numbers, as of the newest commit. The first call since the start counts the resources, about a second
+    /// for each million, in small steps between which writes go on; later calls know.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn stats(&self) -> Result<Stats, StoreError>;
 
     /// [`Backend::commit`] of one put.
     ///

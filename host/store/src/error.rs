@@ -53,6 +53,35 @@ pub enum StoreError {
     /// The backend replaced its content.
     #[error("watch closed by the storage backend (possibly due to snapshot restoration)")]
     WatchClosed,
+    /// As many snapshots as may be are being read already.
+    #[error("{limit} snapshots of the store are being read already; wait until a backup is done, or end one")]
+    TooManySnapshots {
+        /// How many may be.
+        limit: usize,
+    },
+    /// A snapshot could not keep what was about to be overwritten.
+    #[error("the snapshot is lost: {0}; take the backup again once there is room in data_dir")]
+    SnapshotLost(String),
+    /// A record that does not belong into the store that is being loaded.
+    #[error("{record}: {fault}")]
+    BadRecord {
+        /// Which one.
+        record: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A store is to be made where one is.
+    #[error("{} holds a store already", path.display())]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// No store is where one should be.
+    #[error("{} holds no store; is it the right data_dir?", path.display())]
+    Absent {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The store is shutting down.
     #[error("the store is closed")]
     Closed,

@@ -13,6 +13,9 @@ pub mod conformance;
 mod engine;
 pub mod error;
 
-pub use backend::{Backend, Batch, Consistency, Expectation, ExpectedId, Mutation, Query, TypeKey, Watch, WatchEvent};
-pub use engine::{Options, SledBackend};
+pub use backend::{
+    Backend, Batch, Consistency, Expectation, ExpectedId, Mutation, Query, Record, RecordKind, Snapshot, SnapshotHead,
+    Stats, TypeKey, Watch, WatchEvent,
+};
+pub use engine::{FORMAT, Loader, Lock, Options, SledBackend, judge};
 pub use error::StoreError;

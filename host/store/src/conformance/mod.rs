@@ -30,6 +30,7 @@ pub mod order;
 pub mod owner;
 pub mod read;
 pub mod recode;
+pub mod snapshot;
 pub mod watch;
 pub mod write;
 
@@ -111,6 +112,11 @@ macro_rules! conformance_tests {
             order::reads_and_lists_never_go_back,
             order::children_are_seen_after_the_owner_s_deletion,
             order::lists_are_of_one_commit,
+            snapshot::of_nothing,
+            snapshot::is_everything,
+            snapshot::later_changes_are_not_in_it,
+            snapshot::is_of_one_commit_under_load,
+            snapshot::an_idle_one_stops_nobody,
         }
     };
     (@cases $fresh:expr => $($module:ident::$case:ident),+ $(,)?) => {

@@ -1,4 +1,4 @@
-//! The walk over everything, run by the commit thread so that nothing moves meanwhile.
+//! The walk over everything, while nothing moves: run by the commit thread, or over a store that nobody has open.
 //!
 //! It goes over the tree once, in key order, so what it has to remember is small: which versions and events have chunks,
 //! and what the events say about the newest state of each resource that they name.
@@ -7,23 +7,26 @@
 //! ways; the owner index against owners, both ways; events dense, counted right, and agreeing with the resources; nothing
 //! unknown; no file under `blobs/`.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
 use mortise_resource::pb;
 
 use super::{
-    Shared, keys,
+    keys,
     record::{Head, Kind, Meta},
     table::{Payload, Table},
 };
 use crate::{StoreError, check::Problem};
 
-/// Walks the store whose counters are `meta`.
-pub(crate) fn walk(shared: &Shared, meta: Meta) -> Result<Vec<Problem>, StoreError> {
-    let mut check = Check::new(&shared.table, meta);
+/// Walks the store whose counters are `meta`; `blobs` is where sled would put what is too large.
+pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Problem>, StoreError> {
+    let mut check = Check::new(table, meta);
     // Chunks come first in key order; which of them are wanted is known once heads were seen.
     let mut chunks = Vec::new();
-    for item in shared.table.range(Vec::new()..) {
+    for item in table.range(Vec::new()..) {
         let (key, value) = item?;
         match key.first() {
             Some(&keys::CHUNK) => match keys::chunk_parts(&key) {
@@ -43,7 +46,7 @@ pub(crate) fn walk(shared: &Shared, meta: Meta) -> Result<Vec<Problem>, StoreErr
     }
     check.chunks(&chunks);
     check.totals();
-    check.blobs(&shared.options.path.join("store/blobs"))?;
+    check.blobs(blobs)?;
     Ok(check.problems)
 }
 
@@ -195,7 +198,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    fn blobs(&mut self, dir: &std::path::Path) -> Result<(), StoreError> {
+    fn blobs(&mut self, dir: &Path) -> Result<(), StoreError> {
         let fault = |source| StoreError::Io { path: dir.to_owned(), action: "read", source };
         let files = std::fs::read_dir(dir).map_err(fault)?.count();
         if files > 0 {

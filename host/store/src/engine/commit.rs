@@ -23,10 +23,12 @@ use super::{
     history::History,
     keys, metrics,
     record::{self, Kind, Meta},
+    snapshot::{Going, SledSnapshot},
     stage::{Slot, Stage},
+    tally::Tally,
     walk,
 };
-use crate::{Batch, StoreError, TypeKey, check::Problem};
+use crate::{Batch, SnapshotHead, StoreError, TypeKey, check::Problem};
 
 /// What a caller waits for.
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -44,6 +46,10 @@ pub(crate) enum Job {
     Commit(Batch, usize, Reply<Results>),
     /// Walk the whole store, with no write in flight.
     Check(Reply<Vec<Problem>>),
+    /// What the store holds; `None` when there is more to count, and the caller has to ask again.
+    Head(Reply<Option<SnapshotHead>>),
+    /// Begin a snapshot; `None` as above.
+    Snapshot(Reply<Option<SledSnapshot>>),
 }
 
 /// Batches that are committed together, and who waits for them.
@@ -59,12 +65,13 @@ pub(crate) struct Committer {
     meta: Meta,
     history: History,
     sync: SyncDisk,
+    tally: Tally,
 }
 
 impl Committer {
     /// Goes on after `meta`.
     pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, sync: SyncDisk) -> Self {
-        Self { shared, meta, history, sync }
+        Self { shared, meta, history, sync, tally: Tally::new() }
     }
 
     /// Works until the queue is closed and drained.
@@ -90,12 +97,49 @@ impl Committer {
                         self.commit(std::mem::take(&mut group));
                         bytes = 0;
                         // A caller who is gone needs no answer; so below.
-                        reply.send(contained(|| check::walk(&self.shared, self.meta))).ok();
+                        let Shared { table, options, .. } = &*self.shared;
+                        reply.send(contained(|| check::walk(table, &options.path.join("store/blobs"), self.meta))).ok();
+                    }
+                    Job::Head(reply) => {
+                        self.commit(std::mem::take(&mut group));
+                        bytes = 0;
+                        reply.send(self.head()).ok();
+                    }
+                    Job::Snapshot(reply) => {
+                        self.commit(std::mem::take(&mut group));
+                        bytes = 0;
+                        reply.send(self.snapshot()).ok();
                     }
                 }
             }
             self.commit(group);
         }
+    }
+
+    /// What the store holds, once that is counted.
+    fn head(&mut self) -> Result<Option<SnapshotHead>, StoreError> {
+        let (shared, tally) = (&self.shared, &mut self.tally);
+        if let Err(error) = contained(|| tally.step(&shared.table)) {
+            // What was counted of the slice is not known.
+            self.tally = Tally::new();
+            return Err(error);
+        }
+        Ok(self.tally.known().map(|resources| SnapshotHead {
+            sequence: self.meta.last_seq,
+            resources: resources.clone(),
+            first_event: self.meta.first_event,
+            event_bytes: self.meta.event_bytes,
+        }))
+    }
+
+    fn snapshot(&mut self) -> Result<Option<SledSnapshot>, StoreError> {
+        // What the tree has then is not what is published.
+        if let Some(why) = self.shared.poisoned.get() {
+            return Err(StoreError::Poisoned(why.clone()));
+        }
+        let Some(head) = self.head()? else { return Ok(None) };
+        let Shared { table, snapshots, options, .. } = &*self.shared;
+        snapshots.begin(table.clone(), head, &options.path).map(Some)
     }
 
     fn commit(&mut self, group: Group) {
@@ -143,7 +187,7 @@ impl Committer {
 
     /// Writes a group and publishes it.
     fn make_durable(&mut self, stage: Stage<'_>) -> Result<(), StoreError> {
-        let Shared { table, board, .. } = &*self.shared;
+        let Shared { table, board, snapshots, .. } = &*self.shared;
         let mut batch = sled::Batch::default();
         let mut overlay = super::board::Overlay::with_capacity(stage.slots.len());
         for (key, slot) in &stage.slots {
@@ -155,6 +199,17 @@ impl Committer {
         let meta = self.history.write(table, self.meta, &stage.changes, &mut batch)?;
         batch.insert(keys::META, meta.encode());
 
+        snapshots.save(table, || {
+            let slots = stage.slots.iter().filter(|(_, slot)| slot.is_changed());
+            let overwritten = slots.filter_map(|(key, slot)| {
+                let sequence = slot.before.as_ref()?.seq;
+                let recoding = slot.now.as_ref().is_some_and(|now| now.seq == sequence);
+                Some(Going { key: key.clone(), sequence, recoding })
+            });
+            let trimmed = (self.meta.first_event..meta.first_event.min(self.meta.last_seq.saturating_add(1)))
+                .map(|sequence| Going { key: keys::event(sequence), sequence, recoding: false });
+            overwritten.chain(trimmed).collect()
+        });
         board.begin(overlay);
         table.apply(batch)?;
         let flushing = Instant::now();
@@ -162,6 +217,7 @@ impl Committer {
         (self.sync)().map_err(|source| table.io("sync", source))?;
         metrics::synced(flushing.elapsed());
         self.meta = meta;
+        self.tally.note(&stage.changes);
 
         let deleted: HashSet<&TypeKey> =
             stage.changes.iter().filter(|change| change.now.is_none()).map(|change| &change.type_key).collect();

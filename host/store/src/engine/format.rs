@@ -9,7 +9,7 @@ use crate::StoreError;
 /// Name of the file.
 pub(crate) const FILE: &str = "format";
 /// The format that this release writes, and the newest that it reads.
-pub(crate) const CURRENT: u32 = 1;
+pub const CURRENT: u32 = 1;
 
 /// The content of the file.
 pub(crate) fn text() -> String {

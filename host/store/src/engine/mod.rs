@@ -5,7 +5,9 @@
 //! - `queue`, `commit`, `stage`, `history`: the life of a write.
 //! - `board`: what is published, and the argument why readers see nothing else.
 //! - `read`, `filter`, `walk`, `scan`, `watch`: the ways to look.
-//! - `check`: whether everything agrees.
+//! - `snapshot`, `tally`: the whole store as of one commit, and how much it is.
+//! - `load`: a store made of the records of a snapshot.
+//! - `check`, `offline`: whether everything agrees.
 
 mod board;
 mod check;
@@ -14,15 +16,19 @@ mod filter;
 mod format;
 mod history;
 mod keys;
+mod load;
 mod metrics;
+mod offline;
 mod open;
 mod options;
 mod queue;
 mod read;
 mod record;
 mod scan;
+mod snapshot;
 mod stage;
 mod table;
+mod tally;
 mod walk;
 mod watch;
 
@@ -44,9 +50,18 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::{Semaphore, oneshot};
 
-pub use self::options::Options;
-use self::{board::Board, commit::Job, filter::Filter, queue::Queue, table::Table, watch::SledWatch};
-use crate::{Backend, Batch, Consistency, Mutation, Query, StoreError, TypeKey, Watch, check::Problem};
+use self::{
+    board::Board, commit::Job, filter::Filter, queue::Queue, snapshot::Snapshots, table::Table, watch::SledWatch,
+};
+pub use self::{
+    format::CURRENT as FORMAT,
+    load::{Loader, judge},
+    open::Lock,
+    options::Options,
+};
+use crate::{
+    Backend, Batch, Consistency, Mutation, Query, Snapshot, Stats, StoreError, TypeKey, Watch, check::Problem,
+};
 
 /// A store in a directory of this machine.
 ///
@@ -64,6 +79,7 @@ struct Shared {
     queue: Queue<Job>,
     /// Why writes are refused.
     poisoned: OnceLock<String>,
+    snapshots: Arc<Snapshots>,
     /// Bounds how many scans hold their results in memory at once.
     long_scans: Semaphore,
     options: Options,
@@ -111,6 +127,30 @@ impl SledBackend {
         let (reply, answer) = oneshot::channel();
         self.shared.queue.push(Job::Check(reply)).await?;
         answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
+    }
+
+    /// Checks the store in `path` while no server has it open, and leaves it as it is: it works on a copy, for which there
+    /// has to be room beside it. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when it cannot be
+    /// opened at all; faults of the file system.
+    pub fn check_offline(path: &Path) -> Result<crate::check::Report, StoreError> {
+        offline::check(path)
+    }
+
+    /// Asks the commit thread for something that it has to count for first, until it has.
+    async fn counted<T>(
+        &self,
+        job: impl Fn(oneshot::Sender<Result<Option<T>, StoreError>>) -> Job,
+    ) -> Result<T, StoreError> {
+        loop {
+            let (reply, answer) = oneshot::channel();
+            self.shared.queue.push(job(reply)).await?;
+            if let Some(found) = answer.await.unwrap_or_else(|_| Err(self.shared.gone()))? {
+                return Ok(found);
+            }
+        }
     }
 
     /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`]. Blocks
@@ -219,6 +259,19 @@ impl Backend for SledBackend {
 
     async fn types(&self) -> Result<Vec<TypeKey>, StoreError> {
         Ok(self.shared.board.types())
+    }
+
+    async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError> {
+        Ok(Box::new(self.counted(Job::Snapshot).await?))
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        Ok(Stats {
+            head: self.counted(Job::Head).await?,
+            bytes_on_disk: self.size_on_disk()?,
+            snapshots: self.shared.snapshots.count(),
+            poisoned: self.poisoned().map(str::to_owned),
+        })
     }
 }
 

@@ -40,13 +40,13 @@ use super::{
 use crate::StoreError;
 
 /// The store itself, in its path.
-const STORE: &str = "store";
+pub(crate) const STORE: &str = "store";
 /// A store in the making.
-const UNFINISHED: &str = "store.new";
+pub(crate) const UNFINISHED: &str = "store.new";
 /// The lock file.
 const LOCK: &str = "lock";
 /// Sled's data file.
-const DB: &str = "db";
+pub(crate) const DB: &str = "db";
 /// Sled's default, written down because it is part of the format: sled refuses another one than the file was made with.
 const SEGMENT_BYTES: usize = 512 * 1024;
 /// Scans that may run beside each other on blocking threads.
@@ -61,19 +61,16 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     let dir = path.join(STORE);
     let unfinished = path.join(UNFINISHED);
     // Whoever left it did not get to the rename, and we have the lock.
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).map_err(io_fault(&unfinished, "remove"))?;
-    }
+    remove(&unfinished)?;
     if !dir.exists() {
         create(&unfinished, &options)?;
-        fs::rename(&unfinished, &dir).map_err(io_fault(&dir, "rename a new store to"))?;
-        sync_path(&path)?;
+        complete(&path, &unfinished)?;
     }
     format::judge(&path, &dir)?;
     remove_unfinished_snapshots(&dir)?;
 
     let file = dir.join(DB);
-    let table = Table::new(open_sled(&dir, options.cache_bytes)?, file.clone());
+    let table = Table::new(open_sled(&dir, &file, options.cache_bytes)?, file.clone());
     // Sled renamed a snapshot into place.
     sync_path(&dir)?;
     let meta = meta(&table)?;
@@ -93,6 +90,7 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
         board: Arc::new(Board::new(types, options.watch_buffer)),
         queue: Queue::new(options.commit_queue),
         poisoned: OnceLock::new(),
+        snapshots: Arc::default(),
         long_scans: Semaphore::new(LONG_SCANS),
         options,
         _lock: lock,
@@ -105,7 +103,22 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     Ok(SledBackend { shared, thread: Mutex::new(Some(thread)) })
 }
 
-fn lock(path: &Path) -> Result<File, StoreError> {
+/// A directory of a store, kept from everybody else without the store being opened. Given back when dropped.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "it is held, not looked at")] File);
+
+impl Lock {
+    /// Takes the directory, which is made when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when a store is open there; faults of the file system.
+    pub fn take(path: &Path) -> Result<Self, StoreError> {
+        make_dir(path)?;
+        lock(path).map(Self)
+    }
+}
+
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     let file = path.join(LOCK);
     let lock =
         fs::OpenOptions::new().create(true).truncate(false).write(true).open(&file).map_err(io_fault(&file, "open"))?;
@@ -116,18 +129,45 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Makes an empty store that is durable, but for the name of `dir`.
+/// Removes what somebody did not finish, if there is any.
+pub(crate) fn remove(unfinished: &Path) -> Result<(), StoreError> {
+    if unfinished.exists() {
+        fs::remove_dir_all(unfinished).map_err(io_fault(unfinished, "remove"))?;
+    }
+    Ok(())
+}
+
+/// Makes the content of an empty store.
 fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     fs::create_dir(dir).map_err(io_fault(dir, "make"))?;
-    let table = Table::new(open_sled(dir, options.cache_bytes)?, dir.join(DB));
+    let file = dir.join(DB);
+    let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
     batch.insert(keys::META, Meta::EMPTY.encode());
     table.apply(batch)?;
-    table.flush()?;
-    drop(table);
-    let file = dir.join(format::FILE);
+    table.flush()
+}
+
+/// Makes the closed store in `unfinished` durable, and then the store of `path`.
+pub(crate) fn complete(path: &Path, unfinished: &Path) -> Result<(), StoreError> {
+    let (file, dir) = (unfinished.join(format::FILE), path.join(STORE));
     fs::write(&file, format::text()).map_err(io_fault(&file, "write"))?;
-    sync_tree(dir)
+    sync_tree(unfinished)?;
+    fs::rename(unfinished, &dir).map_err(io_fault(&dir, "rename a new store to"))?;
+    sync_path(path)
+}
+
+/// Bytes of the files in a directory.
+pub(crate) fn size(dir: &Path) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
+        let path = entry.map_err(io_fault(dir, "read"))?.path();
+        bytes += match path.is_dir() {
+            true => size(&path)?,
+            false => fs::metadata(&path).map_err(io_fault(&path, "look at"))?.len(),
+        };
+    }
+    Ok(bytes)
 }
 
 fn sync_tree(dir: &Path) -> Result<(), StoreError> {
@@ -147,7 +187,7 @@ fn sync_path(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Makes a directory and its parents, durably.
-fn make_dir(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn make_dir(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -160,7 +200,7 @@ fn make_dir(path: &Path) -> Result<(), StoreError> {
 
 /// A process that is killed while sled opens leaves `snap.….generating` behind, which sled would take for its newest
 /// snapshot and call corrupt. A snapshot only saves sled time, and it removes the last one after a new one is complete.
-fn remove_unfinished_snapshots(dir: &Path) -> Result<(), StoreError> {
+pub(crate) fn remove_unfinished_snapshots(dir: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
         let path = entry.map_err(io_fault(dir, "read"))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -174,9 +214,8 @@ fn remove_unfinished_snapshots(dir: &Path) -> Result<(), StoreError> {
 /// Opens sled with nobody else flushing.
 ///
 /// Sled panics on some damaged files instead of returning an error. Unwinding is caught here, where it only drops what
-/// sled had built so far, so that the user is told which file it is.
-fn open_sled(dir: &Path, cache_bytes: u64) -> Result<sled::Db, StoreError> {
-    let file = dir.join(DB);
+/// sled had built so far, so that the user is told which file it is: `file`, by the name that the user knows.
+pub(crate) fn open_sled(dir: &Path, file: &Path, cache_bytes: u64) -> Result<sled::Db, StoreError> {
     let config =
         sled::Config::new().path(dir).cache_capacity(cache_bytes).segment_size(SEGMENT_BYTES).flush_every_ms(None);
     // We have our own lock, so whoever holds sled's is a background thread of a database that this process just closed.
@@ -189,10 +228,10 @@ fn open_sled(dir: &Path, cache_bytes: u64) -> Result<sled::Db, StoreError> {
                 #[allow(clippy::disallowed_methods, reason = "opening blocks, and says so")]
                 thread::sleep(Duration::from_millis(20));
             }
-            Ok(Err(error)) => return Err(fault(&file, "open", error)),
+            Ok(Err(error)) => return Err(fault(file, "open", error)),
             Err(panic) => {
                 let what = format!("sled cannot open it: {}", panic_text(panic.as_ref()));
-                return Err(StoreError::Corrupt { path: file, what });
+                return Err(StoreError::Corrupt { path: file.to_owned(), what });
             }
         }
     }
@@ -203,7 +242,7 @@ fn is_lock(error: &io::Error) -> bool {
 }
 
 /// The counters, checked against the newest event.
-fn meta(table: &Table) -> Result<Meta, StoreError> {
+pub(crate) fn meta(table: &Table) -> Result<Meta, StoreError> {
     let value = table.get(keys::META)?.ok_or_else(|| table.damaged(keys::META, "it is missing"))?;
     let meta = Meta::decode(&value).ok_or_else(|| table.damaged(keys::META, "the checksum does not match"))?;
     let key = keys::event(meta.last_seq);
@@ -213,7 +252,7 @@ fn meta(table: &Table) -> Result<Meta, StoreError> {
     Ok(meta)
 }
 
-fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
+pub(crate) fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
     let path: PathBuf = path.to_owned();
     move |source| StoreError::Io { path, action, source }
 }

@@ -4,6 +4,7 @@ mod chunks;
 mod damage;
 mod history;
 mod in_flight;
+mod load;
 mod reopen;
 mod stall;
 mod stress;

@@ -1,0 +1,171 @@
+//! Stores made of snapshots, and stores that are checked while nobody has them open.
+
+use super::*;
+use crate::{Loader, Record, RecordKind, SnapshotHead};
+
+async fn taken(store: &SledBackend) -> (SnapshotHead, Vec<Record>) {
+    let mut snapshot = store.snapshot().await.unwrap();
+    let head = snapshot.head().clone();
+    let mut records = Vec::new();
+    while let Some(page) = snapshot.next().await.unwrap() {
+        records.extend(page);
+    }
+    (head, records)
+}
+
+async fn filled() -> Fresh {
+    let store = Fresh::new(|options| Options { history_events: 6, ..options });
+    let owner = write(&*store, &resource("owner")).await;
+    for n in 0..40 {
+        write(&*store, &owned(sized(numbered(resource(&format!("r-{n}")), n), 6_000), &owner)).await;
+    }
+    let gone = write(&*store, &resource("gone")).await;
+    delete(&*store, &gone).await;
+    store
+}
+
+fn load(path: &Path, head: &SnapshotHead, records: &[Record]) -> Result<(), StoreError> {
+    let mut loader = Loader::create(path, head.clone())?;
+    records.iter().try_for_each(|record| loader.add(record))?;
+    loader.finish()
+}
+
+#[tokio::test]
+async fn a_loaded_store_is_the_same_store() {
+    let store = filled().await;
+    let (head, records) = taken(&store).await;
+    assert_eq!((head.first_event, head.events()), (38, 6));
+    let dir = tempfile::tempdir().unwrap();
+    load(dir.path(), &head, &records).unwrap();
+    let loaded = SledBackend::open(Options::new(dir.path())).unwrap();
+    assert_eq!(list(&loaded, &everything()).await, list(&*store, &everything()).await);
+    assert_eq!(loaded.check().await.unwrap(), []);
+    let all = |store: &SledBackend| {
+        let items = store.shared.table.range(Vec::new()..).map(Result::unwrap);
+        items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
+    };
+    assert_eq!(all(&loaded), all(&store), "key by key, byte by byte");
+    // Versions go on.
+    assert_eq!(write(&loaded, &resource("next")).await.version, (head.sequence + 1).to_string());
+    assert!(matches!(load(dir.path(), &head, &records), Err(StoreError::Locked { .. })));
+    drop(loaded);
+    assert!(matches!(load(dir.path(), &head, &records), Err(StoreError::Exists { .. })));
+}
+
+/// Whatever is missing, doubled or changed: no store.
+#[tokio::test]
+async fn records_that_do_not_agree_are_refused() {
+    let store = filled().await;
+    let (head, records) = taken(&store).await;
+    type Change = fn(&mut SnapshotHead, &mut Vec<Record>);
+    let of = |kind| records.iter().position(|record| record.kind == kind).unwrap();
+    let (first_resource, first_event) = (of(RecordKind::Resource), of(RecordKind::Upsert));
+    assert_eq!((first_event, records[first_resource].kind), (0, RecordKind::Resource));
+    let cases: [(&str, Change); 8] = [
+        ("it has other resources", |_, records| drop(records.pop())),
+        ("it says 6 events", |_, records| drop(records.remove(0))),
+        ("it comes twice", |_, records| records.push(records[0].clone())),
+        ("it comes twice", |_, records| records.push(records[20].clone())),
+        ("it does not decode", |_, records| records[0].payload.truncate(9)),
+        ("its version is", |_, records| records[20].sequence += 1),
+        ("it is outside of", |head, _| head.sequence -= 1),
+        ("the newest event about it", |_, records| {
+            let deletion = records.iter_mut().find(|record| record.kind == RecordKind::Delete).unwrap();
+            let other = Record { kind: RecordKind::Upsert, ..deletion.clone() };
+            let mut resource = <pb::Resource as prost::Message>::decode(other.payload.as_slice()).unwrap();
+            resource.version = other.sequence.to_string();
+            *deletion = Record { payload: prost::Message::encode_to_vec(&resource), ..other };
+        }),
+    ];
+    for (expected, change) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut head, mut records) = (head.clone(), records.clone());
+        change(&mut head, &mut records);
+        let error = load(dir.path(), &head, &records).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+        assert!(!dir.path().join("store").exists());
+    }
+}
+
+/// The files are the same afterwards, to the byte, and nothing is left beside them.
+#[tokio::test]
+async fn the_check_of_a_closed_store_changes_nothing() {
+    let mut store = filled().await;
+    match SledBackend::check_offline(&store.path()) {
+        Err(StoreError::Locked { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    store.shut();
+    let tamper = |db: &sled::Db| drop(db.remove(keys::event(40)).unwrap());
+    let files = |path: &Path| {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(path.join("store")).unwrap().chain(std::fs::read_dir(path).unwrap()) {
+            let path = entry.unwrap().path();
+            files.push((path.clone(), std::fs::read(path).unwrap_or_default()));
+        }
+        files.sort();
+        files
+    };
+    // Sled lets go of its files a moment after the store is dropped.
+    store.tamper(|_| {});
+    let report = SledBackend::check_offline(&store.path()).unwrap();
+    assert_eq!((report.problems.len(), report.sequence, report.first_event), (0, 43, 38));
+    store.tamper(tamper);
+    let before = files(&store.path());
+    let report = SledBackend::check_offline(&store.path()).unwrap();
+    assert!(report.problems.iter().any(|p| p.fault.contains("it counts 6 events, there are 5")), "{report:?}");
+    assert_eq!(files(&store.path()), before);
+    let nowhere = store.path().join("nowhere");
+    assert!(matches!(SledBackend::check_offline(&nowhere), Err(StoreError::Absent { .. })));
+    assert!(!nowhere.exists());
+}
+
+/// What the log drops while a snapshot is read is in the snapshot, and so is more than is kept in memory for it.
+#[tokio::test]
+async fn what_goes_meanwhile_is_kept_for_the_snapshot() {
+    let store = Fresh::new(|options| Options { history_events: 3_000, ..options });
+    for n in 0..400 {
+        write(&*store, &sized(numbered(resource(&format!("r-{n}")), n), 20_000)).await;
+    }
+    let before = list(&*store, &everything()).await;
+    let mut snapshot = store.snapshot().await.unwrap();
+    let head = snapshot.head().clone();
+    let mut records = snapshot.next().await.unwrap().unwrap();
+    for from in (0..3_200).step_by(400) {
+        let put = |resource: &pb::Resource| {
+            Mutation::Put(Box::new(pb::Resource {
+                metadata: [("n".into(), format!("{from}"))].into(),
+                ..resource.clone()
+            }))
+        };
+        let mutations = list(&*store, &everything()).await.iter().map(put).collect();
+        store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    }
+    assert_eq!(store.stats().await.unwrap().head.first_event, 601, "the log dropped what the snapshot has");
+    while let Some(page) = snapshot.next().await.unwrap() {
+        records.extend(page);
+    }
+    assert_eq!((head.resources(), head.events()), (400, 400));
+    let dir = tempfile::tempdir().unwrap();
+    load(dir.path(), &head, &records).unwrap();
+    let loaded = SledBackend::open(Options::new(dir.path())).unwrap();
+    assert_eq!(list(&loaded, &everything()).await, before);
+}
+
+#[tokio::test]
+async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
+    let store = Fresh::new(|options| options);
+    write(&*store, &resource("a")).await;
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        open.push(store.snapshot().await.unwrap());
+    }
+    assert!(matches!(store.snapshot().await.err(), Some(StoreError::TooManySnapshots { limit: 4 })));
+    open.pop();
+    open.push(store.snapshot().await.unwrap());
+    let failing = Box::new(|| Err(std::io::Error::other("no")));
+    let poisoned = Fresh::with(|options| options, Some(failing));
+    assert!(poisoned.write_cas(resource("a")).await.is_err());
+    assert!(matches!(poisoned.snapshot().await.err(), Some(StoreError::Poisoned(_))));
+    assert!(poisoned.stats().await.unwrap().poisoned.is_some());
+}
