@@ -1,0 +1,373 @@
+//! Reading a backup's file.
+//!
+//! Three things hold before anything of it is used: its seal, over all of its bytes; the sum of each entry; and that each
+//! record is one that the snapshot can have, and all are there.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, Read, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use flate2::bufread::GzDecoder;
+use mortise_store::{Record, RecordKind, SnapshotHead};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    entry::{self, Entry},
+    error::{BackupError, io_fault},
+    manifest::{FORMAT_VERSION, Manifest},
+    seal::{SEAL_BYTES, SealChecker, is_seal},
+};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// A backup that was read from beginning to end and found good.
+#[derive(Debug)]
+pub struct Archive {
+    path: PathBuf,
+    file: File,
+    /// Length without the seal.
+    body: u64,
+    manifest: Manifest,
+    /// Files of the plugin folder, with their digests.
+    folder: BTreeMap<String, String>,
+}
+
+/// Who takes what is in a backup.
+pub trait Contents {
+    /// A record.
+    ///
+    /// # Errors
+    /// Whatever ends the reading.
+    fn record(&mut self, record: Record) -> Result<(), BackupError>;
+
+    /// A component that the server kept, of a plugin.
+    ///
+    /// # Errors
+    /// Whatever ends the reading.
+    fn kept(&mut self, plugin: &str, file: &str, content: &mut dyn Read) -> Result<(), BackupError>;
+
+    /// A file of the plugin folder.
+    ///
+    /// # Errors
+    /// Whatever ends the reading.
+    fn folder(&mut self, file: &str, content: &mut dyn Read) -> Result<(), BackupError>;
+
+    /// The configuration.
+    ///
+    /// # Errors
+    /// Whatever ends the reading.
+    fn config(&mut self, content: &mut dyn Read) -> Result<(), BackupError>;
+}
+
+impl Archive {
+    /// Opens a backup and reads all of it.
+    ///
+    /// # Errors
+    /// [`BackupError::NotABackup`], [`BackupError::Unsealed`], [`BackupError::Altered`], [`BackupError::Malformed`],
+    /// [`BackupError::Newer`], and faults of the file system.
+    pub fn open(path: &Path) -> Result<Self, BackupError> {
+        let file = File::open(path).map_err(io_fault(path, "open"))?;
+        Self::of(path.to_owned(), file)
+    }
+
+    /// Reads all of a file that is open; `path` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn of(path: PathBuf, mut file: File) -> Result<Self, BackupError> {
+        file.rewind().map_err(io_fault(&path, "read"))?;
+        let body = check_seal(&path, &mut file)?;
+        let mut archive = Self {
+            path,
+            file,
+            body,
+            manifest: Manifest::new(&SnapshotHead::default(), String::new()),
+            folder: BTreeMap::new(),
+        };
+        archive.read(&mut Nobody)?;
+        Ok(archive)
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The files of the plugin folder, with their SHA-256.
+    #[must_use]
+    pub fn folder(&self) -> &BTreeMap<String, String> {
+        &self.folder
+    }
+
+    /// Reads everything, compares it once more, and hands it over.
+    ///
+    /// # Errors
+    /// As [`Archive::open`], and what the taker says.
+    pub fn read(&mut self, taker: &mut dyn Contents) -> Result<(), BackupError> {
+        let Self { path, file, body, .. } = self;
+        file.seek(SeekFrom::Start(0)).map_err(io_fault(path, "read"))?;
+        let mut reading = Reading {
+            path: path.clone(),
+            taker,
+            manifest: None,
+            head: SnapshotHead::default(),
+            sums: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            events: 0,
+            event_bytes: 0,
+            next_records: 1,
+        };
+        let gzip = GzDecoder::new(BufReader::with_capacity(READ_BYTES, (&*file).take(*body)));
+        let mut archive = tar::Archive::new(gzip);
+        let mut ended = false;
+        for entry in archive.entries().map_err(|e| reading.malformed("the archive", e))? {
+            let entry = entry.map_err(|e| reading.malformed("the archive", e))?;
+            if ended {
+                return Err(reading.malformed(entry::SUMS, "something follows it"));
+            }
+            ended = reading.entry(entry)?;
+        }
+        // To its end, where gzip has a sum of its own; and behind it is nothing.
+        let mut gzip = archive.into_inner();
+        io::copy(&mut gzip, &mut io::sink()).map_err(|e| reading.malformed("the archive", e))?;
+        let mut rest = gzip.into_inner();
+        if rest.read(&mut [0]).map_err(|e| reading.malformed("the archive", e))? > 0 {
+            return Err(reading.malformed("the archive", "something follows it"));
+        }
+        if !ended {
+            return Err(reading.malformed(entry::SUMS, "it is missing"));
+        }
+        let sums = reading.sums;
+        self.manifest = reading.manifest.ok_or_else(|| BackupError::NotABackup {
+            path: self.path.clone(),
+            what: format!("it has no {}", entry::MANIFEST),
+        })?;
+        self.folder = sums
+            .into_iter()
+            .filter_map(|(name, digest)| match Entry::parse(&name) {
+                Some(Entry::Folder { file }) => Some((file, digest)),
+                _ => None,
+            })
+            .collect();
+        Ok(())
+    }
+}
+
+/// The seal against every byte before it. Answers the length without it.
+fn check_seal(path: &Path, file: &mut File) -> Result<u64, BackupError> {
+    let fault = || io_fault(path, "read");
+    let not_one = |what: &str| BackupError::NotABackup { path: path.to_owned(), what: what.to_owned() };
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut checker, mut bytes, mut start, mut tail) = (SealChecker::default(), 0_u64, Vec::new(), Vec::new());
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) if e.kind() == io::ErrorKind::IsADirectory => return Err(not_one("it is a directory")),
+            Err(e) => return Err(fault()(e)),
+        };
+        let piece = buffer.get(..read).unwrap_or_default();
+        if read == 0 {
+            break;
+        }
+        if start.is_empty() {
+            start = piece.get(..2).unwrap_or(piece).to_vec();
+        }
+        checker.update(piece);
+        bytes += read as u64;
+        tail.extend_from_slice(piece.get(read.saturating_sub(SEAL_BYTES)..).unwrap_or_default());
+        tail.drain(..tail.len().saturating_sub(SEAL_BYTES));
+    }
+    if bytes == 0 {
+        return Err(not_one("it is empty"));
+    }
+    if checker.is_whole() {
+        return Ok(bytes - SEAL_BYTES as u64);
+    }
+    if start != [0x1f, 0x8b] {
+        return Err(not_one("it does not begin as one; or its beginning was altered"));
+    }
+    let path = path.to_owned();
+    Err(if is_seal(&tail) { BackupError::Altered { path } } else { BackupError::Unsealed { path } })
+}
+
+/// Reads once, from beginning to end.
+struct Reading<'t> {
+    path: PathBuf,
+    taker: &'t mut dyn Contents,
+    manifest: Option<Manifest>,
+    head: SnapshotHead,
+    /// Of every entry so far.
+    sums: BTreeMap<String, String>,
+    resources: BTreeMap<mortise_store::TypeKey, u64>,
+    events: u64,
+    event_bytes: u64,
+    next_records: u64,
+}
+
+impl Reading<'_> {
+    fn malformed(&self, entry: &str, what: impl ToString) -> BackupError {
+        BackupError::Malformed { path: self.path.clone(), entry: entry.to_owned(), what: what.to_string() }
+    }
+
+    /// Deals with one entry. True for the last one.
+    fn entry(&mut self, from: tar::Entry<'_, impl Read>) -> Result<bool, BackupError> {
+        let name = from.path_bytes();
+        let name = String::from_utf8_lossy(&name).into_owned();
+        let entry = Entry::parse(&name).filter(|_| from.header().entry_type() == tar::EntryType::Regular);
+        let entry = entry.ok_or_else(|| self.malformed(&name, "no backup has such an entry"))?;
+        if (self.manifest.is_none()) != (entry == Entry::Manifest) {
+            return Err(match entry {
+                Entry::Manifest => self.malformed(&name, "it comes twice"),
+                _ => BackupError::NotABackup {
+                    path: self.path.clone(),
+                    what: format!("it begins with {name} instead of {}", entry::MANIFEST),
+                },
+            });
+        }
+        if self.sums.contains_key(&name) {
+            return Err(self.malformed(&name, "it comes twice"));
+        }
+        let size = from.size();
+        let mut content = Summing { content: from, hasher: Sha256::new() };
+        match &entry {
+            Entry::Manifest => {
+                let text = self.all(&name, &mut content, size, entry::MAX_TEXT_BYTES)?;
+                self.begin(&name, &text)?;
+            }
+            Entry::Sums => {
+                let text = self.all(&name, &mut content, size, entry::MAX_TEXT_BYTES)?;
+                self.compare(&name, &text)?;
+                return Ok(true);
+            }
+            Entry::Records(number) => {
+                if *number != self.next_records {
+                    return Err(self.malformed(&name, format!("number {} is missing", self.next_records)));
+                }
+                self.next_records += 1;
+                let bytes = self.all(&name, &mut content, size, entry::MAX_RECORDS_BYTES)?;
+                self.records(&name, &bytes)?;
+            }
+            Entry::Kept { plugin, file } => self.taker.kept(plugin, file, &mut content)?,
+            Entry::Folder { file } => self.taker.folder(file, &mut content)?,
+            Entry::Config => self.taker.config(&mut content)?,
+        }
+        // What a taker left.
+        io::copy(&mut content, &mut io::sink()).map_err(|e| self.malformed(&name, e))?;
+        let hex = content.hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.sums.insert(name, hex);
+        Ok(false)
+    }
+
+    fn all(&self, name: &str, content: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, BackupError> {
+        if size > limit {
+            return Err(self.malformed(name, format!("it takes {size} bytes, more than {limit}")));
+        }
+        let mut bytes = Vec::new();
+        content.read_to_end(&mut bytes).map_err(|e| self.malformed(name, e))?;
+        Ok(bytes)
+    }
+
+    fn begin(&mut self, name: &str, text: &[u8]) -> Result<(), BackupError> {
+        let not_one = |what: String| BackupError::NotABackup { path: self.path.clone(), what };
+        // A newer one may look otherwise, but says that it is newer.
+        let any: serde_json::Value =
+            serde_json::from_slice(text).map_err(|e| not_one(format!("{name} is not JSON: {e}")))?;
+        let found = any.get("format_version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let found = u32::try_from(found).unwrap_or(u32::MAX);
+        let by = any.get("mortise_version").and_then(serde_json::Value::as_str).unwrap_or("unknown").to_owned();
+        if found > FORMAT_VERSION {
+            return Err(BackupError::Newer { path: self.path.clone(), found, by, known: FORMAT_VERSION });
+        }
+        let manifest: Manifest = serde_json::from_value(any).map_err(|e| not_one(format!("{name}: {e}")))?;
+        if !manifest.is_one() || found == 0 {
+            return Err(not_one(format!("{name} says that it is something else")));
+        }
+        if manifest.store_format > mortise_store::FORMAT {
+            let (found, known) = (manifest.store_format, mortise_store::FORMAT);
+            return Err(mortise_store::StoreError::NewerFormat { path: self.path.clone(), found, known }.into());
+        }
+        if let Some(fault) = manifest.fault() {
+            return Err(self.malformed(name, fault));
+        }
+        self.head = manifest.head();
+        self.manifest = Some(manifest);
+        Ok(())
+    }
+
+    fn records(&mut self, name: &str, mut bytes: &[u8]) -> Result<(), BackupError> {
+        while !bytes.is_empty() {
+            let record = entry::decode(&mut bytes).map_err(|e| self.malformed(name, e))?;
+            let type_key = mortise_store::judge(&self.head, &record).map_err(|e| self.malformed(name, e))?;
+            if record.kind == RecordKind::Resource {
+                *self.resources.entry(type_key).or_default() += 1;
+            } else {
+                self.events += 1;
+                self.event_bytes += record.payload.len() as u64;
+            }
+            self.taker.record(record)?;
+        }
+        Ok(())
+    }
+
+    /// The sums against what was read, both ways; and everything against the manifest.
+    fn compare(&self, name: &str, text: &[u8]) -> Result<(), BackupError> {
+        let text = std::str::from_utf8(text).map_err(|e| self.malformed(name, e))?;
+        let mut listed = BTreeMap::new();
+        for line in text.lines() {
+            let (digest, entry) = line.split_once("  ").ok_or_else(|| self.malformed(name, "a line is not one"))?;
+            listed.insert(entry.to_owned(), digest.to_owned());
+        }
+        if let Some((entry, _)) = self.sums.iter().find(|(entry, digest)| listed.get(*entry) != Some(*digest)) {
+            return Err(self.malformed(entry, "its sum is another"));
+        }
+        if let Some(entry) = listed.keys().find(|entry| !self.sums.contains_key(*entry)) {
+            return Err(self.malformed(entry, "it is missing"));
+        }
+        let head = &self.head;
+        if self.resources != head.resources || (self.events, self.event_bytes) != (head.events(), head.event_bytes) {
+            return Err(self.malformed(entry::MANIFEST, "it counts other records than there are"));
+        }
+        Ok(())
+    }
+}
+
+/// A reader that takes the sum of what it reads.
+struct Summing<R> {
+    content: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> Read for Summing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.content.read(buffer)?;
+        self.hasher.update(buffer.get(..read).unwrap_or_default());
+        Ok(read)
+    }
+}
+
+/// Takes everything and keeps nothing.
+struct Nobody;
+
+impl Contents for Nobody {
+    fn record(&mut self, _: Record) -> Result<(), BackupError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: &str, _: &str, _: &mut dyn Read) -> Result<(), BackupError> {
+        Ok(())
+    }
+
+    fn folder(&mut self, _: &str, _: &mut dyn Read) -> Result<(), BackupError> {
+        Ok(())
+    }
+
+    fn config(&mut self, _: &mut dyn Read) -> Result<(), BackupError> {
+        Ok(())
+    }
+}

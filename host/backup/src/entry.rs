@@ -1,0 +1,148 @@
+//! The entries of a backup: their names, and how records stand in them.
+
+use mortise_store::{Record, RecordKind};
+use prost::Message;
+
+/// The first entry.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// The configuration's file.
+pub(crate) const CONFIG: &str = "config.toml";
+/// The last entry: a SHA-256 for each of the others, as `sha256sum` writes and checks them.
+pub(crate) const SUMS: &str = "SHA256SUMS";
+/// An entry of records is cut at this many bytes.
+pub(crate) const RECORDS_BYTES: usize = 1 << 20;
+/// Largest entry that is held in memory when it is read: one record may be as large as the largest resource.
+pub(crate) const MAX_RECORDS_BYTES: u64 = (1 << 30) + (2 << 20);
+/// Largest manifest and list of sums.
+pub(crate) const MAX_TEXT_BYTES: u64 = 256 << 20;
+
+/// What an entry is, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Manifest,
+    Config,
+    /// A component that the server kept, of a plugin.
+    Kept {
+        plugin: String,
+        file: String,
+    },
+    /// A file of the plugin folder.
+    Folder {
+        file: String,
+    },
+    /// Records; the number starts at 1.
+    Records(u64),
+    Sums,
+}
+
+impl Entry {
+    /// The name.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Manifest => MANIFEST.to_owned(),
+            Self::Config => CONFIG.to_owned(),
+            Self::Kept { plugin, file } => format!("plugins/kept/{plugin}/{file}"),
+            Self::Folder { file } => format!("plugins/folder/{file}"),
+            Self::Records(number) => format!("records/{number:08}"),
+            Self::Sums => SUMS.to_owned(),
+        }
+    }
+
+    /// From the name; none for one that no backup has. No part of a path can lead anywhere else.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let parts: Vec<_> = name.split('/').collect();
+        let entry = match parts.as_slice() {
+            [MANIFEST] => Self::Manifest,
+            [CONFIG] => Self::Config,
+            [SUMS] => Self::Sums,
+            ["plugins", "kept", plugin, file] if is_file(plugin) && is_component(file) => {
+                Self::Kept { plugin: (*plugin).to_owned(), file: (*file).to_owned() }
+            }
+            ["plugins", "folder", file] if is_component(file) => Self::Folder { file: (*file).to_owned() },
+            ["records", number] => Self::Records(number.parse().ok()?),
+            _ => return None,
+        };
+        (entry.name() == name).then_some(entry)
+    }
+}
+
+/// Whether it can be the name of a file, here and within a list of sums.
+pub(crate) fn is_file(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(|c: char| c == '/' || c == '\\' || c.is_control())
+}
+
+/// Whether it can be the name of a component's file.
+pub(crate) fn is_component(name: &str) -> bool {
+    is_file(name) && name.ends_with(".wasm")
+}
+
+/// `mortise.backup.v1.Record`, with the resource as the bytes that are stored.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WireRecord {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(uint64, tag = "2")]
+    sequence: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    resource: Vec<u8>,
+}
+
+/// A record, with its length before it.
+pub(crate) fn encode(record: Record, into: &mut Vec<u8>) {
+    let kind = match record.kind {
+        RecordKind::Resource => 1,
+        RecordKind::Upsert => 2,
+        RecordKind::Delete => 3,
+    };
+    let wire = WireRecord { kind, sequence: record.sequence, resource: record.payload };
+    into.extend_from_slice(&wire.encode_length_delimited_to_vec());
+}
+
+/// The first of `bytes`, which goes.
+pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Record, String> {
+    let wire = WireRecord::decode_length_delimited(bytes).map_err(|e| format!("a record does not decode: {e}"))?;
+    let kind = match wire.kind {
+        1 => RecordKind::Resource,
+        2 => RecordKind::Upsert,
+        3 => RecordKind::Delete,
+        other => return Err(format!("a record is of the unknown kind {other}")),
+    };
+    Ok(Record { kind, sequence: wire.sequence, payload: wire.resource })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_others_are_none() {
+        let digest = format!("{}.wasm", "a".repeat(64));
+        for entry in [
+            Entry::Manifest,
+            Entry::Config,
+            Entry::Sums,
+            Entry::Records(12),
+            Entry::Folder { file: "My plugin.wasm".into() },
+            Entry::Kept { plugin: "demo".into(), file: digest },
+        ] {
+            assert_eq!(Entry::parse(&entry.name()), Some(entry));
+        }
+        for name in [
+            "",
+            "/manifest.json",
+            "manifest.json/",
+            "records/1",
+            "records/x",
+            "records/00000001/x",
+            "plugins/folder/../x.wasm",
+            "plugins/folder/..wasm",
+            "plugins/folder/x",
+            "plugins/folder/x\n.wasm",
+            "plugins/kept/../x.wasm",
+            "plugins/kept/a/b/x.wasm",
+            "../manifest.json",
+        ] {
+            assert_eq!(Entry::parse(name), None, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The files that belong to a server beside its store: components of plugins, and the configuration.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+};
+
+use crate::{
+    entry::{self, Entry},
+    error::{BackupError, io_fault},
+};
+
+/// Most files of one kind; the manager of plugins looks at no more either.
+const MAX_FILES: usize = 1024;
+
+/// An open file. What was opened stays what it is: files of plugins are replaced by renaming others into their places.
+#[derive(Debug)]
+pub struct Source {
+    pub(crate) entry: Entry,
+    pub(crate) file: File,
+    pub(crate) bytes: u64,
+}
+
+/// The files, open.
+#[derive(Debug, Default)]
+pub struct Sources {
+    pub(crate) files: Vec<Source>,
+}
+
+impl Sources {
+    /// Opens everything: the kept components (`<dir>/<plugin>/<sha256>.wasm`), the plugin folder's `*.wasm`, and the
+    /// configuration's file, if there is one. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    /// [`BackupError::Io`] for what is there and cannot be read: a backup without it would not be one.
+    pub fn open(kept: &Path, folder: &Path, config: Option<&Path>) -> Result<Self, BackupError> {
+        let mut sources = Self::default();
+        if let Some(config) = config {
+            sources.add(config, Entry::Config)?;
+        }
+        for plugin in names(kept, entry::is_file)? {
+            let dir = kept.join(&plugin);
+            if !dir.is_dir() {
+                continue;
+            }
+            for file in names(&dir, entry::is_component)? {
+                sources.add(&dir.join(&file), Entry::Kept { plugin: plugin.clone(), file })?;
+            }
+        }
+        for file in names(folder, entry::is_component)? {
+            sources.add(&folder.join(&file), Entry::Folder { file })?;
+        }
+        Ok(sources)
+    }
+
+    fn add(&mut self, path: &Path, entry: Entry) -> Result<(), BackupError> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            // A link that leads nowhere, or a file that went just now: nobody could have loaded it either.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && entry != Entry::Config => {
+                tracing::warn!(path = %path.display(), "not in the backup: {e}");
+                return Ok(());
+            }
+            Err(e) => return Err(io_fault(path, "open for the backup")(e)),
+        };
+        let metadata = file.metadata().map_err(io_fault(path, "look at for the backup"))?;
+        if metadata.is_file() {
+            self.files.push(Source { entry, file, bytes: metadata.len() });
+        }
+        Ok(())
+    }
+}
+
+/// Names in a directory that fit, in order. A directory that does not exist is empty.
+fn names(dir: &Path, fits: fn(&str) -> bool) -> Result<Vec<String>, BackupError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(io_fault(dir, "read for the backup")(e)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_fault(dir, "read for the backup"))?.file_name();
+        found.extend(name.into_string().ok().filter(|name| fits(name)));
+    }
+    found.sort();
+    found.truncate(MAX_FILES);
+    Ok(found)
+}

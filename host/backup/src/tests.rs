@@ -1,0 +1,371 @@
+//! Backups that are taken, altered, and restored.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use mortise_resource::pb;
+use mortise_store::{Backend as _, Batch, Mutation, Options, SledBackend};
+use tokio::sync::mpsc;
+
+use crate::{Archive, BackupError, Sources, Target, output::Piece, restore, seal::SEAL_BYTES};
+
+fn resource(name: &str, bytes: usize) -> pb::Resource {
+    let text = |text: &str| text.to_owned();
+    pb::Resource {
+        id: Some(pb::Id {
+            uid: format!("uid-of-{name}"),
+            name: text(name),
+            r#type: Some(pb::Type { group: text("test"), group_version: text("v1"), kind: text("A") }),
+            tenancy: Some(pb::Tenancy { partition: text("default"), namespace: text("default") }),
+        }),
+        generation: text("generation"),
+        metadata: [("text".to_owned(), "x".repeat(bytes))].into(),
+        ..pb::Resource::default()
+    }
+}
+
+/// A data directory, a plugin folder and a configuration, with something in each.
+struct House {
+    dir: tempfile::TempDir,
+}
+
+impl House {
+    fn empty() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.dir.path().join("folder")
+    }
+
+    fn target(&self, force: bool) -> Target {
+        Target { data_dir: self.data(), plugin_dir: self.folder(), force }
+    }
+
+    fn store(&self) -> SledBackend {
+        for _ in 0..200 {
+            match SledBackend::open(Options::new(self.data().join("store"))) {
+                Ok(store) => return store,
+                // Sled lets go of its files a moment after a store is dropped.
+                Err(_) => std::thread::park_timeout(std::time::Duration::from_millis(10)),
+            }
+        }
+        panic!("the store does not open");
+    }
+
+    async fn furnished(resources: usize) -> Self {
+        let house = Self::empty();
+        let store = house.store();
+        let put = |n: usize| Mutation::Put(Box::new(resource(&format!("r-{n}"), n % 7 * 1000)));
+        store.commit(Batch { expect: vec![], mutations: (0..resources).map(put).collect() }).await.unwrap();
+        drop(store);
+        let kept = house.data().join("plugins/demo");
+        fs::create_dir_all(&kept).unwrap();
+        fs::create_dir_all(house.folder()).unwrap();
+        fs::write(kept.join(format!("{}.wasm", "a".repeat(64))), vec![7; 100_000]).unwrap();
+        fs::write(house.folder().join("demo.wasm"), b"a component").unwrap();
+        fs::write(house.folder().join("notes.txt"), b"not a component").unwrap();
+        fs::write(house.dir.path().join("config.toml"), "[log]\n").unwrap();
+        house
+    }
+
+    async fn backup(&self) -> Vec<u8> {
+        let store = self.store();
+        backup_of(&store, self).await
+    }
+
+    /// Every file, but for what a store rewrites when it is opened.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut dirs = vec![self.dir.path().to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for path in fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    found.insert(path.clone(), Vec::new());
+                    dirs.push(path);
+                } else {
+                    found.insert(path.clone(), fs::read(path).unwrap());
+                }
+            }
+        }
+        found
+    }
+
+    async fn contents(&self) -> (u64, Vec<pb::Resource>) {
+        let store = self.store();
+        let head = store.stats().await.unwrap().head;
+        let everywhere = pb::Tenancy { partition: "*".into(), namespace: "*".into() };
+        let mut all = Vec::new();
+        for type_key in store.types().await.unwrap() {
+            let query = mortise_store::Query { type_key, tenancy: everywhere.clone(), name_prefix: String::new() };
+            all.extend(store.list(mortise_store::Consistency::Consistent, &query).await.unwrap());
+        }
+        assert_eq!(store.check().await.unwrap(), []);
+        (head.sequence, all)
+    }
+}
+
+async fn backup_of(store: &SledBackend, house: &House) -> Vec<u8> {
+    let snapshot = store.snapshot().await.unwrap();
+    let config = house.dir.path().join("config.toml");
+    let config = config.exists().then_some(config);
+    let sources = Sources::open(&house.data().join("plugins"), &house.folder(), config.as_deref()).unwrap();
+    let (pieces, mut received) = mpsc::channel::<Piece>(1);
+    let writing = tokio::spawn(crate::stream(snapshot, sources, |_| {}, pieces));
+    let mut bytes = Vec::new();
+    while let Some(piece) = received.recv().await {
+        bytes.extend(piece.bytes);
+    }
+    writing.await.unwrap().unwrap();
+    bytes
+}
+
+fn saved(dir: &Path, bytes: &[u8]) -> PathBuf {
+    let path = dir.join("backup.tar.gz");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn restored(bytes: &[u8], house: &House, force: bool) -> Result<crate::Restored, BackupError> {
+    let dir = tempfile::tempdir().unwrap();
+    restore(Archive::open(&saved(dir.path(), bytes))?, &house.target(force), &mut |_| {})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_backed_up_comes_back() {
+    let house = House::furnished(500).await;
+    let bytes = house.backup().await;
+    let other = House::empty();
+    let done = restored(&bytes, &other, false).unwrap();
+    assert_eq!((done.manifest.commit, done.manifest.resources[0].count, done.manifest.events), (500, 500, 500));
+    assert_eq!((done.manifest.kept_components, done.manifest.folder_files, done.manifest.config), (1, 1, true));
+    assert_eq!((done.folder.as_slice(), done.replaced), (&["demo.wasm".to_owned()][..], false));
+    assert_eq!(fs::read_to_string(done.config.unwrap()).unwrap(), "[log]\n");
+    assert_eq!(fs::read(other.folder().join("demo.wasm")).unwrap(), b"a component");
+    let kept = format!("plugins/demo/{}.wasm", "a".repeat(64));
+    assert_eq!(fs::read(other.data().join(kept)).unwrap(), vec![7; 100_000]);
+    assert_eq!(other.contents().await, house.contents().await);
+    for gone in ["restore.new", "restore.ready", "replaced"] {
+        assert!(!other.data().join(gone).exists());
+    }
+    // Versions go on, and a backup of what was restored is the same but for its time.
+    let again = other.backup().await;
+    let third = House::empty();
+    restored(&again, &third, false).unwrap();
+    let written = third.store().write_cas(resource("next", 1)).await.unwrap();
+    assert_eq!(written.version, "501");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_server_can_be_backed_up() {
+    let house = House::empty();
+    let bytes = house.backup().await;
+    let other = House::empty();
+    let done = restored(&bytes, &other, false).unwrap();
+    assert_eq!((done.manifest.commit, done.folder.len(), done.config), (0, 0, None));
+    assert_eq!(other.contents().await, (0, vec![]));
+}
+
+/// What is in the way is named and stays, down to the byte; `--force` replaces it, as often as one likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_overwritten_without_force() {
+    let bytes = House::furnished(20).await.backup().await;
+    let busy = House::furnished(3).await;
+    let before = busy.files();
+    let error = restored(&bytes, &busy, false).unwrap_err().to_string();
+    assert!(
+        error.contains("it holds a store already; choose an empty directory, or replace it with --force"),
+        "{error}"
+    );
+    assert_eq!(busy.files(), before);
+
+    let strange = House::empty();
+    fs::create_dir_all(strange.data()).unwrap();
+    fs::write(strange.data().join("thesis.tex"), "mine").unwrap();
+    let error = restored(&bytes, &strange, false).unwrap_err().to_string();
+    assert!(error.contains("it is not empty, thesis.tex is in it"), "{error}");
+
+    let folder = House::empty();
+    fs::create_dir_all(folder.folder()).unwrap();
+    fs::write(folder.folder().join("demo.wasm"), "another").unwrap();
+    let error = restored(&bytes, &folder, false).unwrap_err().to_string();
+    assert!(error.contains("demo.wasm: the plugin folder has another file of that name"), "{error}");
+    assert!(!folder.data().exists());
+
+    let open = busy.store();
+    assert!(matches!(restored(&bytes, &busy, true), Err(BackupError::Store(_))), "a server has it");
+    drop(open);
+    for _ in 0..2 {
+        assert!(restored(&bytes, &busy, true).unwrap().replaced);
+        assert_eq!(busy.contents().await.1.len(), 20);
+        assert!(!busy.data().join("replaced").exists());
+    }
+    assert_eq!(fs::read(strange.data().join("thesis.tex")).unwrap(), b"mine");
+    restored(&bytes, &strange, true).unwrap();
+    assert_eq!(fs::read(strange.data().join("thesis.tex")).unwrap(), b"mine");
+}
+
+/// Every cut and every flipped bit is noticed, wherever it is, before anything is touched.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_altered_is_refused_and_nothing_is_touched() {
+    let bytes = House::furnished(30).await.backup().await;
+    let target = House::empty();
+    let before = target.files();
+    let refused = |altered: &[u8], what: &str| {
+        match restored(altered, &target, true) {
+            Err(BackupError::NotABackup { .. } | BackupError::Unsealed { .. } | BackupError::Altered { .. }) => {}
+            other => panic!("{what}: {other:?}"),
+        }
+        assert_eq!(target.files(), before, "{what}");
+    };
+    for len in (0..bytes.len()).step_by(97).chain(bytes.len() - 2 * SEAL_BYTES..bytes.len()) {
+        refused(&bytes[..len], &format!("cut to {len} of {}", bytes.len()));
+    }
+    let ends = (0..200).chain(bytes.len() - 2 * SEAL_BYTES..bytes.len());
+    let mut random = fastrand::Rng::with_seed(5);
+    let anywhere: Vec<_> = std::iter::repeat_with(|| random.usize(..bytes.len())).take(300).collect();
+    for at in ends.chain(anywhere) {
+        let mut altered = bytes.clone();
+        altered[at] ^= 1 << random.u8(..8);
+        refused(&altered, &format!("a bit of byte {at}"));
+    }
+    for added in [&b"\0"[..], b"more", &bytes, &bytes[bytes.len() - SEAL_BYTES..]] {
+        refused(&[&bytes, added].concat(), "something added");
+    }
+    for other in [&b"hello"[..], &[0; 5000], b"\x1f\x8b"] {
+        refused(other, "something else");
+    }
+    assert!(restored(&bytes, &target, false).is_ok());
+}
+
+/// Archives that are sealed well and say what cannot be.
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_nonsense_is_refused() {
+    type Entries = Vec<(String, Vec<u8>)>;
+    let bytes = House::furnished(30).await.backup().await;
+    let mut entries = Entries::new();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice()));
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_string_lossy().into_owned();
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
+        entries.push((name, content));
+    }
+    let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();
+    let kept = format!("plugins/kept/demo/{}.wasm", "a".repeat(64));
+    assert_eq!(
+        names,
+        ["manifest.json", "config.toml", &kept, "plugins/folder/demo.wasm", "records/00000001", "SHA256SUMS"]
+    );
+    let summed = |mut entries: Entries| {
+        use sha2::Digest as _;
+        let hex = |bytes: &[u8]| sha2::Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let text = entries.iter().filter(|(name, _)| name != "SHA256SUMS");
+        let text: String = text.map(|(name, bytes)| format!("{}  {name}\n", hex(bytes))).collect();
+        if let Some(last) = entries.iter_mut().find(|(name, _)| name == "SHA256SUMS") {
+            last.1 = text.into_bytes();
+        }
+        entries
+    };
+    let build = |entries: Entries| {
+        use sha2::Digest as _;
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut builder = tar::Builder::new(gzip);
+        for (name, content) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            // Not by the setter, which refuses some names.
+            header.as_gnu_mut().unwrap().name[..name.len().min(100)]
+                .copy_from_slice(&name.as_bytes()[..name.len().min(100)]);
+            header.set_cksum();
+            builder.append(&header, content.as_slice()).unwrap();
+        }
+        let mut bytes = builder.into_inner().unwrap().finish().unwrap();
+        let seal = crate::seal::seal(&sha2::Sha256::digest(&bytes).into(), bytes.len() as u64);
+        bytes.extend(seal);
+        bytes
+    };
+    entries.retain(|(name, _)| *name != kept);
+    assert!(restored(&build(summed(entries.clone())), &House::empty(), false).is_ok());
+    let manifest = |from: &'static str, to: &'static str| {
+        move |entries: &mut Entries| {
+            let text = String::from_utf8(entries[0].1.clone()).unwrap();
+            assert!(text.contains(from), "{text}");
+            entries[0].1 = text.replacen(from, to, 1).into_bytes();
+        }
+    };
+    type Change = Arc<dyn Fn(&mut Entries)>;
+    let cases: Vec<(&str, bool, Change)> = vec![
+        ("backup format 2", true, Arc::new(manifest("\"format_version\": 1", "\"format_version\": 2"))),
+        ("says that it is something else", true, Arc::new(manifest("mortise-backup", "other"))),
+        ("store format 9", true, Arc::new(manifest("\"store_format\": 1", "\"store_format\": 9"))),
+        ("its counts do not agree", true, Arc::new(manifest("\"events\": 30", "\"events\": 29"))),
+        ("it counts other records", true, Arc::new(manifest("\"count\": 30", "\"count\": 29"))),
+        (
+            "it is outside of",
+            true,
+            Arc::new(move |entries| {
+                manifest("\"commit\": 30", "\"commit\": 29")(entries);
+                manifest("\"events\": 30", "\"events\": 29")(entries);
+            }),
+        ),
+        ("is not JSON", true, Arc::new(|entries| entries[0].1.truncate(5))),
+        ("instead of manifest.json", true, Arc::new(|entries| drop(entries.remove(0)))),
+        ("it comes twice", true, Arc::new(|entries| entries.insert(1, entries[0].clone()))),
+        ("it comes twice", true, Arc::new(|entries| entries.insert(2, entries[1].clone()))),
+        ("no backup has such an entry", true, Arc::new(|entries| entries[1].0 = "../../etc/passwd".into())),
+        ("no backup has such an entry", true, Arc::new(|entries| entries[1].0 = "plugins/folder/x\ty.wasm".into())),
+        ("number 1 is missing", true, Arc::new(|entries| entries[3].0 = "records/00000002".into())),
+        ("does not decode", true, Arc::new(|entries| entries[3].1.truncate(100))),
+        ("its sum is another", false, Arc::new(|entries| entries[2].1.push(b'x'))),
+        ("it is missing", false, Arc::new(|entries| drop(entries.remove(2)))),
+        ("SHA256SUMS: it is missing", true, Arc::new(|entries| drop(entries.pop()))),
+        ("something follows it", false, Arc::new(|entries| entries.push(("records/00000002".into(), vec![])))),
+    ];
+    for (expected, sums, change) in cases {
+        let mut altered = summed(entries.clone());
+        change(&mut altered);
+        if sums {
+            altered = summed(altered);
+        }
+        let target = House::empty();
+        let error = restored(&build(altered), &target, true).unwrap_err().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+        assert!(!target.data().exists(), "{expected}");
+    }
+}
+
+/// Only a moment of the store is in a backup, however long it takes, and nobody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_go_on() {
+    let house = House::furnished(2_000).await;
+    let store = Arc::new(house.store());
+    let before = store.stats().await.unwrap().head;
+    let snapshot = store.snapshot().await.unwrap();
+    let (pieces, mut received) = mpsc::channel::<Piece>(1);
+    let sources = Sources::open(&house.data().join("plugins"), &house.folder(), None).unwrap();
+    let writing = tokio::spawn(crate::stream(snapshot, sources, |_| {}, pieces));
+    let mut bytes = received.recv().await.unwrap().bytes;
+    // Nobody reads on, and everything is replaced.
+    for n in 0..2_000 {
+        let id = resource(&format!("r-{n}"), 0).id.unwrap();
+        let stored = store.read(mortise_store::Consistency::Eventual, &id).await.unwrap();
+        store.delete_cas(stored.id.as_ref().unwrap(), &stored.version).await.unwrap();
+    }
+    while let Some(piece) = received.recv().await {
+        bytes.extend(piece.bytes);
+    }
+    writing.await.unwrap().unwrap();
+    let other = House::empty();
+    assert_eq!(restored(&bytes, &other, false).unwrap().manifest.head(), before);
+    assert_eq!(other.contents().await.1.len(), 2_000);
+}
