@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Error, Target,
+    Error, Stop, Target,
     cargo::{self, GUARD, Request},
     component, depinfo,
     metadata::{Package, Which},
@@ -23,7 +23,21 @@ pub struct Build {
     lines: bool,
     features: Vec<String>,
     target_dir: Option<PathBuf>,
-    out_dir: Option<PathBuf>,
+    out_dir: OutDir,
+    live: bool,
+    locked: bool,
+    stop: Option<Stop>,
+}
+
+/// Where components are put.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum OutDir {
+    /// Below the directory of the build's artifacts, in one that is swept.
+    Default,
+    /// There.
+    Given(PathBuf),
+    /// In this folder of the workspace's target directory.
+    InTarget(String),
 }
 
 /// Which of a package's examples are compiled, too.
@@ -73,7 +87,10 @@ impl Build {
             lines: false,
             features: Vec::new(),
             target_dir: None,
-            out_dir: None,
+            out_dir: OutDir::Default,
+            live: false,
+            locked: true,
+            stop: None,
         }
     }
 
@@ -126,7 +143,37 @@ impl Build {
     /// components that no longer come out, a given one is not.
     #[must_use]
     pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.out_dir = Some(dir.into());
+        self.out_dir = OutDir::Given(dir.into());
+        self
+    }
+
+    /// Puts components into this folder of the workspace's target directory, which is not swept, and compiles in that
+    /// directory, too: for commands, which `OUT_DIR` does not concern if it happens to be set.
+    #[must_use]
+    pub fn out_in_target(mut self, folder: impl Into<String>) -> Self {
+        self.out_dir = OutDir::InTarget(folder.into());
+        self
+    }
+
+    /// Lets cargo talk to the user while it works: its progress and the compiler's words go to standard error as they come,
+    /// and are not repeated in the error.
+    #[must_use]
+    pub fn live(mut self) -> Self {
+        self.live = true;
+        self
+    }
+
+    /// Lets somebody else end the build.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+        self.stop = Some(stop.clone());
+        self
+    }
+
+    /// Lets cargo bring Cargo.lock up to date, as for somebody who has just added a dependency.
+    #[must_use]
+    pub fn unlocked(mut self) -> Self {
+        self.locked = false;
         self
     }
 
@@ -139,14 +186,15 @@ impl Build {
         let package = Package::find(&dir, &self.which)?;
         let target_dir = match &self.target_dir {
             Some(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
-            None => default_target_dir(&package),
+            None => self.out_dir.base(&package).join("guest"),
         };
         if env::var_os(GUARD).is_some_and(|held| Path::new(&held) == target_dir) {
             return Err(Error::Nested { target_dir });
         }
         let out_dir = match &self.out_dir {
-            Some(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
-            None => target_dir.join(format!("components{}", self.target.suffix())).join(&package.name),
+            OutDir::Given(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
+            OutDir::InTarget(folder) => package.target_directory.join(folder),
+            OutDir::Default => target_dir.join(format!("components{}", self.target.suffix())).join(&package.name),
         };
         fs::create_dir_all(&target_dir).map_err(Error::file("create", &target_dir))?;
         fs::create_dir_all(&out_dir).map_err(Error::file("create", &out_dir))?;
@@ -164,6 +212,9 @@ impl Build {
             examples: &self.examples,
             lines: self.lines,
             features: &self.features,
+            live: self.live,
+            locked: self.locked,
+            stop: self.stop.as_ref(),
         };
         let modules = cargo::compile(&request, &toolchain)?;
         if modules.is_empty() {
@@ -181,7 +232,7 @@ impl Build {
             components.push(Component { name: module.name, path });
         }
         components.sort();
-        if self.out_dir.is_none() {
+        if self.out_dir == OutDir::Default {
             component::sweep(&out_dir, &components.iter().map(|one| &one.path).collect::<Vec<_>>())?;
         }
         Ok(Built { dir: out_dir, components, inputs: inputs.into_iter().collect() })
@@ -235,12 +286,14 @@ impl Built {
     }
 }
 
-/// `<target>/guest`. In a build script `<target>` is read off `OUT_DIR`, which also knows of `--target-dir`: it is the
-/// nearest directory above that cargo tagged. Elsewhere cargo is asked.
-fn default_target_dir(package: &Package) -> PathBuf {
-    let out = env::var_os("OUT_DIR").map(PathBuf::from);
-    let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));
-    tagged.unwrap_or(&package.target_directory).join("guest")
+impl OutDir {
+    /// The target directory in which guests have theirs. In build scripts and tests it is read off `OUT_DIR`, which also knows
+    /// of `--target-dir`: it is the nearest directory above that cargo tagged. Elsewhere it is the one that cargo names.
+    fn base(&self, package: &Package) -> PathBuf {
+        let out = env::var_os("OUT_DIR").map(PathBuf::from).filter(|_| !matches!(self, Self::InTarget(_)));
+        let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));
+        tagged.unwrap_or(&package.target_directory).to_owned()
+    }
 }
 
 /// The files that went into a module, with the manifests of the packages they belong to. What was generated on the way

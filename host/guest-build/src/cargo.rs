@@ -3,12 +3,12 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
 
-use crate::{Error, Target, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain};
+use crate::{Error, Stop, Target, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain};
 
 /// Guards against a guest whose build script builds guests in the directory that we hold locked.
 pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
@@ -33,6 +33,12 @@ pub(crate) struct Request<'a> {
     /// Whether files and line numbers stay in.
     pub(crate) lines: bool,
     pub(crate) features: &'a [String],
+    /// Whether cargo talks to the user.
+    pub(crate) live: bool,
+    /// Whether Cargo.lock stays as it is.
+    pub(crate) locked: bool,
+    /// Who may end it.
+    pub(crate) stop: Option<&'a Stop>,
 }
 
 /// Compiles; answers the modules in cargo's order.
@@ -51,7 +57,7 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
             "--message-format",
             "json-render-diagnostics",
         ])
-        .args(["--color", "never", "--lib"])
+        .arg("--lib")
         .arg("--manifest-path")
         .arg(&package.manifest)
         .arg("--target-dir")
@@ -70,7 +76,12 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     if !request.features.is_empty() {
         command.arg("--features").arg(request.features.join(","));
     }
-    if package.root.join("Cargo.lock").exists() {
+    if request.live {
+        command.stderr(Stdio::inherit());
+    } else {
+        command.args(["--color", "never"]).stderr(Stdio::piped());
+    }
+    if request.locked && package.root.join("Cargo.lock").exists() {
         command.arg("--locked");
     }
     if let Some(jobs) = env::var_os("NUM_JOBS") {
@@ -86,7 +97,11 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
         }
     }
 
-    let output = command.output().map_err(|source| Error::Run { program: "cargo build".into(), source })?;
+    let output = match request.stop {
+        None => command.output(),
+        Some(stop) => stop.output(&mut command),
+    };
+    let output = output.map_err(|source| Error::Run { program: "cargo build".into(), source })?;
     if !output.status.success() {
         let stderr = tail(&output.stderr);
         return Err(Error::Compile { package: package.name.clone(), status: output.status, stderr });

@@ -61,13 +61,13 @@ pub enum Error {
         package: String,
     },
     /// cargo refused the source.
-    #[error("compiling `{package}` for WebAssembly failed ({status}):\n{stderr}")]
+    #[error("compiling `{package}` for WebAssembly failed ({status}){}{stderr}", if stderr.is_empty() { "" } else { ":\n" })]
     Compile {
         /// The package.
         package: String,
         /// How cargo ended.
         status: ExitStatus,
-        /// The end of what it said.
+        /// The end of what it said; empty when it said so to the user.
         stderr: String,
     },
     /// The module cannot become a component.

@@ -32,10 +32,12 @@ mod depinfo;
 mod environment;
 mod error;
 mod metadata;
+mod stop;
 mod toolchain;
 
 pub use build::{Build, Built, Component};
 pub use error::Error;
+pub use stop::Stop;
 
 /// What guests are compiled for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -13,6 +13,15 @@ use crate::{
     session::{Decision, Mutated, Question, Session, Upgraded},
 };
 
+/// What one call of a guest took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Work, in wasmtime's fuel units: about one for each instruction.
+    pub fuel: u64,
+    /// Linear memory of the instance afterwards, bytes. It never shrinks, so that was the most that it had.
+    pub memory: usize,
+}
+
 /// One request's dealings with a plugin, on behalf of one caller.
 pub struct Call {
     plugin: Arc<Plugin>,
@@ -53,6 +62,24 @@ impl Call {
             answer
         });
         running.end(outcome, self.spent())
+    }
+
+    /// Makes the instance, if there is none yet, and calls no hook: what is measured then is what every request pays.
+    ///
+    /// # Errors
+    /// The plugin's fault.
+    pub async fn instantiate(&mut self) -> Result<(), HookError> {
+        if self.session.is_none() {
+            self.session = Some(Session::open(&self.plugin, Hook::Validate.name()).await?);
+        }
+        Ok(())
+    }
+
+    /// What the last hook used; nothing when there is no instance.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        let memory = self.session.as_ref().map_or(0, Session::memory);
+        Used { fuel: self.spent(), memory }
     }
 
     /// Calls `mutate` with an encoded resource.

@@ -41,16 +41,46 @@ pub(crate) struct Exports {
     pub(crate) initializing: bool,
 }
 
+/// Optional interfaces that a component may export.
+const EXPORTS: [&str; 9] = [
+    "plugin",
+    "mutating",
+    "validating",
+    "authorizing",
+    "upgrading",
+    "configuring",
+    "controlling",
+    "mapping",
+    "initializing",
+];
+
+/// What to do about an import that this host does not offer; none about one that it offers.
+pub(crate) fn import_fault(name: &str) -> Option<String> {
+    let known = name
+        .strip_prefix(PACKAGE)
+        .and_then(|rest| rest.split_once('@'))
+        .is_some_and(|(interface, version)| version == VERSION && IMPORTS.contains(&interface));
+    (!known && wasi::interface(name).is_none()).then(|| remedy(name))
+}
+
+/// What to do about an export that this host does not call; none about one that it calls. Such an export does no harm.
+pub(crate) fn export_fault(name: &str) -> Option<String> {
+    let (interface, version) = name.strip_prefix(PACKAGE)?.split_once('@')?;
+    if version == VERSION && EXPORTS.contains(&interface) {
+        return None;
+    }
+    Some(match version == VERSION {
+        true => format!("contract {VERSION} does not call {interface:?}; it calls {}", EXPORTS.join(", ")),
+        false => remedy(name),
+    })
+}
+
 /// Compares a component's imports and exports with the contract.
 pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, LoadError> {
     let ty = component.component_type();
     for (name, _) in ty.imports(engine) {
-        let known = name
-            .strip_prefix(PACKAGE)
-            .and_then(|rest| rest.split_once('@'))
-            .is_some_and(|(interface, version)| version == VERSION && IMPORTS.contains(&interface));
-        if !known && wasi::interface(name).is_none() {
-            return Err(LoadError::UnknownImport { import: name.to_owned(), remedy: remedy(name) });
+        if let Some(remedy) = import_fault(name) {
+            return Err(LoadError::UnknownImport { import: name.to_owned(), remedy });
         }
     }
 

@@ -115,39 +115,9 @@ impl Plugin {
         settings: &PluginSettings,
     ) -> Result<Arc<Self>, LoadError> {
         let inner = sandbox.inner().clone();
-        let limit = inner.limits.component_bytes;
-        if bytes.len() > limit {
-            return Err(LoadError::TooLarge { size: bytes.len(), limit });
-        }
-        let digest = cache::digest(bytes);
-        let cached = inner.cache.get(&inner.engine, &digest);
-        let from_cache = cached.is_some();
-        let begun = Instant::now();
-        let (component, known) = match cached {
-            Some(entry) => (entry.component, Some(entry.manifest)),
-            None => (compile(&inner.engine, &inner, bytes).await?, None),
-        };
-        let compiling = begun.elapsed();
-
-        let exports = contract::check(&inner.engine, &component)?;
-        check_appetite(&component, &inner.limits)?;
-        let mut linker = inner.linker.clone();
-        let pre = wasi::link(&mut linker, &inner.engine, &component, false)
-            .and_then(|()| linker.instantiate_pre(&component))
-            .map_err(|e| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") })?;
-        component
-            .initialize_copy_on_write_image()
-            .map_err(|source| LoadError::Host { what: "mapping the component's memory image", source })?;
-
-        let described = match known {
-            Some(bytes) => bytes,
-            None => describe(&inner, called, &pre).await?,
-        };
-        let manifest = Manifest::read(&described, exports)?;
+        let Prepared { digest, component, pre, exports, described, manifest, compiling } =
+            prepare(&inner, called, bytes).await?;
         let indices = Indices::find(&pre, exports)?;
-        if !from_cache {
-            inner.cache.put(&digest, &component, &described);
-        }
 
         let grants = settings.grants_of(&manifest.name).clone();
         let fitted = fit(&inner, (&digest, bytes, &component, &described), exports, &manifest, grants.clone()).await?;
@@ -157,7 +127,7 @@ impl Plugin {
             configure::check(&inner, &manifest, &limits, &settings, &pre).await?;
         }
         let meter = Arc::new(Meter::new(inner.names.label(&manifest.name)));
-        if !from_cache {
+        if let Some(compiling) = compiling {
             meter.compiled(compiling);
         }
         Ok(Arc::new(Self {
@@ -179,6 +149,14 @@ impl Plugin {
             aside: Aside::default(),
             controllers_aside: Aside::default(),
         }))
+    }
+
+    /// What a component says about itself, after the checks that come before its grants and settings matter.
+    ///
+    /// # Errors
+    /// Those of [`Plugin::load`] up to there.
+    pub async fn describe(sandbox: &Sandbox, called: &str, bytes: &[u8]) -> Result<Manifest, LoadError> {
+        Ok(prepare(sandbox.inner(), called, bytes).await?.manifest)
     }
 
     /// Its manifest.
@@ -343,6 +321,55 @@ impl Indices {
             upgrading: exports.upgrading.then(|| UpgradesIndices::new(pre)).transpose().map_err(contract)?,
         })
     }
+}
+
+/// A component that fits the contract, and what it says about itself.
+struct Prepared {
+    digest: String,
+    component: Component,
+    pre: InstancePre<State>,
+    exports: Exports,
+    described: Vec<u8>,
+    manifest: Manifest,
+    /// How long compiling took; none for one that was in the cache.
+    compiling: Option<Duration>,
+}
+
+/// The first part of loading: what depends on the component alone.
+async fn prepare(inner: &Arc<Inner>, called: &str, bytes: &[u8]) -> Result<Prepared, LoadError> {
+    let limit = inner.limits.component_bytes;
+    if bytes.len() > limit {
+        return Err(LoadError::TooLarge { size: bytes.len(), limit });
+    }
+    let digest = cache::digest(bytes);
+    let cached = inner.cache.get(&inner.engine, &digest);
+    let from_cache = cached.is_some();
+    let begun = Instant::now();
+    let (component, known) = match cached {
+        Some(entry) => (entry.component, Some(entry.manifest)),
+        None => (compile(&inner.engine, inner, bytes).await?, None),
+    };
+    let compiling = (!from_cache).then(|| begun.elapsed());
+
+    let exports = contract::check(&inner.engine, &component)?;
+    check_appetite(&component, &inner.limits)?;
+    let mut linker = inner.linker.clone();
+    let pre = wasi::link(&mut linker, &inner.engine, &component, false)
+        .and_then(|()| linker.instantiate_pre(&component))
+        .map_err(|e| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") })?;
+    component
+        .initialize_copy_on_write_image()
+        .map_err(|source| LoadError::Host { what: "mapping the component's memory image", source })?;
+
+    let described = match known {
+        Some(bytes) => bytes,
+        None => describe(inner, called, &pre).await?,
+    };
+    let manifest = Manifest::read(&described, exports)?;
+    if !from_cache {
+        inner.cache.put(&digest, &component, &described);
+    }
+    Ok(Prepared { digest, component, pre, exports, described, manifest, compiling })
 }
 
 /// The plugin's controllers in their own engine, if it has any and they have what they need.

@@ -19,12 +19,14 @@ use std::{
 };
 
 use mortise_resource::pb;
+use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::{sync::Semaphore, time::timeout_at};
 use wasmtime::{Store, component::Instance};
 
 use crate::{
     bindings,
+    call::Used,
     controllers::Mapper,
     error::{HookError, HookFault},
     hook::Hook,
@@ -49,6 +51,7 @@ pub struct Reconciler {
     key: u64,
     turns: Arc<Semaphore>,
     turn_count: usize,
+    used: Mutex<Used>,
 }
 
 /// How a reconcile ended that did not fail.
@@ -96,6 +99,7 @@ impl Reconciler {
             key: fitted.workshop.key(),
             turns: Arc::new(Semaphore::new(turn_count)),
             turn_count,
+            used: Mutex::default(),
             fitted,
         })
     }
@@ -104,6 +108,12 @@ impl Reconciler {
     #[must_use]
     pub fn plugin(&self) -> &Arc<Plugin> {
         &self.plugin
+    }
+
+    /// What the call that ended last used.
+    #[must_use]
+    pub fn used(&self) -> Used {
+        *self.used.lock()
     }
 
     /// Calls `reconcile` for one resource.
@@ -194,9 +204,10 @@ impl Reconciler {
         };
         let (outcome, spent) = match running.work(work).await {
             Ok((warm, answer)) => {
-                let spent = warm.spent();
+                let used = warm.used();
+                *self.used.lock() = used;
                 self.put_back(hook, warm);
-                (answer, spent)
+                (answer, used.fuel)
             }
             Err(fault) => (Err(fault), 0),
         };

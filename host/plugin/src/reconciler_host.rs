@@ -9,6 +9,8 @@
 //! A plugin that is set aside runs on threads of another runtime, of low priority and without I/O, and so do its questions:
 //! what needs a certain runtime's handle brings that along.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use async_trait::async_trait;
 use mortise_resource::{Code, Error, pb};
 
@@ -83,6 +85,24 @@ pub trait ReconcilerHost: Send + Sync {
 
     /// `cache.list`.
     async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure>;
+
+    /// `clock.now`: milliseconds since 1970. Without a clock of its own, the machine's.
+    fn now(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A request by `wasi:http` to a host that was granted, with its whole body, or none: it is sent.
+    ///
+    /// Only asked where [`ReconcilerHost::answers_http`] says so.
+    async fn http(&self, _request: http::Request<Vec<u8>>) -> Option<Result<http::Response<Vec<u8>>, Failure>> {
+        None
+    }
+
+    /// Whether [`ReconcilerHost::http`] is to be asked about each request.
+    fn answers_http(&self) -> bool {
+        false
+    }
 
     /// `kv.get`. Without a store for them, values of plugins are not available.
     async fn kv_get(&self, _key: String) -> Result<Option<Vec<u8>>, Failure> {

@@ -252,6 +252,11 @@ impl Session {
         self.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
     }
 
+    /// Linear memory of the instance, bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.store.data().memory
+    }
+
     /// Counts a call that is about to begin, and says until when it may run.
     fn enter(&mut self, hook: &'static str, bytes: usize) -> Result<tokio::time::Instant, HookError> {
         if self.dead {

@@ -18,6 +18,7 @@ use wasmtime::{Store, component::Instance};
 
 use crate::{
     aside::{SHARE, worked},
+    call::Used,
     engine::TICK,
     error::{HookError, HookFault},
     hook::Hook,
@@ -89,9 +90,9 @@ impl Warm {
         self.dead || self.calls >= CALLS || self.store.data().memory > self.first.saturating_add(GROWTH)
     }
 
-    /// Fuel that the last call used, units.
-    pub(crate) fn spent(&self) -> u64 {
-        self.spent
+    /// What the last call used.
+    pub(crate) fn used(&self) -> Used {
+        Used { fuel: self.spent, memory: self.store.data().memory }
     }
 
     /// Calls the guest once, until then at most.
@@ -117,6 +118,7 @@ impl Warm {
         state.growth_refused = None;
         if let Some(http) = &mut state.http {
             http.begin(HttpCall {
+                host: under_way.host.answers_http().then(|| under_way.host.clone()),
                 permit: under_way.permit.clone(),
                 plugin: state.plugin.clone(),
                 label: self.meter.label(),

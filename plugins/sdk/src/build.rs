@@ -98,10 +98,17 @@ impl Protos {
             .include_file("proto.rs")
             .compile_fds(files.clone())?;
 
-        // The host knows the well-known types, and comments are not for it.
+        // The host knows the well-known types. Comments are for the people who write resources; those of Mortise's own
+        // messages, and where in a file everything stands, are of no use to them.
         files.file.retain(|file| !file.name().starts_with("google/protobuf/"));
         for file in &mut files.file {
-            file.source_code_info = None;
+            let own = self.files.iter().any(|one| one.as_os_str() == file.name());
+            let Some(info) = file.source_code_info.as_mut().filter(|_| own) else {
+                file.source_code_info = None;
+                continue;
+            };
+            info.location.retain(|one| one.leading_comments.is_some() || one.trailing_comments.is_some());
+            info.location.iter_mut().for_each(|one| one.leading_detached_comments.clear());
         }
         fs::write(out.join("descriptors.bin"), files.encode_to_vec())?;
         Ok(())

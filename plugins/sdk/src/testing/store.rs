@@ -10,9 +10,11 @@ use crate::Failure;
 /// What a resource is kept under: group, kind, partition, namespace, name.
 type Slot = (String, String, String, String, String);
 
-/// Resources, and those that changed since somebody asked.
+/// Resources, and those that changed since somebody asked: what a [`super::World`] keeps, and `mortise plugin test`.
+///
+/// Uids, generations and versions follow from the order of writes and the times given, so the same writes store the same.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub struct Store {
     resources: BTreeMap<Slot, pb::Resource>,
     commits: u64,
     changes: Vec<pb::Resource>,
@@ -38,20 +40,27 @@ fn invalid(text: impl Into<String>) -> Failure {
 
 impl Store {
     /// What was written or deleted since the last call, in order.
-    pub(super) fn take_changes(&mut self) -> Vec<pb::Resource> {
+    pub fn take_changes(&mut self) -> Vec<pb::Resource> {
         std::mem::take(&mut self.changes)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &pb::Resource> {
+    /// Every resource, in order of type, place and name.
+    pub fn all(&self) -> impl Iterator<Item = &pb::Resource> {
         self.resources.values()
     }
 
-    pub(super) fn read(&self, id: &pb::Id) -> Option<&pb::Resource> {
+    /// The resource of this id; with a uid, only that incarnation of it.
+    #[must_use]
+    pub fn read(&self, id: &pb::Id) -> Option<&pb::Resource> {
         let found = self.resources.get(&slot(id))?;
         (id.uid.is_empty() || id.uid == found.id.as_ref()?.uid).then_some(found)
     }
 
-    pub(super) fn write(&mut self, mut incoming: pb::Resource, now: u64) -> Result<pb::Resource, Failure> {
+    /// Writes a resource, as a server would; answers what is stored. `now` is in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The server's, in its words.
+    pub fn write(&mut self, mut incoming: pb::Resource, now: u64) -> Result<pb::Resource, Failure> {
         let id = incoming.id.get_or_insert_default();
         id.tenancy.get_or_insert_default();
         if id.r#type.is_none() {
@@ -91,7 +100,11 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn write_status(
+    /// Writes the status under a key; an empty version takes whatever is there.
+    ///
+    /// # Errors
+    /// The server's, in its words.
+    pub fn write_status(
         &mut self,
         id: &pb::Id,
         version: &str,
@@ -127,7 +140,11 @@ impl Store {
         Ok(self.commit(slot(id), resource))
     }
 
-    pub(super) fn delete(&mut self, id: &pb::Id, version: &str, now: u64) -> Result<(), Failure> {
+    /// Deletes a resource and what it owns, or marks it while it has finalizers. What is not there is no error.
+    ///
+    /// # Errors
+    /// The server's, in its words.
+    pub fn delete(&mut self, id: &pb::Id, version: &str, now: u64) -> Result<(), Failure> {
         let Some(stored) = self.read(id).cloned() else { return Ok(()) };
         if !version.is_empty() && version != stored.version {
             return Err(conflict(&id.name));
@@ -156,7 +173,7 @@ impl Store {
     }
 
     /// What the incarnation owns.
-    pub(super) fn owned<'s>(&'s self, uid: &'s str) -> impl Iterator<Item = &'s pb::Resource> {
+    pub fn owned<'s>(&'s self, uid: &'s str) -> impl Iterator<Item = &'s pb::Resource> {
         self.all().filter(move |one| one.owner.as_ref().is_some_and(|owner| owner.uid == uid))
     }
 

@@ -27,6 +27,7 @@ use std::{
 };
 
 use http_body_util::BodyExt as _;
+use mortise_resource::Code;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout_at,
@@ -39,7 +40,14 @@ use wasmtime_wasi_http::{
 use wasmtime_wasi_io::IoView;
 
 use super::{metered::Metered, stand_in::Printed};
-use crate::{grants::Permit, http_hosts::Target, limits::Limits, logs::Logs, state::State};
+use crate::{
+    grants::Permit,
+    http_hosts::Target,
+    limits::Limits,
+    logs::Logs,
+    reconciler_host::{Failure, ReconcilerHost},
+    state::State,
+};
 
 /// Requests of one instance that are open at once, answers that are being read included.
 const IN_FLIGHT: usize = 16;
@@ -75,6 +83,8 @@ struct Outgoing {
 /// On whose behalf requests are sent, and within what.
 #[derive(Clone)]
 pub(crate) struct Call {
+    /// Who answers requests in the place of those that they are for: offline tests.
+    pub(crate) host: Option<Arc<dyn ReconcilerHost>>,
     pub(crate) permit: Arc<Permit>,
     /// What the plugin is called in the log and in metrics.
     pub(crate) plugin: Arc<str>,
@@ -287,6 +297,19 @@ async fn send(
         between_bytes_timeout: at_most(options.between_bytes_timeout),
     };
     let request = request.map(|body| Metered::request(body, call.sent.clone(), call.limit));
+    if let Some(host) = &call.host {
+        let (head, body) = request.into_parts();
+        let body = timeout_at(until, body.collect()).await.map_err(|_| Error::ConnectionReadTimeout)??;
+        let whole = http::Request::from_parts(head, body.to_bytes().to_vec());
+        let answer = timeout_at(until, host.http(whole)).await.map_err(|_| Error::HttpResponseTimeout)?;
+        let answer = answer.unwrap_or(Err(Failure::new(Code::Unavailable, "nobody answers it")));
+        let answer = answer.map_err(|failure| Error::InternalError(Some(failure.message)))?;
+        let answer = answer.map(|body| {
+            let body = http_body_util::Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
+            Metered::response(body, call.received.clone(), call.limit, until, turn).boxed_unsync()
+        });
+        return Ok((answer, Box::new(async { Ok(()) })));
+    }
     let sent = timeout_at(until, wasmtime_wasi_http::default_send_request(request, Some(options))).await;
     let (head, work) = sent.map_err(|_| Error::HttpResponseTimeout)??;
     let answer = head.map(|body| {
@@ -312,6 +335,7 @@ mod tests {
         let permit = Permit::of("p", Grants { http, ..Grants::default() });
         let mut http = Http::new(&Limits::default());
         http.begin(Call {
+            host: None,
             permit: Arc::new(permit),
             plugin: "p".into(),
             label: "p".into(),
