@@ -5,7 +5,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 use prost::Message;
 
 /// Files whose messages belong to this crate. Services are generated where they are served, in `api`.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
@@ -13,6 +13,7 @@ const FILES: [&str; 9] = [
     "mortise/v1/diagnostic.proto",
     "mortise/v1/plugin.proto",
     "mortise/v1/plugin_service.proto",
+    "mortise/v1/server_service.proto",
     "mortise/v1/type_service.proto",
     "mortise/v1/value.proto",
 ];

@@ -1,55 +1,40 @@
 //! The resource API on gRPC: one line for each RPC.
 
-use std::{panic::AssertUnwindSafe, pin::Pin};
+use std::pin::Pin;
 
-use futures::{FutureExt as _, Stream, stream};
-use mortise_resource::{Error, pb, types::gvk};
-use mortise_service::{Caller, Consistency, ResourceService};
+use futures::{Stream, stream};
+use mortise_resource::{Error, pb};
+use mortise_service::{Caller, ResourceService};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
-use crate::{status::status, stubs::resource_service_server::ResourceService as Rpc};
+use crate::{
+    call::{self, guarded, span, span_of_type},
+    status::status,
+    stubs::resource_service_server::ResourceService as Rpc,
+};
 
 /// Selects strong reads, by exactly the value `consistent`.
 const CONSISTENCY: &str = "x-consul-consistency-mode";
 
+/// The caller's token.
+const TOKEN: &str = "x-consul-token";
+
 /// The service, for gRPC.
 pub(crate) struct Grpc(pub(crate) ResourceService);
 
-/// Who calls: without access control, anonymous.
 fn caller(metadata: &MetadataMap) -> Caller {
-    let strong = metadata.get(CONSISTENCY).is_some_and(|value| value == "consistent");
-    Caller::anonymous(if strong { Consistency::Consistent } else { Consistency::Eventual })
-}
-
-/// The span of a call about a resource. Disabled, as it is by default, it costs one load, and no field is looked at.
-fn span(method: &'static str, id: Option<&pb::Id>) -> Span {
-    let kind = || id.and_then(|id| id.r#type.as_ref()).map(gvk);
-    tracing::debug_span!(
-        target: "mortise::span", "rpc", method, r#type = kind(), name = id.map(|id| id.name.as_str())
-    )
-}
-
-/// The span of a call about a type.
-fn span_of_type(method: &'static str, kind: Option<&pb::Type>) -> Span {
-    tracing::debug_span!(target: "mortise::span", "rpc", method, r#type = kind.map(gvk))
-}
-
-/// The span of a call about something else.
-pub(crate) fn span_of_call(method: &'static str) -> Span {
-    tracing::debug_span!(target: "mortise::span", "rpc", method)
+    let token = metadata.get(TOKEN).and_then(|value| value.to_str().ok());
+    call::caller(token, metadata.get(CONSISTENCY).is_some_and(|value| value == "consistent"))
 }
 
 fn id_of(resource: Option<&pb::Resource>) -> Option<&pb::Id> {
     resource.and_then(|resource| resource.id.as_ref())
 }
 
-/// Answers a call. A panic is a defect of ours; it must not take the connection with it.
+/// Answers a call.
 pub(crate) async fn answer<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
-    match AssertUnwindSafe(call.instrument(span)).catch_unwind().await {
-        Ok(answer) => answer.map(Response::new).map_err(status),
-        Err(_) => Err(Status::internal("grpc: panic serving request")),
-    }
+    guarded(span, call).await.map(Response::new).map_err(status)
 }
 
 #[tonic::async_trait]

@@ -1,47 +1,30 @@
-//! Transports: the resource API over gRPC with reflection and health, and a small HTTP port beside it.
+//! Transports: the resource API over gRPC, with reflection and health, and over HTTP/JSON, with metrics.
 //!
 //! Nothing here decides anything: requests are decoded, handed to `service`, and its answers and errors are put on the
 //! wire.
 
+mod backup;
+mod call;
 mod controllers;
 mod grpc;
 mod http;
 mod logs;
 pub mod metrics;
 mod plugins;
+mod process;
 mod reflection;
+mod requests;
 pub mod server;
+mod server_service;
+mod server_status;
 mod status;
 mod types;
 
-pub use server::{Bound, ServeError, ServerOptions, bind};
+pub use http::HttpOptions;
+pub use server::{Bound, Parts, ServeError, ServerOptions, bind};
+pub use server_status::About;
 
-/// The generated gRPC stubs.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    reason = "generated; the documentation stands in the .proto file"
-)]
-pub mod stubs {
-    include!(concat!(env!("OUT_DIR"), "/hashicorp.consul.resource.rs"));
-}
-
-/// The generated gRPC stubs of the services about plugins, types and controllers.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    reason = "generated; the documentation stands in the .proto files"
-)]
-pub mod plugin_stubs {
-    include!(concat!(env!("OUT_DIR"), "/mortise.v1.rs"));
-}
-
-pub use plugin_stubs::{
-    controller_service_client::ControllerServiceClient, plugin_service_client::PluginServiceClient,
-    type_service_client::TypeServiceClient,
+pub use mortise_stubs::{
+    ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    mortise as plugin_stubs, resource as stubs,
 };
-pub use stubs::resource_service_client::ResourceServiceClient;

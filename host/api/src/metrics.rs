@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 40] = {
+pub const ALL: [Metric; 44] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -113,6 +113,20 @@ pub const ALL: [Metric; 40] = {
             "mortise_controller_writes_total",
             "controller, operation",
             "What a controller wrote: write, write-status or delete.",
+        ),
+        metric(Counter, "mortise_grpc_requests_total", "method", "Calls of the gRPC port, watches included."),
+        metric(Gauge, "mortise_http_connections", "", "Connections of the HTTP port that are open."),
+        metric(
+            Counter,
+            "mortise_http_connections_refused_total",
+            "",
+            "Connections of the HTTP port that were answered 503 because too many are open.",
+        ),
+        metric(
+            Counter,
+            "mortise_http_requests_total",
+            "route, code",
+            "HTTP requests that were answered, by what is behind the path and the status code.",
         ),
         metric(
             Histogram,

@@ -11,10 +11,7 @@ use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
-    grpc::{answer, span_of_call},
-    logs::Lines,
-    plugin_stubs::plugin_service_server::PluginService,
-    status::status,
+    call::span_of_call, grpc::answer, logs::Lines, plugin_stubs::plugin_service_server::PluginService, status::status,
 };
 
 /// Uploads at once: each is held in memory until it is whole.

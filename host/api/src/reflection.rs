@@ -22,13 +22,14 @@ pub(crate) struct Reflection {
 }
 
 /// Services that this server has.
-const SERVICES: [&str; 7] = [
+const SERVICES: [&str; 8] = [
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
     "hashicorp.consul.resource.ResourceService",
     "mortise.v1.ControllerService",
     "mortise.v1.PluginService",
+    "mortise.v1.ServerService",
     "mortise.v1.TypeService",
 ];
 
@@ -43,6 +44,19 @@ impl Reflection {
             own.decode_file_descriptor_set(set)?;
         }
         Ok(Self { registry, own })
+    }
+
+    /// Every method that this server has, such as `hashicorp.consul.resource.ResourceService/Write`.
+    pub(crate) fn methods(&self) -> Vec<String> {
+        let registry = self.registry.load();
+        let find = |name: &&str| {
+            registry.pools().chain(std::iter::once(&self.own)).find_map(|pool| pool.get_service_by_name(name))
+        };
+        let methods = |service: prost_reflect::ServiceDescriptor| {
+            let name = |m: prost_reflect::MethodDescriptor| format!("{}/{}", service.full_name(), m.name());
+            service.methods().map(name).collect::<Vec<_>>()
+        };
+        SERVICES.iter().filter_map(find).flat_map(methods).collect()
     }
 
     fn find(&self, look: impl Fn(&DescriptorPool) -> Option<FileDescriptor>) -> Option<Vec<Vec<u8>>> {

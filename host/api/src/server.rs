@@ -15,18 +15,23 @@ use tonic_reflection::pb::{
     v1::server_reflection_server::ServerReflectionServer as ReflectionV1,
     v1alpha::server_reflection_server::ServerReflectionServer as ReflectionV1Alpha,
 };
+use tower::util::MapRequestLayer;
 
 use crate::{
     controllers::Controllers,
     grpc::Grpc,
-    http,
+    http::{self, HttpOptions},
     plugin_stubs::{
         controller_service_server::{ControllerServiceServer, SERVICE_NAME as CONTROLLER_SERVICE},
         plugin_service_server::{PluginServiceServer, SERVICE_NAME as PLUGIN_SERVICE},
+        server_service_server::{SERVICE_NAME as SERVER_SERVICE, ServerServiceServer},
         type_service_server::{SERVICE_NAME as TYPE_SERVICE, TypeServiceServer},
     },
     plugins::Plugins,
     reflection::Reflection,
+    requests::Counts,
+    server_service::ServerAsAWhole,
+    server_status::{About, Sources},
     stubs::resource_service_server::{ResourceServiceServer, SERVICE_NAME},
     types::Types,
 };
@@ -44,6 +49,8 @@ pub struct ServerOptions {
     pub max_streams: u32,
     /// How long calls in flight may take to finish at shutdown.
     pub grace: Duration,
+    /// How the HTTP port behaves.
+    pub http: HttpOptions,
 }
 
 /// Why the server does not serve.
@@ -68,6 +75,22 @@ pub enum ServeError {
     /// A port does not say where it listens.
     #[error("{0}")]
     Io(#[from] io::Error),
+}
+
+/// What is served.
+pub struct Parts {
+    /// What the process knows of itself.
+    pub about: About,
+    /// Resources.
+    pub service: ResourceService,
+    /// Their types.
+    pub registry: Arc<ArcSwap<Registry>>,
+    /// Plugins.
+    pub manager: Manager,
+    /// Controllers.
+    pub conductor: Conductor,
+    /// What has been counted.
+    pub metrics: PrometheusHandle,
 }
 
 /// Open ports, not served yet.
@@ -105,21 +128,23 @@ impl Bound {
     ///
     /// # Errors
     /// When the transport fails.
-    pub async fn serve(
-        self,
-        service: ResourceService,
-        registry: Arc<ArcSwap<Registry>>,
-        manager: Manager,
-        conductor: Conductor,
-        metrics: PrometheusHandle,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), ServeError> {
+    pub async fn serve(self, parts: Parts, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
+        let Parts { about, service, registry, manager, conductor, metrics } = parts;
         let (ready_tx, ready) = watch::channel(true);
         let (health, health_service) = tonic_health::server::health_reporter();
-        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE] {
+        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE] {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
         let reflection = Reflection::new(registry.clone())?;
+        let counts = Counts::new(reflection.methods());
+        let sources = Sources {
+            about,
+            service: service.clone(),
+            conductor: conductor.clone(),
+            metrics: metrics.clone(),
+            counts: counts.clone(),
+        };
+        let server = ServerServiceServer::new(ServerAsAWhole { sources, manager: manager.clone() });
         let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
             .max_decoding_message_size(self.options.max_request_bytes);
         let controllers = ControllerServiceServer::new(Controllers(conductor.clone()));
@@ -139,10 +164,15 @@ impl Bound {
             // Finds out about clients that vanished while watching.
             .http2_keepalive_interval(Some(Duration::from_secs(60)))
             .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+            .layer(MapRequestLayer::new(move |request: ::http::Request<tonic::body::Body>| {
+                counts.note(request.uri().path());
+                request
+            }))
             .add_service(resource_service)
             .add_service(plugins)
             .add_service(types)
             .add_service(controllers)
+            .add_service(server)
             .add_service(health_service)
             .add_service(ReflectionV1::new(reflection.clone()))
             .add_service(ReflectionV1Alpha::new(reflection))
@@ -151,14 +181,15 @@ impl Bound {
                 until(stopping.clone()),
             );
         let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
-        let router = http::router(ready, metrics, conductor);
-        let http_stopping = until(stopping);
-        let http = tokio::spawn(async move {
-            let serving = axum::serve(self.http, router).with_graceful_shutdown(http_stopping);
-            if let Err(e) = serving.await {
-                tracing::error!("serving HTTP: {e}");
-            }
-        });
+        let shared = http::Shared::new(
+            service.clone(),
+            conductor,
+            metrics,
+            ready,
+            self.options.max_request_bytes,
+            self.options.http.clone(),
+        );
+        let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
 
         tokio::pin!(grpc);
         tokio::select! {
@@ -169,13 +200,13 @@ impl Bound {
             () = stop => {}
         }
         ready_tx.send_replace(false);
-        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE] {
+        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE] {
             health.set_service_status(name, ServingStatus::NotServing).await;
         }
         service.stop();
         stopping_tx.send_replace(true);
-        match timeout(self.options.grace, &mut grpc).await {
-            Ok(served) => served?,
+        match timeout(self.options.grace, async { tokio::join!(&mut grpc, &mut http) }).await {
+            Ok((served, _)) => served?,
             Err(_) => {
                 tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
             }

@@ -58,7 +58,8 @@ fn code(code: Code) -> tonic::Code {
     }
 }
 
-fn cut(text: &str, max: usize) -> String {
+/// The text, or as much of it as `max` bytes hold.
+pub(crate) fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }

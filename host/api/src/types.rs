@@ -9,10 +9,7 @@ use prost_reflect::FileDescriptor;
 use prost_types::FileDescriptorSet;
 use tonic::{Request, Response, Status};
 
-use crate::{
-    grpc::{answer, span_of_call},
-    plugin_stubs::type_service_server::TypeService,
-};
+use crate::{call::span_of_call, grpc::answer, plugin_stubs::type_service_server::TypeService};
 
 /// The service, for gRPC.
 pub(crate) struct Types(pub(crate) Arc<ArcSwap<Registry>>);

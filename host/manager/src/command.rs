@@ -1,5 +1,7 @@
 //! What the manager is asked to do from outside.
 
+use std::path::PathBuf;
+
 use mortise_resource::{Error, data, pb};
 use tokio::sync::oneshot;
 
@@ -7,6 +9,19 @@ use crate::{drain::Drained, migrate::Migrated};
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Error>>;
+
+/// As long as it is there, the manager makes no transition: files, resources and what serves agree.
+#[derive(Debug)]
+pub struct Still {
+    /// The plugin folder.
+    pub plugin_dir: PathBuf,
+    /// Where components are kept: `<dir>/<plugin>/<sha256>.wasm`.
+    pub vault_dir: PathBuf,
+    /// The configuration's file, if there is one.
+    pub config: Option<PathBuf>,
+    /// Dropped with it.
+    pub(crate) _until: oneshot::Sender<()>,
+}
 
 /// One order. Calls wait for their answers; the rest is news.
 pub enum Command {
@@ -31,6 +46,8 @@ pub enum Command {
     Enable(String, Reply<pb::Resource>),
     /// Tell everything.
     Inspect(String, Reply<data::InspectResponse>),
+    /// Stand still until the answer is dropped.
+    Still(Reply<Still>),
     /// A replaced version is gone, or late.
     Drained(Drained),
     /// What was stored in older schema versions is upgraded.

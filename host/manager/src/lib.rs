@@ -30,6 +30,7 @@ pub mod vault;
 mod watch;
 pub mod whole;
 
+pub use command::Still;
 pub use manager::{Bundled, ConfigFault, ConfigSource, Manager, Options, StartError};
 pub use mortise_plugin_host::{LogLine, Logs};
 pub use stage::{Failure, Stage};

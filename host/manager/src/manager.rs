@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    command::{Command, Reply},
+    command::{Command, Reply, Still},
     files,
     keeper::Keeper,
 };
@@ -199,6 +199,14 @@ impl Manager {
     /// `NotFound`.
     pub async fn inspect(&self, name: String) -> Result<data::InspectResponse, Error> {
         self.order(|reply| Command::Inspect(name, reply)).await
+    }
+
+    /// Makes no transition until the answer is dropped. Waits for the one that is being made.
+    ///
+    /// # Errors
+    /// `Unavailable`: the server is stopping.
+    pub async fn still(&self) -> Result<Still, Error> {
+        self.order(Command::Still).await
     }
 
     async fn order<T>(&self, order: impl FnOnce(Reply<T>) -> Command) -> Result<T, Error> {

@@ -1,20 +1,26 @@
 //! What callers of the plugin service order.
 
+use std::time::Duration;
+
 use mortise_plugin_host::HealthState;
 use mortise_registry::Why;
 use mortise_resource::{
     Code, Error, data, name,
     pb::{self, condition::State},
 };
+use tokio::sync::oneshot;
 
 use crate::{
-    command::Command,
+    command::{Command, Reply, Still},
     files,
     keeper::{BUNDLED, Keeper},
     offer::{How, Offer, Refusal},
     stage::{Failure, Stage},
     tidy::REMOVED,
 };
+
+/// How long the manager stands still at most.
+const STILL: Duration = Duration::from_secs(20);
 
 fn precondition(what: String) -> Error {
     Error::new(Code::FailedPrecondition, what)
@@ -31,8 +37,23 @@ impl Keeper {
             Command::Disable(name, reply) => drop(reply.send(self.disable(&name).await)),
             Command::Enable(name, reply) => drop(reply.send(self.enable(&name).await)),
             Command::Inspect(name, reply) => drop(reply.send(self.inspect(&name))),
+            Command::Still(reply) => self.stand_still(reply).await,
             Command::Drained(drained) => self.drained(drained).await,
             Command::Migrated(migrated) => self.migrated(migrated).await,
+        }
+    }
+
+    /// Makes no transition for as long as whoever asked holds the answer, and no longer than a while.
+    async fn stand_still(&self, reply: Reply<Still>) {
+        let (until, dropped) = oneshot::channel();
+        let still = Still {
+            plugin_dir: self.options.plugin_dir.clone(),
+            vault_dir: self.options.vault_dir.clone(),
+            config: self.options.config.path.clone(),
+            _until: until,
+        };
+        if reply.send(Ok(still)).is_ok() && tokio::time::timeout(STILL, dropped).await.is_err() {
+            tracing::warn!("a backup holds plugins up for more than {STILL:?}; they go on without it");
         }
     }
 

@@ -54,6 +54,19 @@ impl ResourceService {
         self.registry.load_full()
     }
 
+    /// Watches of clients that are open, and how many there may be.
+    #[must_use]
+    pub fn open_watches(&self) -> (usize, usize) {
+        let max = self.options.max_watches;
+        (max.saturating_sub(self.watches.available_permits()), max)
+    }
+
+    /// The store behind it.
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
     /// Starts what runs in the background and is no controller: the emptying of tenancy units. It ends after
     /// [`ResourceService::stop`].
     #[must_use]

@@ -1,0 +1,110 @@
+//! The backup on gRPC: begun while no plugin is on its way in or out, then written as fast as the client reads.
+
+use std::pin::Pin;
+
+use futures::Stream;
+use mortise_backup::{BackupError, Head, Piece, Sources};
+use mortise_manager::{Manager, Still};
+use mortise_resource::{
+    Code, Error,
+    data::{BackupResponse, backup_response::Begins},
+};
+use mortise_service::ResourceService;
+use mortise_store::{Snapshot, StoreError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
+use tonic::Status;
+
+use crate::status::status;
+
+/// Pieces of the archive that wait for the client, some 256 KiB each.
+const WAITING: usize = 4;
+
+/// What the client reads.
+pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<BackupResponse, Status>> + Send>>;
+
+/// Begins a backup.
+pub(crate) async fn backup(manager: &Manager, service: &ResourceService, config: bool) -> Result<Pieces, Error> {
+    let (snapshot, sources) = begin(manager, service, config).await?;
+    let (pieces, waiting) = mpsc::channel::<Piece>(WAITING);
+    let (answers, out) = mpsc::channel(1);
+    let (begun, begins) = oneshot::channel();
+    let stopped = service.stopped();
+    tokio::spawn(async move {
+        let writing = mortise_backup::stream(snapshot, sources, |head| drop(begun.send(head)), pieces);
+        let sending = async {
+            if let Ok(head) = begins.await {
+                let first = BackupResponse { begins: Some(announce(&head)), ..BackupResponse::default() };
+                if answers.send(Ok(first)).await.is_err() {
+                    return;
+                }
+            }
+            let mut waiting = ReceiverStream::new(waiting);
+            while let Some(Piece { bytes, records }) = waiting.next().await {
+                let next = BackupResponse { begins: None, chunk: bytes, records };
+                if answers.send(Ok(next)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let ended = tokio::select! {
+            (written, ()) = async { tokio::join!(writing, sending) } => written,
+            () = stopped => Err(BackupError::Stopping),
+        };
+        match ended {
+            Ok(()) => tracing::info!("a backup was taken"),
+            Err(BackupError::ReaderGone) => tracing::info!("a backup was given up by whoever took it"),
+            Err(error) => {
+                tracing::warn!("a backup failed: {error}");
+                // Whoever is gone needs no answer.
+                answers.send(Err(status(failure(error)))).await.ok();
+            }
+        }
+    });
+    Ok(Box::pin(ReceiverStream::new(out)))
+}
+
+/// Store and files as of one moment.
+async fn begin(
+    manager: &Manager,
+    service: &ResourceService,
+    config: bool,
+) -> Result<(Box<dyn Snapshot>, Sources), Error> {
+    let store = |e: StoreError| failure(e.into());
+    let backend = service.backend();
+    // Counts the resources, if nobody has yet, before anything is held up.
+    backend.stats().await.map_err(store)?;
+    let still = manager.still().await?;
+    let snapshot = backend.snapshot().await.map_err(store)?;
+    let Still { vault_dir, plugin_dir, config: path, .. } = &still;
+    let (vault, folder, path) = (vault_dir.clone(), plugin_dir.clone(), path.clone().filter(|_| config));
+    let opening = tokio::task::spawn_blocking(move || Sources::open(&vault, &folder, path.as_deref()));
+    let sources = opening.await.map_err(|e| Error::internal(e.to_string()))?.map_err(failure)?;
+    drop(still);
+    Ok((snapshot, sources))
+}
+
+fn announce(head: &Head) -> Begins {
+    let manifest = &head.manifest;
+    let (resources, events) = (manifest.head().resources(), manifest.events);
+    let at = manifest.taken_at.parse::<jiff::Timestamp>().ok();
+    Begins {
+        commit: manifest.commit,
+        resources,
+        events,
+        records: resources + events,
+        files: manifest.kept_components + manifest.folder_files + u64::from(manifest.config),
+        file_bytes: head.file_bytes,
+        at: at.map(|at| prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }),
+    }
+}
+
+fn failure(error: BackupError) -> Error {
+    let code = match &error {
+        BackupError::Store(StoreError::TooManySnapshots { .. }) => Code::ResourceExhausted,
+        BackupError::Store(StoreError::Poisoned(_)) => Code::FailedPrecondition,
+        BackupError::Stopping | BackupError::Store(StoreError::Closed) => Code::Unavailable,
+        _ => Code::Internal,
+    };
+    Error::new(code, error.to_string())
+}

@@ -1,0 +1,42 @@
+//! What calls have in common, whatever the transport: who calls, the span, and that a panic stays where it is.
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt as _;
+use mortise_resource::{Error, pb, types::gvk};
+use mortise_service::{Caller, Consistency};
+use tracing::{Instrument as _, Span};
+
+/// Who calls. Until there is access control, no token is looked at and everyone is anonymous.
+pub(crate) fn caller(_token: Option<&str>, strong: bool) -> Caller {
+    Caller::anonymous(if strong { Consistency::Consistent } else { Consistency::Eventual })
+}
+
+/// The span of a call about a resource. Disabled, as it is by default, it costs one load, and no field is looked at.
+pub(crate) fn span(method: &'static str, id: Option<&pb::Id>) -> Span {
+    let kind = || id.and_then(|id| id.r#type.as_ref()).map(gvk);
+    tracing::debug_span!(
+        target: "mortise::span", "rpc", method, r#type = kind(), name = id.map(|id| id.name.as_str())
+    )
+}
+
+/// The span of a call about a type.
+pub(crate) fn span_of_type(method: &'static str, kind: Option<&pb::Type>) -> Span {
+    tracing::debug_span!(target: "mortise::span", "rpc", method, r#type = kind.map(gvk))
+}
+
+/// The span of a call about something else.
+pub(crate) fn span_of_call(method: &'static str) -> Span {
+    tracing::debug_span!(target: "mortise::span", "rpc", method)
+}
+
+/// Runs a call. A panic is a defect of ours; it must not take the connection with it.
+///
+/// # Errors
+/// Those of the call; `Internal` for a panic.
+pub(crate) async fn guarded<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    AssertUnwindSafe(call.instrument(span))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request")))
+}

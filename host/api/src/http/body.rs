@@ -1,0 +1,231 @@
+//! The body of a write: read within bounds, and taken apart.
+//!
+//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings) and `owner` (an id as
+//! proto3 JSON); other keys are ignored, so that what was read can be written back. `data` goes straight from the text into
+//! the message, without a tree in between.
+//!
+//! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes, or
+//! nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{
+        HeaderMap,
+        header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    },
+};
+use http_body_util::BodyExt as _;
+use mortise_resource::{Error, pb};
+use prost::Message as _;
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    fault::{Fault, Kind},
+    json,
+};
+
+/// What Consul says of a body that is no JSON, or has the wrong shape.
+const FORMAT: &str = "Request body format is invalid";
+
+/// What Consul says of data that is not there, or not of the type.
+const SCHEMA: &str = "Request body didn't follow the resource schema";
+
+/// As much of a body that is too large is still taken, so that the client gets to read the answer.
+const DRAINED: usize = 8 << 20;
+
+/// What stands in a body, as far as it matters.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(default)]
+    metadata: Option<BTreeMap<String, String>>,
+    #[serde(default, borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    owner: Option<&'a RawValue>,
+}
+
+/// Bodies up to this size are read whatever else is under way, bytes: connections bound them well enough.
+const SMALL: usize = 64 << 10;
+
+/// How many of the largest bodies may be under way at once.
+const LARGEST_AT_ONCE: usize = 4;
+
+/// Memory for bodies that are not small, in units of [`SMALL`].
+#[derive(Clone)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+impl Budget {
+    /// For bodies of up to `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        let units = (limit / SMALL + 1).saturating_mul(LARGEST_AT_ONCE);
+        Self(Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// A body, and its share of the budget, which it has until it is dropped.
+pub(super) struct Read {
+    bytes: Bytes,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// 415 for a form or an encoding that is not read, 413 for more than `limit` bytes, 408 when it is not there `within`
+/// that time, 503 when others take up too much memory.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    within: Duration,
+    budget: &Budget,
+) -> Result<Read, Fault> {
+    media(headers)?;
+    let too_large = || {
+        Fault::new(Kind::TooLarge, format!("the body has more than {limit} bytes (limit service.max_request_bytes)"))
+    };
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit.saturating_add(DRAINED)) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(within, collect(body, limit, budget)).await {
+        Ok(Collected::Whole(read)) => Ok(read),
+        Ok(Collected::TooLarge) => Err(too_large()),
+        Ok(Collected::NoRoom) => Err(Fault::new(
+            Kind::Busy,
+            "too many large bodies are under way (their limit follows service.max_request_bytes); try again",
+        )
+        .with_header(RETRY_AFTER, "1")),
+        // The client is gone, or sends nonsense; nobody may be there to read this.
+        Ok(Collected::Broken(e)) => Err(Fault::body(FORMAT, String::new(), format!("it ended early: {e}"))),
+        Err(_) => Err(Fault::new(
+            Kind::TooSlow,
+            format!("the body was not there within {} ms (limit http.request_timeout_ms)", within.as_millis()),
+        )),
+    }
+}
+
+/// How reading a body went.
+enum Collected {
+    Whole(Read),
+    TooLarge,
+    NoRoom,
+    Broken(axum::Error),
+}
+
+/// The whole body. What is too much is taken and dropped, up to a bound.
+async fn collect(mut body: Body, limit: usize, budget: &Budget) -> Collected {
+    let mut bytes = Vec::new();
+    let mut share: Option<OwnedSemaphorePermit> = None;
+    let mut units = 0;
+    let mut seen = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let data = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(e) => return Collected::Broken(e),
+        };
+        seen = seen.saturating_add(data.len());
+        if seen > limit.saturating_add(DRAINED) {
+            break;
+        }
+        if seen > limit {
+            (bytes, share) = (Vec::new(), None);
+            continue;
+        }
+        if seen / SMALL > units {
+            let Ok(more) = u32::try_from(seen / SMALL - units) else { return Collected::NoRoom };
+            // Who waited here would hold what others wait for.
+            match (budget.0.clone().try_acquire_many_owned(more), &mut share) {
+                (Ok(more), Some(share)) => share.merge(more),
+                (Ok(more), None) => share = Some(more),
+                (Err(_), _) => return Collected::NoRoom,
+            }
+            units = seen / SMALL;
+        }
+        bytes.extend_from_slice(&data);
+    }
+    if seen > limit { Collected::TooLarge } else { Collected::Whole(Read { bytes: bytes.into(), _share: share }) }
+}
+
+fn media(headers: &HeaderMap) -> Result<(), Fault> {
+    let refused = |what: &str, got: &str| {
+        Fault::new(Kind::MediaType, format!("{what} {got:?} is not read here; send application/json as it is"))
+    };
+    for value in headers.get_all(CONTENT_ENCODING) {
+        let encoding = value.to_str().unwrap_or("?");
+        if !encoding.eq_ignore_ascii_case("identity") {
+            return Err(refused("content encoding", encoding).with_header(ACCEPT_ENCODING, "identity"));
+        }
+    }
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let text = value.to_str().unwrap_or("?");
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let known = matches!(
+        media.as_str(),
+        "" | "application/json" | "application/x-www-form-urlencoded" | "text/plain" | "application/octet-stream"
+    ) || (media.starts_with("application/") && media.ends_with("+json"));
+    let charset = parts.find_map(|p| p.to_ascii_lowercase().strip_prefix("charset=").map(str::to_owned));
+    let utf8 = charset.is_none_or(|c| matches!(c.trim_matches('"'), "utf-8" | "utf8" | "us-ascii"));
+    if known && utf8 { Ok(()) } else { Err(refused("media type", text).with_header(ACCEPT, "application/json")) }
+}
+
+impl Read {
+    /// Takes the body apart: a resource without an id. A large one does not hold up other requests meanwhile.
+    ///
+    /// # Errors
+    /// 400, in Consul's words, with the place of the fault.
+    pub(super) async fn resource(
+        self,
+        host: &DescriptorPool,
+        message: &MessageDescriptor,
+    ) -> Result<pb::Resource, Fault> {
+        if self.bytes.len() <= SMALL {
+            return resource(host, message, &self.bytes);
+        }
+        let (host, message) = (host.clone(), message.clone());
+        let parsing = tokio::task::spawn_blocking(move || resource(&host, &message, &self.bytes));
+        parsing.await.unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request").into()))
+    }
+}
+
+fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> Result<pb::Resource, Fault> {
+    let malformed = |path: &str, e: String| Fault::body(FORMAT, path.to_owned(), e);
+    // A structure is read from a list, too, which is no body.
+    if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'n')) {
+        return Err(malformed("", "it is no object".to_owned()));
+    }
+    let mut from = serde_json::Deserializer::from_slice(body);
+    let written = serde_path_to_error::deserialize::<_, Option<Written<'_>>>(&mut from)
+        .map_err(|e| malformed(&json::plain_path(e.path()), e.inner().to_string()))?;
+    from.end().map_err(|e| malformed("", e.to_string()))?;
+    let Some(written) = written else { return Err(Fault::body(SCHEMA, "data".into(), "is required".into())) };
+
+    let owner = match written.owner.map(RawValue::get) {
+        None | Some("null") => None,
+        Some(text) => {
+            let id = host.get_message_by_name("hashicorp.consul.resource.ID").ok_or_else(json::no_host_message)?;
+            let decoded = json::parse(&id, "owner", text).map_err(|(path, what)| malformed(&path, what))?;
+            Some(decoded.transcode_to().map_err(|e| malformed("owner", e.to_string()))?)
+        }
+    };
+    let text = match written.data.map(RawValue::get) {
+        None | Some("null") => return Err(Fault::body(SCHEMA, "data".into(), "is required".into())),
+        Some(text) => text,
+    };
+    let data = json::parse(message, "data", text).map_err(|(path, what)| Fault::body(SCHEMA, path, what))?;
+    Ok(pb::Resource {
+        owner,
+        metadata: written.metadata.unwrap_or_default(),
+        data: Some(prost_types::Any {
+            type_url: format!("type.googleapis.com/{}", message.full_name()),
+            value: data.encode_to_vec(),
+        }),
+        ..pb::Resource::default()
+    })
+}

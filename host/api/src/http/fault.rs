@@ -1,0 +1,224 @@
+//! Why a request was not answered as asked, and how that looks.
+//!
+//! Consul's form is text, `rpc error: code = NotFound desc = …`, with five codes. The other forms tell more codes apart, by
+//! what HTTP clients do with them; a problem object (RFC 9457) also has the faults by field, and the plugin to blame.
+
+use axum::{
+    body::Body,
+    http::{
+        HeaderName, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, RETRY_AFTER},
+    },
+    response::{IntoResponse as _, Response},
+};
+use mortise_resource::{Code, Diagnostic, Error, Severity, error::PluginFault};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+
+use super::accept::Form;
+
+/// Longest text of an error, bytes; plugins may say more than anybody reads.
+const MAX_TEXT: usize = 16_384;
+
+/// Most faults by field, and the longest text of one.
+const MAX_VIOLATIONS: usize = 100;
+const MAX_VIOLATION: usize = 1_024;
+
+/// What a request's path may hold as it comes, and a reference may not (RFC 3986).
+const NOT_IN_PATHS: AsciiSet = CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// What begins the `type` of a problem.
+const TYPE: &str = "urn:mortise:problem:";
+
+/// What kind of fault it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The service says so.
+    Service(Code),
+    /// The path leads nowhere.
+    NoRoute,
+    /// The body is no JSON of the right shape, or its data is not of the type.
+    Body,
+    /// The body is in a form that is not read here.
+    MediaType,
+    /// The body is too large.
+    TooLarge,
+    /// The body did not come in time.
+    TooSlow,
+    /// Others take up what this would need.
+    Busy,
+}
+
+/// A fault.
+#[derive(Debug)]
+pub(super) struct Fault {
+    kind: Kind,
+    /// What Consul's clients are told; where this is empty, `detail` is.
+    text: &'static str,
+    detail: String,
+    violations: Vec<Diagnostic>,
+    plugin: Option<Box<PluginFault>>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let Error { code, message, violations, plugin } = error;
+        Self { kind: Kind::Service(code), text: "", detail: message, violations, plugin, headers: Vec::new() }
+    }
+}
+
+impl Fault {
+    /// A fault with nothing but a sentence.
+    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, text: "", detail: detail.into(), violations: Vec::new(), plugin: None, headers: Vec::new() }
+    }
+
+    /// A body that is not as it should be: what Consul says, what is wrong, and where.
+    pub(super) fn body(text: &'static str, path: String, summary: String) -> Self {
+        let detail = match path.as_str() {
+            "" => format!("{text}: {summary}"),
+            path => format!("{text}: {path}: {summary}"),
+        };
+        let violation = Diagnostic { severity: Severity::Error.into(), path, summary, detail: String::new() };
+        Self { text, violations: vec![violation], ..Self::new(Kind::Body, detail) }
+    }
+
+    /// The fault, with a header.
+    pub(super) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.push((name, HeaderValue::from_static(value)));
+        self
+    }
+
+    /// The answer to a request for `path`.
+    pub(super) fn into_response(self, form: Form, path: &str) -> Response {
+        let status = match form {
+            Form::Consul => self.kind.consuls_status(),
+            Form::Text | Form::Problem => self.kind.status(),
+        };
+        let (media, body) = match form {
+            Form::Problem => ("application/problem+json", self.problem(path).to_string()),
+            Form::Consul | Form::Text => ("text/plain; charset=utf-8", self.text()),
+        };
+        let mut response = (status, Body::from(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+        if let Some(after) = self.plugin.as_ref().and_then(|fault| fault.retry_after) {
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64));
+        }
+        headers.extend(self.headers);
+        response
+    }
+
+    fn text(&self) -> String {
+        match self.kind {
+            Kind::Service(code) => format!("rpc error: code = {code:?} desc = {}", cut(&self.detail, MAX_TEXT)),
+            Kind::Body => self.text.to_owned(),
+            _ => cut(&self.detail, MAX_TEXT),
+        }
+    }
+
+    /// The problem object.
+    pub(super) fn problem(&self, path: &str) -> Value {
+        let (name, title) = self.kind.name();
+        let mut problem = Map::from_iter([
+            ("type".to_owned(), json!(format!("{TYPE}{name}"))),
+            ("title".to_owned(), json!(title)),
+            ("status".to_owned(), json!(self.kind.status().as_u16())),
+            ("detail".to_owned(), json!(cut(&self.detail, MAX_TEXT))),
+            ("instance".to_owned(), json!(utf8_percent_encode(path, &NOT_IN_PATHS).to_string())),
+        ]);
+        if !self.violations.is_empty() {
+            let violations = self.violations.iter().take(MAX_VIOLATIONS).map(diagnostic).collect::<Vec<_>>();
+            problem.insert("violations".to_owned(), Value::Array(violations));
+        }
+        if let Some(fault) = &self.plugin {
+            let mut blamed = json!({
+                "plugin": fault.plugin, "version": fault.version, "hook": fault.hook, "kind": fault.kind,
+            });
+            if let (Some(after), Some(blamed)) = (fault.retry_after, blamed.as_object_mut()) {
+                blamed.insert("retry_after_ms".to_owned(), json!(after.as_millis() as u64));
+            }
+            problem.insert("plugin".to_owned(), blamed);
+        }
+        Value::Object(problem)
+    }
+}
+
+/// A diagnostic, for a problem or a list of warnings.
+pub(super) fn diagnostic(one: &Diagnostic) -> Value {
+    let mut object = json!({ "path": cut(&one.path, MAX_VIOLATION), "summary": cut(&one.summary, MAX_VIOLATION) });
+    if let Some(object) = object.as_object_mut() {
+        if !one.detail.is_empty() {
+            object.insert("detail".to_owned(), json!(cut(&one.detail, MAX_VIOLATION)));
+        }
+        if one.severity() == Severity::Warning {
+            object.insert("severity".to_owned(), json!("warning"));
+        }
+    }
+    object
+}
+
+impl Kind {
+    fn consuls_status(self) -> StatusCode {
+        match self {
+            Self::Service(
+                Code::InvalidArgument | Code::NotFound | Code::PermissionDenied | Code::Aborted | Code::Internal,
+            ) => self.status(),
+            Self::Service(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => self.status(),
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Service(Code::InvalidArgument) | Self::Body => StatusCode::BAD_REQUEST,
+            Self::Service(Code::PermissionDenied) => StatusCode::FORBIDDEN,
+            Self::Service(Code::NotFound) | Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Service(Code::Aborted | Code::FailedPrecondition) => StatusCode::CONFLICT,
+            Self::Service(Code::ResourceExhausted) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Service(Code::Internal) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Service(Code::Unavailable) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Service(Code::DeadlineExceeded) => StatusCode::GATEWAY_TIMEOUT,
+            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    /// What it is called in a problem's type, and its title.
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is at fault"),
+            Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller may not do this"),
+            Self::Service(Code::NotFound) => ("not-found", "What was asked for does not exist"),
+            Self::Service(Code::Aborted) => ("aborted", "Somebody else was faster; read again and retry"),
+            Self::Service(Code::FailedPrecondition) => {
+                ("failed-precondition", "The server is not in a state that allows this")
+            }
+            Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was hit"),
+            Self::Service(Code::Internal) => ("internal", "A fault that is not the caller's"),
+            Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not now; try again later"),
+            Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),
+            Self::NoRoute => ("no-route", "The path leads nowhere"),
+            Self::Body => ("malformed-body", "The body is not as it should be"),
+            Self::MediaType => ("unsupported-media-type", "The body is in a form that is not read here"),
+            Self::TooLarge => ("body-too-large", "The body is too large"),
+            Self::TooSlow => ("request-timeout", "The body did not come in time"),
+        }
+    }
+}
+
+pub(super) use crate::status::cut;

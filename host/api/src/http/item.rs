@@ -1,0 +1,102 @@
+//! One resource: GET reads, PUT creates or replaces, DELETE deletes.
+
+use axum::{
+    http::{
+        HeaderName, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, WARNING},
+    },
+    response::{IntoResponse as _, Response},
+};
+use mortise_resource::{Code, Diagnostic, pb};
+
+use super::{dispatch::Asked, fault::Fault};
+use crate::{
+    call::{guarded, span},
+    status::cut,
+};
+
+/// Most warnings that an answer carries, and the longest text of one, bytes: clients have small limits for headers.
+const MAX_WARNINGS: usize = 10;
+const MAX_WARNING: usize = 256;
+
+/// The form of every answer that is a resource.
+pub(super) const JSON: (HeaderName, HeaderValue) = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+
+/// GET.
+pub(super) async fn read(asked: Asked, name: String) -> Result<Response, Fault> {
+    let caller = asked.query.caller(&asked.parts.headers);
+    let id = asked.id(name);
+    let span = span("Read", Some(&id));
+    let read = guarded(span, asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) })).await?;
+    let printed = asked.printer()?.pretty(read.resource.unwrap_or_default());
+    Ok(([JSON], printed).into_response())
+}
+
+/// PUT.
+pub(super) async fn write(mut asked: Asked, name: String) -> Result<Response, Fault> {
+    let mut resource = asked.resource(name).await?;
+    resource.version = asked.query.version();
+    let caller = asked.query.caller(&asked.parts.headers);
+    let span = span("Write", resource.id.as_ref());
+    let request = pb::WriteRequest { resource: Some(resource) };
+    let written = guarded(span, asked.shared.service.write(&caller, request)).await?;
+    let printed = asked.printer()?.pretty(written.resource.unwrap_or_default());
+    let mut response = ([JSON], printed).into_response();
+    for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
+        response.headers_mut().append(WARNING, warning);
+    }
+    Ok(response)
+}
+
+/// DELETE.
+pub(super) async fn delete(asked: Asked, name: String) -> Result<Response, Fault> {
+    let caller = asked.query.caller(&asked.parts.headers);
+    let id = asked.id(name);
+    let of_delete = span("Delete", Some(&id));
+    let request = pb::DeleteRequest { id: Some(id.clone()), version: asked.query.version() };
+    let Err(error) = guarded(of_delete, asked.shared.service.delete(&caller, request)).await else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    // What is stored under another version of its type is an internal error of Consul's Delete, and the caller's of its Read.
+    // A status of 500 would blame the server.
+    if error.code == Code::Internal && error.plugin.is_none() {
+        let of_read = span("Read", Some(&id));
+        let read = guarded(of_read, asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) })).await;
+        if let Err(error) = read
+            && error.code == Code::InvalidArgument
+        {
+            return Err(error.into());
+        }
+    }
+    Err(error.into())
+}
+
+/// A warning of validation as a header, code 299: what Kubernetes' clients know. Characters that a header cannot carry
+/// become question marks.
+fn warning(one: &Diagnostic) -> Option<HeaderValue> {
+    let text = if one.path.is_empty() { one.summary.clone() } else { format!("{}: {}", one.path, one.summary) };
+    let safe = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+    let quoted: String = cut(&text, MAX_WARNING)
+        .replace('…', "...")
+        .chars()
+        .map(safe)
+        .flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c]))
+        .collect();
+    HeaderValue::try_from(format!("299 mortise \"{quoted}\"")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_fit_into_headers() {
+        let header = |path: &str, summary: &str| {
+            let one = Diagnostic { path: path.into(), summary: summary.into(), ..Diagnostic::default() };
+            warning(&one).unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(header("data.name", "is odd"), "299 mortise \"data.name: is odd\"");
+        assert_eq!(header("", "a \"b\" \\ ü\r\nx: y"), "299 mortise \"a \\\"b\\\" \\\\ ???x: y\"");
+        assert!(header("", &"é".repeat(1000)).len() < 300);
+    }
+}

@@ -1,0 +1,178 @@
+//! The HTTP port: Consul's HTTP mapping of the resource API, what it lacks (watches, dry runs, descriptions of the types),
+//! and what orchestrators ask. docs/http.md is the user's side of it.
+//!
+//! | path | file |
+//! |---|---|
+//! | `/api/<group>/<version>/<kind>` | `collection`, `watch` |
+//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `watch` |
+//! | `/api/<group>/<version>/<kind>/<name>/_validate` | `validate` |
+//! | `/v1/types`, `/v1/types/<type>` | `types` |
+//! | `/v1/openapi.json` | `openapi` |
+//! | `/healthz`, `/readyz`, `/metrics` | `health` |
+//!
+//! Nothing here decides anything about resources: a request is decoded and handed to the service, as `grpc` does, and its
+//! answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a type that
+//! was loaded a moment ago has its route.
+//!
+//! Bounds: connections, the time to send a request and to take an answer (`listen`), bodies (`body`), watches (the
+//! service's own limit).
+
+mod accept;
+mod body;
+mod collection;
+mod dispatch;
+mod fault;
+mod health;
+mod item;
+mod json;
+mod listen;
+mod methods;
+mod openapi;
+mod query;
+mod route;
+mod stall;
+mod types;
+mod validate;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    middleware::from_fn,
+    routing::{any, get},
+};
+use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_conductor::Conductor;
+use mortise_service::ResourceService;
+use tokio::sync::watch as signal;
+
+pub(crate) use listen::serve;
+
+/// The bounds of times that are set: shorter ones would cut everybody off, and longer ones nobody.
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How the HTTP port behaves. Part of config.toml.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Whether the resource API is there, beside health and metrics.
+    pub api: bool,
+    /// Connections at once; further ones are answered 503.
+    pub max_connections: usize,
+    /// How long a client may take to send a request's head, and again its body.
+    pub request_timeout: Duration,
+    /// How long a client may take nothing of an answer that is waiting for it.
+    pub stall_timeout: Duration,
+    /// How often an open watch says that it is alive.
+    pub keep_alive: Duration,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            api: true,
+            max_connections: 4_096,
+            request_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+        }
+    }
+}
+
+impl HttpOptions {
+    /// Refuses what nothing could be served with.
+    ///
+    /// # Errors
+    /// Names the setting and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        if self.max_connections == 0 {
+            return Err("http.max_connections must be at least 1".to_owned());
+        }
+        for (name, time) in [
+            ("request_timeout_ms", self.request_timeout),
+            ("stall_timeout_ms", self.stall_timeout),
+            ("keep_alive_ms", self.keep_alive),
+        ] {
+            if !(SHORTEST..=LONGEST).contains(&time) {
+                let (shortest, longest) = (SHORTEST.as_millis(), LONGEST.as_millis());
+                return Err(format!("http.{name} must be {shortest} to {longest}, got {}", time.as_millis()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the port answers from. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    service: ResourceService,
+    conductor: Conductor,
+    metrics: PrometheusHandle,
+    ready: signal::Receiver<bool>,
+    /// Largest body, bytes.
+    max_request_bytes: usize,
+    options: HttpOptions,
+    openapi: Arc<openapi::Cached>,
+    bodies: body::Budget,
+}
+
+impl Shared {
+    /// What the routes need.
+    pub(crate) fn new(
+        service: ResourceService,
+        conductor: Conductor,
+        metrics: PrometheusHandle,
+        ready: signal::Receiver<bool>,
+        max_request_bytes: usize,
+        options: HttpOptions,
+    ) -> Self {
+        Self {
+            service,
+            conductor,
+            metrics,
+            ready,
+            max_request_bytes,
+            options,
+            openapi: Arc::default(),
+            bodies: body::Budget::new(max_request_bytes),
+        }
+    }
+}
+
+/// The routes.
+pub(crate) fn router(shared: Shared) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics));
+    if shared.options.api {
+        router = router
+            .route("/api/{*path}", any(dispatch::api))
+            .route("/v1/types", get(types::all))
+            .route("/v1/types/{name}", get(types::one))
+            .route("/v1/openapi.json", get(openapi::document));
+    }
+    let routes: Router = router.fallback(dispatch::nowhere).with_state(shared);
+    // Around all routes together: each adds its `Allow` outside of what is around it alone.
+    Router::new().fallback_service(routes).layer(from_fn(methods::finish))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_serve_nobody_are_refused() {
+        let good = HttpOptions::default();
+        assert_eq!(good.check(), Ok(()));
+        let said = |options: HttpOptions| options.check().unwrap_err();
+        assert_eq!(said(HttpOptions { max_connections: 0, ..good.clone() }), "http.max_connections must be at least 1");
+        assert_eq!(
+            said(HttpOptions { keep_alive: Duration::ZERO, ..good.clone() }),
+            "http.keep_alive_ms must be 10 to 86400000, got 0"
+        );
+        assert!(said(HttpOptions { request_timeout: Duration::MAX, ..good.clone() }).contains("request_timeout_ms"));
+        assert!(said(HttpOptions { stall_timeout: Duration::from_millis(9), ..good }).contains("stall_timeout_ms"));
+    }
+}

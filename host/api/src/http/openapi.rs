@@ -1,0 +1,79 @@
+//! `/v1/openapi.json`: the API as a document, made when the registry has changed since it was last asked for.
+
+use std::sync::{Arc, Weak};
+
+use axum::{
+    body::Bytes,
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+};
+use mortise_registry::Registry;
+use mortise_schema::{Api, TypeDoc};
+use parking_lot::Mutex;
+
+use super::{Shared, accept::Form, fault::Fault, item::JSON, json, route::collection_path};
+
+/// The document of one registry. It does not hold on to that: a plugin that is replaced has to go.
+#[derive(Default)]
+pub(super) struct Cached(Mutex<Option<(Weak<Registry>, Bytes)>>);
+
+/// GET.
+pub(super) async fn document(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    match shared.openapi.of(&shared.service.types()) {
+        Ok(document) => ([JSON], document).into_response(),
+        Err(fault) => fault.into_response(Form::on_ours(&headers), "/v1/openapi.json"),
+    }
+}
+
+impl Cached {
+    fn of(&self, registry: &Arc<Registry>) -> Result<Bytes, Fault> {
+        // Held meanwhile, so that it is made once however many ask.
+        let mut cached = self.0.lock();
+        if let Some((of, document)) = &*cached
+            && Weak::ptr_eq(of, &Arc::downgrade(registry))
+        {
+            return Ok(document.clone());
+        }
+        let document = Bytes::from(json::pretty(&make(registry)?));
+        *cached = Some((Arc::downgrade(registry), document.clone()));
+        Ok(document)
+    }
+}
+
+fn make(registry: &Registry) -> Result<serde_json::Value, Fault> {
+    let host = super::dispatch::host_pool(registry)?;
+    let resource = host.get_message_by_name(json::RESOURCE).ok_or_else(json::no_host_message)?;
+    let types = registry.types().iter().map(|t| TypeDoc {
+        gvk: &t.gvk,
+        scope: t.scope,
+        plugin: t.owner.plugin_name(),
+        message: t.schema.message(),
+        path: collection_path(&t.gvk),
+    });
+    let mut document = mortise_schema::openapi(&Api {
+        version: env!("CARGO_PKG_VERSION"),
+        resource: &resource,
+        types: types.collect(),
+    });
+    document.sort_all_objects();
+    Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_made_once_for_each_registry() {
+        let cached = Cached::default();
+        let first = Arc::new(Registry::builtin().unwrap());
+        let document = cached.of(&first).unwrap();
+        assert_eq!(cached.of(&first).unwrap().as_ptr(), document.as_ptr());
+        let second = Arc::new(Registry::builtin().unwrap());
+        let other = cached.of(&second).unwrap();
+        assert_ne!(other.as_ptr(), document.as_ptr());
+        assert_eq!(other, document);
+        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 1), "it holds on to none");
+    }
+}

@@ -1,0 +1,133 @@
+//! From a path under `/api` to a type and what of it is meant.
+//!
+//! `/api/<group>/<version>/<kind>` is the collection, one more element the name of an item. All three are in lower case. Of
+//! further elements the last one is the name, as Consul has it; an element is decoded after the path is taken apart, so an
+//! encoded slash is part of a name, and no valid one.
+
+use std::sync::Arc;
+
+use mortise_registry::{Registry, ResourceType};
+use mortise_resource::types::Gvk;
+use percent_encoding::percent_decode_str;
+
+/// The element behind an item that asks for a dry run. No name begins with an underscore.
+const VALIDATE: &str = "_validate";
+
+/// What a path is about.
+pub(super) struct Route {
+    /// The type, as it is registered now.
+    pub(super) kind: Arc<ResourceType>,
+    /// What of the type.
+    pub(super) target: Target,
+}
+
+/// What of a type is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// All of it.
+    Collection,
+    /// One resource, by a name that nobody has looked at yet; empty when there is none.
+    Item(String),
+    /// The dry run of one resource.
+    Validate(String),
+}
+
+impl Route {
+    /// Finds the type of a path; none when no type has it.
+    pub(super) fn find(registry: &Registry, path: &str) -> Option<Self> {
+        let mut elements = path.strip_prefix("/api/")?.splitn(4, '/');
+        let (group, version, kind) = (elements.next()?, elements.next()?, elements.next()?);
+        let (group, version, kind) = (decoded(group), decoded(version), decoded(kind));
+        let found = registry.types().iter().find(|t| is_at(&t.gvk, &group, &version, &kind))?;
+        Some(Self { kind: found.clone(), target: elements.next().map_or(Target::Collection, target) })
+    }
+}
+
+/// The path of a type's collection.
+pub(super) fn collection_path(gvk: &Gvk) -> String {
+    format!("/api/{}/{}/{}", gvk.group, gvk.group_version, gvk.kind.to_ascii_lowercase())
+}
+
+fn is_at(gvk: &Gvk, group: &str, version: &str, kind: &str) -> bool {
+    // Groups and versions are lower-case by the rules of registration.
+    gvk.group == group
+        && gvk.group_version == version
+        && gvk.kind.eq_ignore_ascii_case(kind)
+        && !kind.bytes().any(|b| b.is_ascii_uppercase())
+}
+
+fn target(rest: &str) -> Target {
+    let mut elements = rest.trim_end_matches('/').rsplit('/').map(decoded);
+    let last = elements.next().unwrap_or_default();
+    if last == VALIDATE { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
+}
+
+/// Bytes that are no UTF-8 become what no name has.
+fn decoded(element: &str) -> String {
+    percent_decode_str(element).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str) -> Option<(String, Target)> {
+        let registry = Registry::builtin().unwrap();
+        Route::find(&registry, path).map(|route| (route.kind.gvk.to_string(), route.target))
+    }
+
+    fn item(name: &str) -> Option<(String, Target)> {
+        Some(("internal.v1.Tombstone".into(), Target::Item(name.into())))
+    }
+
+    #[test]
+    fn paths_in_lower_case_name_a_type() {
+        let all = Some(("internal.v1.Tombstone".into(), Target::Collection));
+        assert_eq!(found("/api/internal/v1/tombstone"), all);
+        assert_eq!(found("/api/internal/v1/tombston%65"), all);
+        for wrong in [
+            "/api/internal/v1/Tombstone",
+            "/api/Internal/v1/tombstone",
+            "/api/internal/V1/tombstone",
+            "/api/internal/v1/tombston%45",
+            "/api/internal/v2/tombstone",
+            "/api/internal/v1",
+            "/api/internal/v1/",
+            "/api//internal/v1/tombstone",
+            "/api/",
+            "/apis/internal/v1/tombstone",
+        ] {
+            assert_eq!(found(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_last_element_is_the_name() {
+        for (rest, name) in [
+            ("", ""),
+            ("/", ""),
+            ("korn", "korn"),
+            ("korn/", "korn"),
+            ("a/korn", "korn"),
+            ("a//b/korn//", "korn"),
+            ("KORN", "KORN"),
+            ("a%2Fkorn", "a/korn"),
+            ("k%6frn", "korn"),
+            ("k%zz", "k%zz"),
+            ("%ff", "\u{fffd}"),
+            (".", "."),
+            ("..", ".."),
+        ] {
+            assert_eq!(found(&format!("/api/internal/v1/tombstone/{rest}")), item(name), "{rest:?}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_has_an_element_of_its_own() {
+        let dry = |name: &str| Some(("internal.v1.Tombstone".into(), Target::Validate(name.into())));
+        assert_eq!(found("/api/internal/v1/tombstone/korn/_validate"), dry("korn"));
+        assert_eq!(found("/api/internal/v1/tombstone/korn/_validate/"), dry("korn"));
+        assert_eq!(found("/api/internal/v1/tombstone/_validate"), dry(""));
+        assert_eq!(found("/api/internal/v1/tombstone/_validate/korn"), item("korn"));
+    }
+}

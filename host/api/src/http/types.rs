@@ -1,0 +1,76 @@
+//! `/v1/types`: the registry, as data.
+
+use axum::{
+    extract::{Path, State},
+    http::{HeaderMap, Uri},
+    response::{IntoResponse as _, Response},
+};
+use mortise_registry::{Owner, ResourceType};
+use mortise_resource::{Error, Scope};
+use serde_json::{Value, json};
+
+use super::{Shared, accept::Form, fault::Fault, item::JSON, json::pretty, route::collection_path};
+
+/// Every type.
+pub(super) async fn all(State(shared): State<Shared>) -> Response {
+    let types: Vec<_> = shared.service.types().types().iter().map(|t| summary(t)).collect();
+    ([JSON], pretty(&json!({ "types": types }))).into_response()
+}
+
+/// One type, by `group.version.Kind`, with the schema of its data.
+pub(super) async fn one(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let registry = shared.service.types();
+    match registry.types().iter().find(|t| t.gvk.to_string() == name) {
+        Some(found) => {
+            let mut described = summary(found);
+            if let Some(described) = described.as_object_mut() {
+                described.insert("schema".to_owned(), mortise_schema::json_schema(found.schema.message()));
+            }
+            described.sort_all_objects();
+            ([JSON], pretty(&described)).into_response()
+        }
+        None => {
+            let what = format!("resource type {name} not registered; GET /v1/types lists those that are");
+            Fault::from(Error::not_found(what)).into_response(Form::on_ours(&headers), uri.path())
+        }
+    }
+}
+
+fn summary(t: &ResourceType) -> Value {
+    let (plugin, version) = match &t.owner {
+        Owner::Host => (Value::Null, Value::Null),
+        Owner::Plugin(plugin) => (json!(plugin.name()), json!(plugin.version())),
+        Owner::Absent(absent) => (json!(absent.name), json!(absent.manifest.version.to_string())),
+    };
+    let columns: Vec<_> = t.columns.iter().map(|column| json!({ "name": column.name, "path": column.path })).collect();
+    json!({
+        "name": t.gvk.to_string(),
+        "group": t.gvk.group,
+        "groupVersion": t.gvk.group_version,
+        "kind": t.gvk.kind,
+        "path": collection_path(&t.gvk),
+        "scope": scope(t.scope),
+        "message": t.schema.message().full_name(),
+        "schemaVersion": t.schema_version.get(),
+        "plugin": plugin,
+        "pluginVersion": version,
+        "orphaned": matches!(t.owner, Owner::Absent(_)),
+        "shortNames": t.short_names,
+        "printerColumns": columns,
+        "immutableFields": t.schema.immutable_paths(),
+    })
+}
+
+fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Cluster => "cluster",
+        Scope::Partition => "partition",
+        Scope::Namespace => "namespace",
+        Scope::Undefined => "undefined",
+    }
+}

@@ -1,0 +1,128 @@
+//! `GET …?watch`: WatchList as server-sent events.
+//!
+//! An `upsert` for each resource there is, then `end-of-snapshot` once, then `upsert` and `delete`, in the order of commits.
+//! Data is the resource as JSON on one line, `id` its version. There is no resumption: whoever connects again gets a
+//! snapshot. The last event of a stream that the server ends is `error`, with a problem object. Comments keep the
+//! connection alive meanwhile.
+//!
+//! A watch of one item is one of the names that begin with its name, of which others are left out. It needs what listing
+//! needs, and counts against `service.max_watches` as every watch does.
+
+use std::convert::Infallible;
+
+use axum::response::{
+    IntoResponse as _, Response,
+    sse::{Event as Sent, KeepAlive, Sse},
+};
+use futures::{Stream, stream};
+use mortise_resource::{
+    Code, Error,
+    pb::{self, watch_event::Event},
+    types,
+};
+use mortise_service::Events;
+use tracing::Span;
+
+use super::{
+    Shared,
+    dispatch::{Asked, host_pool},
+    fault::Fault,
+    json::Printer,
+};
+use crate::call::{guarded, span_of_type};
+
+/// Watches a collection.
+pub(super) async fn collection(asked: Asked) -> Result<Response, Fault> {
+    let (tenancy, prefix) = (asked.query.tenancy(), asked.query.name_prefix());
+    open(asked, tenancy, prefix, None).await
+}
+
+/// Watches one resource, which need not be there yet.
+pub(super) async fn item(asked: Asked, name: String) -> Result<Response, Fault> {
+    let mut id = asked.id(name);
+    // As Read has it: a name, and units that are no wildcards.
+    types::check_id("id", &mut id)?;
+    let tenancy = id.tenancy.unwrap_or_default();
+    asked.kind.scope.check("resource", &asked.kind.gvk.to_string(), &tenancy)?;
+    open(asked, tenancy, id.name.clone(), Some(id.name)).await
+}
+
+async fn open(asked: Asked, tenancy: pb::Tenancy, prefix: String, only: Option<String>) -> Result<Response, Fault> {
+    let caller = asked.query.caller(&asked.parts.headers);
+    let wanted = asked.kind.gvk.to_pb();
+    let request = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
+    let span = span_of_type("WatchList", request.r#type.as_ref());
+    let events = guarded(span, asked.shared.service.watch_list(&caller, request)).await?;
+    let keep_alive = KeepAlive::new().interval(asked.shared.options.keep_alive).text("alive");
+    let open = Open {
+        events,
+        wanted,
+        only,
+        printer: asked.printer()?,
+        shared: asked.shared,
+        path: asked.parts.uri.path().to_owned(),
+    };
+    Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
+}
+
+/// An open watch.
+struct Open {
+    events: Events,
+    wanted: pb::Type,
+    /// The one name that is wanted.
+    only: Option<String>,
+    printer: Printer,
+    shared: Shared,
+    path: String,
+}
+
+impl Open {
+    fn stream(self) -> impl Stream<Item = Result<Sent, Infallible>> {
+        stream::unfold(Some(self), async |open| {
+            let mut open = open?;
+            match open.next().await {
+                Ok(event) => Some((Ok(event), Some(open))),
+                Err(error) => Some((Ok(open.ended(error)), None)),
+            }
+        })
+    }
+
+    async fn next(&mut self) -> Result<Sent, Error> {
+        loop {
+            let event = guarded(Span::none(), self.events.next()).await?;
+            let (name, resource) = match event.event {
+                Some(Event::Upsert(upsert)) => ("upsert", upsert.resource),
+                Some(Event::Delete(delete)) => ("delete", delete.resource),
+                Some(Event::EndOfSnapshot(_)) => return Ok(Sent::default().event("end-of-snapshot").data("{}")),
+                None => continue,
+            };
+            let resource = resource.unwrap_or_default();
+            let called = resource.id.as_ref().map(|id| &id.name);
+            if self.only.is_some() && self.only.as_ref() != called {
+                continue;
+            }
+            self.refresh();
+            let version = resource.version.clone();
+            return Ok(Sent::default().event(name).id(version).data(self.printer.value(resource).to_string()));
+        }
+    }
+
+    /// The type may have another message by now.
+    fn refresh(&mut self) {
+        let registry = self.shared.service.types();
+        if let (Some(kind), Ok(host)) = (registry.get(&self.wanted), host_pool(&registry))
+            && let Ok(printer) = Printer::new(&host, kind.schema.message())
+        {
+            self.printer = printer;
+        }
+    }
+
+    fn ended(&self, error: Error) -> Sent {
+        let error = if *self.shared.ready.borrow() {
+            error
+        } else {
+            Error::new(Code::Unavailable, "the server is stopping; connect again for a new snapshot")
+        };
+        Sent::default().event("error").data(Fault::from(error).problem(&self.path).to_string())
+    }
+}

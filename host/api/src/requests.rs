@@ -1,0 +1,49 @@
+//! How often each method of the gRPC port was called.
+//!
+//! The methods are those that the server has, known when it starts: a path that is none of them is counted as such, so
+//! that nobody can make the server remember names. A call costs one look into a table that never changes, and one addition.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mortise_resource::data::server_status_response::Requests;
+/// What other paths are counted under.
+const OTHER: &str = "(other)";
+
+/// The counts, by path without its first slash. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Counts(Arc<BTreeMap<String, (AtomicU64, metrics::Counter)>>);
+
+impl Counts {
+    /// Of these methods, such as `hashicorp.consul.resource.ResourceService/Write`.
+    pub(crate) fn new(methods: Vec<String>) -> Self {
+        let counter = |method: String| {
+            let counter = metrics::counter!("mortise_grpc_requests_total", "method" => method.clone());
+            (method, (AtomicU64::new(0), counter))
+        };
+        Self(Arc::new(methods.into_iter().chain([OTHER.to_owned()]).map(counter).collect()))
+    }
+
+    /// One more.
+    pub(crate) fn note(&self, path: &str) {
+        let known = self.0.get(path.strip_prefix('/').unwrap_or(path)).or_else(|| self.0.get(OTHER));
+        if let Some((count, metric)) = known {
+            count.fetch_add(1, Ordering::Relaxed);
+            metric.increment(1);
+        }
+    }
+
+    /// Those that were called.
+    pub(crate) fn report(&self) -> Vec<Requests> {
+        let count = |(method, (count, _)): (&String, &(AtomicU64, _))| Requests {
+            method: method.clone(),
+            count: count.load(Ordering::Relaxed),
+        };
+        self.0.iter().map(count).filter(|requests| requests.count > 0).collect()
+    }
+}

@@ -1,0 +1,36 @@
+//! The server service on gRPC.
+
+use mortise_manager::Manager;
+use mortise_resource::data;
+use mortise_stubs::mortise::server_service_server::ServerService;
+use tonic::{Request, Response, Status};
+
+use crate::{
+    backup::{Pieces, backup},
+    call::span_of_call,
+    grpc::answer,
+    server_status::Sources,
+};
+
+/// The service, for gRPC.
+pub(crate) struct ServerAsAWhole {
+    pub(crate) sources: Sources,
+    pub(crate) manager: Manager,
+}
+
+#[tonic::async_trait]
+impl ServerService for ServerAsAWhole {
+    async fn status(
+        &self,
+        _: Request<data::ServerStatusRequest>,
+    ) -> Result<Response<data::ServerStatusResponse>, Status> {
+        answer(span_of_call("server.Status"), self.sources.status()).await
+    }
+
+    type BackupStream = Pieces;
+
+    async fn backup(&self, request: Request<data::BackupRequest>) -> Result<Response<Pieces>, Status> {
+        let config = !request.into_inner().without_config;
+        answer(span_of_call("server.Backup"), backup(&self.manager, &self.sources.service, config)).await
+    }
+}

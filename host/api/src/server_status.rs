@@ -1,0 +1,202 @@
+//! The server in numbers.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime},
+};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use mortise_conductor::Conductor;
+use mortise_resource::{
+    Error,
+    data::{
+        self, ServerStatusResponse,
+        server_status_response::{ControllerState, PluginState, Store, TypeCount},
+    },
+    pb,
+    tenancy::WILDCARD,
+    types,
+};
+use mortise_service::ResourceService;
+use mortise_store::{Consistency, Query, Stats, TypeKey};
+use prost::Message as _;
+
+use crate::{process::process, requests::Counts};
+
+/// What the process knows of itself.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// The release.
+    pub version: &'static str,
+    /// How it serves: `serve` or `dev`.
+    pub mode: &'static str,
+    /// Where its data is.
+    pub data_dir: PathBuf,
+    /// Whether that goes when it ends.
+    pub temporary: bool,
+    /// When it was started.
+    pub started_at: SystemTime,
+    /// The same, on a clock that nobody sets.
+    pub started: Instant,
+}
+
+/// Where the numbers come from.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) about: About,
+    pub(crate) service: ResourceService,
+    pub(crate) conductor: Conductor,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) counts: Counts,
+}
+
+impl Sources {
+    /// Everything.
+    pub(crate) async fn status(&self) -> Result<ServerStatusResponse, Error> {
+        let fault = |e: mortise_store::StoreError| Error::internal(format!("asking the store: {e}"));
+        let stats = self.service.backend().stats().await.map_err(fault)?;
+        let plugins = self.plugins().await.map_err(fault)?;
+        let controllers: Vec<_> = self.conductor.reports("").into_iter().map(controller).collect();
+        let (watches, max_watches) = self.service.open_watches();
+        let About { version, mode, started_at, started, .. } = &self.about;
+        Ok(ServerStatusResponse {
+            version: (*version).to_owned(),
+            mode: (*mode).to_owned(),
+            started_at: Some((*started_at).into()),
+            uptime: Some(duration(started.elapsed())),
+            warnings: warnings(&stats, &plugins, &controllers, watches, max_watches),
+            store: Some(self.store(stats)),
+            watches: watches as u64,
+            max_watches: max_watches as u64,
+            plugins,
+            controllers,
+            requests: self.counts.report(),
+            process: Some(process()),
+        })
+    }
+
+    fn store(&self, stats: Stats) -> Store {
+        let Stats { head, bytes_on_disk, snapshots, poisoned } = stats;
+        let count = |(key, count): (TypeKey, u64)| TypeCount { group: key.group, kind: key.kind, count };
+        Store {
+            data_dir: self.about.data_dir.display().to_string(),
+            temporary: self.about.temporary,
+            commit: head.sequence,
+            first_event: head.first_event,
+            event_bytes: head.event_bytes,
+            resources: head.resources.into_iter().map(count).collect(),
+            bytes_on_disk,
+            backups: snapshots as u64,
+            refuses_writes: poisoned.unwrap_or_default(),
+        }
+    }
+
+    /// As their resources and their metrics say.
+    async fn plugins(&self) -> Result<Vec<PluginState>, mortise_store::StoreError> {
+        let any = || WILDCARD.to_owned();
+        let tenancy = pb::Tenancy { partition: any(), namespace: any() };
+        let query = Query { type_key: TypeKey::from(&types::plugin().to_pb()), tenancy, name_prefix: String::new() };
+        let stored = self.service.backend().list(Consistency::Eventual, &query).await?;
+        let text = self.metrics.render();
+        let (calls, faults, seconds) = (
+            by_plugin(&text, "mortise_plugin_calls_total"),
+            by_plugin(&text, "mortise_plugin_faults_total"),
+            by_plugin(&text, "mortise_plugin_call_seconds_sum"),
+        );
+        let number = |of: &BTreeMap<String, f64>, name: &str| of.get(name).copied().unwrap_or(0.0);
+        Ok(stored
+            .into_iter()
+            .map(|resource| {
+                let name = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
+                let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
+                let plugin = data::Plugin::decode(bytes).unwrap_or_default();
+                let conditions: Vec<_> = resource.status.values().flat_map(|status| &status.conditions).collect();
+                let of = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
+                let reason = |kind: &str| of(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
+                let wrong = |c: &&&pb::Condition| c.state() != pb::condition::State::True && !c.message.is_empty();
+                let message: Vec<_> =
+                    conditions.iter().filter(wrong).map(|condition| condition.message.as_str()).collect();
+                PluginState {
+                    version: plugin.version,
+                    stage: reason("Loaded"),
+                    health: reason("Healthy"),
+                    message: message.join("; "),
+                    calls: number(&calls, &name) as u64,
+                    faults: number(&faults, &name) as u64,
+                    time: Duration::try_from_secs_f64(number(&seconds, &name)).ok().map(duration),
+                    name,
+                }
+            })
+            .collect())
+    }
+}
+
+/// Sums of a metric over all its other labels, by its label `plugin`, out of Prometheus text.
+fn by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix(metric).and_then(|rest| rest.strip_prefix('{')) else { continue };
+        let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
+        // Plugins' names hold nothing that is escaped.
+        let plugin = labels.split(',').find_map(|label| label.strip_prefix("plugin=\"")?.strip_suffix('"'));
+        if let (Some(plugin), Ok(value)) = (plugin, value.trim().parse::<f64>()) {
+            *sums.entry(plugin.to_owned()).or_insert(0.0) += value;
+        }
+    }
+    sums
+}
+
+fn controller(report: data::ControllerReport) -> ControllerState {
+    let data::ControllerReport { name, state, queued, reconciles, errors, .. } = report;
+    ControllerState { name, state, queued, reconciles, errors }
+}
+
+/// What somebody should look at.
+fn warnings(
+    stats: &Stats,
+    plugins: &[PluginState],
+    controllers: &[ControllerState],
+    watches: usize,
+    max_watches: usize,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(why) = &stats.poisoned {
+        warnings.push(format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
+    }
+    for PluginState { name, stage, health, message, .. } in plugins {
+        if !["Serving", "Disabled"].contains(&stage.as_str()) {
+            warnings.push(format!("plugin {name} is not serving what its source holds: {stage}: {message}"));
+        } else if health.contains("Quarantined") {
+            warnings.push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} tells why"));
+        }
+    }
+    for ControllerState { name, state, .. } in controllers {
+        if ["Paused", "BackingOff"].contains(&state.as_str()) {
+            warnings.push(format!("controller {name} is not running: {state}; mortise controllers {name} tells why"));
+        }
+    }
+    if watches * 10 >= max_watches * 9 {
+        warnings.push(format!("{watches} of {max_watches} watches are open (limit service.max_watches)"));
+    }
+    warnings
+}
+
+fn duration(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_summed_over_hooks() {
+        let text = "# HELP calls x\ncalls{plugin=\"a\",hook=\"mutate\"} 2\ncalls{hook=\"list\",plugin=\"a\"} 3\n\
+                    calls{plugin=\"b\"} 1\ncalls_more{plugin=\"a\"} 9\ncalls 7\n";
+        assert_eq!(by_plugin(text, "calls"), BTreeMap::from([("a".to_owned(), 5.0), ("b".to_owned(), 1.0)]));
+    }
+}
