@@ -1,0 +1,312 @@
+//! `mortise apply`: makes resources what files say.
+//!
+//! Owners are written before what they own, and the owned get the owner's uid. Up to [`Throttle::MOST`] resources are on
+//! their way at once, so that the server's writers share its syncs; fewer when the server has too much to do. What is already
+//! as wanted is not written.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use clap::Args;
+use futures::{StreamExt as _, stream};
+use mortise_resource::{Diagnostic, pb};
+use mortise_text::Document;
+
+use super::prune;
+use crate::{
+    CliError, Connect, Exit, Progress, Session, Tenancy, Ui,
+    args::Selector,
+    catalog::Catalog,
+    ids::{Key, id_of, placed_title, read_if_there},
+    input::{self, Files},
+    order,
+    plan::{self, Change, Plan},
+    progress::Unit,
+    throttle::Throttle,
+    ui,
+    wait::{self, Condition},
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise apply -f artist.yaml
+cat artists.json | mortise apply -f -
+mortise apply -f shop/ --dry-run
+mortise apply -f shop/ --prune -l app=shop
+mortise apply -f artist.yaml --wait condition=Accepted --timeout 1m";
+
+/// Failures that are told one by one; further ones are counted.
+const MAX_TOLD: usize = 50;
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    #[command(flatten)]
+    files: Files,
+    /// Shows what would change and writes nothing; the server fills in defaults and validates
+    #[arg(long)]
+    dry_run: bool,
+    /// Says nothing of single resources, only how many there were
+    #[arg(short, long)]
+    quiet: bool,
+    /// Deletes resources that match --selector and are not in the files; asks first
+    #[arg(long, requires = "selector")]
+    prune: bool,
+    /// What metadata pruned resources have: key=value, several separated by commas
+    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::args::selector, requires = "prune")]
+    selector: Option<Selector>,
+    /// Types to prune besides those in the files
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', requires = "prune")]
+    prune_types: Vec<String>,
+    /// Does not ask before pruning
+    #[arg(short, long)]
+    yes: bool,
+    /// Waits until every resource has a condition, as condition=Accepted or condition=Accepted=false; for --timeout
+    #[arg(long, value_name = "CONDITION", value_parser = wait::condition, conflicts_with = "dry_run")]
+    wait: Option<Condition>,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How it went so far.
+#[derive(Default)]
+struct Tally {
+    created: usize,
+    updated: usize,
+    unchanged: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+/// What came of one document.
+enum Outcome {
+    /// It is as wanted; the resource as stored.
+    Done(Change, Box<pb::Resource>, Vec<Diagnostic>),
+    /// Only looked at.
+    Planned(Box<Plan>),
+    /// Its owner, in the same set, could not be written.
+    Orphan,
+    Failed(CliError),
+}
+
+impl Apply {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let documents = input::read(&self.files, &catalog, &self.tenancy, &session)?;
+        let prune_types = self.prune_types.iter().map(|name| catalog.find_type(name)).collect::<Result<Vec<_>, _>>()?;
+        let kept: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
+        let scope = prune::scope(&documents, &prune_types, &self.tenancy, &session, &catalog);
+        if let Some(selector) = &self.selector {
+            prune::warn_of_unselected(&documents, selector, &ui);
+        }
+
+        let mut tally = Tally::default();
+        let count = documents.len();
+        let levels = order::levels(documents)?;
+        let written = self.apply(levels, count, &session, &catalog, &ui, &mut tally).await?;
+        if self.quiet || count > 20 || tally.failed > 0 {
+            ui::line(tally.sentence(self.dry_run))?;
+        }
+        if tally.failed > 0 {
+            if self.prune {
+                ui.warn("nothing was pruned, since not everything was applied");
+            }
+            return Ok(Exit::Failed);
+        }
+        if let Some(selector) = self.selector.as_ref().filter(|_| self.prune) {
+            prune::prune(&session, selector, scope, &kept, self.dry_run, self.yes, &ui).await?;
+        }
+        if let Some(condition) = &self.wait {
+            wait::until(&session, &written, condition).await?;
+            ui::line(format!("condition met: {condition}"))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Writes level after level, and answers what is stored then.
+    async fn apply(
+        &self,
+        levels: Vec<Vec<Document>>,
+        count: usize,
+        session: &Session,
+        catalog: &Catalog,
+        ui: &Ui,
+        tally: &mut Tally,
+    ) -> Result<Vec<pb::Resource>, CliError> {
+        let progress = Progress::begin("applying", Some(count as u64), Unit::Items);
+        // Uids of owners; `None` for one that could not be written.
+        let owners: Arc<Mutex<HashMap<Key, Option<String>>>> = Arc::default();
+        let throttle = Throttle::default();
+        let mut written = Vec::new();
+        for level in levels {
+            let mut coming = stream::iter(level)
+                .map(|document| {
+                    let (owners, throttle) = (Arc::clone(&owners), &throttle);
+                    async move {
+                        let outcome = self.one(&document, &owners, throttle, session).await;
+                        (document, outcome)
+                    }
+                })
+                .buffered(Throttle::MOST);
+            while let Some((document, outcome)) = coming.next().await {
+                let id = id_of(&document.resource);
+                let uid = match &outcome {
+                    Outcome::Done(_, resource, _) => Some(id_of(resource).uid),
+                    Outcome::Planned(_) => Some(String::new()),
+                    Outcome::Orphan | Outcome::Failed(_) => None,
+                };
+                owners.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(&id), uid);
+                progress.advance(1);
+                if let Some(resource) = progress.suspend(|| self.tell(&document, outcome, catalog, ui, tally))?
+                    && self.wait.is_some()
+                {
+                    written.push(resource);
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    async fn one(
+        &self,
+        document: &Document,
+        owners: &Mutex<HashMap<Key, Option<String>>>,
+        throttle: &Throttle,
+        session: &Session,
+    ) -> Outcome {
+        let mut wanted = document.resource.clone();
+        if let Some(owner) = wanted.owner.as_mut().filter(|owner| owner.uid.is_empty()) {
+            let known = owners.lock().unwrap_or_else(PoisonError::into_inner).get(&Key::of(owner)).cloned();
+            match known {
+                Some(Some(uid)) => owner.uid = uid,
+                Some(None) => return Outcome::Orphan,
+                // Not of this set: the server looks it up.
+                None => {}
+            }
+        }
+        let done = throttle.call(async || {
+            if self.dry_run {
+                plan::plan(session, &wanted).await.map(|plan| Outcome::Planned(Box::new(plan)))
+            } else {
+                write(session, wanted.clone()).await
+            }
+        });
+        done.await.unwrap_or_else(Outcome::Failed)
+    }
+
+    /// Says what came of a document, and answers what is stored. A server that is gone ends everything.
+    fn tell(
+        &self,
+        document: &Document,
+        outcome: Outcome,
+        catalog: &Catalog,
+        ui: &Ui,
+        tally: &mut Tally,
+    ) -> Result<Option<pb::Resource>, CliError> {
+        let name = placed_title(&id_of(&document.resource));
+        match outcome {
+            Outcome::Done(change, resource, warnings) => {
+                tally.count(change);
+                warn(document, &warnings, ui);
+                if !self.quiet {
+                    ui::line(format!("{name} {}", change.word()))?;
+                }
+                return Ok(Some(*resource));
+            }
+            Outcome::Planned(plan) => {
+                tally.count(plan.change);
+                warn(document, &plan.warnings, ui);
+                if !self.quiet {
+                    ui::print(super::diff::coloured(&plan.diff(catalog)?, ui))?;
+                    ui::line(format!("{name} {} (dry run)", plan.change.word()))?;
+                }
+            }
+            Outcome::Orphan => {
+                tally.failed += 1;
+                tally.skipped += 1;
+                if tally.failed <= MAX_TOLD {
+                    ui.note(&format!("mortise: {}: {name}: skipped, since its owner failed", document.place));
+                }
+            }
+            Outcome::Failed(error) if error.exit == Exit::Unreachable => return Err(error),
+            Outcome::Failed(error) => {
+                tally.failed += 1;
+                if tally.failed <= MAX_TOLD {
+                    ui.note(&format!("mortise: {}", input::at(document, error)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads what is there, and writes if that is not what is wanted.
+async fn write(session: &Session, wanted: pb::Resource) -> Result<Outcome, CliError> {
+    let id = id_of(&wanted);
+    let stored = read_if_there(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
+    let change = match stored {
+        None => Change::Created,
+        Some(stored) if plan::same(&wanted, &stored) => {
+            return Ok(Outcome::Done(Change::Unchanged, stored.into(), Vec::new()));
+        }
+        Some(_) => {
+            // It may be the server's defaults that make the difference.
+            let plan = plan::plan(session, &wanted).await?;
+            match (plan.change, plan.before) {
+                (Change::Unchanged, Some(stored)) => {
+                    return Ok(Outcome::Done(Change::Unchanged, stored.into(), plan.warnings));
+                }
+                (change, _) => change,
+            }
+        }
+    };
+    let conditional = !wanted.version.is_empty();
+    let request = pb::WriteRequest { resource: Some(wanted) };
+    let call = async { session.resources().write(request).await };
+    let answer = session.call(placed_title(&id), call).await.map_err(|error| match error.code {
+        Some(tonic::Code::Aborted) if conditional => {
+            error.remedy("it changed since the file was read from the server; without its version the file would win")
+        }
+        _ => error,
+    })?;
+    Ok(Outcome::Done(change, answer.resource.unwrap_or_default().into(), answer.warnings))
+}
+
+/// Tells what validation let pass but wants said, where it stands.
+pub(super) fn warn(document: &Document, warnings: &[Diagnostic], ui: &Ui) {
+    for Diagnostic { path, summary, detail, .. } in warnings {
+        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+        ui.warn(&format!("{}: {path}{summary}{detail}", document.locate(path.trim_end_matches(": "))));
+    }
+}
+
+impl Tally {
+    fn count(&mut self, change: Change) {
+        match change {
+            Change::Created => self.created += 1,
+            Change::Updated => self.updated += 1,
+            Change::Unchanged => self.unchanged += 1,
+        }
+    }
+
+    fn sentence(&self, dry_run: bool) -> String {
+        let Self { created, updated, unchanged, failed, skipped } = self;
+        let mut text = format!("{created} created, {updated} updated, {unchanged} unchanged");
+        if *failed > 0 {
+            text.push_str(&format!(", {failed} failed"));
+        }
+        if *skipped > 0 {
+            text.push_str(&format!(" ({skipped} for their owner's sake)"));
+        }
+        if dry_run {
+            text.push_str(" (dry run)");
+        }
+        text
+    }
+}

@@ -1,0 +1,115 @@
+//! `mortise backup`: everything that a server holds, as one file, while it serves.
+//!
+//! The file is written under another name beside its place, checked against its seal, synced, and renamed: it is there
+//! whole or not at all.
+
+use std::{
+    io::{self, IsTerminal as _, Write},
+    path::PathBuf,
+};
+
+use clap::Args;
+use mortise_backup::SealChecker;
+use mortise_resource::data::{BackupRequest, backup_response::Begins};
+
+use crate::{CliError, Connect, Exit, Progress, Session, Unit, part, ui};
+
+pub(super) const EXAMPLES: &str = "mortise backup /var/backups/mortise-$(date +%F).tar.gz\n\
+                                   mortise backup - | ssh vault 'cat > mortise.tar.gz'";
+
+/// Arguments of `backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The file to write, a .tar.gz by what it is; - is standard output
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Leave the server's configuration file out
+    #[arg(long)]
+    without_config: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Backup {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        if self.file.as_os_str() == "-" {
+            if io::stdout().is_terminal() {
+                return Err(CliError::usage("a backup is no text, and standard output is a terminal")
+                    .remedy("name a file, or send it somewhere: mortise backup - > FILE"));
+            }
+            let session = self.connect.session().await?;
+            let taken = self.take(&session, &mut io::stdout().lock()).await?;
+            self.connect.ui().note(&taken.describe("-"));
+            return Ok(Exit::Done);
+        }
+        let name = self.file.display().to_string();
+        if !self.force && self.file.symlink_metadata().is_ok() {
+            return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
+        }
+        // Before the server is asked: whoever mistyped a directory wants to know at once.
+        let (mut part, dir) = part::beside(&self.file)?;
+        let session = self.connect.session().await?;
+        let taken = self.take(&session, part.as_file_mut()).await?;
+        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}: {e}"));
+        part.as_file().sync_all().map_err(failed)?;
+        if self.force {
+            part.persist(&self.file).map_err(|e| failed(e.error))?;
+        } else {
+            part.persist_noclobber(&self.file).map_err(|e| failed(e.error))?;
+        }
+        std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)?;
+        ui::line(taken.describe(&name))?;
+        Ok(Exit::Done)
+    }
+
+    async fn take(&self, session: &Session, into: &mut dyn Write) -> Result<Taken, CliError> {
+        let request = BackupRequest { without_config: self.without_config };
+        let mut stream = session.call("backup", session.server().backup(request)).await?;
+        let mut checker = SealChecker::default();
+        let (mut taken, mut progress, mut shown) = (Taken::default(), None, 0);
+        loop {
+            let next = session.next("backup", &mut stream).await?;
+            let Some(next) = next else { break };
+            if let Some(begins) = next.begins {
+                progress = Some(Progress::begin("backing up", Some(begins.records), Unit::Items));
+                taken.begins = begins;
+            }
+            checker.update(&next.chunk);
+            into.write_all(&next.chunk).map_err(|e| match e.kind() {
+                io::ErrorKind::BrokenPipe => CliError::new(Exit::Closed, "output closed"),
+                _ => CliError::failed(format!("cannot write {}: {e}", self.file.display())),
+            })?;
+            taken.bytes += next.chunk.len() as u64;
+            if let Some(progress) = &progress {
+                progress.advance(next.records.saturating_sub(shown));
+                shown = shown.max(next.records);
+            }
+        }
+        into.flush()?;
+        if !checker.is_whole() {
+            return Err(CliError::failed("backup: the server's answer ended early; what came is no backup")
+                .remedy("the server's log says why; try again"));
+        }
+        Ok(taken)
+    }
+}
+
+/// A backup that is whole.
+#[derive(Default)]
+struct Taken {
+    begins: Begins,
+    bytes: u64,
+}
+
+impl Taken {
+    fn describe(&self, name: &str) -> String {
+        let Begins { commit, resources, events, files, .. } = self.begins;
+        format!(
+            "{name}: {}, the state of commit {commit}: {resources} resources, {events} events, {files} files beside them",
+            indicatif::HumanBytes(self.bytes)
+        )
+    }
+}

@@ -1,0 +1,164 @@
+//! `mortise controllers`: what controllers do, and what they failed at.
+
+use clap::Args;
+use mortise_resource::{
+    data::{ControllerReport, ListControllersRequest, ListControllersResponse},
+    types::{describe, gvk},
+};
+
+use super::server_status::{state, std_duration};
+use crate::{
+    Cell, CliError, Connect, Exit, Style, Table, Ui,
+    json::{self, Shown},
+    ui,
+};
+
+pub(super) const EXAMPLES: &str =
+    "mortise controllers\nmortise controllers demo/albums\nmortise controllers --plugin demo";
+
+/// Arguments of `controllers`.
+#[derive(Debug, Args)]
+pub struct Controllers {
+    /// One controller, with everything that is known: <plugin>/<name>, or a name alone for the host's own
+    #[arg(value_name = "NAME", conflicts_with = "plugin")]
+    name: Option<String>,
+    /// Those of one plugin
+    #[arg(long, value_name = "PLUGIN")]
+    plugin: Option<String>,
+    /// How they are shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Shown,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Controllers {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = ListControllersRequest { plugin: self.plugin.clone().unwrap_or_default() };
+        let reports = session.call("controllers", session.controllers().list(request)).await?.controllers;
+        let ui = self.connect.ui();
+        let as_json = self.output == Shown::Json;
+        match &self.name {
+            None if as_json => {
+                let all = ListControllersResponse { controllers: reports };
+                ui::print(json::message("mortise.v1.ListControllersResponse", &all)?)?;
+            }
+            None if reports.is_empty() => ui::line("no controllers run")?,
+            None => ui::print(table(&reports).render(&ui))?,
+            Some(name) => {
+                let unknown = || {
+                    CliError::failed(format!("no controller is named {name:?}"))
+                        .remedy("`mortise controllers` lists those that there are")
+                };
+                let report = reports.iter().find(|report| report.name == *name).ok_or_else(unknown)?;
+                ui::print(match as_json {
+                    true => json::message("mortise.v1.ControllerReport", report)?,
+                    false => describe_one(report, &ui),
+                })?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn table(reports: &[ControllerReport]) -> Table {
+    let headings = ["name", "manages", "state", "queued", "oldest", "running", "reconciles", "errors", "last error"];
+    let mut table = Table::new(headings);
+    for report in reports {
+        let errors = if report.errors > 0 { Style::Warn } else { Style::Plain };
+        let last = report.last_errors.first().map(|error| error.message.clone());
+        table.row(vec![
+            report.name.as_str().into(),
+            report.manages.as_ref().map(gvk).unwrap_or_default().into(),
+            state(&report.state),
+            report.queued.to_string().into(),
+            oldest(report).into(),
+            report.running.to_string().into(),
+            report.reconciles.to_string().into(),
+            Cell::styled(errors, report.errors.to_string()),
+            last.unwrap_or_else(|| report.reason.clone()).into(),
+        ]);
+    }
+    table
+}
+
+fn oldest(report: &ControllerReport) -> String {
+    report.oldest.as_ref().map_or_else(|| "-".to_owned(), |oldest| format!("{:.1?}", std_duration(Some(oldest))))
+}
+
+fn describe_one(report: &ControllerReport, ui: &Ui) -> String {
+    let watches: Vec<_> = report.watches.iter().map(gvk).collect();
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| out.push_str(&format!("{name:<14}{value}\n"));
+    line("name", report.name.clone());
+    line("plugin", if report.plugin.is_empty() { "the host's own".to_owned() } else { report.plugin.clone() });
+    line("manages", report.manages.as_ref().map(gvk).unwrap_or_default());
+    line("watches", if watches.is_empty() { "nothing else".to_owned() } else { watches.join(", ") });
+    let reason = if report.reason.is_empty() { String::new() } else { format!(": {}", report.reason) };
+    line("state", format!("{}{reason}", report.state));
+    line(
+        "queue",
+        format!(
+            "{} waiting, oldest {}, {} running, {} due later",
+            report.queued,
+            oldest(report),
+            report.running,
+            report.deferred
+        ),
+    );
+    line(
+        "since start",
+        format!(
+            "{} reconciles, {} errors, {} requeues, {} held back, {} restarts",
+            report.reconciles, report.errors, report.requeues, report.throttled, report.restarts
+        ),
+    );
+    if !report.last_errors.is_empty() {
+        let mut table = Table::new(["resource", "in a row", "last error"]);
+        for error in &report.last_errors {
+            table.row(vec![
+                error.id.as_ref().map(describe).unwrap_or_default().into(),
+                error.count.to_string().into(),
+                Cell::styled(Style::Bad, error.message.as_str()),
+            ]);
+        }
+        out.push('\n');
+        out.push_str(&table.render(ui));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::{data::ReconcileError, pb};
+
+    use super::*;
+
+    #[test]
+    fn one_is_described_with_its_errors() {
+        let report = ControllerReport {
+            name: "demo/albums".into(),
+            plugin: "demo".into(),
+            manages: Some(pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }),
+            state: "BackingOff".into(),
+            reason: "no lease".into(),
+            queued: 3,
+            errors: 2,
+            last_errors: vec![ReconcileError { message: "no".into(), count: 2, ..Default::default() }],
+            ..ControllerReport::default()
+        };
+        let ui = Ui { color: false, color_err: false, width: None };
+        let text = describe_one(&report, &ui);
+        for expected in [
+            "manages       demo.v2.Artist\n",
+            "watches       nothing else\n",
+            "state         BackingOff: no lease\n",
+            "queue         3 waiting, oldest -, 0 running, 0 due later\n",
+            "RESOURCE   IN A ROW   LAST ERROR\n",
+        ] {
+            assert!(text.contains(expected), "{expected}:\n{text}");
+        }
+        assert!(table(&[report]).render(&ui).contains("demo/albums   demo.v2.Artist   BackingOff"));
+    }
+}

@@ -1,0 +1,172 @@
+//! `mortise delete`: by name, by prefix or by files.
+//!
+//! Each is read first and deleted as what was read, so that a name that is made anew meanwhile stays.
+
+use clap::Args;
+use futures::{StreamExt as _, stream};
+use mortise_resource::{meta, pb};
+
+use crate::{
+    CliError, Connect, Exit, Session, Tenancy,
+    args::Selector,
+    catalog::Catalog,
+    ids::{self, id_of, placed_title, read_if_there},
+    input::{self, Files},
+    order,
+    throttle::Throttle,
+    ui, wait,
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise delete artist korn
+mortise delete artist/korn album/issues --wait
+mortise delete albums --prefix korn-
+mortise delete -f shop/ --ignore-not-found";
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// TYPE NAME…, TYPE/NAME…, or TYPE with --prefix or --selector
+    #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
+    what: Vec<String>,
+    /// Deletes what a file, a directory or standard input (-) names
+    #[arg(short, long, value_name = "FILE|DIR|-")]
+    filename: Vec<std::path::PathBuf>,
+    /// Looks into directories within directories, too
+    #[arg(short = 'R', long, requires = "filename")]
+    recursive: bool,
+    /// Deletes all of the type whose names begin so; asks first
+    #[arg(long, value_name = "PREFIX", conflicts_with = "filename")]
+    prefix: Option<String>,
+    /// Deletes all of the type with this metadata: key=value, several separated by commas; asks first
+    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::args::selector, conflicts_with = "filename")]
+    selector: Option<Selector>,
+    /// Does not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// What is not there is no error
+    #[arg(long)]
+    ignore_not_found: bool,
+    /// Waits until it is gone, finalizers and all; for --timeout
+    #[arg(long)]
+    wait: bool,
+    /// Says what would be deleted
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Delete {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let levels = self.doomed(&session, &catalog, &ui).await?;
+        let Some(levels) = levels else {
+            ui::line("nothing was deleted")?;
+            return Ok(Exit::Done);
+        };
+        let mut failed = false;
+        let mut gone = Vec::new();
+        for level in levels {
+            let (this, session, throttle) = (&self, &session, Throttle::default());
+            let throttle = &throttle;
+            let mut deleting = stream::iter(level)
+                .map(|id| async move {
+                    let done = throttle.call(async || this.one(session, &id).await).await;
+                    (id, done)
+                })
+                .buffered(Throttle::MOST);
+            while let Some((id, done)) = deleting.next().await {
+                match done {
+                    Ok(Some((deleted, how))) => {
+                        ui::line(format!("{} {how}", placed_title(&deleted)))?;
+                        gone.push(deleted);
+                    }
+                    Ok(None) if self.ignore_not_found => {}
+                    Ok(None) => {
+                        failed = true;
+                        ui.note(&format!("mortise: {}: resource not found", placed_title(&id)));
+                    }
+                    Err(error) if error.exit == Exit::Unreachable => return Err(error),
+                    Err(error) => {
+                        failed = true;
+                        ui.note(&format!("mortise: {error}"));
+                    }
+                }
+            }
+        }
+        if self.wait {
+            for id in &gone {
+                wait::until_gone(&session, id).await?;
+            }
+        }
+        Ok(if failed { Exit::Failed } else { Exit::Done })
+    }
+
+    /// What is to go, the owned before their owners; `None` when somebody said no.
+    async fn doomed(
+        &self,
+        session: &Session,
+        catalog: &Catalog,
+        ui: &crate::Ui,
+    ) -> Result<Option<Vec<Vec<pb::Id>>>, CliError> {
+        if !self.filename.is_empty() {
+            let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
+            let levels = order::levels(input::read(&files, catalog, &self.tenancy, session)?)?;
+            let ids = |level: Vec<mortise_text::Document>| level.iter().map(|d| id_of(&d.resource)).collect();
+            return Ok(Some(levels.into_iter().rev().map(ids).collect()));
+        }
+        let wanted = ids::wanted(&self.what, catalog)?;
+        let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
+        let chosen = self.prefix.is_some() || self.selector.is_some();
+        if named == chosen {
+            let fault = if named { "either names, or --prefix and --selector" } else { "which ones?" };
+            return Err(CliError::usage(fault)
+                .remedy("names behind the type, --prefix, --selector or -f say which; --prefix '' means all"));
+        }
+        let mut ids = Vec::new();
+        for wanted in &wanted {
+            ids.extend(wanted.names.iter().map(|name| ids::id(&wanted.ty, name, &self.tenancy, session, catalog)));
+            if chosen {
+                let units = self.tenancy.units_for(&wanted.ty, session, catalog);
+                let prefix = self.prefix.as_deref().unwrap_or_default();
+                let found = ids::list(session, &wanted.ty, units, prefix).await?;
+                let selects = |r: &&pb::Resource| self.selector.as_ref().is_none_or(|s| s.matches(&r.metadata));
+                ids.extend(found.iter().filter(selects).map(id_of));
+            }
+        }
+        if chosen && !ids.is_empty() && !self.yes && !self.dry_run {
+            for id in &ids {
+                ui.note(&format!("  {}", placed_title(id)));
+            }
+            let these =
+                if ids.len() == 1 { "this resource".to_owned() } else { format!("these {} resources", ids.len()) };
+            if !ui::confirm(&format!("Delete {these}?"), "--yes")? {
+                return Ok(None);
+            }
+        }
+        Ok((!chosen || !ids.is_empty()).then(|| vec![ids]))
+    }
+
+    /// Deletes one, and says what came of it; `None` when it is not there.
+    async fn one(&self, session: &Session, id: &pb::Id) -> Result<Option<(pb::Id, String)>, CliError> {
+        let Some(stored) = read_if_there(session, id).await? else { return Ok(None) };
+        let found = id_of(&stored);
+        if self.dry_run {
+            return Ok(Some((found, "deleted (dry run)".into())));
+        }
+        let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
+        session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
+        let finalizers: Vec<_> = meta::finalizers(&stored.metadata).into_iter().collect();
+        let how = if finalizers.is_empty() {
+            "deleted".to_owned()
+        } else {
+            format!("marked for deletion; it goes with its finalizers: {}", finalizers.join(" "))
+        };
+        Ok(Some((found, how)))
+    }
+}

@@ -1,0 +1,188 @@
+//! `mortise describe`: one resource, with its surroundings and what its controllers had trouble with.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use mortise_resource::{
+    data::{ListControllersRequest, ReconcileError},
+    meta, pb,
+};
+
+use super::{status, tree};
+use crate::{
+    CliError, Connect, Exit, Session, Style, Table, Tenancy, Ui,
+    catalog::Catalog,
+    ids::{self, Key, id_of, made_at, placed_title, type_name},
+    plan,
+    show::{self, ago},
+    ui,
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise describe artist korn
+mortise describe album/issues";
+
+/// Owned resources that are named; `mortise tree` shows the others.
+const MAX_OWNED: usize = 20;
+
+/// Arguments of `describe`.
+#[derive(Debug, Args)]
+pub struct Describe {
+    /// TYPE NAME or TYPE/NAME
+    #[arg(value_name = "TYPE NAME", required = true)]
+    what: Vec<String>,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Describe {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
+        let resource = ids::read(&session, &id).await?;
+        let owners = tree::owners(&session, &resource).await?;
+        let owned = tree::owned(&session, &id_of(&resource)).await?;
+        let events = events(&session, &id_of(&resource)).await?;
+        let page = Page { resource: &resource, owners, owned, events };
+        ui::print(page.render(&catalog, &self.connect.ui())?)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// What controllers failed with when they looked at a resource.
+struct Event {
+    controller: String,
+    error: ReconcileError,
+}
+
+async fn events(session: &Session, id: &pb::Id) -> Result<Vec<Event>, CliError> {
+    let request = ListControllersRequest::default();
+    let call = async { session.controllers().list(request).await };
+    let answer = match session.call("controllers", call).await {
+        Ok(answer) => answer,
+        // Not a Mortise, but another server of this API.
+        Err(error) if error.code == Some(tonic::Code::Unimplemented) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let about = |of: &pb::Id| Key::of(of) == Key::of(id) && (of.uid.is_empty() || of.uid == id.uid);
+    let events = answer.controllers.into_iter().flat_map(|report| {
+        let name = report.name;
+        report.last_errors.into_iter().map(move |error| Event { controller: name.clone(), error })
+    });
+    Ok(events.filter(|event| event.error.id.as_ref().is_some_and(about)).collect())
+}
+
+struct Page<'r> {
+    resource: &'r pb::Resource,
+    owners: Vec<tree::Node>,
+    owned: Vec<pb::Resource>,
+    events: Vec<Event>,
+}
+
+impl Page<'_> {
+    fn render(&self, catalog: &Catalog, ui: &Ui) -> Result<String, CliError> {
+        let resource = self.resource;
+        let id = id_of(resource);
+        let tenancy = id.tenancy.clone().unwrap_or_default();
+        let mut out = String::new();
+        let mut put = |name: &str, value: &str| {
+            if !value.is_empty() {
+                let head = ui.paint(Style::Bold, &format!("{name}:"));
+                out.push_str(&format!("{head}{}{value}\n", " ".repeat(14usize.saturating_sub(name.len() + 1).max(1))));
+            }
+        };
+        put("Name", &id.name);
+        put("Type", &id.r#type.as_ref().map(type_name).unwrap_or_default());
+        put("Partition", &tenancy.partition);
+        put("Namespace", &tenancy.namespace);
+        put("Uid", &id.uid);
+        put("Version", &resource.version);
+        put("Generation", &resource.generation);
+        let created = made_at(&id.uid).map(moment).unwrap_or_default();
+        put("Created", &created);
+        let written = made_at(&resource.generation).map(moment).unwrap_or_default();
+        put("Written", &written);
+        if let Some(since) = resource.metadata.get(meta::DELETION_TIMESTAMP) {
+            let holds: Vec<_> = meta::finalizers(&resource.metadata).into_iter().collect();
+            put("Going", &format!("since {since}; finalizers: {}", holds.join(" ")));
+        }
+        for (position, owner) in self.owners.iter().enumerate() {
+            put(if position == 0 { "Owner" } else { "  owned by" }, &owner.title());
+        }
+        let mut section = |name: &str, body: &str| {
+            if !body.is_empty() {
+                out.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &format!("{name}:"))));
+                out.extend(
+                    body.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") }),
+                );
+            }
+        };
+        // As YAML, of which only one part is wanted here.
+        let part = |part: pb::Resource| -> Result<String, CliError> {
+            let text = show::yaml(&part, catalog)?;
+            let (_, body) = text.split_once('\n').unwrap_or_default();
+            let lines = body.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
+            Ok(lines.collect::<Vec<_>>().join("\n"))
+        };
+        let bare = plan::bare(resource);
+        section("Metadata", &part(pb::Resource { metadata: bare.metadata, ..pb::Resource::default() })?);
+        if resource.data.is_some() {
+            section("Data", &data(resource, catalog)?);
+        }
+        if !resource.status.is_empty() {
+            section("Conditions", &status::table(resource, ui));
+        }
+        let mut owned: Vec<_> = self.owned.iter().take(MAX_OWNED).map(|r| placed_title(&id_of(r))).collect();
+        if self.owned.len() > MAX_OWNED {
+            owned.push(format!("and {} more", self.owned.len() - MAX_OWNED));
+        }
+        section(&format!("Owns ({})", self.owned.len()), &owned.join("\n"));
+        if !self.events.is_empty() {
+            let mut table = Table::new(["controller", "count", "first", "last", "error"]);
+            for Event { controller, error } in &self.events {
+                table.row(vec![
+                    controller.as_str().into(),
+                    error.count.to_string().into(),
+                    error.first.map(since).unwrap_or_default().into(),
+                    error.last.map(since).unwrap_or_default().into(),
+                    error.message.as_str().into(),
+                ]);
+            }
+            section("Events", &table.render(ui));
+        }
+        Ok(out)
+    }
+}
+
+/// The data as YAML.
+fn data(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
+    // The type in the id is what data is read by, so that has to stay and is cut off again.
+    let ty = resource.id.as_ref().and_then(|id| id.r#type.clone());
+    let id = pb::Id { r#type: ty, ..pb::Id::default() };
+    let text =
+        show::yaml(&pb::Resource { id: Some(id), data: resource.data.clone(), ..pb::Resource::default() }, catalog)?;
+    let lines = text.lines().skip_while(|line| !line.starts_with("data:"));
+    let mut body = Vec::new();
+    for line in lines {
+        match line.strip_prefix("data:") {
+            Some("") => {}
+            Some(value) => body.push(value.trim_start().to_owned()),
+            None => body.push(line.strip_prefix("  ").unwrap_or(line).to_owned()),
+        }
+    }
+    Ok(body.join("\n"))
+}
+
+fn moment(ms: u64) -> String {
+    let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(ms);
+    let written = i64::try_from(ms / 1000).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+    let written = written.map(|t| t.to_string()).unwrap_or_default();
+    format!("{written} ({} ago)", ago(at))
+}
+
+fn since(at: prost_types::Timestamp) -> String {
+    SystemTime::try_from(at).map(|at| format!("{} ago", ago(at))).unwrap_or_default()
+}

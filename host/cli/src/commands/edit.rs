@@ -1,0 +1,233 @@
+//! `mortise edit`: a resource in an editor, and back.
+//!
+//! The write is conditional on the version that was read. When somebody else was faster, their change and this one are put
+//! together as `git merge` does it: if they touch different lines, the result is written; if not, the editor opens again,
+//! with both in it. A text that is refused comes back with the reasons above it. What was typed is never lost: when the
+//! command gives up, it says where the text is.
+
+use std::{io::Write as _, path::Path};
+
+use clap::Args;
+use mortise_resource::pb;
+use mortise_text::{Document, Format, Source};
+
+use crate::{
+    CliError, Connect, Exit, Session, Shield, Tenancy,
+    catalog::Catalog,
+    connect::env,
+    ids::{self, Key, id_of, placed_title},
+    input, show, ui,
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise edit artist korn
+EDITOR='code --wait' mortise edit artist/korn";
+
+/// Writes that somebody else may be faster than, one after the other.
+const MAX_CONFLICTS: usize = 10;
+
+/// Arguments of `edit`.
+#[derive(Debug, Args)]
+pub struct Edit {
+    /// TYPE NAME or TYPE/NAME
+    #[arg(value_name = "TYPE NAME", required = true)]
+    what: Vec<String>,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Edit {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
+        let mut stored = ids::read(&session, &id).await?;
+        let name = placed_title(&id_of(&stored));
+        let mut base = editable(&stored, &catalog)?;
+        let mut text = base.clone();
+        let mut said = format!(
+            "# {name}\n# Save to write it; leave it as it is, or empty, to write nothing.\n# Lines that begin with # do \
+             not count.\n"
+        );
+        let mut conflicts = 0;
+        let mut file = tempfile::Builder::new().prefix("mortise-edit-").suffix(".yaml").tempfile()?;
+        loop {
+            let shown = format!("{said}{text}");
+            open(&mut file, &shown).await?;
+            let edited = input::text(file.path())?;
+            let content = without_comments(&edited);
+            if content.trim().is_empty() {
+                ui::line(format!("{name}: nothing was written, since the text is empty"))?;
+                return Ok(Exit::Done);
+            }
+            if without_comments(&shown) == content {
+                if text == base {
+                    ui::line(format!("{name} unchanged"))?;
+                    return Ok(Exit::Done);
+                }
+                return Err(keep(
+                    file,
+                    CliError::failed(format!("{name}: gave up, since the text is as it was refused")),
+                ));
+            }
+            text = content;
+            loop {
+                match write(&session, &catalog, &stored, &text).await {
+                    Ok(warnings) => {
+                        warnings.iter().for_each(|warning| self.connect.ui().warn(warning));
+                        ui::line(format!("{name} updated"))?;
+                        return Ok(Exit::Done);
+                    }
+                    Err(Refused::Conflict) if conflicts < MAX_CONFLICTS => {
+                        conflicts += 1;
+                        stored = match ids::read(&session, &id).await {
+                            Ok(stored) => stored,
+                            Err(error) => return Err(keep(file, error)),
+                        };
+                        let theirs = editable(&stored, &catalog)?;
+                        let merged = diffy::merge(&base, &text, &theirs);
+                        let change =
+                            mortise_text::diff::unified(&base, &theirs, ("as it was", "as somebody else changed it"));
+                        base = theirs;
+                        match merged {
+                            Ok(merged) => {
+                                text = merged;
+                                self.connect.ui().note(&format!(
+                                    "{name} was changed by somebody else meanwhile; that change and yours are put together:\n{}",
+                                    change.trim_end()
+                                ));
+                                // Written without asking again: no line of either is lost.
+                                continue;
+                            }
+                            Err(marked) => {
+                                text = marked;
+                                said = format!(
+                                    "# {name} was changed by somebody else meanwhile, in the same lines. Between <<<<<<< and ======= is \
+                                     yours,\n# between ======= and >>>>>>> is theirs, with ||||||| what was there before. Keep what is \
+                                     right and take\n# the markers out.\n#\n{}",
+                                    commented(&change)
+                                );
+                            }
+                        }
+                    }
+                    Err(Refused::Conflict) => {
+                        let error = CliError::failed(format!("{name}: somebody else keeps changing it"));
+                        return Err(keep(file, error.remedy("try again later")));
+                    }
+                    Err(Refused::Wrong(error)) => {
+                        said = format!("# {name} was not written:\n{}#\n", commented(&error.to_string()));
+                    }
+                    Err(Refused::Failed(error)) => return Err(keep(file, error)),
+                }
+                break;
+            }
+        }
+    }
+}
+
+/// Why a text was not written.
+enum Refused {
+    /// Somebody else was faster.
+    Conflict,
+    /// It is wrong, and can be mended.
+    Wrong(CliError),
+    /// Something else.
+    Failed(CliError),
+}
+
+/// A resource as it is edited: without what the server sets.
+fn editable(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
+    let mut resource = resource.clone();
+    resource.version.clear();
+    resource.generation.clear();
+    resource.status.clear();
+    resource.schema_version = 0;
+    show::yaml(&resource, catalog)
+}
+
+/// Reads the text and writes it over the version that was read; answers the warnings.
+async fn write(
+    session: &Session,
+    catalog: &Catalog,
+    stored: &pb::Resource,
+    text: &str,
+) -> Result<Vec<String>, Refused> {
+    let id = id_of(stored);
+    let parsed = mortise_text::parse(Source { name: "edit", text }, Some(Format::Yaml), catalog);
+    catalog.fault().map_err(Refused::Failed)?;
+    let mut documents = parsed.map_err(|faults| {
+        let details = faults.to_string().lines().map(str::to_owned).collect();
+        Refused::Wrong(CliError { details, ..CliError::usage("the text has faults") })
+    })?;
+    let (Some(document), None): (Option<Document>, _) = (documents.pop(), documents.pop()) else {
+        return Err(Refused::Wrong(CliError::usage("the text has to hold exactly one resource")));
+    };
+    let mut wanted = document.resource.clone();
+    let own = id_of(&wanted);
+    if Key::of(&own) != Key::of(&id) || (!own.uid.is_empty() && own.uid != id.uid) {
+        return Err(Refused::Wrong(
+            CliError::usage("the id of a resource cannot be edited").remedy("write it under another name with apply"),
+        ));
+    }
+    wanted.id = Some(pb::Id { r#type: own.r#type, ..id.clone() });
+    wanted.version.clone_from(&stored.version);
+    let request = pb::WriteRequest { resource: Some(wanted) };
+    let call = async { session.resources().write(request).await };
+    match session.call(placed_title(&id), call).await {
+        Ok(answer) => Ok(answer
+            .warnings
+            .into_iter()
+            .map(|warning| {
+                if warning.path.is_empty() { warning.summary } else { format!("{}: {}", warning.path, warning.summary) }
+            })
+            .collect()),
+        Err(error) if error.code == Some(tonic::Code::Aborted) => Err(Refused::Conflict),
+        Err(error) if error.code == Some(tonic::Code::InvalidArgument) => {
+            Err(Refused::Wrong(input::at(&document, error)))
+        }
+        Err(error) => Err(Refused::Failed(error)),
+    }
+}
+
+/// Writes the text into the file and waits for the editor.
+async fn open(file: &mut tempfile::NamedTempFile, text: &str) -> Result<(), CliError> {
+    std::fs::write(file.path(), text).map_err(|e| CliError::file("cannot write", file.path(), &e))?;
+    file.flush()?;
+    let editor = env("VISUAL").or_else(|| env("EDITOR")).unwrap_or_else(|| "vi".into());
+    // By a shell, since the variable may hold arguments; the file's name comes as one of its own.
+    let ended = {
+        let _shield = Shield::raise();
+        tokio::process::Command::new("sh")
+            .arg("-c")
+            .arg(format!("{editor} \"$1\""))
+            .arg("sh")
+            .arg(file.path())
+            .status()
+            .await
+    };
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(CliError::failed(format!("the editor {editor:?} failed: {status}; nothing was written"))
+            .remedy("VISUAL or EDITOR names another")),
+        Err(e) => Err(CliError::failed(format!("cannot start the editor {editor:?}: {e}"))),
+    }
+}
+
+/// Without lines that begin with #.
+fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+fn commented(text: &str) -> String {
+    text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
+}
+
+/// Leaves the file where it is, and says so.
+fn keep(file: tempfile::NamedTempFile, error: CliError) -> CliError {
+    match file.keep() {
+        Ok((_, path)) => error.detail(format!("what you typed is in {}", Path::display(&path))),
+        Err(e) => error.detail(format!("what you typed could not be kept: {e}")),
+    }
+}

@@ -1,0 +1,145 @@
+//! `mortise export`: resources as text that `mortise import` and `mortise apply` read, a resource at a time.
+//!
+//! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the host's own
+//! types, but for partitions and namespaces. Deleted owners' resources come without their owner.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+};
+
+use clap::{Args, ValueEnum};
+use mortise_resource::{
+    data::TypeInfo,
+    pb::{self, watch_event::Event},
+    types::gvk,
+};
+use mortise_text::{Indent, to_json, to_yaml};
+
+use crate::{CliError, Connect, Exit, Progress, Session, Unit, catalog::Catalog, part, ui};
+
+pub(super) const EXAMPLES: &str = "mortise export > all.jsonl\n\
+                                   mortise export demo.v2.Artist demo.v2.Album -o yaml -f music.yaml";
+
+/// The group of partitions and namespaces, which must be there before what is in them.
+pub(super) const TENANCY: &str = "tenancy";
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Types: group.version.Kind, a kind or a short name [default: all of plugins, and partitions and namespaces]
+    #[arg(value_name = "TYPE")]
+    types: Vec<String>,
+    /// How they are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "jsonl")]
+    output: Form,
+    /// The file to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How resources are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// JSON, each resource on a line.
+    Jsonl,
+    /// YAML, with --- between resources.
+    Yaml,
+}
+
+impl Export {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let chosen = self.choose(&catalog)?;
+        if self.file.as_os_str() == "-" {
+            // Not locked: between two lines somebody else may have something to say.
+            self.write(&session, &chosen, &catalog, &mut BufWriter::new(io::stdout())).await?;
+            return Ok(Exit::Done);
+        }
+        let name = self.file.display().to_string();
+        if !self.force && self.file.symlink_metadata().is_ok() {
+            return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
+        }
+        let (mut part, _) = part::beside(&self.file)?;
+        let count = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.as_file_mut())).await?;
+        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}: {e}"));
+        part.as_file().sync_all().map_err(failed)?;
+        part.persist(&self.file).map_err(|e| failed(e.error))?;
+        ui::line(format!("{name}: {count} resources"))?;
+        Ok(Exit::Done)
+    }
+
+    /// The types to export: partitions and namespaces first.
+    fn choose(&self, catalog: &Catalog) -> Result<Vec<pb::Type>, CliError> {
+        let of = |info: &TypeInfo| info.r#type.clone();
+        let mut chosen: Vec<pb::Type> = Vec::new();
+        if self.types.is_empty() {
+            let whole = catalog.infos().iter().filter(|info| {
+                !info.plugin.is_empty() || of(info).is_some_and(|t| t.group == TENANCY && t.kind != "Tombstone")
+            });
+            chosen.extend(whole.filter_map(of));
+        }
+        for wanted in &self.types {
+            chosen.push(catalog.find_type(wanted)?);
+        }
+        // Partitions before namespaces before everything else.
+        chosen.sort_by_key(|t| (t.group != TENANCY, if t.kind == "Partition" { 0 } else { 1 }));
+        Ok(chosen)
+    }
+
+    async fn write(
+        &self,
+        session: &Session,
+        types: &[pb::Type],
+        catalog: &Catalog,
+        out: &mut dyn Write,
+    ) -> Result<u64, CliError> {
+        let progress = Progress::begin("exporting", None, Unit::Items);
+        let mut count = 0_u64;
+        for wanted in types {
+            let name = gvk(wanted);
+            // A watch gives its snapshot a resource at a time, where a list is one message.
+            let request =
+                pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: None, name_prefix: String::new() };
+            let mut stream = session.call(&name, session.resources().watch_list(request)).await?;
+            while let Some(event) = session.next(&name, &mut stream).await? {
+                let Some(Event::Upsert(upsert)) = event.event else { break };
+                let Some(resource) = upsert.resource.map(portable).filter(|r| !is_given(r)) else { continue };
+                let text = match self.output {
+                    Form::Jsonl => to_json(&resource, catalog, Indent::Compact) + "\n",
+                    Form::Yaml if count > 0 => format!("---\n{}", to_yaml(&resource, catalog)),
+                    Form::Yaml => to_yaml(&resource, catalog),
+                };
+                catalog.fault()?;
+                out.write_all(text.as_bytes())?;
+                count += 1;
+                progress.advance(1);
+            }
+        }
+        out.flush()?;
+        Ok(count)
+    }
+}
+
+/// What every server has anyway.
+fn is_given(resource: &pb::Resource) -> bool {
+    let id = resource.id.as_ref();
+    id.is_some_and(|id| id.name == "default" && id.r#type.as_ref().is_some_and(|t| t.group == TENANCY))
+}
+
+/// Without what another server would not know.
+fn portable(mut resource: pb::Resource) -> pb::Resource {
+    for id in [&mut resource.id, &mut resource.owner].into_iter().flatten() {
+        id.uid.clear();
+    }
+    resource.version.clear();
+    resource.generation.clear();
+    resource.status.clear();
+    resource
+}

@@ -1,0 +1,255 @@
+//! `mortise import`: writes the resources of texts, however many, a few at a time.
+//!
+//! Like `apply`, but made for many: nothing is read or compared first, and a file is never in memory as a whole. Versions,
+//! uids and generations in the text are left out: the server gives its own. What has an owner waits until everything else is
+//! written, and then for its owner. Partitions and namespaces are written before what comes after them.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use clap::Args;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use mortise_resource::{pb, types::describe};
+use mortise_text::{Document, ReadError, Reader};
+use tokio::sync::mpsc;
+
+use super::export::TENANCY;
+use crate::{CliError, Connect, Exit, Progress, Session, Tenancy, Ui, Unit, catalog::Catalog, ui};
+
+pub(super) const EXAMPLES: &str =
+    "mortise import all.jsonl\nmortise export --context old | mortise import - --context new";
+
+/// Resources that are on their way at once, so that the server's writers share its syncs.
+const IN_FLIGHT: usize = 64;
+
+/// Failures that are told one by one; further ones are counted.
+const MAX_TOLD: usize = 50;
+
+/// What the server says of an owner that is not there (yet).
+const NO_OWNER: &str = "resource.owner does not exist";
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Files of `mortise export`, or others in JSON, JSON lines or YAML; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Go on when a resource is refused, and fail at the end
+    #[arg(long)]
+    keep_going: bool,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A resource on its way, and where it stands in its text.
+struct Item {
+    resource: pb::Resource,
+    place: String,
+}
+
+/// How it goes.
+struct Run<'r> {
+    session: &'r Session,
+    keep_going: bool,
+    ui: Ui,
+    progress: Progress,
+    written: u64,
+    failed: u64,
+    /// Those whose owner was not there.
+    orphans: Vec<Item>,
+}
+
+impl Import {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let catalog = Arc::new(Catalog::fetch(&session).await?);
+        let mut run = Run {
+            session: &session,
+            keep_going: self.keep_going,
+            ui: self.connect.ui(),
+            progress: Progress::begin("importing", None, Unit::Items),
+            written: 0,
+            failed: 0,
+            orphans: Vec::new(),
+        };
+        let mut owned = Vec::new();
+        let ended = self.write_files(&catalog, &mut run, &mut owned).await;
+        let ended = match ended {
+            Ok(()) => run.write_owned(owned).await,
+            Err(error) => Err(error),
+        };
+        let Run { written, failed, progress, .. } = run;
+        drop(progress);
+        ended.map_err(|mut error| {
+            // That stands for input of which nothing was done.
+            if error.exit == Exit::Usage && written > 0 {
+                error.exit = Exit::Failed;
+            }
+            let told = error.detail(format!("{} written before that", resources(written)));
+            match told.remedy {
+                Some(_) => told,
+                None => told.remedy("mend it and import again, which is harmless; or go on with --keep-going"),
+            }
+        })?;
+        ui::line(format!("{} written, {failed} refused", resources(written)))?;
+        Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
+    }
+
+    /// Writes everything that has no owner, file by file.
+    async fn write_files(
+        &self,
+        catalog: &Arc<Catalog>,
+        run: &mut Run<'_>,
+        owned: &mut Vec<Item>,
+    ) -> Result<(), CliError> {
+        for file in &self.files {
+            let name = file.display().to_string();
+            let documents = if name == "-" {
+                documents(BufReader::new(io::stdin()), name, catalog.clone())
+            } else {
+                let opened = File::open(file).map_err(|e| CliError::file("cannot read", file, &e))?;
+                documents(BufReader::new(opened), name, catalog.clone())
+            };
+            self.write(documents, catalog, run, owned).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what has no owner as it comes; what has one is put aside.
+    async fn write(
+        &self,
+        mut documents: mpsc::Receiver<Result<Document, ReadError>>,
+        catalog: &Catalog,
+        run: &mut Run<'_>,
+        owned: &mut Vec<Item>,
+    ) -> Result<(), CliError> {
+        let units = self.tenancy.units(run.session);
+        let unit = |unit: &str| if unit.is_empty() { "default".to_owned() } else { unit.to_owned() };
+        let (partition, namespace) = (unit(&units.partition), unit(&units.namespace));
+        let mut waiting = Vec::with_capacity(IN_FLIGHT);
+        let mut of_tenancy = false;
+        while let Some(document) = documents.recv().await {
+            let mut document: Document = match document {
+                Ok(document) => {
+                    // What could not be known of a type while it was read.
+                    catalog.fault()?;
+                    document
+                }
+                Err(ReadError::Faults(faults)) => {
+                    run.refused(CliError::usage(faults.to_string()))?;
+                    continue;
+                }
+                Err(error) => return Err(CliError::usage(error.to_string())),
+            };
+            document.place_in(&partition, &namespace, catalog);
+            let item = Item { place: document.place.to_string(), resource: new(document.resource) };
+            if item.resource.owner.is_some() {
+                owned.push(item);
+                continue;
+            }
+            // What may depend on the last ones waits for them.
+            let now = item.resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| t.group == TENANCY);
+            if waiting.len() >= 16 * IN_FLIGHT || now || of_tenancy {
+                run.write_all(std::mem::take(&mut waiting)).await?;
+            }
+            of_tenancy = now;
+            waiting.push(item);
+        }
+        run.write_all(waiting).await
+    }
+}
+
+/// The resources of a text, read on a thread of its own: standard input may keep one waiting.
+fn documents(
+    text: impl BufRead + Send + 'static,
+    name: String,
+    catalog: Arc<Catalog>,
+) -> mpsc::Receiver<Result<Document, ReadError>> {
+    let (documents, coming) = mpsc::channel(4 * IN_FLIGHT);
+    tokio::task::spawn_blocking(move || {
+        for document in Reader::new(text, &name, None, &*catalog) {
+            if documents.blocking_send(document).is_err() {
+                return;
+            }
+        }
+    });
+    coming
+}
+
+/// Without what only the server that it came from knows.
+fn new(mut resource: pb::Resource) -> pb::Resource {
+    for id in [&mut resource.id, &mut resource.owner].into_iter().flatten() {
+        id.uid.clear();
+    }
+    resource.version.clear();
+    resource.generation.clear();
+    resource
+}
+
+fn resources(count: u64) -> String {
+    format!("{count} resource{}", if count == 1 { "" } else { "s" })
+}
+
+impl Run<'_> {
+    /// Owners of owners first: each round writes those whose owner is there by now.
+    async fn write_owned(&mut self, mut owned: Vec<Item>) -> Result<(), CliError> {
+        while !owned.is_empty() {
+            let before = owned.len();
+            self.write_all(owned).await?;
+            owned = std::mem::take(&mut self.orphans);
+            if owned.len() == before {
+                for item in std::mem::take(&mut owned) {
+                    self.refused(CliError::failed(format!("{}: {NO_OWNER}", item.place)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes some at a time. After one that ends it, those on their way are waited for, so that what is said of them holds.
+    async fn write_all(&mut self, items: Vec<Item>) -> Result<(), CliError> {
+        let session = self.session;
+        let write = |item: Item| async move {
+            let thing = item.resource.id.as_ref().map(describe).unwrap_or_default();
+            let request = pb::WriteRequest { resource: Some(item.resource.clone()) };
+            let call = async { session.resources().write(request).await };
+            let answer = session.call(format!("{}: {thing}", item.place), call).await;
+            (item, answer)
+        };
+        let mut items = items.into_iter();
+        let mut flying: FuturesUnordered<_> = items.by_ref().take(IN_FLIGHT).map(write).collect();
+        let mut ended = Ok(());
+        while let Some((item, answer)) = flying.next().await {
+            match answer {
+                Ok(_) => {
+                    self.written += 1;
+                    self.progress.advance(1);
+                }
+                Err(error) if error.message.contains(NO_OWNER) => self.orphans.push(item),
+                Err(error) => ended = ended.and(self.refused(error)),
+            }
+            if ended.is_ok() {
+                flying.extend(items.next().map(write));
+            }
+        }
+        ended
+    }
+
+    /// Notes a failure, or ends with it. A server that is gone ends everything.
+    fn refused(&mut self, error: CliError) -> Result<(), CliError> {
+        if !self.keep_going || error.exit == Exit::Unreachable {
+            return Err(error);
+        }
+        self.failed += 1;
+        if self.failed <= MAX_TOLD as u64 {
+            self.progress.suspend(|| self.ui.note(&format!("mortise: {error}")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! The commands, one in each file.
+//!
+//! A command is a struct of arguments with a `run`. Its doc comment is its help, and `after_help` gives examples and the
+//! exit codes.
+
+mod apply;
+mod backup;
+mod completions;
+mod context;
+mod controllers;
+mod delete;
+mod describe;
+mod diff;
+mod edit;
+mod explain;
+mod export;
+mod get;
+mod import;
+mod man;
+pub mod plugin;
+mod prune;
+mod resource;
+mod server_status;
+mod status;
+mod top;
+mod tree;
+mod types;
+mod watch;
+
+use clap::Subcommand;
+
+use crate::{CliError, Exit};
+
+/// Every command that talks to a server, or about it.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make resources what files say: create them, or update them
+    #[command(after_help = after(apply::EXAMPLES))]
+    Apply(Box<apply::Apply>),
+    /// Show resources
+    #[command(visible_alias = "list", alias = "ls", after_help = after(get::EXAMPLES))]
+    Get(Box<get::Get>),
+    /// Show everything about a resource
+    #[command(after_help = after(describe::EXAMPLES))]
+    Describe(describe::Describe),
+    /// Delete resources
+    #[command(alias = "rm", after_help = after(delete::EXAMPLES))]
+    Delete(Box<delete::Delete>),
+    /// Change a resource in an editor
+    #[command(after_help = after(edit::EXAMPLES))]
+    Edit(edit::Edit),
+    /// Show what apply would change
+    #[command(after_help = after(diff::EXAMPLES))]
+    Diff(diff::Diff),
+    /// Show how the server is doing, or how a resource fares by its controllers
+    #[command(after_help = after(status::EXAMPLES))]
+    Status(status::Status),
+    /// Show what the server is doing, from one look to the next
+    #[command(after_help = after(top::EXAMPLES))]
+    Top(top::Top),
+    /// Show what controllers do, and what they failed at
+    #[command(after_help = after(controllers::EXAMPLES))]
+    Controllers(controllers::Controllers),
+    /// Write everything that the server holds into one file, while it serves
+    #[command(after_help = after(backup::EXAMPLES))]
+    Backup(backup::Backup),
+    /// Write resources as text, for import and apply
+    #[command(after_help = after(export::EXAMPLES))]
+    Export(export::Export),
+    /// Write the resources of texts, however many
+    #[command(after_help = after(import::EXAMPLES))]
+    Import(import::Import),
+    /// Show whom a resource belongs to, and what belongs to it
+    #[command(after_help = after(tree::EXAMPLES))]
+    Tree(tree::Tree),
+    /// List the types that the server has
+    #[command(visible_alias = "api-resources", after_help = after(types::EXAMPLES))]
+    Types(types::Types),
+    /// Show the fields of a type
+    #[command(after_help = after(explain::EXAMPLES))]
+    Explain(explain::Explain),
+    /// The commands of `consul resource`, with its arguments and its output
+    #[command(after_help = after(resource::EXAMPLES))]
+    Resource(resource::Resource),
+    /// Named servers, so that commands need not say where
+    #[command(after_help = after(context::EXAMPLES))]
+    Context(context::Context),
+    /// Write a script that completes commands in a shell
+    #[command(after_help = after(completions::EXAMPLES))]
+    Completions(completions::Completions),
+    /// Write manual pages
+    #[command(after_help = after(man::EXAMPLES))]
+    Man(man::Man),
+}
+
+/// What stands below a command's help: examples, one a line, and the exit codes.
+#[must_use]
+pub fn after(examples: &str) -> String {
+    let many = if examples.trim_end().lines().count() > 1 { "Examples" } else { "Example" };
+    let examples: Vec<_> = examples.trim_end().lines().map(|line| format!("  {line}")).collect();
+    format!("{many}:\n{}\n\n{}", examples.join("\n"), crate::EXIT_CODES)
+}
+
+/// Runs one. `program` is the whole command line, which completions and manual pages are made of.
+///
+/// # Errors
+/// What went wrong, to be shown after "mortise: ".
+pub async fn run(command: Command, program: clap::Command) -> Result<Exit, CliError> {
+    match command {
+        Command::Apply(apply) => apply.run().await,
+        Command::Get(get) => get.run().await,
+        Command::Describe(describe) => describe.run().await,
+        Command::Delete(delete) => delete.run().await,
+        Command::Edit(edit) => edit.run().await,
+        Command::Diff(diff) => diff.run().await,
+        Command::Status(status) => status.run().await,
+        Command::Top(top) => top.run().await,
+        Command::Controllers(controllers) => controllers.run().await,
+        Command::Backup(backup) => backup.run().await,
+        Command::Export(export) => export.run().await,
+        Command::Import(import) => import.run().await,
+        Command::Tree(tree) => tree.run().await,
+        Command::Types(types) => types.run().await,
+        Command::Explain(explain) => explain.run().await,
+        Command::Resource(resource) => resource.run(program).await,
+        Command::Context(context) => context.run(),
+        Command::Completions(completions) => completions.run(program),
+        Command::Man(man) => man.run(program),
+    }
+}

@@ -1,0 +1,115 @@
+//! `mortise plugin install`.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use mortise_resource::data::InstallRequest;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::Seen;
+use crate::{CliError, Connect, Exit, Progress, Unit, ui};
+
+pub(super) const EXAMPLES: &str = "mortise plugin install target/demo.wasm\n\
+                                   mortise plugin install build/my_plugin.wasm --name demo";
+
+/// Bytes of one message.
+const CHUNK: usize = 256 << 10;
+
+/// Arguments of `plugin install`.
+#[derive(Debug, Args)]
+pub struct Install {
+    /// The component
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The plugin's name, as the plugin has it [default: the file's, without .wasm]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Install {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let stem = self.file.file_stem().and_then(|stem| stem.to_str()).map(|stem| stem.replace('_', "-"));
+        let name = self.name.clone().or(stem).ok_or_else(|| {
+            CliError::usage(format!("{}: no name of a plugin", self.file.display())).remedy("--name NAME gives it one")
+        })?;
+        let (sha256, bytes) = digest(&self.file)?;
+        let session = self.connect.session().await?;
+        let (messages, outgoing) = mpsc::channel(4);
+        let reading = tokio::task::spawn_blocking({
+            let (path, name, sha256) = (self.file.clone(), name.clone(), sha256.clone());
+            let progress = Progress::begin("sending", Some(bytes), Unit::Bytes);
+            move || send(&path, name, sha256, &progress, &messages)
+        });
+        let thing = format!("plugin {name}");
+        let answer = session.call(&thing, session.plugins().install(ReceiverStream::new(outgoing))).await;
+        let answer = answer.map_err(|error| match &error.remedy {
+            None if error.message.contains("calls itself") => error.remedy("--name NAME gives its own name"),
+            _ => error,
+        });
+        // Its end is the answer's, whatever that is; what went wrong here explains it better.
+        match (reading.await, answer) {
+            (Ok(Err(error)), _) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(CliError::file("cannot read", &self.file, &error))
+            }
+            (_, answer) => {
+                let answer = answer?;
+                let seen = Seen::from(&answer.plugin.unwrap_or_default());
+                let before = match seen.plugin.previous_version.as_str() {
+                    "" => String::new(),
+                    previous => format!("; before it, and kept for a rollback: version {previous}"),
+                };
+                ui::line(match answer.unchanged {
+                    true => format!("plugin {name}: {} serves already, nothing changed", seen.what()),
+                    false => format!("plugin {name}: {} serves{before}", seen.what()),
+                })?;
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+/// SHA-256 and length of a file.
+fn digest(path: &Path) -> Result<(String, u64), CliError> {
+    let fault = |e: io::Error| CliError::file("cannot read", path, &e);
+    let mut file = File::open(path).map_err(fault)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    let mut bytes = 0;
+    loop {
+        let read = file.read(&mut buffer).map_err(fault)?;
+        if read == 0 {
+            return Ok((hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), bytes));
+        }
+        bytes += read as u64;
+        hasher.update(buffer.get(..read).unwrap_or_default());
+    }
+}
+
+fn send(
+    path: &Path,
+    name: String,
+    sha256: String,
+    progress: &Progress,
+    messages: &mpsc::Sender<InstallRequest>,
+) -> io::Result<()> {
+    let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+    messages.blocking_send(InstallRequest { name, sha256, chunk: Vec::new() }).map_err(gone)?;
+    let mut file = File::open(path)?;
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let read = (&mut file).take(CHUNK as u64).read_to_end(&mut chunk)?;
+        if read == 0 {
+            return Ok(());
+        }
+        messages.blocking_send(InstallRequest { chunk, ..InstallRequest::default() }).map_err(gone)?;
+        progress.advance(read as u64);
+    }
+}

@@ -1,0 +1,56 @@
+//! `mortise plugin list`.
+
+use clap::Args;
+use mortise_resource::{
+    pb,
+    types::{self, gvk},
+};
+
+use super::{Seen, short};
+use crate::{
+    CliError, Connect, Exit, Table,
+    commands::server_status::{health, stage},
+    ui,
+};
+
+pub(super) const EXAMPLES: &str = "mortise plugin list";
+
+/// Arguments of `plugin list`.
+#[derive(Debug, Args)]
+pub struct List {
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl List {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = pb::ListRequest {
+            r#type: Some(types::plugin().to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            name_prefix: String::new(),
+        };
+        let resources = session.call("plugins", session.resources().list(request)).await?.resources;
+        if resources.is_empty() {
+            ui::line("the server has no plugins")?;
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new(["name", "version", "stage", "health", "digest", "source", "types", "message"]);
+        for resource in &resources {
+            let seen = Seen::from(resource);
+            let types: Vec<_> = seen.plugin.types.iter().filter_map(|t| t.r#type.as_ref()).map(gvk).collect();
+            table.row(vec![
+                seen.name.as_str().into(),
+                seen.plugin.version.as_str().into(),
+                stage(&seen.stage),
+                health(&seen.health),
+                short(&seen.plugin.digest).into(),
+                seen.plugin.source.as_str().into(),
+                types.join(",").into(),
+                seen.message.as_str().into(),
+            ]);
+        }
+        ui::print(table.render(&self.connect.ui()))?;
+        Ok(Exit::Done)
+    }
+}

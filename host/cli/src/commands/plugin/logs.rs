@@ -1,0 +1,76 @@
+//! `mortise plugin logs`.
+
+use clap::{Args, ValueEnum};
+use mortise_resource::data::{LogLine, LogsRequest};
+
+use crate::{CliError, Connect, Exit, Style, Ui, ui};
+
+pub(super) const EXAMPLES: &str = "mortise plugin logs demo\nmortise plugin logs demo -f --last 0 --level warn";
+
+/// Arguments of `plugin logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// The plugin
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Go on with what it logs from now on, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// How many of the last lines come first
+    #[arg(long, value_name = "LINES", default_value_t = 100)]
+    last: u32,
+    /// The least severe lines to show [default: all that the server keeps]
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<Level>,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How severe a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Level {
+    Error = 1,
+    Warn = 2,
+    Info = 3,
+    Debug = 4,
+    Trace = 5,
+}
+
+impl Logs {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = LogsRequest {
+            name: self.name.clone(),
+            last: self.last,
+            follow: self.follow,
+            level: self.level.map_or(0, |level| level as u32),
+        };
+        let thing = format!("plugin {}", self.name);
+        let mut lines = session.call(&thing, session.plugins().logs(request)).await?;
+        let ui = self.connect.ui();
+        // However long it takes: somebody who follows waits for what may never come.
+        while let Some(line) = lines.message().await.map_err(|status| CliError::rpc(&thing, &status))? {
+            ui::line(render(&line, &ui))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn render(line: &LogLine, ui: &Ui) -> String {
+    let (style, level) = match line.level {
+        1 => (Style::Bad, "ERROR"),
+        2 => (Style::Warn, "WARN"),
+        3 => (Style::Good, "INFO"),
+        4 => (Style::Plain, "DEBUG"),
+        _ => (Style::Dim, "TRACE"),
+    };
+    let at = line.at.as_ref().map(|at| at.to_string()).unwrap_or_default();
+    let hook = if line.hook.is_empty() { String::new() } else { format!(" {}:", line.hook) };
+    let mut text = format!("{hook} {}", line.message);
+    for (key, value) in &line.fields {
+        text.push_str(&format!(" {key}={value:?}"));
+    }
+    // A plugin's text must not reach the terminal as commands.
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("{} {}{text}", ui.paint(Style::Dim, &at), ui.paint(style, &format!("{level:<5}")))
+}

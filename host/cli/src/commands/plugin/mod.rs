@@ -1,0 +1,100 @@
+//! `mortise plugin …`: what operators do with plugins of a running server.
+
+mod inspect;
+mod install;
+mod list;
+mod logs;
+mod orders;
+
+use clap::Subcommand;
+use mortise_resource::{data, pb};
+use prost::Message as _;
+
+pub use self::inspect::Inspect;
+use crate::{CliError, Exit, commands::after};
+
+/// What is done with plugins that a server has.
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// List the plugins that the server has, and how they fare
+    #[command(visible_alias = "ls", after_help = after(list::EXAMPLES))]
+    List(list::List),
+    /// Put a component into the server's plugin folder, once it passed every check, and serve it
+    #[command(after_help = after(install::EXAMPLES))]
+    Install(install::Install),
+    /// Take a plugin's file out of the folder; what is stored of its types stays
+    #[command(visible_alias = "rm", after_help = after(orders::REMOVE))]
+    Remove(orders::Order),
+    /// Go back to the component before
+    #[command(after_help = after(orders::ROLLBACK))]
+    Rollback(orders::Order),
+    /// Lift the quarantine of a plugin's hooks
+    #[command(after_help = after(orders::RESET))]
+    Reset(orders::Order),
+    /// Switch a plugin on again
+    #[command(after_help = after(orders::ENABLE))]
+    Enable(orders::Order),
+    /// Switch a plugin off, over restarts, as if it were removed
+    #[command(after_help = after(orders::DISABLE))]
+    Disable(orders::Order),
+    /// Show what a plugin logged
+    #[command(after_help = after(logs::EXAMPLES))]
+    Logs(logs::Logs),
+}
+
+/// Runs one.
+///
+/// # Errors
+/// What went wrong, to be shown after "mortise: ".
+pub async fn run(command: PluginCommand) -> Result<Exit, CliError> {
+    match command {
+        PluginCommand::List(list) => list.run().await,
+        PluginCommand::Install(install) => install.run().await,
+        PluginCommand::Remove(order) => order.remove().await,
+        PluginCommand::Rollback(order) => order.rollback().await,
+        PluginCommand::Reset(order) => order.reset().await,
+        PluginCommand::Enable(order) => order.enable().await,
+        PluginCommand::Disable(order) => order.disable().await,
+        PluginCommand::Logs(logs) => logs.run().await,
+    }
+}
+
+/// A plugin as its resource tells it.
+struct Seen {
+    name: String,
+    plugin: data::Plugin,
+    /// Reasons and messages of its conditions.
+    stage: String,
+    health: String,
+    message: String,
+}
+
+impl From<&pb::Resource> for Seen {
+    fn from(resource: &pb::Resource) -> Self {
+        let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
+        let conditions: Vec<_> = resource.status.values().flat_map(|status| &status.conditions).collect();
+        let of = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
+        let reason = |kind: &str| of(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
+        let wrong = |c: &&&pb::Condition| c.state() != pb::condition::State::True && !c.message.is_empty();
+        let messages: Vec<_> = conditions.iter().filter(wrong).map(|c| c.message.as_str()).collect();
+        Self {
+            name: resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(),
+            plugin: data::Plugin::decode(bytes).unwrap_or_default(),
+            stage: reason("Loaded"),
+            health: reason("Healthy"),
+            message: messages.join("; "),
+        }
+    }
+}
+
+impl Seen {
+    /// `version 1.2.0 (sha256 0123456789ab)`.
+    fn what(&self) -> String {
+        format!("version {} (sha256 {})", self.plugin.version, short(&self.plugin.digest))
+    }
+}
+
+/// Enough of a digest for people.
+fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}

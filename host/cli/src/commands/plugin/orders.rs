@@ -1,0 +1,80 @@
+//! `mortise plugin remove`, `rollback`, `reset`, `enable` and `disable`: orders that name a plugin and nothing else.
+
+use clap::Args;
+use mortise_resource::{data, pb};
+
+use super::Seen;
+use crate::{CliError, Connect, Exit, ui};
+
+pub(super) const REMOVE: &str = "mortise plugin remove demo";
+pub(super) const ROLLBACK: &str = "mortise plugin rollback demo";
+pub(super) const RESET: &str = "mortise plugin reset demo";
+pub(super) const ENABLE: &str = "mortise plugin enable demo";
+pub(super) const DISABLE: &str = "mortise plugin disable demo";
+
+/// Arguments of an order.
+#[derive(Debug, Args)]
+pub struct Order {
+    /// The plugin
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Order {
+    fn thing(&self) -> String {
+        format!("plugin {}", self.name)
+    }
+
+    pub(super) async fn remove(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = data::RemoveRequest { name: self.name.clone() };
+        let left = session.call(self.thing(), session.plugins().remove(request)).await?.plugin;
+        self.done(match left {
+            None => "removed; nothing of its types is stored".to_owned(),
+            Some(_) => "removed; what is stored of its types can be read and deleted, not written".to_owned(),
+        })
+    }
+
+    pub(super) async fn rollback(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = data::RollbackRequest { name: self.name.clone() };
+        let plugin = session.call(self.thing(), session.plugins().rollback(request)).await?.plugin;
+        let seen = seen(plugin);
+        let until = "it stays so until its file changes or it is installed anew";
+        self.done(format!("rolled back, {} serves; {until}", seen.what()))
+    }
+
+    pub(super) async fn reset(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = data::ResetRequest { name: self.name.clone() };
+        session.call(self.thing(), session.plugins().reset(request)).await?;
+        self.done("its hooks are out of quarantine, and called again".to_owned())
+    }
+
+    pub(super) async fn enable(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = data::EnableRequest { name: self.name.clone() };
+        let plugin = session.call(self.thing(), session.plugins().enable(request)).await?.plugin;
+        let seen = seen(plugin);
+        self.done(format!("switched on, {} serves", seen.what()))
+    }
+
+    pub(super) async fn disable(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let request = data::DisableRequest { name: self.name.clone() };
+        session.call(self.thing(), session.plugins().disable(request)).await?;
+        let left = "what is stored of its types can be read and deleted, not written";
+        self.done(format!("switched off; {left}; `mortise plugin enable {}` switches it on", self.name))
+    }
+
+    fn done(&self, what: String) -> Result<Exit, CliError> {
+        ui::line(format!("{}: {what}", self.thing()))?;
+        Ok(Exit::Done)
+    }
+}
+
+fn seen(plugin: Option<pb::Resource>) -> Seen {
+    Seen::from(&plugin.unwrap_or_default())
+}

@@ -1,0 +1,107 @@
+//! Deletes what was applied once and is in the files no more: `mortise apply --prune`.
+//!
+//! Only what matches the selector, only of types that the files have or that were named, only in units that the files
+//! have, and only in the version that was shown.
+
+use std::collections::BTreeSet;
+
+use mortise_resource::{pb, types};
+use mortise_text::Document;
+
+use crate::{
+    CliError, Exit, Session, Tenancy, Ui,
+    args::Selector,
+    catalog::Catalog,
+    ids::{Key, id_of, list, placed_title},
+    ui,
+};
+
+/// Which types are looked at, in which units.
+pub(super) type Scope = BTreeSet<(types::Gvk, String, String)>;
+
+/// Each type in each unit that the documents have, and further types in the units of the command line.
+pub(super) fn scope(
+    documents: &[Document],
+    types: &[pb::Type],
+    tenancy: &Tenancy,
+    session: &Session,
+    catalog: &Catalog,
+) -> Scope {
+    let mut scope = Scope::new();
+    let mut add = |ty: &pb::Type, units: pb::Tenancy| {
+        scope.insert((types::Gvk::from(ty), units.partition, units.namespace));
+    };
+    for document in documents {
+        let id = id_of(&document.resource);
+        if let Some(ty) = &id.r#type {
+            add(ty, id.tenancy.unwrap_or_default());
+        }
+    }
+    for ty in types {
+        add(ty, tenancy.units_for(ty, session, catalog));
+    }
+    scope
+}
+
+/// What does not match now will not be found when it is to go.
+pub(super) fn warn_of_unselected(documents: &[Document], selector: &Selector, ui: &Ui) {
+    for document in documents.iter().filter(|document| !selector.matches(&document.resource.metadata)) {
+        let name = placed_title(&id_of(&document.resource));
+        ui.warn(&format!("{}: {name} does not match the selector, so it will never be pruned", document.place));
+    }
+}
+
+/// Finds, asks, deletes.
+pub(super) async fn prune(
+    session: &Session,
+    selector: &Selector,
+    scope: Scope,
+    kept: &BTreeSet<Key>,
+    dry_run: bool,
+    yes: bool,
+    out: &Ui,
+) -> Result<(), CliError> {
+    let mut doomed = Vec::new();
+    for (ty, partition, namespace) in scope {
+        let found = list(session, &ty.to_pb(), pb::Tenancy { partition, namespace }, "").await?;
+        doomed.extend(
+            found
+                .into_iter()
+                .filter(|resource| selector.matches(&resource.metadata) && !kept.contains(&Key::of(&id_of(resource)))),
+        );
+    }
+    if doomed.is_empty() {
+        return Ok(());
+    }
+    if dry_run {
+        for resource in &doomed {
+            ui::line(format!("{} pruned (dry run)", placed_title(&id_of(resource))))?;
+        }
+        return Ok(());
+    }
+    if !yes {
+        for resource in &doomed {
+            out.note(&format!("  {}", placed_title(&id_of(resource))));
+        }
+        let these =
+            if doomed.len() == 1 { "this resource".to_owned() } else { format!("these {} resources", doomed.len()) };
+        if !ui::confirm(&format!("Delete {these}, which the files do not have?"), "--yes")? {
+            ui::line("nothing was pruned")?;
+            return Ok(());
+        }
+    }
+    for resource in doomed {
+        let id = id_of(&resource);
+        let name = placed_title(&id);
+        let request = pb::DeleteRequest { id: Some(id), version: resource.version };
+        match session.call(&name, async { session.resources().delete(request).await }).await {
+            Ok(_) => ui::line(format!("{name} pruned"))?,
+            Err(error) if error.code == Some(tonic::Code::Aborted) => {
+                return Err(CliError::new(Exit::Failed, format!("{name}: it changed after it was shown, so it stays"))
+                    .remedy("apply again"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

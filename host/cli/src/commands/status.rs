@@ -1,0 +1,72 @@
+//! `mortise status`: with a type and a name, what controllers say about that resource; without, how the server is doing.
+
+use clap::Args;
+
+use crate::{
+    Cell, CliError, Connect, Exit, Table, Tenancy, Ui,
+    catalog::Catalog,
+    ids::{self, id_of, placed_title},
+    json::Shown,
+    show::{self, state},
+    ui,
+};
+
+pub(super) const EXAMPLES: &str = "mortise status\nmortise status artist korn\nmortise status -o json";
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// TYPE NAME or TYPE/NAME; nothing to ask about the server
+    #[arg(value_name = "TYPE NAME")]
+    what: Vec<String>,
+    /// How it is shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Shown,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Status {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        if self.what.is_empty() {
+            return super::server_status::show(&self.connect, self.output).await;
+        }
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
+        let resource = ids::read(&session, &id).await?;
+        if self.output == Shown::Json {
+            let whole: serde_json::Value = serde_json::from_str(&show::json(&resource, &catalog)?).unwrap_or_default();
+            let status = whole.get("status").cloned().unwrap_or_else(|| serde_json::json!({}));
+            ui::line(format!("{status:#}"))?;
+        } else if resource.status.is_empty() {
+            ui::line(format!("no controller says anything about {}", placed_title(&id_of(&resource))))?;
+        } else {
+            ui::print(table(&resource, &self.connect.ui()))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// A resource's conditions.
+pub(super) fn table(resource: &mortise_resource::pb::Resource, ui: &Ui) -> String {
+    let mut table = Table::new(["controller", "condition", "state", "reason", "message", "current"]);
+    for (key, status) in &resource.status {
+        // Whether it is about what the resource is now, or about what it was.
+        let current = if status.observed_generation == resource.generation { "yes" } else { "no" };
+        for condition in &status.conditions {
+            let (style, state) = state(condition);
+            table.row(vec![
+                key.as_str().into(),
+                condition.r#type.as_str().into(),
+                Cell::styled(style, state),
+                condition.reason.as_str().into(),
+                condition.message.as_str().into(),
+                current.into(),
+            ]);
+        }
+    }
+    table.render(ui)
+}

@@ -1,0 +1,168 @@
+//! `mortise tree`: the owners of a resource above it, what it owns below it.
+
+use std::pin::Pin;
+
+use clap::Args;
+use mortise_resource::pb;
+
+use crate::{
+    CliError, Connect, Exit, Session, Style, Tenancy, Ui,
+    catalog::Catalog,
+    ids::{self, Key, id_of, placed_title, read_if_there},
+    show::conditions,
+    ui,
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise tree artist korn
+mortise tree album/issues --depth 1";
+
+/// Owners above a resource that are looked up.
+pub(super) const MAX_OWNERS: usize = 32;
+
+/// Arguments of `tree`.
+#[derive(Debug, Args)]
+pub struct Tree {
+    /// TYPE NAME or TYPE/NAME
+    #[arg(value_name = "TYPE NAME", required = true)]
+    what: Vec<String>,
+    /// How many levels below the resource are shown
+    #[arg(long, value_name = "LEVELS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=64))]
+    depth: u32,
+    /// How many resources below it are shown
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Tree {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let show = self.connect.ui();
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
+        let resource = ids::read(&session, &id).await?;
+        let owners = owners(&session, &resource).await?;
+        let mut indent = String::new();
+        for (position, owner) in owners.iter().rev().enumerate() {
+            let branch = if position == 0 { "" } else { "└─ " };
+            ui::line(format!("{indent}{branch}{}", owner.line(&show)))?;
+            if position > 0 {
+                indent.push_str("   ");
+            }
+        }
+        let branch = if owners.is_empty() { "" } else { "└─ " };
+        let own = Node::There(Box::new(resource.clone())).line(&show);
+        ui::line(format!("{indent}{branch}{}", show.paint(Style::Bold, &own)))?;
+        if !owners.is_empty() {
+            indent.push_str("   ");
+        }
+        let mut below = Below { session: &session, show: &show, left: self.limit, cut: false };
+        below.print(id_of(&resource), indent, self.depth).await?;
+        if below.cut {
+            show.note("there is more; --limit and --depth show it");
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// An owner.
+pub(super) enum Node {
+    There(Box<pb::Resource>),
+    /// It is gone, or another has its name now.
+    Gone(pb::Id),
+}
+
+impl Node {
+    fn line(&self, ui: &Ui) -> String {
+        match self {
+            Self::There(resource) => {
+                let name = placed_title(&id_of(resource));
+                let marked = if mortise_resource::meta::is_marked(&resource.metadata) { " (going)" } else { "" };
+                let conditions = conditions(resource).paint(ui);
+                let conditions = if conditions.is_empty() { conditions } else { format!("  {conditions}") };
+                format!("{name}{marked}{conditions}")
+            }
+            Self::Gone(id) => format!("{} {}", placed_title(id), ui.paint(Style::Bad, "(gone)")),
+        }
+    }
+
+    /// Its name, and whether it is gone.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::There(resource) => placed_title(&id_of(resource)),
+            Self::Gone(id) => format!("{} (gone)", placed_title(id)),
+        }
+    }
+}
+
+/// The owner, its owner, and so on.
+pub(super) async fn owners(session: &Session, resource: &pb::Resource) -> Result<Vec<Node>, CliError> {
+    let mut owners = Vec::new();
+    let mut next = resource.owner.clone();
+    let mut seen = vec![Key::of(&id_of(resource))];
+    while let Some(id) = next.take() {
+        if owners.len() == MAX_OWNERS || seen.contains(&Key::of(&id)) {
+            break;
+        }
+        seen.push(Key::of(&id));
+        match read_if_there(session, &id).await? {
+            Some(owner) => {
+                next = owner.owner.clone();
+                owners.push(Node::There(Box::new(owner)));
+            }
+            None => owners.push(Node::Gone(id)),
+        }
+    }
+    Ok(owners)
+}
+
+/// What it owns itself.
+pub(super) async fn owned(session: &Session, id: &pb::Id) -> Result<Vec<pb::Resource>, CliError> {
+    let request = pb::ListByOwnerRequest { owner: Some(id.clone()) };
+    let call = async { session.resources().list_by_owner(request).await };
+    let mut resources = session.call(placed_title(id), call).await?.resources;
+    resources.sort_by_key(|resource| Key::of(&id_of(resource)));
+    Ok(resources)
+}
+
+/// Prints what is owned.
+struct Below<'s> {
+    session: &'s Session,
+    show: &'s Ui,
+    left: u32,
+    cut: bool,
+}
+
+impl Below<'_> {
+    fn print<'b>(
+        &'b mut self,
+        id: pb::Id,
+        indent: String,
+        depth: u32,
+    ) -> Pin<Box<dyn Future<Output = Result<(), CliError>> + 'b>> {
+        Box::pin(async move {
+            let children = owned(self.session, &id).await?;
+            if depth == 0 {
+                self.cut |= !children.is_empty();
+                return Ok(());
+            }
+            let last = children.len().saturating_sub(1);
+            for (position, child) in children.into_iter().enumerate() {
+                if self.left == 0 {
+                    self.cut = true;
+                    return Ok(());
+                }
+                self.left -= 1;
+                let (branch, stem) = if position == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+                let id = id_of(&child);
+                ui::line(format!("{indent}{branch}{}", Node::There(Box::new(child)).line(self.show)))?;
+                self.print(id, format!("{indent}{stem}"), depth - 1).await?;
+            }
+            Ok(())
+        })
+    }
+}

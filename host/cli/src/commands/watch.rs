@@ -1,0 +1,139 @@
+//! Follows resources and prints what happens to them: `mortise get --watch`.
+//!
+//! What is there comes first, as a table if that is wanted; then every change, as it happens. When the server ends the watch
+//! because this end was too slow, it begins anew with what is there then.
+
+use std::time::Duration;
+
+use mortise_resource::{
+    pb::{self, watch_event::Event},
+    types::gvk,
+};
+use mortise_text::Indent;
+
+use crate::{
+    CliError, Session, Ui,
+    catalog::Catalog,
+    ids::{id_of, title},
+    show::{self, Output, Rows},
+    ui,
+};
+
+/// How long a watch that was ended is left before the next one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What happened to a resource.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Happened {
+    /// It was there when the watch began.
+    Present,
+    Written,
+    Deleted,
+}
+
+impl Happened {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Written => "written",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// Prints events, each as it comes; in a table those of the beginning together, for the sake of the columns.
+pub(super) struct Printer<'c> {
+    output: Output,
+    rows: Rows<'c>,
+    catalog: &'c Catalog,
+    ui: &'c Ui,
+    headed: bool,
+}
+
+impl<'c> Printer<'c> {
+    pub(super) fn new(output: Output, rows: Rows<'c>, catalog: &'c Catalog, ui: &'c Ui) -> Self {
+        Self { output, rows, catalog, ui, headed: false }
+    }
+
+    fn event(&mut self, happened: Happened, resource: &pb::Resource) -> Result<(), CliError> {
+        let word = happened.word();
+        match self.output {
+            Output::Table | Output::Wide => {
+                self.rows.add(resource, Some(word));
+                self.catalog.fault()?;
+                if happened != Happened::Present {
+                    ui::print(self.rows.table.drain(self.ui))?;
+                }
+            }
+            Output::Name => ui::line(format!("{} {word}", title(&id_of(resource))))?,
+            Output::Yaml => {
+                let text = show::yaml(resource, self.catalog)?;
+                ui::print(format!("---\n# {word}\n{text}"))?;
+            }
+            Output::Json => {
+                let json = mortise_text::to_json(resource, self.catalog, Indent::Compact);
+                self.catalog.fault()?;
+                ui::line(format!("{{\"event\":\"{word}\",\"resource\":{json}}}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<(), CliError> {
+        if matches!(self.output, Output::Table | Output::Wide) {
+            if !self.headed {
+                let whole = self.rows.table.render(self.ui);
+                self.rows.table.drain(self.ui);
+                self.headed = true;
+                return ui::print(whole);
+            }
+            ui::print(self.rows.table.drain(self.ui))?;
+        }
+        Ok(())
+    }
+}
+
+/// Until the server goes, or the output is closed.
+pub(super) async fn follow(
+    session: &Session,
+    ty: &pb::Type,
+    units: pb::Tenancy,
+    prefix: &str,
+    wants: &dyn Fn(&pb::Resource) -> bool,
+    printer: &mut Printer<'_>,
+) -> Result<(), CliError> {
+    loop {
+        let request = pb::WatchListRequest {
+            r#type: Some(ty.clone()),
+            tenancy: Some(units.clone()),
+            name_prefix: prefix.to_owned(),
+        };
+        let mut events = session.call(gvk(ty), async { session.resources().watch_list(request).await }).await?;
+        let mut upsert = Happened::Present;
+        loop {
+            let event = match events.message().await {
+                Ok(Some(event)) => event.event,
+                Ok(None) => break,
+                Err(status) if status.code() == tonic::Code::Aborted => {
+                    printer.ui.warn(&format!("the server ended the watch: {}; it begins anew", status.message()));
+                    break;
+                }
+                Err(status) => return Err(CliError::rpc(gvk(ty), &status)),
+            };
+            let (happened, resource) = match event {
+                Some(Event::Upsert(event)) => (upsert, event.resource),
+                Some(Event::Delete(event)) => (Happened::Deleted, event.resource),
+                Some(Event::EndOfSnapshot(_)) => {
+                    upsert = Happened::Written;
+                    printer.complete()?;
+                    continue;
+                }
+                None => continue,
+            };
+            if let Some(resource) = resource.filter(|resource| wants(resource)) {
+                printer.event(happened, &resource)?;
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

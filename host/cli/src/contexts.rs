@@ -1,0 +1,108 @@
+//! The contexts file: named servers, each with how to reach it and where in it one works.
+//!
+//! TOML, at `$MORTISE_CONTEXTS`, else `$XDG_CONFIG_HOME/mortise/contexts.toml`, else `~/.config/mortise/contexts.toml`.
+//! Tokens do not stand in it, only the names of files that hold them. It is written whole, to a new file that takes the
+//! old one's place, so that a reader never sees half of it.
+
+use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CliError, connect::Env};
+
+/// What the file holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// The one in use when none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) context: BTreeMap<String, Context>,
+}
+
+/// One server, and where in it one works.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Context {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grpc_addr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_cert: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_server_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) partition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+}
+
+impl Contexts {
+    /// Where the file is, whether it exists or not; `None` on a machine without a home.
+    pub(crate) fn path(env: Env<'_>) -> Option<PathBuf> {
+        let set = |name| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        set("MORTISE_CONTEXTS").or_else(|| {
+            let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+            Some(config.join("mortise").join("contexts.toml"))
+        })
+    }
+
+    /// Reads the file; one that is not there holds nothing.
+    pub(crate) fn load(env: Env<'_>) -> Result<Self, CliError> {
+        let Some(path) = Self::path(env) else { return Ok(Self::default()) };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let wrong = |e: toml::de::Error| {
+                    CliError::usage(format!("contexts file {}: {}", path.display(), e.to_string().trim_end()))
+                };
+                toml::from_str(&text).map_err(wrong)
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(CliError::file("cannot read the contexts file", &path, &e)),
+        }
+    }
+
+    /// Writes the file in one step.
+    pub(crate) fn store(&self, env: Env<'_>) -> Result<PathBuf, CliError> {
+        let path = Self::path(env).ok_or_else(|| {
+            CliError::usage("there is no place for the contexts file").remedy("set MORTISE_CONTEXTS to a file's name")
+        })?;
+        let text = toml::to_string(self).map_err(|e| CliError::failed(format!("contexts: {e}")))?;
+        let write = || {
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+            std::fs::create_dir_all(dir)?;
+            let mut file = tempfile::NamedTempFile::new_in(dir)?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(&path).map_err(|e| e.error)
+        };
+        write().map_err(|e| CliError::file("cannot write the contexts file", &path, &e))?;
+        Ok(path)
+    }
+
+    /// The context that `named` means, or the current one, or an empty one.
+    pub(crate) fn pick(&self, named: Option<&str>) -> Result<Context, CliError> {
+        match named.or(self.current.as_deref()) {
+            None => Ok(Context::default()),
+            Some(name) => self.get(name).cloned(),
+        }
+    }
+
+    /// One by its name.
+    pub(crate) fn get(&self, name: &str) -> Result<&Context, CliError> {
+        self.context.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.context.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            CliError::usage(format!("there is no context {name:?}; known: {known}"))
+                .remedy("`mortise context set NAME --grpc-addr HOST:PORT` makes one")
+        })
+    }
+}

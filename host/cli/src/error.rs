@@ -1,0 +1,191 @@
+//! How a command fails, and what the shell hears of it.
+
+use std::{fmt, io, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+/// How a command ended, as an exit code. docs/cli.md and every `--help` list them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// What was wanted is done.
+    Done = 0,
+    /// The server refused, it failed, or what was asked for is not there.
+    Failed = 1,
+    /// The command line, the configuration or a file given is wrong; nothing was changed by it.
+    Usage = 2,
+    /// The server cannot be reached.
+    Unreachable = 3,
+    /// `diff` found differences.
+    Different = 4,
+    /// What was waited for did not come in time, be it a condition or an answer.
+    TimedOut = 5,
+    /// Ctrl-C.
+    Interrupted = 130,
+    /// Whoever read the output closed it, as `head` does.
+    Closed = 141,
+}
+
+/// What stands below every command's help.
+pub const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage or input, \
+                              3 server not reached, 4 differences (diff), 5 timed out, 130 interrupted";
+
+/// Why a command did not do what it was asked: one sentence, lines below it, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CliError {
+    /// What the shell hears.
+    pub exit: Exit,
+    /// `<thing>: <fault>`; without "mortise: ", which is put before it when it is shown.
+    pub message: String,
+    /// Faults in detail, a line for each, such as `artists.yaml:7: data.name: artist.name required`.
+    pub details: Vec<String>,
+    /// What to do about it.
+    pub remedy: Option<String>,
+    /// The server's status code, when it was the server that refused.
+    pub code: Option<Code>,
+    /// Set when the same call may well succeed after this long: the server, or a plugin of it, has too much to do.
+    pub retry_in: Option<Duration>,
+}
+
+impl CliError {
+    /// A failure with nothing but a sentence.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), details: Vec::new(), remedy: None, code: None, retry_in: None }
+    }
+
+    /// The command line, the configuration or a file is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// It was tried, and failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Adds a line.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.details.push(detail.into());
+        self
+    }
+
+    /// A file or a directory could not be used; `doing` is such as `cannot read`.
+    pub fn file(doing: &str, path: &std::path::Path, error: &io::Error) -> Self {
+        Self::usage(format!("{doing} {}: {error}", path.display()))
+    }
+
+    /// What the server answered when it was asked about `thing`.
+    pub fn rpc(thing: impl fmt::Display, status: &Status) -> Self {
+        let exit = match status.code() {
+            _ if is_transport(status) => Exit::Unreachable,
+            Code::DeadlineExceeded => Exit::TimedOut,
+            _ => Exit::Failed,
+        };
+        let message = match (std::error::Error::source(status), status.message()) {
+            (Some(source), _) => format!("{thing}: lost the connection: {}", innermost(source)),
+            (None, "") => format!("{thing}: {}", status.code().description()),
+            (None, message) => format!("{thing}: {message}"),
+        };
+        let mut error = Self { code: Some(status.code()), ..Self::new(exit, message) };
+        if let Some(bad) = status.get_details_bad_request() {
+            // One that says the message over again tells nothing.
+            let news = |v: &&tonic_types::FieldViolation| !status.message().contains(&violation(v));
+            error.details = bad.field_violations.iter().filter(news).map(violation).collect();
+        }
+        if let Some(info) = status.get_details_error_info()
+            && let (Some(plugin), Some(hook)) = (info.metadata.get("plugin"), info.metadata.get("hook"))
+        {
+            let version = info.metadata.get("version").map(String::as_str).unwrap_or_default();
+            error.details.push(format!("plugin {plugin} {version}, in {hook}"));
+        }
+        error.remedy = remedy(status);
+        error.retry_in = retry_in(status);
+        error
+    }
+}
+
+/// `path: summary`.
+fn violation(violation: &tonic_types::FieldViolation) -> String {
+    match violation.field.as_str() {
+        "" => violation.description.clone(),
+        field => format!("{field}: {}", violation.description),
+    }
+}
+
+/// Whether the connection failed, not a server that answered.
+fn is_transport(status: &Status) -> bool {
+    std::error::Error::source(status).is_some()
+}
+
+/// An error's innermost words: the outer ones of transports say nothing ("transport error").
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// When to try again, if that is of use.
+fn retry_in(status: &Status) -> Option<Duration> {
+    if let Some(wait) = status.get_details_retry_info().and_then(|info| info.retry_delay) {
+        return Some(wait);
+    }
+    let kind = status.get_details_error_info().and_then(|info| info.metadata.get("kind").cloned());
+    let busy = matches!(kind.as_deref(), Some("busy" | "deadline"));
+    (busy && !is_transport(status)).then_some(Duration::from_millis(100))
+}
+
+fn remedy(status: &Status) -> Option<String> {
+    if let Some(wait) = status.get_details_retry_info().and_then(|info| info.retry_delay) {
+        return Some(format!("try again in {wait:.1?}"));
+    }
+    match status.code() {
+        Code::Unauthenticated => Some("give a token that the server knows: --token-file FILE or MORTISE_TOKEN".into()),
+        Code::Unimplemented => {
+            Some("the server does not know this call; is it a Mortise, and as new as this program?".into())
+        }
+        _ if is_transport(status) => Some(UNREACHABLE.into()),
+        Code::Aborted => Some("somebody else changed it meanwhile; read it again and retry".into()),
+        _ => None,
+    }
+}
+
+/// What to do when nobody answers.
+pub(crate) const UNREACHABLE: &str = "is `mortise dev` or `mortise serve` running there? \
+                                      Say where with --grpc-addr, MORTISE_GRPC_ADDR or --context";
+
+impl fmt::Display for CliError {
+    /// All of it, over several lines if need be, without a line end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        for detail in &self.details {
+            write!(f, "\n  {detail}")?;
+        }
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n  hint: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for CliError {}
+
+/// Output that cannot be written ends the command; quietly, when somebody closed it.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(Exit::Closed, "output closed"),
+            _ => Self::failed(format!("cannot write the output: {error}")),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Resources by what people type and read: `artist korn`, `artist/korn`, `demo.v2.Artist/korn`.
+
+use mortise_resource::{
+    pb,
+    types::{Gvk, gvk},
+};
+
+use crate::{CliError, Session, Tenancy, catalog::Catalog};
+
+/// What makes two ids name one resource, whatever the incarnation: group, kind, partition, namespace, name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key([String; 5]);
+
+impl Key {
+    pub(crate) fn of(id: &pb::Id) -> Self {
+        let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
+        let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
+        Self([group, kind, partition, namespace, id.name.clone()])
+    }
+}
+
+/// `group.version.Kind/name`.
+pub(crate) fn title(id: &pb::Id) -> String {
+    format!("{}/{}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name)
+}
+
+/// `group.version.Kind/name`, and where it is unless that is `default`.
+pub(crate) fn placed_title(id: &pb::Id) -> String {
+    let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
+    let plain = |unit: &str| unit.is_empty() || unit == "default";
+    let partition_or_default = if partition.is_empty() { "default" } else { &partition };
+    match (plain(&partition), plain(&namespace)) {
+        (true, true) => title(id),
+        (false, _) if namespace.is_empty() => format!("{} in {partition}", title(id)),
+        _ => format!("{} in {partition_or_default}/{namespace}", title(id)),
+    }
+}
+
+/// The id of a resource, or an empty one.
+pub(crate) fn id_of(resource: &pb::Resource) -> pb::Id {
+    resource.id.clone().unwrap_or_default()
+}
+
+/// What stands behind a command: types, each with the names wanted of it. No names means all of the type.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) ty: pb::Type,
+    pub(crate) names: Vec<String>,
+}
+
+/// Reads `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.
+pub(crate) fn wanted(words: &[String], catalog: &Catalog) -> Result<Vec<Wanted>, CliError> {
+    let Some((first, rest)) = words.split_first() else { return Ok(Vec::new()) };
+    if words.iter().any(|word| word.contains('/')) {
+        let mut all: Vec<Wanted> = Vec::new();
+        for word in words {
+            let Some((ty, name)) = word.split_once('/').filter(|(ty, name)| !ty.is_empty() && !name.is_empty()) else {
+                return Err(CliError::usage(format!("{word:?} is not TYPE/NAME"))
+                    .remedy("either TYPE NAME…, or TYPE/NAME for each"));
+            };
+            let ty = catalog.find_type(ty)?;
+            match all.iter_mut().find(|wanted| wanted.ty == ty) {
+                Some(wanted) => wanted.names.push(name.to_owned()),
+                None => all.push(Wanted { ty, names: vec![name.to_owned()] }),
+            }
+        }
+        return Ok(all);
+    }
+    let types: Vec<_> = first.split(',').map(|ty| catalog.find_type(ty)).collect::<Result<_, _>>()?;
+    Ok(types.into_iter().map(|ty| Wanted { ty, names: rest.to_vec() }).collect())
+}
+
+/// Exactly one resource: `TYPE NAME` or `TYPE/NAME`.
+pub(crate) fn one(
+    words: &[String],
+    catalog: &Catalog,
+    tenancy: &Tenancy,
+    session: &Session,
+) -> Result<pb::Id, CliError> {
+    let wanted = wanted(words, catalog)?;
+    match wanted.as_slice() {
+        [Wanted { ty, names }] if names.len() == 1 => {
+            Ok(id(ty, names.first().map(String::as_str).unwrap_or_default(), tenancy, session, catalog))
+        }
+        _ => Err(CliError::usage("this takes one resource").remedy("TYPE NAME, or TYPE/NAME")),
+    }
+}
+
+/// The id of a name, in the units that flags, environment and context name, as far as the type's scope has them.
+pub(crate) fn id(ty: &pb::Type, name: &str, tenancy: &Tenancy, session: &Session, catalog: &Catalog) -> pb::Id {
+    let units = tenancy.units_for(ty, session, catalog);
+    pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(ty.clone()), tenancy: Some(units) }
+}
+
+/// Reads one resource.
+pub(crate) async fn read(session: &Session, id: &pb::Id) -> Result<pb::Resource, CliError> {
+    let request = pb::ReadRequest { id: Some(id.clone()) };
+    let answer = session.call(placed_title(id), async { session.resources().read(request).await }).await?;
+    Ok(answer.resource.unwrap_or_default())
+}
+
+/// Reads one resource that may not be there.
+pub(crate) async fn read_if_there(session: &Session, id: &pb::Id) -> Result<Option<pb::Resource>, CliError> {
+    match read(session, id).await {
+        Ok(resource) => Ok(Some(resource)),
+        Err(error) if error.code == Some(tonic::Code::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// All resources of a type in some units.
+pub(crate) async fn list(
+    session: &Session,
+    ty: &pb::Type,
+    tenancy: pb::Tenancy,
+    prefix: &str,
+) -> Result<Vec<pb::Resource>, CliError> {
+    let request = pb::ListRequest { r#type: Some(ty.clone()), tenancy: Some(tenancy), name_prefix: prefix.to_owned() };
+    let answer = session.call(gvk(ty), async { session.resources().list(request).await }).await?;
+    Ok(answer.resources)
+}
+
+/// A type's name.
+pub(crate) fn type_name(ty: &pb::Type) -> String {
+    Gvk::from(ty).to_string()
+}
+
+/// Milliseconds since 1970 at which a ULID was made.
+pub(crate) fn made_at(ulid: &str) -> Option<u64> {
+    if !mortise_resource::ulid::is_valid(ulid) {
+        return None;
+    }
+    const DIGITS: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    ulid.chars().take(10).try_fold(0u64, |time, letter| {
+        let digit = DIGITS.find(letter.to_ascii_uppercase())?;
+        Some(time * 32 + digit as u64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ulid_tells_when_it_was_made() {
+        assert_eq!(made_at("01ARZ3NDEKTSV4RRFFQ69G5FAV"), Some(1_469_922_850_259));
+        assert_eq!(made_at("nope"), None);
+    }
+
+    #[test]
+    fn default_places_are_not_said() {
+        let id = |partition: &str, namespace: &str| pb::Id {
+            name: "korn".into(),
+            r#type: Some(pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }),
+            tenancy: Some(pb::Tenancy { partition: partition.into(), namespace: namespace.into() }),
+            uid: String::new(),
+        };
+        assert_eq!(placed_title(&id("default", "default")), "demo.v2.Artist/korn");
+        assert_eq!(placed_title(&id("", "")), "demo.v2.Artist/korn");
+        assert_eq!(placed_title(&id("a", "")), "demo.v2.Artist/korn in a");
+        assert_eq!(placed_title(&id("default", "b")), "demo.v2.Artist/korn in default/b");
+        assert_eq!(placed_title(&id("", "b")), "demo.v2.Artist/korn in default/b");
+    }
+}

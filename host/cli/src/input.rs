@@ -1,0 +1,167 @@
+//! Resources from files, directories and standard input.
+//!
+//! A directory means the files in it that are named as what they hold (.yaml, .yml, .json, .jsonl, .ndjson, .hcl), in the
+//! order of their names. Everything is read and checked before anything is done with it.
+
+use std::{
+    collections::HashMap,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use mortise_text::{Document, Format, Source};
+
+use crate::{
+    CliError, Exit, Session, Tenancy,
+    catalog::Catalog,
+    ids::{Key, id_of, placed_title},
+};
+
+/// Largest input, bytes; one byte more than what the text crate takes, which then says so.
+const MAX_BYTES: u64 = (64 << 20) + 1;
+
+/// Most faults that are shown over all files.
+const MAX_FAULTS: usize = 50;
+
+/// Which files to read.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Files {
+    /// A file, a directory, or - for standard input; can be given several times
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    pub(crate) filename: Vec<PathBuf>,
+    /// Looks into directories within directories, too
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// What the files hold, whatever their names say: yaml, json or hcl
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    pub(crate) format: Option<Format>,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    match text {
+        "yaml" => Ok(Format::Yaml),
+        "json" => Ok(Format::Json),
+        "hcl" => Ok(Format::Hcl),
+        _ => Err("use yaml, json or hcl".into()),
+    }
+}
+
+/// Reads all of it: every resource, placed in the units that flags and context name where the text names none, each once.
+pub(crate) fn read(
+    files: &Files,
+    catalog: &Catalog,
+    tenancy: &Tenancy,
+    session: &Session,
+) -> Result<Vec<Document>, CliError> {
+    let mut names = Vec::new();
+    for name in &files.filename {
+        find(name, files.recursive, &mut names)?;
+    }
+    let mut documents = Vec::new();
+    let mut faults = Vec::new();
+    for name in names {
+        let text = text(&name)?;
+        let name = name.to_string_lossy();
+        match mortise_text::parse(Source { name: &name, text: &text }, files.format, catalog) {
+            Ok(read) => documents.extend(read),
+            Err(wrong) => faults.extend(wrong.to_string().lines().map(str::to_owned)),
+        }
+        catalog.fault()?;
+    }
+    if !faults.is_empty() {
+        let count = faults.len();
+        let more = count.saturating_sub(MAX_FAULTS);
+        faults.truncate(MAX_FAULTS);
+        if more > 0 {
+            faults.push(format!("and {more} more"));
+        }
+        let what = if count == 1 { "the input has a fault" } else { "the input has faults" };
+        return Err(CliError { details: faults, ..CliError::new(Exit::Usage, format!("{what}; nothing was done")) });
+    }
+    if documents.is_empty() {
+        return Err(CliError::usage("there is no resource in the input"));
+    }
+    let units = tenancy.units(session);
+    for document in &mut documents {
+        document.place_in(&or_default(&units.partition), &or_default(&units.namespace), catalog);
+    }
+    once_each(&documents)?;
+    Ok(documents)
+}
+
+/// The server would fill in the same; two ways of saying it have to be told to be one.
+fn or_default(unit: &str) -> String {
+    if unit.is_empty() { "default".to_owned() } else { unit.to_owned() }
+}
+
+/// Two documents about one resource: which one is meant?
+fn once_each(documents: &[Document]) -> Result<(), CliError> {
+    let mut seen: HashMap<Key, &Document> = HashMap::with_capacity(documents.len());
+    for document in documents {
+        let id = id_of(&document.resource);
+        if let Some(first) = seen.insert(Key::of(&id), document) {
+            return Err(CliError::usage(format!("{} is there twice; nothing was done", placed_title(&id)))
+                .detail(format!("{}: first", first.place))
+                .detail(format!("{}: again", document.place)));
+        }
+    }
+    Ok(())
+}
+
+fn find(name: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), CliError> {
+    if name == Path::new("-") || !name.is_dir() {
+        found.push(name.to_owned());
+        return Ok(());
+    }
+    let before = found.len();
+    within(name, recursive, found)?;
+    if found.len() == before {
+        return Err(CliError::usage(format!("no file in {} is a .yaml, .json or .hcl one", name.display()))
+            .remedy("-R looks into directories within it, too"));
+    }
+    Ok(())
+}
+
+fn within(dir: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), CliError> {
+    let wrong = |e| CliError::file("cannot read the directory", dir, &e);
+    let entries = std::fs::read_dir(dir).map_err(wrong)?;
+    let mut paths = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    paths.sort();
+    for path in paths {
+        // Symbolic links to directories could lead back here.
+        let is_dir = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        if is_dir && recursive {
+            within(&path, recursive, found)?;
+        } else if path.is_file() && Format::of_name(&path.to_string_lossy()).is_some() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The whole of a file, or of standard input.
+pub(crate) fn text(name: &Path) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let read = if name == Path::new("-") {
+        std::io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(name).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
+    };
+    read.map_err(|e| CliError::file("cannot read", name, &e))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let line = e.as_bytes().iter().take(e.utf8_error().valid_up_to()).filter(|b| **b == b'\n').count() + 1;
+        CliError::usage(format!("{}:{line}: this is not UTF-8 text", mortise_text::file_name(&name.to_string_lossy())))
+    })
+}
+
+/// An error about a document, with its place, and the places of what the server found wrong in it.
+pub(crate) fn at(document: &Document, mut error: CliError) -> CliError {
+    for detail in &mut error.details {
+        if let Some((path, _)) = detail.split_once(": ").filter(|(path, _)| !path.contains(' ')) {
+            *detail = format!("{}: {detail}", document.locate(path));
+        }
+    }
+    error.message = format!("{}: {}", document.place, error.message);
+    error
+}

@@ -1,0 +1,52 @@
+//! Answers of Mortise's own services as proto3 JSON, for programs. Fields that are not set are left out.
+
+use mortise_resource::DESCRIPTORS;
+use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use serde_json::Serializer;
+
+use crate::CliError;
+
+/// How an answer is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shown {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
+/// A message, by its full name, as indented JSON with a line feed at its end.
+///
+/// # Errors
+/// The message is none of this release's: a fault of Mortise itself.
+pub(crate) fn message(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
+    let broken = |what: String| CliError::failed(format!("{name} as JSON: {what}")).remedy("-o table shows it");
+    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken(e.to_string()))?;
+    let descriptor = pool.get_message_by_name(name).ok_or_else(|| broken("it is not known".to_owned()))?;
+    let bytes = message.encode_to_vec();
+    let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken(e.to_string()))?;
+    let mut out = Vec::new();
+    let options = SerializeOptions::new();
+    dynamic.serialize_with_options(&mut Serializer::pretty(&mut out), &options).map_err(|e| broken(e.to_string()))?;
+    out.push(b'\n');
+    String::from_utf8(out).map_err(|e| broken(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::data::{ServerStatusResponse, server_status_response::Store};
+
+    use super::*;
+
+    #[test]
+    fn messages_are_proto3_json() {
+        let store = Store { data_dir: "/d".into(), commit: 1 << 60, ..Store::default() };
+        let status =
+            ServerStatusResponse { version: "1".into(), store: Some(store), ..ServerStatusResponse::default() };
+        let text = message("mortise.v1.ServerStatusResponse", &status).unwrap();
+        let expected = "{\n  \"version\": \"1\",\n  \"store\": {\n    \"dataDir\": \"/d\",\n    \"commit\": \"1152921504606846976\"\n  }\n}\n";
+        assert_eq!(text, expected);
+        assert!(message("mortise.v1.Nothing", &status).unwrap_err().to_string().contains("it is not known"));
+    }
+}

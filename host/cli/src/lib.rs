@@ -1,0 +1,73 @@
+//! The client side of the `mortise` command line. Every command is a file of [`commands`]; what they share stands beside
+//! that: how the server is reached ([`Connect`], [`Session`]), how output looks ([`Ui`], [`Table`], [`Progress`]), and how
+//! a command fails ([`CliError`], [`Exit`]).
+//!
+//! It speaks gRPC and knows nothing of how a server works inside, so that it is quick to build and could be a program of
+//! its own.
+
+pub mod args;
+pub mod catalog;
+pub mod commands;
+mod connect;
+mod contexts;
+mod error;
+mod ids;
+mod input;
+mod interrupt;
+mod json;
+mod order;
+mod part;
+mod plan;
+mod progress;
+mod session;
+mod show;
+mod table;
+mod throttle;
+pub mod ui;
+mod wait;
+
+use std::process::ExitCode;
+
+pub use args::Tenancy;
+pub use commands::{Command, run};
+pub use connect::{Color, Connect};
+pub use error::{CliError, EXIT_CODES, Exit};
+pub use interrupt::Shield;
+pub use progress::{Progress, Unit};
+pub use session::{Authorized, Session, Token};
+pub use table::{Cell, Table};
+pub use ui::{Style, Ui};
+
+/// Runs a command on a runtime of its own until it ends or somebody presses Ctrl-C, says on standard error what went
+/// wrong, and answers the exit code.
+pub fn block_on(command: impl Future<Output = Result<Exit, CliError>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return report(Err(CliError::failed(format!("starting threads: {e}")))),
+    };
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = command => ended,
+            () = interrupt::interrupted() => Ok(Exit::Interrupted),
+        }
+    });
+    // Whatever still runs, a read of standard input for one, is not waited for.
+    runtime.shutdown_background();
+    report(ended)
+}
+
+/// Says on standard error what went wrong, and answers the exit code.
+#[must_use]
+pub fn report(ended: Result<Exit, CliError>) -> ExitCode {
+    let exit = match ended {
+        Ok(exit) => exit,
+        Err(error) => {
+            if error.exit != Exit::Closed {
+                let ui = Ui::new(Color::Auto);
+                ui.note(&format!("mortise: {error}"));
+            }
+            error.exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}

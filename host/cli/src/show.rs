@@ -1,0 +1,281 @@
+//! Resources as tables, YAML, JSON and names.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mortise_resource::{Scope, data::TypeInfo, pb};
+use mortise_text::{Indent, Types as _};
+
+use crate::{
+    Cell, CliError, Style, Table,
+    catalog::Catalog,
+    ids::{id_of, made_at, title},
+};
+
+/// How resources are shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// A table with the columns of the type
+    #[default]
+    Table,
+    /// A table with more columns
+    Wide,
+    /// YAML, which apply takes again
+    Yaml,
+    /// JSON, which apply takes again
+    Json,
+    /// TYPE/NAME, one a line
+    Name,
+}
+
+/// A table of one type's resources.
+pub(crate) struct Rows<'c> {
+    catalog: &'c Catalog,
+    info: TypeInfo,
+    scope: Option<Scope>,
+    wide: bool,
+    everywhere: bool,
+    /// Whether names have their type before them, since there are several types.
+    typed: bool,
+    pub(crate) table: Table,
+}
+
+impl<'c> Rows<'c> {
+    /// An empty table. `events` adds a first column for what happened.
+    pub(crate) fn new(
+        catalog: &'c Catalog,
+        ty: &pb::Type,
+        wide: bool,
+        everywhere: bool,
+        typed: bool,
+        events: bool,
+    ) -> Self {
+        let info = catalog.info(ty).cloned().unwrap_or_default();
+        let scope = catalog.scope(ty);
+        let units = everywhere || wide;
+        let mut headings: Vec<&str> = Vec::new();
+        if events {
+            headings.push("event");
+        }
+        if units && scope != Some(Scope::Cluster) {
+            headings.push("partition");
+        }
+        if units && matches!(scope, Some(Scope::Namespace | Scope::Undefined)) {
+            headings.push("namespace");
+        }
+        headings.push("name");
+        headings.extend(info.printer_columns.iter().map(|column| column.name.as_str()));
+        if wide {
+            headings.extend(["conditions", "owner", "version", "generation", "uid"]);
+        }
+        headings.push("age");
+        let table = Table::new(headings);
+        Self { catalog, scope, wide, everywhere: units, typed, table, info }
+    }
+
+    /// Adds a resource; `event` says what happened to it, in a table of events.
+    pub(crate) fn add(&mut self, resource: &pb::Resource, event: Option<&str>) {
+        let id = id_of(resource);
+        let tenancy = id.tenancy.clone().unwrap_or_default();
+        let mut row: Vec<Cell> = Vec::new();
+        row.extend(event.map(Cell::from));
+        if self.everywhere && self.scope != Some(Scope::Cluster) {
+            row.push(tenancy.partition.into());
+        }
+        if self.everywhere && matches!(self.scope, Some(Scope::Namespace | Scope::Undefined)) {
+            row.push(tenancy.namespace.into());
+        }
+        row.push(if self.typed { title(&id).into() } else { id.name.clone().into() });
+        if !self.info.printer_columns.is_empty() {
+            let json: serde_json::Value =
+                serde_json::from_str(&mortise_text::to_json(resource, self.catalog, Indent::Compact))
+                    .unwrap_or_default();
+            row.extend(self.info.printer_columns.iter().map(|column| Cell::from(field(&json, &column.path))));
+        }
+        if self.wide {
+            row.push(conditions(resource));
+            row.push(resource.owner.as_ref().map(title).unwrap_or_default().into());
+            row.push(resource.version.as_str().into());
+            row.push(resource.generation.as_str().into());
+            row.push(id.uid.as_str().into());
+        }
+        row.push(age(&id.uid).into());
+        self.table.row(row);
+    }
+}
+
+/// The value at a path such as `data.group_members["drums"]`, as text; nothing when there is none.
+fn field(json: &serde_json::Value, path: &str) -> String {
+    let mut at = json;
+    for step in steps(path) {
+        let next = match at {
+            serde_json::Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+            serde_json::Value::Object(map) => map.get(&step).or_else(|| map.get(&camel(&step))),
+            _ => None,
+        };
+        match next {
+            Some(next) => at = next,
+            None => return String::new(),
+        }
+    }
+    flat(at)
+}
+
+/// A value on one line.
+fn flat(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(items) => items.iter().map(flat).collect::<Vec<_>>().join(","),
+        serde_json::Value::Object(map) => {
+            map.iter().map(|(key, value)| format!("{key}={}", flat(value))).collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Names, keys in brackets and indexes, in order.
+fn steps(path: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(inner) = rest.strip_prefix('[') {
+            let (key, after) = inner.split_once(']').unwrap_or((inner, ""));
+            all.push(key.trim_matches('"').to_owned());
+            rest = after;
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            let (name, after) = rest.split_at(end);
+            if !name.is_empty() {
+                all.push(name.to_owned());
+            }
+            rest = after.strip_prefix('.').unwrap_or(after);
+        }
+    }
+    all
+}
+
+/// `group_members` as JSON has it: `groupMembers`.
+fn camel(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut upper = false;
+    for letter in name.chars() {
+        match letter {
+            '_' => upper = true,
+            letter if upper => {
+                out.push(letter.to_ascii_uppercase());
+                upper = false;
+            }
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+/// Every condition as `Type=State`, coloured by the worst.
+pub(crate) fn conditions(resource: &pb::Resource) -> Cell {
+    let mut worst = Style::Plain;
+    let mut all = Vec::new();
+    for condition in resource.status.values().flat_map(|status| &status.conditions) {
+        let (style, state) = state(condition);
+        worst = match (worst, style) {
+            (Style::Bad, _) | (_, Style::Bad) => Style::Bad,
+            (Style::Warn, _) | (_, Style::Warn) => Style::Warn,
+            _ => Style::Good,
+        };
+        all.push(format!("{}={state}", condition.r#type));
+    }
+    Cell::styled(worst, all.join(","))
+}
+
+/// A condition's state, and its colour.
+pub(crate) fn state(condition: &pb::Condition) -> (Style, &'static str) {
+    match condition.state() {
+        pb::condition::State::True => (Style::Good, "True"),
+        pb::condition::State::False => (Style::Bad, "False"),
+        pb::condition::State::Unknown => (Style::Warn, "Unknown"),
+    }
+}
+
+/// How long ago something was made, from its ULID.
+fn age(uid: &str) -> String {
+    made_at(uid).map(|ms| ago(UNIX_EPOCH + Duration::from_millis(ms))).unwrap_or_default()
+}
+
+/// How long ago that was, in the two largest units.
+pub(crate) fn ago(at: SystemTime) -> String {
+    let seconds = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
+    span(seconds)
+}
+
+fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) if minutes < 10 && !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),
+        (0, 0, minutes) => format!("{minutes}m"),
+        (0, hours, minutes) if hours < 10 && minutes > 0 => format!("{hours}h{minutes}m"),
+        (0, hours, _) => format!("{hours}h"),
+        (days, hours, _) if days < 10 && hours > 0 => format!("{days}d{hours}h"),
+        (days, ..) => format!("{days}d"),
+    }
+}
+
+/// A resource as YAML.
+pub(crate) fn yaml(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
+    let text = mortise_text::to_yaml(resource, catalog);
+    catalog.fault()?;
+    Ok(text)
+}
+
+/// A resource as JSON, for people.
+pub(crate) fn json(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
+    let text = mortise_text::to_json(resource, catalog, Indent::Spaces(2)) + "\n";
+    catalog.fault()?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_paths_into_the_resource() {
+        let json = serde_json::json!({
+            "id": {"name": "korn", "type": {"groupVersion": "v2"}},
+            "data": {"genre": "JAZZ", "groupMembers": {"drums": "Ray"}, "tracks": ["a", "b"], "live": true, "n": 3}
+        });
+        for (path, value) in [
+            ("data.genre", "JAZZ"),
+            ("data.group_members[\"drums\"]", "Ray"),
+            ("data.group_members", "drums=Ray"),
+            ("data.tracks", "a,b"),
+            ("data.tracks[1]", "b"),
+            ("data.live", "true"),
+            ("data.n", "3"),
+            ("id.type.group_version", "v2"),
+            ("data.nope", ""),
+            ("data.genre.deeper", ""),
+            ("", "data=genre=JAZZ,groupMembers=drums=Ray,live=true,n=3,tracks=a,b,id=name=korn,type=groupVersion=v2"),
+        ] {
+            assert_eq!(field(&json, path), value, "{path}");
+        }
+    }
+
+    #[test]
+    fn spans_have_two_units_at_most() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (61, "1m1s"),
+            (599, "9m59s"),
+            (3_540, "59m"),
+            (3_660, "1h1m"),
+            (36_060, "10h"),
+            (90_000, "1d1h"),
+            (864_000, "10d"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Waiting for a condition of resources, and for resources to be gone.
+//!
+//! A watch for each type and place; what is asked for again after a watch ended is only what is still missing.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    time::Duration,
+};
+
+use mortise_resource::{
+    pb::{self, condition::State, watch_event::Event},
+    types::Gvk,
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    CliError, Exit, Session,
+    ids::{Key, id_of, placed_title},
+};
+
+/// Resources that are named when the wait was in vain.
+const MAX_NAMED: usize = 10;
+
+/// What is waited for: `condition=Accepted`, `condition=Accepted=false`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condition {
+    kind: String,
+    state: State,
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::True => "True",
+            State::False => "False",
+            State::Unknown => "Unknown",
+        };
+        write!(f, "{}={state}", self.kind)
+    }
+}
+
+/// For clap.
+pub(crate) fn condition(text: &str) -> Result<Condition, String> {
+    let wrong = || format!("{text:?} is nothing to wait for; use condition=TYPE or condition=TYPE=true|false|unknown");
+    let rest = text.strip_prefix("condition=").ok_or_else(wrong)?;
+    let (kind, state) = rest.split_once('=').unwrap_or((rest, "true"));
+    let state = match state.to_ascii_lowercase().as_str() {
+        "true" => State::True,
+        "false" => State::False,
+        "unknown" => State::Unknown,
+        _ => return Err(wrong()),
+    };
+    if kind.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Condition { kind: kind.to_owned(), state })
+}
+
+impl Condition {
+    /// Whether some controller says so about what the resource is now, not about what it was before.
+    fn holds(&self, resource: &pb::Resource) -> bool {
+        let current = resource.status.values().filter(|status| status.observed_generation == resource.generation);
+        current.flat_map(|status| &status.conditions).any(|c| c.r#type == self.kind && c.state() == self.state)
+    }
+
+    /// What controllers say instead.
+    fn instead(&self, resource: &pb::Resource) -> String {
+        let said = resource.status.values().flat_map(|status| &status.conditions).find(|c| c.r#type == self.kind);
+        match said {
+            None => format!("no controller says anything about {}", self.kind),
+            Some(condition) => {
+                let (_, state) = crate::show::state(condition);
+                let because = [condition.reason.as_str(), condition.message.as_str()];
+                let because: Vec<_> = because.into_iter().filter(|text| !text.is_empty()).collect();
+                let because = if because.is_empty() { String::new() } else { format!(" ({})", because.join(": ")) };
+                format!("{}={state}{because}", self.kind)
+            }
+        }
+    }
+}
+
+/// What a watch is open for.
+type Place = (Gvk, String, String);
+
+/// Waits until the condition holds for all, for as long as the session allows.
+pub(crate) async fn until(session: &Session, all: &[pb::Resource], condition: &Condition) -> Result<(), CliError> {
+    let mut places: BTreeMap<Place, HashMap<Key, String>> = BTreeMap::new();
+    for resource in all.iter().filter(|resource| !condition.holds(resource)) {
+        let id = id_of(resource);
+        let tenancy = id.tenancy.clone().unwrap_or_default();
+        let place = (id.r#type.as_ref().map(Gvk::from), tenancy.partition, tenancy.namespace);
+        if let (Some(ty), partition, namespace) = place {
+            let said = format!("{}: {}", placed_title(&id), condition.instead(resource));
+            places.entry((ty, partition, namespace)).or_default().insert(Key::of(&id), said);
+        }
+    }
+    let deadline = Instant::now() + session.timeout();
+    for (place, mut pending) in places {
+        match timeout_at(deadline, watch(session, &place, condition, &mut pending)).await {
+            Ok(ended) => ended?,
+            Err(_) => return Err(in_vain(format!("{condition} within {:?}", session.timeout()), pending)),
+        }
+    }
+    Ok(())
+}
+
+fn in_vain(what: String, pending: HashMap<Key, String>) -> CliError {
+    let mut said: Vec<_> = pending.into_values().collect();
+    said.sort();
+    let more = said.len().saturating_sub(MAX_NAMED);
+    said.truncate(MAX_NAMED);
+    if more > 0 {
+        said.push(format!("and {more} more"));
+    }
+    let error = CliError { details: said, ..CliError::new(Exit::TimedOut, format!("waited in vain for {what}")) };
+    error.remedy("--timeout DURATION waits longer")
+}
+
+async fn watch(
+    session: &Session,
+    (ty, partition, namespace): &Place,
+    condition: &Condition,
+    pending: &mut HashMap<Key, String>,
+) -> Result<(), CliError> {
+    while !pending.is_empty() {
+        let request = pb::WatchListRequest {
+            r#type: Some(ty.to_pb()),
+            tenancy: Some(pb::Tenancy { partition: partition.clone(), namespace: namespace.clone() }),
+            name_prefix: String::new(),
+        };
+        let mut events = session.call(ty, async { session.resources().watch_list(request).await }).await?;
+        while !pending.is_empty() {
+            let event = match events.message().await {
+                Ok(Some(event)) => event.event,
+                // The server was too quick for us, or has been restored; what is there now comes again.
+                Ok(None) => break,
+                Err(status) if status.code() == tonic::Code::Aborted => break,
+                Err(status) => return Err(CliError::rpc(ty, &status)),
+            };
+            let (resource, gone) = match event {
+                Some(Event::Upsert(upsert)) => (upsert.resource.unwrap_or_default(), false),
+                Some(Event::Delete(delete)) => (delete.resource.unwrap_or_default(), true),
+                Some(Event::EndOfSnapshot(_)) | None => continue,
+            };
+            let id = id_of(&resource);
+            let key = Key::of(&id);
+            let Some(said) = pending.get_mut(&key) else { continue };
+            if gone {
+                return Err(CliError::failed(format!("{} was deleted while it was waited for", placed_title(&id))));
+            }
+            if condition.holds(&resource) {
+                pending.remove(&key);
+            } else {
+                *said = format!("{}: {}", placed_title(&id), condition.instead(&resource));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits until this incarnation is gone, for as long as the session allows.
+pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), CliError> {
+    let deadline = Instant::now() + session.timeout();
+    let mut pause = Duration::from_millis(20);
+    while let Some(resource) = crate::ids::read_if_there(session, id).await? {
+        if Instant::now() + pause > deadline {
+            let finalizers = mortise_resource::meta::finalizers(&resource.metadata);
+            let holds = finalizers.into_iter().collect::<Vec<_>>().join(" ");
+            let why =
+                if holds.is_empty() { "it is still there".to_owned() } else { format!("finalizers hold it: {holds}") };
+            let name = placed_title(id);
+            let pending = HashMap::from([(Key::of(id), format!("{name}: {why}"))]);
+            return Err(in_vain(format!("{name} to be gone within {:?}", session.timeout()), pending));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_waited_for() {
+        let is = |kind: &str, state| Ok(Condition { kind: kind.into(), state });
+        assert_eq!(condition("condition=Ready"), is("Ready", State::True));
+        assert_eq!(condition("condition=Ready=False"), is("Ready", State::False));
+        assert_eq!(condition("condition=Ready=unknown"), is("Ready", State::Unknown));
+        for text in ["Ready", "condition=", "condition==true", "condition=Ready=maybe", "delete"] {
+            assert!(condition(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_said_of_the_current_generation_counts() {
+        let condition = condition("condition=Ready").unwrap();
+        let said = pb::Condition { r#type: "Ready".into(), state: State::True.into(), ..pb::Condition::default() };
+        let status = |generation: &str| pb::Status {
+            observed_generation: generation.into(),
+            conditions: vec![said.clone()],
+            updated_at: None,
+        };
+        let mut resource = pb::Resource { generation: "b".into(), ..pb::Resource::default() };
+        resource.status.insert("c".into(), status("a"));
+        assert!(!condition.holds(&resource));
+        resource.status.insert("d".into(), status("b"));
+        assert!(condition.holds(&resource));
+    }
+}
