@@ -11,7 +11,7 @@ mod world;
 use std::cell::RefCell;
 
 pub use settle::{Later, Settled, Unsettled};
-pub use store::Store;
+pub use store::{Store, is_type, is_under};
 pub use world::World;
 
 use crate::log::Level;

@@ -3,10 +3,7 @@
 use mortise_resource::pb;
 use prost::Message;
 
-use super::{
-    World,
-    world::{Values, is_type},
-};
+use super::{World, store::is_type, world::Values};
 use crate::{Failure, HttpRequest, HttpResponse, Key, host::Host};
 
 pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure> {

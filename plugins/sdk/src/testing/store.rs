@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::{meta, name, pb, ulid};
+use mortise_resource::{meta, name, pb, tenancy::WILDCARD, ulid};
 use prost_types::Timestamp;
 
 use crate::Failure;
@@ -24,6 +24,33 @@ fn slot(id: &pb::Id) -> Slot {
     let of = id.r#type.clone().unwrap_or_default();
     let at = id.tenancy.clone().unwrap_or_default();
     (of.group, of.kind, at.partition, at.namespace, id.name.clone())
+}
+
+/// Whether the group and the kind are those; the version is no part of a resource's identity.
+#[must_use]
+pub fn is_type(resource: &pb::Resource, of: &pb::Type) -> bool {
+    let found = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+    found.is_some_and(|found| found.group == of.group && found.kind == of.kind)
+}
+
+/// Whether an id stands under a key of an index: in lists, the first unit of the tenancy that is empty or `*` ends the key, and
+/// so does the absence of a name.
+#[must_use]
+pub fn is_under(id: &pb::Id, key: &pb::Id, listing: bool) -> bool {
+    let kind = |id: &pb::Id| id.r#type.as_ref().map(|of| (of.group.clone(), of.kind.clone()));
+    if kind(id) != kind(key) {
+        return false;
+    }
+    let (is, wanted) = (id.tenancy.clone().unwrap_or_default(), key.tenancy.clone().unwrap_or_default());
+    for (is, wanted) in [(is.partition, wanted.partition), (is.namespace, wanted.namespace)] {
+        if listing && (wanted.is_empty() || wanted == WILDCARD) {
+            return true;
+        }
+        if is != wanted {
+            return false;
+        }
+    }
+    id.name == key.name || (listing && key.name.is_empty())
 }
 
 fn id_of(resource: &pb::Resource) -> pb::Id {

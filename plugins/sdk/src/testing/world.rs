@@ -12,7 +12,11 @@ use mortise_resource::{
 };
 use prost::Message;
 
-use super::{calls::decode, fields, store::Store};
+use super::{
+    calls::decode,
+    fields,
+    store::{Store, is_type, is_under},
+};
 use crate::{
     Context, Data, Diagnostics, Error, Failure, HttpRequest, HttpResponse, Key, Kind, Outcome, Plugin, Reconciler,
     Request, Typed,
@@ -287,10 +291,10 @@ impl World {
         }
         let files = self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES);
         let matches = |resource: &pb::Resource| match (&by, key) {
-            (None, Key::Id(key)) => resource.id.as_ref().is_some_and(|id| under(id, key, listing)),
-            (Some(By::Owner(_)), Key::Id(key)) => resource.owner.as_ref().is_some_and(|id| under(id, key, listing)),
+            (None, Key::Id(key)) => resource.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
+            (Some(By::Owner(_)), Key::Id(key)) => resource.owner.as_ref().is_some_and(|id| is_under(id, key, listing)),
             (Some(By::ReferenceField(field)), Key::Id(key)) => {
-                self.references(resource, field).iter().any(|id| under(id, key, listing))
+                self.references(resource, field).iter().any(|id| is_under(id, key, listing))
             }
             (Some(By::ValueField(field)), Key::Value(key)) => self.message(resource).is_some_and(|(message, data)| {
                 let found = fields::values(files, &message, field, &data);
@@ -303,27 +307,3 @@ impl World {
 }
 
 static NO_FILES: prost_types::FileDescriptorSet = prost_types::FileDescriptorSet { file: Vec::new() };
-
-/// Whether the group and the kind are those; the version is no part of a resource's identity.
-pub(super) fn is_type(resource: &pb::Resource, of: &pb::Type) -> bool {
-    let found = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
-    found.is_some_and(|found| found.group == of.group && found.kind == of.kind)
-}
-
-/// Whether an id stands under a key: in lists, the first unit of the tenancy that is empty or `*` ends the key.
-fn under(id: &pb::Id, key: &pb::Id, listing: bool) -> bool {
-    let kind = |id: &pb::Id| id.r#type.as_ref().map(|of| (of.group.clone(), of.kind.clone()));
-    if kind(id) != kind(key) {
-        return false;
-    }
-    let (is, wanted) = (id.tenancy.clone().unwrap_or_default(), key.tenancy.clone().unwrap_or_default());
-    for (is, wanted) in [(is.partition, wanted.partition), (is.namespace, wanted.namespace)] {
-        if listing && (wanted.is_empty() || wanted == "*") {
-            return true;
-        }
-        if is != wanted {
-            return false;
-        }
-    }
-    id.name == key.name
-}

@@ -1,0 +1,93 @@
+//! Packs the sources of the guest SDK, and all that it needs to compile outside of this repository, so that `mortise plugin
+//! new` works for somebody who has nothing but the binary.
+//!
+//! What is packed is a cut of the repository with its folders where they are: the SDK's paths to `wit/` and `proto/` stay as
+//! they are. The top Cargo.toml is cut to what these crates inherit.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    error::Error,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use toml::{Table, Value};
+
+/// The crates that are packed: the SDK and what it depends on here.
+const CRATES: [&str; 2] = ["host/resource", "plugins/sdk"];
+
+/// What they read beside their own folders; folders are taken whole.
+const DATA: [&str; 5] =
+    ["LICENSE", "proto/hashicorp/consul/resource", "proto/hashicorp/consul/tenancy", "proto/mortise", "wit/v0.1.0"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = fs::canonicalize(PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../.."))?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+
+    let mut files = BTreeSet::new();
+    for part in CRATES.iter().flat_map(|one| ["Cargo.toml", "build.rs", "src", "wit"].map(|of| format!("{one}/{of}"))) {
+        collect(&root, Path::new(&part), &mut files)?;
+    }
+    for part in DATA {
+        collect(&root, Path::new(part), &mut files)?;
+    }
+    let top = out.join("vendored.toml");
+    fs::write(&top, workspace(&root)?)?;
+
+    let mut table = String::from("&[\n");
+    for path in &files {
+        writeln!(table, "    ({path:?}, include_bytes!({:?})),", root.join(path))?;
+    }
+    writeln!(table, "    (\"Cargo.toml\", include_bytes!({top:?})),\n]")?;
+    fs::write(out.join("sdk.rs"), table)?;
+    println!("cargo::rerun-if-changed={}", root.join("Cargo.toml").display());
+    Ok(())
+}
+
+/// Adds a file, or every file below a folder. What is not there is left out: not every crate has every part.
+fn collect(root: &Path, part: &Path, into: &mut BTreeSet<String>) -> Result<(), Box<dyn Error>> {
+    let path = root.join(part);
+    if path.is_dir() {
+        println!("cargo::rerun-if-changed={}", path.display());
+        for entry in fs::read_dir(&path)? {
+            collect(root, &part.join(entry?.file_name()), into)?;
+        }
+    } else if path.is_file() {
+        println!("cargo::rerun-if-changed={}", path.display());
+        into.insert(part.to_str().ok_or("a path is not Unicode")?.to_owned());
+    }
+    Ok(())
+}
+
+/// The top Cargo.toml, cut to what the packed crates inherit.
+fn workspace(root: &Path) -> Result<String, Box<dyn Error>> {
+    let mut names = BTreeSet::new();
+    for one in CRATES {
+        let manifest = fs::read_to_string(root.join(one).join("Cargo.toml"))?.parse::<Table>()?;
+        inherited(&manifest, &mut names);
+    }
+    let top = fs::read_to_string(root.join("Cargo.toml"))?.parse::<Table>()?;
+    let mut whole = top.get("workspace").and_then(Value::as_table).ok_or("no workspace")?.clone();
+    let kept = ["resolver", "package", "lints", "dependencies"];
+    whole.retain(|key, _| kept.contains(&key));
+    whole.insert("members".into(), CRATES.map(Value::from).to_vec().into());
+    if let Some(Value::Table(dependencies)) = whole.get_mut("dependencies") {
+        dependencies.retain(|name, _| names.iter().any(|one| name == one.as_str()));
+    }
+    let cut = Table::from_iter([("workspace".to_owned(), Value::Table(whole))]);
+    Ok(format!("# A cut of Mortise's own Cargo.toml: what its SDK for plugins needs.\n{}", toml::to_string(&cut)?))
+}
+
+/// Dependencies that are inherited, wherever they stand.
+fn inherited(table: &Table, names: &mut BTreeSet<String>) {
+    for (key, value) in table {
+        let Value::Table(inner) = value else { continue };
+        if key.ends_with("dependencies") {
+            names.extend(inner.keys().cloned());
+        } else {
+            inherited(inner, names);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `mortise plugin bench`: what a plugin's hooks and reconcilers cost, one call after the other.
+//!
+//! Each hook is called as a request calls it, in a fresh instance; the row `(empty)` is the instance alone, which nothing can
+//! be quicker than. Reconcilers run in a warm instance, as on a server, with a store in memory.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, ValueEnum};
+use mortise_cli::{CliError, Connect, Exit, Table, ui};
+use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, Used};
+use mortise_resource::{authorizer::AllowAll, pb};
+use mortise_text::{Source as Text, TypeTable};
+use prost::Message as _;
+use serde_json::{Value, json};
+
+use crate::{fault, offline::Offline, report, sample, source::Source, test};
+
+pub(crate) const EXAMPLES: &str = "\
+mortise plugin bench
+mortise plugin bench target/plugins/guest-book.wasm --resource one.yaml --iterations 10000 -o json";
+
+/// Bounds of the number of calls.
+const MOST: u64 = 1_000_000;
+
+/// Calls before those that are measured.
+const WARM_UP: u64 = 20;
+
+/// Longest that one row is measured.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Arguments of `plugin bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(flatten)]
+    source: Source,
+    /// A resource to call the hooks with, YAML or JSON; otherwise one with something in every field
+    #[arg(long, value_name = "FILE")]
+    resource: Option<PathBuf>,
+    /// Calls of each hook, at most, within 20 seconds
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    iterations: u64,
+    /// How results are shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table
+    Table,
+    /// One JSON document
+    Json,
+}
+
+/// What one hook cost.
+struct Row {
+    of: String,
+    hook: String,
+    times: Vec<Duration>,
+    used: Used,
+}
+
+impl Bench {
+    pub(crate) async fn run(self) -> Result<Exit, CliError> {
+        let path = self.source.component().await?;
+        let offline = Offline::new(&path)?;
+        let manifest = offline.describe().await.map_err(|e| fault::load(&path, &e))?;
+        let settings =
+            test::granted(&manifest).map_err(|e| fault::failed(e, "`mortise plugin inspect` says what it needs"))?;
+        let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
+        let given = self.given(&plugin)?;
+        let mut rows = vec![self.empty(&plugin).await?];
+        for decl in &manifest.types {
+            let resource = match &given {
+                Some((of, resource)) if *of == decl.gvk => resource.clone(),
+                Some(_) => continue,
+                None => sample::resource(decl),
+            };
+            rows.extend(self.hooks(&plugin, decl, &resource).await?);
+            rows.extend(self.reconcilers(&plugin, decl, &resource).await?);
+        }
+        self.show(&plugin, &rows)?;
+        Ok(Exit::Done)
+    }
+
+    /// The resource that was given, and its type.
+    fn given(&self, plugin: &Plugin) -> Result<Option<(mortise_resource::types::Gvk, pb::Resource)>, CliError> {
+        let Some(path) = &self.resource else { return Ok(None) };
+        let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
+        let mut types = TypeTable::new();
+        for decl in &plugin.manifest().types {
+            types.add_message(decl.gvk.clone(), decl.message.clone(), Some(decl.scope), decl.short_names.clone());
+        }
+        let name = path.display().to_string();
+        let next = "`mortise plugin schema` shows what a resource of this plugin looks like";
+        let documents = mortise_text::parse(Text { name: &name, text: &text }, None, &types);
+        let documents = documents.map_err(|faults| fault::usage(faults.to_string(), next))?;
+        let first = documents.into_iter().next().ok_or_else(|| fault::usage(format!("{name}: no resource"), next))?;
+        let mut resource = first.resource;
+        let id = resource.id.get_or_insert_default();
+        let of = mortise_resource::types::Gvk::from(&id.r#type.clone().unwrap_or_default());
+        if let Some(decl) = plugin.manifest().types.iter().find(|decl| decl.gvk == of) {
+            decl.scope.fill(id.tenancy.get_or_insert_default());
+        }
+        Ok(Some((of, resource)))
+    }
+
+    /// What every request to the plugin pays.
+    async fn empty(&self, plugin: &Arc<Plugin>) -> Result<Row, CliError> {
+        let call = || async {
+            let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
+            call.instantiate().await?;
+            Ok(call.used())
+        };
+        self.row("", "(empty)", call).await
+    }
+
+    async fn hooks(
+        &self,
+        plugin: &Arc<Plugin>,
+        decl: &TypeDecl,
+        resource: &pb::Resource,
+    ) -> Result<Vec<Row>, CliError> {
+        let of = decl.gvk.to_string();
+        let bytes = resource.encode_to_vec();
+        let id = resource.id.clone().unwrap_or_default();
+        let new = || Call::new(plugin.clone(), Arc::new(AllowAll));
+        let mut rows = Vec::new();
+        for hook in report::hooks(decl) {
+            let call = || async {
+                let mut call = new();
+                match hook {
+                    "mutate" => call.mutate(bytes.clone()).await.map(drop),
+                    "validate" => call.validate(bytes.clone(), None).await.map(drop),
+                    // Such answers are remembered where they can be; this one is asked about another version each time.
+                    "authorize-read" => call.authorize_read(&fresh(&id), None).await.map(drop),
+                    "authorize-write" => call.authorize_write(bytes.clone()).await.map(drop),
+                    _ => {
+                        let within = pb::Tenancy { partition: fresh(&id).name, namespace: String::new() };
+                        call.authorize_list(&decl.gvk.to_pb(), &within).await.map(drop)
+                    }
+                }?;
+                Ok(call.used())
+            };
+            rows.push(self.row(&of, hook, call).await?);
+        }
+        Ok(rows)
+    }
+
+    async fn reconcilers(
+        &self,
+        plugin: &Arc<Plugin>,
+        decl: &TypeDecl,
+        resource: &pb::Resource,
+    ) -> Result<Vec<Row>, CliError> {
+        let mut rows = Vec::new();
+        for controller in plugin.manifest().controllers.iter().filter(|one| one.manages == decl.gvk) {
+            let broken = |what: String| fault::failed(format!("controller {}: {what}", controller.name), NEXT);
+            let rig = test::Rig::new(plugin, controller, resource).map_err(broken)?;
+            let call = || rig.reconcile();
+            rows.push(self.row(&decl.gvk.to_string(), &format!("reconcile {}", controller.name), call).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Calls, again and again.
+    async fn row<F>(&self, of: &str, hook: &str, mut call: impl FnMut() -> F) -> Result<Row, CliError>
+    where
+        F: Future<Output = Result<Used, HookError>>,
+    {
+        let failed = |e: HookError| fault::failed(e.to_string(), NEXT);
+        for _ in 0..WARM_UP.min(self.iterations) {
+            call().await.map_err(failed)?;
+        }
+        let mut row = Row { of: of.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Used::default() };
+        let begun = Instant::now();
+        for _ in 0..self.iterations {
+            let start = Instant::now();
+            let used = call().await.map_err(failed)?;
+            row.times.push(start.elapsed());
+            row.used.fuel = row.used.fuel.max(used.fuel);
+            row.used.memory = row.used.memory.max(used.memory);
+            if begun.elapsed() > PATIENCE {
+                break;
+            }
+        }
+        row.times.sort();
+        Ok(row)
+    }
+
+    fn show(&self, plugin: &Plugin, rows: &[Row]) -> Result<(), CliError> {
+        let empty = rows.first().map_or(Duration::ZERO, |row| row.at(50));
+        let ratio = |row: &Row| row.at(50).as_secs_f64() / empty.as_secs_f64().max(1e-9);
+        if self.output == Format::Json {
+            let one = |row: &Row| {
+                json!({
+                    "type": row.of,
+                    "hook": row.hook,
+                    "calls": row.times.len(),
+                    "medianNs": nanos(row.at(50)),
+                    "p99Ns": nanos(row.at(99)),
+                    "timesEmpty": (ratio(row) * 100.0).round() / 100.0,
+                    "fuel": row.used.fuel,
+                    "memoryBytes": row.used.memory,
+                })
+            };
+            let all = json!({
+                "plugin": plugin.name(),
+                "version": plugin.version(),
+                "sha256": plugin.digest(),
+                "limits": {"fuel": plugin.limits().fuel, "memoryBytes": plugin.limits().memory_bytes},
+                "rows": rows.iter().map(one).collect::<Vec<Value>>(),
+            });
+            return ui::line(format!("{all:#}"));
+        }
+        let mut table = Table::new(["type", "hook", "calls", "median", "p99", "× empty", "fuel", "memory"]);
+        for row in rows {
+            table.row(vec![
+                row.of.as_str().into(),
+                row.hook.as_str().into(),
+                row.times.len().to_string().into(),
+                micros(row.at(50)).into(),
+                micros(row.at(99)).into(),
+                format!("{:.1}", ratio(row)).into(),
+                test::grouped(row.used.fuel).into(),
+                report::size(row.used.memory).into(),
+            ]);
+        }
+        ui::print(table.render(&Connect::default().ui()))
+    }
+}
+
+/// What to do about a hook that breaks while it is measured.
+const NEXT: &str =
+    "give a resource that the plugin can work with, by --resource FILE; `mortise plugin test` shows the plugin's log";
+
+impl Row {
+    /// A percentile of the times, which are sorted.
+    fn at(&self, percent: usize) -> Duration {
+        let place = (self.times.len() * percent / 100).min(self.times.len().saturating_sub(1));
+        self.times.get(place).copied().unwrap_or_default()
+    }
+}
+
+/// The id with a name of its own, so that nothing is remembered about it.
+fn fresh(id: &pb::Id) -> pb::Id {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    pb::Id { name: format!("sample-{}", NUMBER.fetch_add(1, Ordering::Relaxed)), ..id.clone() }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn micros(time: Duration) -> String {
+    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_sorted_times() {
+        let times = (1..=100).map(Duration::from_micros).collect();
+        let row = Row { of: String::new(), hook: String::new(), times, used: Used::default() };
+        assert_eq!((row.at(50), row.at(99)), (Duration::from_micros(51), Duration::from_micros(100)));
+        let none = Row { of: String::new(), hook: String::new(), times: Vec::new(), used: Used::default() };
+        assert_eq!(none.at(99), Duration::ZERO);
+    }
+}

@@ -1,0 +1,130 @@
+//! `mortise plugin dev`: builds a plugin and installs it into a running server, each time that its sources change.
+//!
+//! One build at a time; what changes while one runs causes one more. A build that fails, cases that fail, a server that
+//! refuses: each is said, with what to type next, and what served before serves on. The plugin's conditions and its log come
+//! in between, as they happen.
+
+mod install;
+mod view;
+mod watch;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use mortise_cli::{CliError, Connect, Exit, Session, Ui};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{fault, offline::Offline, report, source::Crate, test::Suite};
+
+pub(crate) const EXAMPLES: &str = "\
+mortise plugin dev
+mortise plugin dev --test --grpc-addr edge.example.org:8502
+mortise plugin dev --once";
+
+/// How long the sources have to be left alone before they are built: editors write a file in several steps.
+const SETTLE: Duration = Duration::from_millis(30);
+
+/// Arguments of `plugin dev`.
+#[derive(Debug, Args)]
+pub struct Dev {
+    #[command(flatten)]
+    of: Crate,
+    /// Run the cases in tests/cases before each installation; where one fails, nothing is installed
+    #[arg(long)]
+    test: bool,
+    /// Where the cases are [default: tests/cases in --path]
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
+    /// Build and install once, and say how that went
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Dev {
+    pub(crate) async fn run(self) -> Result<Exit, CliError> {
+        let mut term = signal(SignalKind::terminate())
+            .map_err(|e| fault::failed(format!("listening for signals: {e}"), "try again"))?;
+        tokio::select! {
+            ended = self.work() => ended,
+            _ = term.recv() => Ok(Exit::Done),
+        }
+    }
+
+    async fn work(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
+        // A server that is not there is said before anything is built.
+        let session = self.connect.session().await?;
+        if self.once {
+            self.round(&session, &ui, None).await?;
+            return Ok(Exit::Done);
+        }
+        let mut watch = watch::Watch::new(self.of.dir())?;
+        view::say(
+            &ui,
+            view::Part::Dev,
+            &format!("watching {}, installing into {}", self.of.dir().display(), session.url()),
+        )?;
+        let mut following = None;
+        let mut changed = None;
+        loop {
+            match self.round(&session, &ui, changed).await {
+                Ok(name) if following.is_none() => following = Some(view::Following::start(&session, &ui, &name)),
+                Ok(_) => {}
+                Err(fault) if fault.exit == Exit::Closed => return Err(fault),
+                Err(fault) => {
+                    let kept = "what served before serves on; the next change is built again";
+                    view::say(&ui, view::Part::Fault, &format!("{fault}\n{kept}"))?;
+                }
+            }
+            changed = Some(watch.changed(SETTLE).await);
+        }
+    }
+
+    /// One build, its cases, and its installation; answers the plugin's name.
+    async fn round(&self, session: &Session, ui: &Ui, changed: Option<Instant>) -> Result<String, CliError> {
+        let begun = changed.unwrap_or_else(Instant::now);
+        let path = self.of.build().await?;
+        let offline = Offline::new(&path)?;
+        // The loader's own checks say more than a server's refusal, and sooner.
+        let manifest = match offline.describe().await {
+            Ok(manifest) => manifest,
+            Err(fault) => return Err(fault::load(&path, &fault)),
+        };
+        let built = begun.elapsed();
+        let size = report::size(offline.bytes.len());
+        view::say(ui, view::Part::Build, &format!("{} ({size}) in {:.1} s", path.display(), built.as_secs_f64()))?;
+        if self.test {
+            self.cases(ui, path).await?;
+        }
+        let name = manifest.name.to_string();
+        let installed = install::install(session, &name, &offline.bytes).await?;
+        let took = begun.elapsed().as_secs_f64();
+        let what = if installed.unchanged { "serves already, unchanged" } else { "serves" };
+        let version = &manifest.version;
+        view::say(ui, view::Part::Live, &format!("{name} {version} {what}, {took:.1} s after the change"))?;
+        let conditions = install::conditions(installed.plugin.as_ref());
+        if !conditions.is_empty() {
+            view::say(ui, view::Part::Plugin, &conditions.join("; "))?;
+        }
+        Ok(name)
+    }
+
+    async fn cases(&self, ui: &Ui, component: PathBuf) -> Result<(), CliError> {
+        let cases = self.cases.clone().unwrap_or_else(|| self.of.within("tests/cases"));
+        let suite = Suite { component, cases, filter: None, record: false, with: Vec::new() };
+        let summary = suite.run(|_| Ok(())).await?;
+        if summary.first_failure().is_some() {
+            view::say(ui, view::Part::Test, summary.text(ui).trim())?;
+            return Err(fault::failed(
+                format!("{} of {} cases failed; nothing was installed", summary.failed(), summary.ran()),
+                "mend the plugin or the case; `mortise plugin dev` without --test installs regardless",
+            ));
+        }
+        view::say(ui, view::Part::Test, &format!("{} cases passed", summary.ran()))
+    }
+}

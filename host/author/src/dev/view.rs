@@ -1,0 +1,146 @@
+//! One view of everything that goes on: builds, cases, what serves, the plugin's conditions and its log.
+
+use std::time::Duration;
+
+use mortise_cli::{CliError, Session, Style, Ui, ui};
+use mortise_resource::{data, pb, pb::watch_event::Event};
+use tokio::task::JoinHandle;
+
+use super::install;
+
+/// How long a lost connection is left alone before it is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Lines of the log that were there before.
+const LAST_LINES: u32 = 10;
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Dev,
+    Build,
+    Test,
+    Live,
+    Plugin,
+    Log,
+    Fault,
+}
+
+impl Part {
+    fn label(self) -> (&'static str, Style) {
+        match self {
+            Self::Dev => ("dev", Style::Dim),
+            Self::Build => ("build", Style::Bold),
+            Self::Test => ("test", Style::Bold),
+            Self::Live => ("live", Style::Good),
+            Self::Plugin => ("plugin", Style::Bold),
+            Self::Log => ("log", Style::Dim),
+            Self::Fault => ("FAULT", Style::Bad),
+        }
+    }
+}
+
+/// Writes lines, the first with what they are about.
+pub(super) fn say(on: &Ui, part: Part, text: &str) -> Result<(), CliError> {
+    let (label, style) = part.label();
+    let mut lines = text.lines();
+    let mut out = format!("{} {}\n", on.paint(style, &format!("{label:<6}")), lines.next().unwrap_or_default());
+    for line in lines {
+        out.push_str(&format!("       {line}\n"));
+    }
+    ui::print(out)
+}
+
+/// Tells of a plugin's log and its conditions until it is dropped.
+pub(super) struct Following(Vec<JoinHandle<()>>);
+
+impl Following {
+    pub(super) fn start(session: &Session, on: &Ui, name: &str) -> Self {
+        let logs = tokio::spawn(again(session.clone(), *on, name.to_owned(), logs));
+        let conditions = tokio::spawn(again(session.clone(), *on, name.to_owned(), conditions));
+        Self(vec![logs, conditions])
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Follows, and begins anew when the server went away.
+async fn again<F>(session: Session, on: Ui, name: String, mut follow: impl FnMut(Session, Ui, String, bool) -> F)
+where
+    F: Future<Output = Result<(), CliError>>,
+{
+    let mut first = true;
+    loop {
+        // What serves is said by the rounds; that a server is gone, they say too.
+        if follow(session.clone(), on, name.clone(), first).await.is_err_and(|e| e.exit == mortise_cli::Exit::Closed) {
+            return;
+        }
+        first = false;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn logs(session: Session, on: Ui, name: String, first: bool) -> Result<(), CliError> {
+    let last = if first { LAST_LINES } else { 0 };
+    let request = data::LogsRequest { name: name.clone(), last, follow: true, level: 0 };
+    let mut client = session.plugins();
+    let mut lines = session.call(format!("the log of {name}"), client.logs(request)).await?;
+    while let Ok(Some(line)) = lines.message().await {
+        say(&on, Part::Log, &log_line(&line))?;
+    }
+    Ok(())
+}
+
+fn log_line(line: &data::LogLine) -> String {
+    let level = ["off", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"].get(line.level as usize).unwrap_or(&"?");
+    let hook = if line.hook.is_empty() { String::new() } else { format!(" {}", line.hook) };
+    let fields: String = line.fields.iter().map(|(name, value)| format!(" {name}={value:?}")).collect();
+    format!("{level}{hook}: {}{fields}", line.message)
+}
+
+async fn conditions(session: Session, on: Ui, name: String, _first: bool) -> Result<(), CliError> {
+    let of = pb::Type { group: "mortise".into(), group_version: "v1".into(), kind: "Plugin".into() };
+    let request = pb::WatchListRequest { r#type: Some(of), tenancy: None, name_prefix: name.clone() };
+    let mut client = session.resources();
+    let mut events = session.call(format!("plugin {name}"), client.watch_list(request)).await?;
+    let mut known: Option<Vec<String>> = None;
+    while let Ok(Some(event)) = events.message().await {
+        let Some(Event::Upsert(upsert)) = event.event else { continue };
+        let Some(plugin) = upsert.resource.filter(|one| one.id.as_ref().is_some_and(|id| id.name == name)) else {
+            continue;
+        };
+        let now = install::conditions(Some(&plugin));
+        // On the way from one version to the next it is neither.
+        let passing = now.iter().any(|one| one.contains(" not yet"));
+        if known.as_ref().is_some_and(|known| *known != now) && !passing {
+            say(&on, Part::Plugin, &now.join("; "))?;
+        }
+        if !passing {
+            known = Some(now);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_has_its_level_hook_and_fields() {
+        let line = data::LogLine {
+            level: 3,
+            hook: "reconcile".into(),
+            message: "accepted one".into(),
+            fields: [("count".to_owned(), "2".to_owned())].into(),
+            ..data::LogLine::default()
+        };
+        assert_eq!(log_line(&line), "INFO reconcile: accepted one count=\"2\"");
+    }
+}

@@ -1,0 +1,178 @@
+//! `mortise plugin new`: a crate that builds, passes its own tests and can be served at once.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use mortise_cli::{CliError, Exit, ui};
+
+use crate::{fault, names::Names, sdk, template};
+
+pub(crate) const EXAMPLES: &str = "\
+mortise plugin new guest-book
+mortise plugin new shop --type shop.v1.Order --with-reconciler";
+
+/// Where the SDK is put in a new plugin.
+const VENDOR: &str = "vendor/mortise";
+
+/// Arguments of `plugin new`.
+#[derive(Debug, Args)]
+pub struct New {
+    /// The plugin's name: lower-case letters, digits and dashes.
+    name: String,
+    /// The type that it brings [default: one called after the plugin, in v1]
+    #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
+    of: Option<String>,
+    /// Also a reconciler, with its test.
+    #[arg(long)]
+    with_reconciler: bool,
+    /// Where the crate is put; the folder must be empty, or not there yet [default: NAME]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// Use the crate mortise-plugin of a checkout, instead of the one in this binary.
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
+}
+
+impl New {
+    /// Writes the crate.
+    ///
+    /// # Errors
+    /// An illegal name, a folder that has something in it, and those of the file system.
+    pub fn run(self) -> Result<Exit, CliError> {
+        ui::print(self.write()?)?;
+        Ok(Exit::Done)
+    }
+
+    /// Writes the crate, and answers what to say about it.
+    fn write(&self) -> Result<String, CliError> {
+        let names = Names::new(&self.name, self.of.as_deref())?;
+        let dir = self.path.clone().unwrap_or_else(|| PathBuf::from(&self.name));
+        let sdk_path = match &self.sdk {
+            None => format!("{VENDOR}/{}", sdk::CRATE),
+            Some(given) => checkout(given)?,
+        };
+        refuse_to_overwrite(&dir, &self.name)?;
+        // Nothing is left half done: the last step puts all of it where it belongs.
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(fault::file("create", parent))?;
+        let unfinished = tempfile::Builder::new().prefix(".mortise-new-").tempdir_in(parent);
+        let unfinished = unfinished.map_err(fault::file("write to", parent))?;
+        let made = unfinished.path().join("plugin");
+        if self.sdk.is_none() {
+            let vendor = made.join(VENDOR);
+            sdk::write(&vendor).map_err(fault::file("write to", &vendor))?;
+        }
+        for (path, text) in template::files(&names, self.with_reconciler, &sdk_path) {
+            let path = made.join(path);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(fault::file("create", folder))?;
+            }
+            fs::write(&path, text).map_err(fault::file("write", &path))?;
+        }
+        fs::rename(&made, &dir).map_err(fault::file("create", &dir))?;
+        Ok(said(&names, &dir))
+    }
+}
+
+fn said(names: &Names, dir: &Path) -> String {
+    let (of, dir) = (names.type_name(), dir.display());
+    format!(
+        "created plugin {} in {dir}, with the type {of}\n\
+         next: cd {dir} && mortise plugin build && mortise plugin test\n",
+        names.plugin
+    )
+}
+
+/// The path of the crate in a checkout of Mortise, or of the crate itself, as a Cargo.toml may name it from anywhere.
+fn checkout(given: &Path) -> Result<String, CliError> {
+    let candidates = [given.join(sdk::CRATE), given.to_owned()];
+    let is_sdk = |dir: &&PathBuf| {
+        fs::read_to_string(dir.join("Cargo.toml")).is_ok_and(|text| text.contains("name = \"mortise-plugin\""))
+    };
+    let found = candidates.iter().find(is_sdk).ok_or_else(|| {
+        fault::usage(
+            format!("{} is no checkout of Mortise: there is no crate mortise-plugin in it", given.display()),
+            "give the folder that has plugins/sdk in it, or leave --sdk out: this binary has the SDK's sources",
+        )
+    })?;
+    let found = fs::canonicalize(found).map_err(fault::file("find", found))?;
+    let text = found.to_str().map(str::to_owned);
+    text.filter(|text| !text.contains(['"', '\\'])).ok_or_else(|| {
+        fault::usage(
+            format!("{} cannot stand in a Cargo.toml", found.display()),
+            "move the checkout to a path of plain letters",
+        )
+    })
+}
+
+/// What is there stays as it is; an empty folder may be taken.
+fn refuse_to_overwrite(dir: &Path, name: &str) -> Result<(), CliError> {
+    let next = || format!("`mortise plugin new {name} --path ANOTHER`, or move what is in {} away", dir.display());
+    match fs::read_dir(dir).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => {
+            Err(fault::usage(format!("{} is there already, and not empty; nothing was written", dir.display()), next()))
+        }
+        Ok(false) => Ok(()),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(fault) if fault.kind() == io::ErrorKind::NotADirectory => {
+            Err(fault::usage(format!("{} is there already, and no folder; nothing was written", dir.display()), next()))
+        }
+        Err(fault) => Err(fault::file("read", dir)(fault)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(dir: &Path, with_reconciler: bool) -> New {
+        New { name: "guest-book".into(), of: None, with_reconciler, path: Some(dir.to_owned()), sdk: None }
+    }
+
+    #[test]
+    fn a_plugin_is_written_whole_and_never_over_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/below/guest-book");
+        let said = new(&path, true).write().unwrap();
+        assert!(said.contains("with the type guest_book.v1.GuestBook") && said.contains("next: cd "), "{said}");
+        for file in [
+            "Cargo.toml",
+            "Cargo.lock",
+            ".gitignore",
+            "README.md",
+            "build.rs",
+            "proto/guest_book/v1/guest_book.proto",
+            "src/lib.rs",
+            "src/controller.rs",
+            "tests/cases/hooks.yaml",
+            "tests/cases/reconciler.yaml",
+            "vendor/mortise/plugins/sdk/Cargo.toml",
+        ] {
+            assert!(path.join(file).is_file(), "{file}");
+        }
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing unfinished is left");
+        fs::write(path.join("src/lib.rs"), "mine").unwrap();
+        let refused = new(&path, true).write().unwrap_err();
+        assert!(refused.message.contains("not empty; nothing was written"), "{refused}");
+        assert_eq!(fs::read_to_string(path.join("src/lib.rs")).unwrap(), "mine");
+        let refused = new(&path.join("Cargo.toml"), false).write().unwrap_err();
+        assert!(refused.message.contains("no folder"), "{refused}");
+    }
+
+    #[test]
+    fn an_empty_folder_may_be_taken_and_a_checkout_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        New { sdk: Some(root.clone()), ..new(dir.path(), false) }.write().unwrap();
+        let manifest = fs::read_to_string(dir.path().join("Cargo.toml")).unwrap();
+        let sdk = fs::canonicalize(root.join("plugins/sdk")).unwrap();
+        assert!(manifest.contains(&format!("path = \"{}\"", sdk.display())), "{manifest}");
+        assert!(!dir.path().join("vendor").exists() && !dir.path().join("src/controller.rs").exists());
+        let refused =
+            New { sdk: Some(dir.path().to_owned()), ..new(&dir.path().join("x"), false) }.write().unwrap_err();
+        assert!(refused.message.contains("is no checkout of Mortise"), "{refused}");
+    }
+}

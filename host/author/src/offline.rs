@@ -1,0 +1,87 @@
+//! The sandbox that serves plugins, without a server around it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use mortise_cli::CliError;
+use mortise_plugin_host::{Limits, LoadError, Plugin, PluginSettings, Policy, Quarantine, Sandbox};
+
+use crate::fault;
+
+/// Instances at once: one is called at a time, and few reserve less address space.
+const INSTANCES: u32 = 4;
+
+/// Wall clock of one request. On a server it is shorter; but how far a hook gets in a time is a matter of the machine, and
+/// what it costs is told by its fuel, which is the same everywhere.
+const DEADLINE_MS: u64 = 10_000;
+
+/// A component's file, read once, and a sandbox for it.
+pub(crate) struct Offline {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Offline {
+    /// With the limits that a server has unless its config.toml says otherwise, but for quarantine (each call is its own)
+    /// and for time.
+    ///
+    /// # Errors
+    /// A file that cannot be read; a machine without room for a sandbox.
+    pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
+        let policy = Policy {
+            quarantine: Quarantine { faults: 10_000, probation_faults: 10_000, ..Quarantine::default() },
+            ..Policy::default()
+        };
+        let limits = Limits {
+            instances: INSTANCES,
+            deadline_ms: DEADLINE_MS,
+            describe_deadline_ms: DEADLINE_MS,
+            aside_ms: 0,
+            ..Limits::default()
+        };
+        let sandbox = Sandbox::with_policy(&limits, policy, cache_dir()).map_err(|e| fault::load(path, &e))?;
+        let bytes = match fs::metadata(path) {
+            Ok(found) if found.is_file() => fs::read(path).map_err(fault::file("read", path))?,
+            Ok(_) => {
+                let next = "give the component, one .wasm file; `mortise plugin build` says where it put it";
+                return Err(fault::usage(format!("{} is no file", path.display()), next));
+            }
+            Err(e) => return Err(fault::file("read", path)(e)),
+        };
+        Ok(Self { sandbox, path: path.to_owned(), bytes })
+    }
+
+    /// What the file is called in faults.
+    fn called(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// What the plugin says about itself.
+    ///
+    /// # Errors
+    /// The loader's.
+    pub(crate) async fn describe(&self) -> Result<mortise_plugin_host::Manifest, LoadError> {
+        Plugin::describe(&self.sandbox, &self.called(), &self.bytes).await
+    }
+
+    /// The plugin, with settings and grants.
+    ///
+    /// # Errors
+    /// The loader's.
+    pub(crate) async fn load(&self, settings: &PluginSettings) -> Result<Arc<Plugin>, LoadError> {
+        Plugin::load(&self.sandbox, &self.called(), &self.bytes, settings).await
+    }
+}
+
+/// Where compiled code is kept: where `mortise dev` keeps it, or else among temporary files.
+fn cache_dir() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|v| Path::new(v).is_absolute()).map(PathBuf::from);
+    variable("MORTISE_CACHE_DIR")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("mortise")))
+        .or_else(|| variable("HOME").map(|home| home.join(".cache/mortise")))
+        .unwrap_or_else(|| std::env::temp_dir().join("mortise-cache"))
+}

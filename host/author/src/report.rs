@@ -1,0 +1,218 @@
+//! What a component is: for `build`, which says it in short, and `inspect`, which says all.
+
+use std::fmt::Write as _;
+
+use mortise_cli::CliError;
+use mortise_plugin_host::{ControllerDecl, LoadError, Manifest, Mapper, Port, Surface, TypeDecl};
+use mortise_resource::Scope;
+use sha2::{Digest as _, Sha256};
+
+use crate::{fault, offline::Offline};
+
+/// A component, as far as it can be read, and what the loader has against it.
+pub(crate) struct About {
+    size: usize,
+    digest: String,
+    surface: Surface,
+    manifest: Result<Manifest, LoadError>,
+}
+
+impl About {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no component at all.
+    pub(crate) async fn read(offline: &Offline) -> Result<Self, CliError> {
+        let surface = Surface::read(&offline.sandbox, &offline.bytes).await;
+        let surface = surface.map_err(|e| fault::load(&offline.path, &e))?;
+        let digest = Sha256::digest(&offline.bytes);
+        let digest = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        Ok(Self { size: offline.bytes.len(), digest, surface, manifest: offline.describe().await })
+    }
+
+    /// What keeps it from being loaded, if anything does.
+    pub(crate) fn fault(&self) -> Option<&LoadError> {
+        self.manifest.as_ref().err()
+    }
+
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref().ok()
+    }
+
+    /// Lines of a name and what it is.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, what: &str| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {name:<12}{what}");
+        };
+        if let Ok(manifest) = &self.manifest {
+            line("plugin", &format!("{} {}", manifest.name, manifest.version));
+        }
+        line("size", &format!("{} ({} bytes)", size(self.size), self.size));
+        line("sha256", &self.digest);
+        if let Ok(manifest) = &self.manifest {
+            for one in &manifest.types {
+                line("type", &of_type(one));
+            }
+            for one in &manifest.controllers {
+                line("controller", &of_controller(one));
+            }
+            for (name, what) in grants(manifest, &self.surface) {
+                line("needs grant", &format!("{name} = {what}"));
+            }
+        }
+        line("imports", &short(&self.surface.imports));
+        line("exports", &short(&self.surface.exports));
+        text
+    }
+
+    /// Each import and export that this host does not know, with what to do.
+    pub(crate) fn strangers(&self) -> Vec<(&'static str, &Port)> {
+        let of = |what: &'static str, ports: &'_ [Port]| -> Vec<(&'static str, usize)> {
+            ports.iter().enumerate().filter(|(_, port)| port.remedy.is_some()).map(|(at, _)| (what, at)).collect()
+        };
+        let pick = |(what, at): (&'static str, usize)| {
+            let ports = if what == "import" { &self.surface.imports } else { &self.surface.exports };
+            ports.get(at).map(|port| (what, port))
+        };
+        let imports = of("import", &self.surface.imports);
+        imports.into_iter().chain(of("export", &self.surface.exports)).filter_map(pick).collect()
+    }
+
+    /// All that a program may want to know.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let ports = |ports: &[Port]| {
+            let one = |port: &Port| serde_json::json!({"name": port.name, "known": port.remedy.is_none(), "remedy": port.remedy});
+            ports.iter().map(one).collect::<Vec<_>>()
+        };
+        let mut all = serde_json::json!({
+            "size": self.size,
+            "sha256": self.digest,
+            "imports": ports(&self.surface.imports),
+            "exports": ports(&self.surface.exports),
+            "loads": self.manifest.is_ok(),
+        });
+        let more = match &self.manifest {
+            Err(fault) => serde_json::json!({"fault": fault.to_string()}),
+            Ok(manifest) => serde_json::json!({
+                "name": &*manifest.name,
+                "version": &*manifest.version,
+                "types": manifest.types.iter().map(|one| serde_json::json!({
+                    "type": one.gvk.to_string(),
+                    "scope": scope(one.scope),
+                    "message": one.message.full_name(),
+                    "schemaVersion": one.schema_version.get(),
+                    "hooks": hooks(one),
+                    "shortNames": one.short_names,
+                })).collect::<Vec<_>>(),
+                "controllers": manifest.controllers.iter().map(|one| serde_json::json!({
+                    "name": &*one.name,
+                    "manages": one.manages.to_string(),
+                    "watches": one.watches.iter().map(|watch| watch.of.to_string()).collect::<Vec<_>>(),
+                })).collect::<Vec<_>>(),
+                "needsGrants": grants(manifest, &self.surface).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            }),
+        };
+        if let (Some(all), serde_json::Value::Object(more)) = (all.as_object_mut(), more) {
+            all.extend(more);
+        }
+        all
+    }
+}
+
+/// Grants that it does not load without, and those that its imports hint at; by their names in config.toml.
+fn grants(manifest: &Manifest, surface: &Surface) -> Vec<(&'static str, String)> {
+    let own = |of: &mortise_resource::types::Gvk| manifest.types.iter().any(|one| one.gvk == *of);
+    let mut foreign: Vec<String> = Vec::new();
+    for one in &manifest.controllers {
+        for of in std::iter::once(&one.manages).chain(one.watches.iter().map(|watch| &watch.of)) {
+            if !own(of) && !foreign.contains(&of.to_string()) {
+                foreign.push(of.to_string());
+            }
+        }
+    }
+    let mut needs = Vec::new();
+    if !foreign.is_empty() {
+        needs.push(("read", format!("{foreign:?}")));
+    }
+    let imports = |interface: &str| surface.imports.iter().any(|port| port.name.contains(interface));
+    if imports("mortise:plugin/files@") {
+        needs.push(("directories", "{ NAME = { path = \"…\", write = true } }".into()));
+    }
+    if imports("mortise:plugin/secrets@") {
+        needs.push(("secrets", "{ NAME = { file = \"…\" } }".into()));
+    }
+    if imports("wasi:http/outgoing-handler@") {
+        needs.push(("http", "[\"HOST\"]".into()));
+    }
+    needs
+}
+
+fn of_type(one: &TypeDecl) -> String {
+    let version = match one.schema_version.get() {
+        1 => String::new(),
+        version => format!(", schema version {version}"),
+    };
+    let hooks = hooks(one);
+    let hooks = if hooks.is_empty() { "no hooks".to_owned() } else { hooks.join(", ") };
+    format!("{} ({}{version}): {hooks}", one.gvk, scope(one.scope))
+}
+
+fn of_controller(one: &ControllerDecl) -> String {
+    let watch = |watch: &mortise_plugin_host::WatchDecl| {
+        let by = match &watch.mapper {
+            Mapper::Owner => "by owner".to_owned(),
+            Mapper::SameName => "by name".to_owned(),
+            Mapper::Reference(path) => format!("by {}", path.as_str()),
+            Mapper::Index(name) => format!("by index {name}"),
+            Mapper::Map => "by its own mapper".to_owned(),
+        };
+        format!(", watches {} {by}", watch.of)
+    };
+    format!("{} manages {}{}", one.name, one.manages, one.watches.iter().map(watch).collect::<String>())
+}
+
+/// The hooks of a type, by their names.
+pub(crate) fn hooks(one: &TypeDecl) -> Vec<&'static str> {
+    let all = [
+        (one.hooks.mutate, "mutate"),
+        (one.hooks.validate, "validate"),
+        (one.hooks.authorize_read, "authorize-read"),
+        (one.hooks.authorize_write, "authorize-write"),
+        (one.hooks.authorize_list, "authorize-list"),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect()
+}
+
+pub(crate) fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Undefined => "any scope",
+        Scope::Cluster => "cluster",
+        Scope::Partition => "partition",
+        Scope::Namespace => "namespace",
+    }
+}
+
+/// Interfaces without what they have in common.
+fn short(ports: &[Port]) -> String {
+    let mut names: Vec<_> = ports
+        .iter()
+        .map(|port| match (&port.remedy, port.name.strip_prefix("mortise:plugin/").and_then(|n| n.split_once('@'))) {
+            (None, Some((name, _))) => name.to_owned(),
+            (None, None) => port.name.clone(),
+            (Some(_), _) => format!("{} (unknown)", port.name),
+        })
+        .collect();
+    names.sort();
+    if names.is_empty() { "nothing".into() } else { names.join(", ") }
+}
+
+/// Bytes for people.
+pub(crate) fn size(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}

@@ -1,0 +1,77 @@
+//! A resource of a type with something in every field, for measurements where nobody gave one.
+
+use mortise_plugin_host::TypeDecl;
+use mortise_resource::pb;
+use prost::Message as _;
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
+
+/// Deepest nesting of messages.
+const DEPTH: usize = 3;
+
+/// The resource, named `sample`.
+pub(crate) fn resource(of: &TypeDecl) -> pb::Resource {
+    let mut tenancy = pb::Tenancy::default();
+    of.scope.fill(&mut tenancy);
+    let id = pb::Id {
+        name: "sample".into(),
+        r#type: Some(of.gvk.to_pb()),
+        tenancy: Some(tenancy),
+        uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(),
+    };
+    let value = message(&of.message, DEPTH).encode_to_vec();
+    let type_url = format!("type.googleapis.com/{}", of.message.full_name());
+    pb::Resource {
+        id: Some(id),
+        version: "1".into(),
+        generation: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(),
+        data: Some(prost_types::Any { type_url, value }),
+        ..pb::Resource::default()
+    }
+}
+
+fn message(of: &MessageDescriptor, depth: usize) -> DynamicMessage {
+    let mut made = DynamicMessage::new(of.clone());
+    for field in of.fields() {
+        // Of a oneof, the first.
+        let taken = field.containing_oneof().is_some_and(|one| one.fields().any(|other| made.has_field(&other)));
+        if taken {
+            continue;
+        }
+        if field.is_map() {
+            let Kind::Message(entry) = field.kind() else { continue };
+            if let Some(value) = scalar(&entry.map_entry_value_field(), depth) {
+                let key = match entry.map_entry_key_field().kind() {
+                    Kind::String => MapKey::String("key".into()),
+                    Kind::Bool => MapKey::Bool(true),
+                    Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => MapKey::I32(1),
+                    Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => MapKey::I64(1),
+                    Kind::Uint32 | Kind::Fixed32 => MapKey::U32(1),
+                    _ => MapKey::U64(1),
+                };
+                made.set_field(&field, Value::Map([(key, value)].into()));
+            }
+        } else if let Some(value) = scalar(&field, depth) {
+            made.set_field(&field, if field.is_list() { Value::List(vec![value]) } else { value });
+        }
+    }
+    made
+}
+
+/// One value of a field's kind; none for messages that nest too deep.
+fn scalar(field: &FieldDescriptor, depth: usize) -> Option<Value> {
+    Some(match field.kind() {
+        Kind::Double => Value::F64(1.0),
+        Kind::Float => Value::F32(1.0),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => Value::I32(1),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Value::I64(1),
+        Kind::Uint32 | Kind::Fixed32 => Value::U32(1),
+        Kind::Uint64 | Kind::Fixed64 => Value::U64(1),
+        Kind::Bool => Value::Bool(true),
+        Kind::String => Value::String("sample".into()),
+        Kind::Bytes => Value::Bytes(b"sample".as_slice().into()),
+        Kind::Enum(of) => {
+            Value::EnumNumber(of.values().nth(1).or_else(|| of.values().next()).map_or(0, |one| one.number()))
+        }
+        Kind::Message(of) => Value::Message(message(&of, depth.checked_sub(1)?)),
+    })
+}

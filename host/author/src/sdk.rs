@@ -1,0 +1,65 @@
+//! The sources of the guest SDK, which this binary carries: a plugin can be written with nothing but rustup and `mortise`.
+
+use std::{fs, io, path::Path};
+
+/// Paths and contents. A cut of the repository, with its folders where they are.
+static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+
+/// Where the crate `mortise-plugin` stands in it.
+pub(crate) const CRATE: &str = "plugins/sdk";
+
+/// Writes all of it below a folder, which is made.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn write(dir: &Path) -> io::Result<()> {
+    for (path, content) in FILES {
+        let path = dir.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, content)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &str) -> String {
+        let found = FILES.iter().find(|(one, _)| *one == path).unwrap_or_else(|| panic!("{path} is not packed"));
+        String::from_utf8(found.1.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn all_that_the_sdk_reads_is_packed_and_nothing_else() {
+        for path in [
+            "LICENSE",
+            "plugins/sdk/Cargo.toml",
+            "plugins/sdk/src/lib.rs",
+            "plugins/sdk/src/bindings/http.rs",
+            "plugins/sdk/wit/deps/http.wit",
+            "host/resource/build.rs",
+            "host/resource/src/lib.rs",
+            "proto/mortise/plugin/v1/manifest.proto",
+            "proto/hashicorp/consul/resource/resource.proto",
+            "wit/v0.1.0/world.wit",
+        ] {
+            assert!(!text(path).is_empty(), "{path}");
+        }
+        let size: usize = FILES.iter().map(|(_, content)| content.len()).sum();
+        assert!((100 << 10..600 << 10).contains(&size), "{size} bytes");
+        assert!(FILES.iter().all(|(path, _)| !path.starts_with("plugins/sdk/tests") && !path.contains("demo")));
+    }
+
+    #[test]
+    fn the_top_manifest_is_cut_to_what_is_inherited() {
+        let top = text("Cargo.toml").parse::<toml::Table>().unwrap();
+        let workspace = top["workspace"].as_table().unwrap();
+        let dependencies = workspace["dependencies"].as_table().unwrap();
+        assert!(dependencies.contains_key("prost") && dependencies.contains_key("mortise-resource"));
+        assert!(!dependencies.contains_key("wasmtime") && !top.contains_key("profile"));
+        assert!(workspace.contains_key("lints") && workspace["package"].get("edition").is_some());
+    }
+}

@@ -1,0 +1,143 @@
+//! Which component a command is about: a file, or what comes out of the crate in the current folder.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use mortise_cli::CliError;
+use mortise_guest_build::{self as guest_build, Error, Stop};
+
+use crate::fault;
+
+/// Where components are put, below cargo's target directory.
+const FOLDER: &str = "plugins";
+
+/// How a plugin's crate is built.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Build")]
+pub(crate) struct Crate {
+    /// The plugin's folder, with its Cargo.toml [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+    /// What it is compiled for
+    #[arg(long, value_name = "TARGET", default_value = "bare")]
+    target: Target,
+    /// Features of the crate, separated by commas
+    #[arg(long, value_name = "FEATURES", value_delimiter = ',')]
+    features: Vec<String>,
+    /// Keep files and line numbers for backtraces; the component is about ten times as large
+    #[arg(long)]
+    lines: bool,
+    /// Fail if Cargo.lock would have to change
+    #[arg(long)]
+    locked: bool,
+}
+
+/// What plugins are compiled for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// wasm32-unknown-unknown: no WASI; the smallest and quickest
+    #[default]
+    Bare,
+    /// wasm32-wasip2: all of Rust's standard library compiles
+    Wasip2,
+}
+
+/// A component, and the crate that it is built from when no file is given.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Source {
+    /// The component; without one, the crate in --path is built first
+    #[arg(value_name = "FILE.wasm")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) of: Crate,
+}
+
+impl Source {
+    /// The component's path; what is built is built now, and cargo's words go to standard error.
+    ///
+    /// # Errors
+    /// Those of [`Crate::build`].
+    pub(crate) async fn component(&self) -> Result<PathBuf, CliError> {
+        match &self.file {
+            Some(file) => Ok(file.clone()),
+            None => self.of.build().await,
+        }
+    }
+}
+
+impl Crate {
+    /// The plugin's folder.
+    pub(crate) fn dir(&self) -> &Path {
+        self.path.as_deref().unwrap_or(Path::new("."))
+    }
+
+    /// A path within it.
+    pub(crate) fn within(&self, part: &str) -> PathBuf {
+        self.path.as_ref().map_or_else(|| part.into(), |dir| dir.join(part))
+    }
+
+    /// Compiles it, and answers where the component is. cargo's words go to standard error as they come. Dropping the
+    /// future ends cargo.
+    ///
+    /// # Errors
+    /// What cargo or rustup refuse, and what to type about it.
+    pub(crate) async fn build(&self) -> Result<PathBuf, CliError> {
+        let dir = self.dir();
+        if !dir.join("Cargo.toml").is_file() {
+            return Err(fault::usage(
+                format!("there is no Cargo.toml in {}", dir.display()),
+                "`mortise plugin new NAME` makes a plugin; `cd` into one, or say where it is with --path DIR",
+            ));
+        }
+        let target = match self.target {
+            Target::Bare => guest_build::Target::Bare,
+            Target::Wasip2 => guest_build::Target::WasiP2,
+        };
+        let mut build = guest_build::Build::manifest_dir(dir).target(target).features(&self.features);
+        build = build.out_in_target(FOLDER).live();
+        if self.lines {
+            build = build.lines();
+        }
+        if !self.locked {
+            build = build.unlocked();
+        }
+        let ending = Ending(Stop::new());
+        let build = build.stopped_by(&ending.0);
+        let built = tokio::task::spawn_blocking(move || build.run()).await;
+        let built = built.map_err(|e| fault::failed(format!("the build gave up: {e}"), "try again"))?;
+        let built = built.map_err(|e| failed(&e))?;
+        let component = built.components.into_iter().next();
+        component.map(|one| one.path).ok_or_else(|| failed(&Error::NoLibrary { package: dir.display().to_string() }))
+    }
+}
+
+/// Ends a build that nobody waits for any more.
+struct Ending(Stop);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn failed(error: &Error) -> CliError {
+    let next = match error {
+        Error::Run { .. } => "install Rust by https://rustup.rs, open a new shell, and try again".to_owned(),
+        Error::Target { target, .. } => format!("`rustup target add {target}`, and try again"),
+        Error::NoLibrary { .. } => {
+            "add `[lib]` with `crate-type = [\"cdylib\", \"rlib\"]` to Cargo.toml, and run `mortise plugin build` again"
+                .to_owned()
+        }
+        Error::NoPackage { .. } => "say which crate with --path DIR: a folder whose Cargo.toml has [package]".to_owned(),
+        Error::Compile { .. } => "mend what cargo names above, and run `mortise plugin build` again".to_owned(),
+        Error::Ask { .. } | Error::Answer { .. } => "mend what cargo names, and run `mortise plugin build` again".to_owned(),
+        Error::Component { .. } => {
+            "use the mortise-plugin crate for all that crosses to the host; `mortise plugin new` makes a crate that does"
+                .to_owned()
+        }
+        Error::Nested { .. } => "let the crate's build.rs not build plugins".to_owned(),
+        Error::NotUnicode { .. } => "move the crate to a path of plain letters".to_owned(),
+        _ => "see with `ls -ld` who may write there, and with `df -h` whether there is room".to_owned(),
+    };
+    fault::failed(error.to_string(), next)
+}

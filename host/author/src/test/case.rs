@@ -1,0 +1,388 @@
+//! What stands in a case: what is called, with what, in what world, and what has to come out.
+//!
+//! The fields are listed in docs/writing-plugins.md. An unknown one is an error, since a misspelled expectation would expect
+//! nothing.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// One case.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Case {
+    /// What it is called.
+    #[serde(rename = "case")]
+    pub(super) name: String,
+    /// What is called: exactly one of these.
+    mutate: Option<Value>,
+    validate: Option<Value>,
+    write: Option<Value>,
+    authorize: Option<Authorize>,
+    upgrade: Option<Upgrade>,
+    reconcile: Option<Reconcile>,
+    map: Option<MapOf>,
+    /// What is stored under the resource's name, for `validate` and `write`.
+    pub(super) stored: Option<Value>,
+    /// Who asks, for `authorize` and `write`; somebody who may do everything if it is left out.
+    pub(super) caller: Option<Caller>,
+    /// As in `[plugin.<name>.settings]`.
+    #[serde(default)]
+    pub(super) settings: Map<String, Value>,
+    /// As in `[plugin.<name>.grants]`, as far as cases have them.
+    #[serde(default)]
+    pub(super) grants: GrantTable,
+    /// Resources that are there, for reconcilers.
+    #[serde(default)]
+    pub(super) store: Vec<Value>,
+    /// The plugin's own values (`kv`).
+    #[serde(default)]
+    pub(super) values: BTreeMap<String, String>,
+    /// Granted directories: names to files to contents.
+    #[serde(default)]
+    pub(super) directories: BTreeMap<String, BTreeMap<String, String>>,
+    /// Granted secrets.
+    #[serde(default)]
+    pub(super) secrets: BTreeMap<String, String>,
+    /// Answers to HTTP requests.
+    #[serde(default)]
+    pub(super) http: Vec<HttpAnswer>,
+    /// What time it is, RFC 3339; 2025-01-01T00:00:00Z if it is left out.
+    pub(super) now: Option<String>,
+    pub(super) expect: Expect,
+}
+
+/// What is called, taken out of a case.
+#[derive(Debug, Clone)]
+pub(super) enum Called {
+    Mutate(Value),
+    Validate(Value),
+    Write(Value),
+    Authorize(Authorize),
+    Upgrade(Upgrade),
+    Reconcile(Reconcile),
+    Map(MapOf),
+}
+
+/// A question of authorisation: exactly one of these.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Authorize {
+    pub(super) read: Option<Value>,
+    pub(super) write: Option<Value>,
+    pub(super) list: Option<List>,
+}
+
+/// What is listed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct List {
+    #[serde(rename = "type")]
+    pub(super) of: String,
+    #[serde(default)]
+    pub(super) partition: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+}
+
+/// Data of an older schema version.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Upgrade {
+    #[serde(rename = "type")]
+    pub(super) of: String,
+    /// The schema version that it is of.
+    pub(super) since: u32,
+    /// The message that it is of, if another than the type's own is in the plugin's descriptors.
+    pub(super) message: Option<String>,
+    pub(super) data: Value,
+}
+
+/// Whom a reconciler is called for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reconcile {
+    /// The plugin's only one, if it is left out.
+    pub(super) controller: Option<String>,
+    pub(super) name: String,
+    pub(super) partition: Option<String>,
+    pub(super) namespace: Option<String>,
+}
+
+/// Which change a mapper is asked about.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MapOf {
+    pub(super) controller: Option<String>,
+    pub(super) changed: Value,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Caller {
+    /// What refusals call them.
+    pub(super) name: Option<String>,
+    /// What they may: `key:read on NAME`, or `operator:read`.
+    #[serde(default)]
+    pub(super) permissions: Vec<String>,
+}
+
+/// Types of others, and hosts.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GrantTable {
+    #[serde(default)]
+    pub(super) read: Vec<String>,
+    #[serde(default)]
+    pub(super) write: Vec<String>,
+}
+
+/// What is answered to a request.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HttpAnswer {
+    #[serde(default = "get")]
+    pub(super) method: String,
+    pub(super) url: String,
+    #[serde(default = "ok")]
+    pub(super) status: u16,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+}
+
+fn get() -> String {
+    "GET".into()
+}
+
+fn ok() -> u16 {
+    200
+}
+
+/// What has to come out. Of what a call does, that which is not named must not happen.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Expect {
+    /// `mutate`, `write`, `upgrade`: the data afterwards.
+    pub(super) data: Option<Value>,
+    /// `mutate`, `write`: the metadata afterwards.
+    pub(super) metadata: Option<BTreeMap<String, String>>,
+    /// `mutate`, `write`: the resource as it was given.
+    #[serde(default)]
+    pub(super) unchanged: bool,
+    /// `mutate`: `false` lets it change its own answer when it is asked again, as it is when a resource is written back.
+    pub(super) idempotent: Option<bool>,
+    /// Errors and warnings, in any order.
+    #[serde(default)]
+    pub(super) diagnostics: Vec<Said>,
+    /// `authorize`, `write`.
+    #[serde(default)]
+    pub(super) allow: bool,
+    /// `authorize`, `write`: a part of the reason.
+    pub(super) deny: Option<String>,
+    /// `reconcile`: how it ends.
+    pub(super) outcome: Option<Outcome>,
+    /// `reconcile`, `map`: a part of the error that it ends with.
+    pub(super) error: Option<String>,
+    /// `reconcile`: what is written, in order.
+    #[serde(default)]
+    pub(super) writes: Vec<Value>,
+    /// `reconcile`: statuses that are written, in order.
+    #[serde(default)]
+    pub(super) statuses: Vec<WrittenStatus>,
+    /// `reconcile`: what is deleted, in order: `TYPE/NAME`, or `NAME` of the managed type.
+    #[serde(default)]
+    pub(super) deletes: Vec<String>,
+    /// `map`: names of resources of the managed type, in order.
+    #[serde(default)]
+    pub(super) names: Vec<String>,
+    /// `reconcile`: the plugin's own values afterwards; not compared if it is left out.
+    pub(super) values: Option<BTreeMap<String, String>>,
+    /// `reconcile`: files afterwards; directories that are not named are not compared.
+    #[serde(default)]
+    pub(super) directories: BTreeMap<String, BTreeMap<String, String>>,
+    /// A part of what is said of a plugin that breaks: a trap, a limit.
+    pub(super) fault: Option<String>,
+    /// Most fuel that the call may use.
+    pub(super) max_fuel: Option<u64>,
+}
+
+/// An expected diagnostic.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Said {
+    pub(super) error: Option<String>,
+    pub(super) warning: Option<String>,
+    /// Not compared if it is left out.
+    pub(super) path: Option<String>,
+}
+
+/// How a reconcile ends.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Outcome {
+    Done,
+    Requeue,
+    /// Milliseconds, or with a unit: `30s`.
+    RequeueAfter(String),
+    Deferred {
+        after: String,
+        reason: String,
+    },
+}
+
+/// An expected status.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenStatus {
+    /// The managed type, if it is left out.
+    #[serde(rename = "type")]
+    pub(super) of: Option<String>,
+    pub(super) name: String,
+    pub(super) key: String,
+    /// What of each condition is named is compared.
+    pub(super) conditions: Vec<Map<String, Value>>,
+}
+
+impl Case {
+    /// Reads a case, and what it calls.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    pub(super) fn read(value: &Value) -> Result<(Self, Called), String> {
+        let mut case = Self::deserialize(value).map_err(|e| e.to_string())?;
+        let mut found = Vec::new();
+        found.extend(case.mutate.take().map(Called::Mutate));
+        found.extend(case.validate.take().map(Called::Validate));
+        found.extend(case.write.take().map(Called::Write));
+        found.extend(case.authorize.take().map(Called::Authorize));
+        found.extend(case.upgrade.take().map(Called::Upgrade));
+        found.extend(case.reconcile.take().map(Called::Reconcile));
+        found.extend(case.map.take().map(Called::Map));
+        let called = match (found.pop(), found.is_empty()) {
+            (Some(one), true) => one,
+            _ => {
+                let all = "mutate, validate, write, authorize, upgrade, reconcile, map";
+                return Err(format!("it has to call exactly one of {all}"));
+            }
+        };
+        case.check(&called)?;
+        Ok((case, called))
+    }
+
+    /// Refuses what is given, and is of no use to what is called.
+    fn check_given(&self, called: &Called) -> Result<(), String> {
+        let controls = matches!(called, Called::Reconcile(_) | Called::Map(_));
+        let judges = matches!(called, Called::Validate(_) | Called::Write(_));
+        let given = [
+            ("stored", self.stored.is_some(), judges, "validate and write"),
+            ("caller", self.caller.is_some(), !controls, "hooks"),
+            ("store", !self.store.is_empty(), controls, "reconcile and map"),
+            ("values", !self.values.is_empty(), controls, "reconcile and map"),
+            ("directories", !self.directories.is_empty(), controls, "reconcile and map"),
+            ("secrets", !self.secrets.is_empty(), controls, "reconcile and map"),
+            ("http", !self.http.is_empty(), controls, "reconcile and map"),
+            ("now", self.now.is_some(), controls, "reconcile and map"),
+        ];
+        match given.iter().find(|(_, is, fits, _)| *is && !fits) {
+            Some((field, _, _, of)) => Err(format!("{field} is for {of} only")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses expectations that nothing would look at.
+    fn check(&self, called: &Called) -> Result<(), String> {
+        self.check_given(called)?;
+        let expect = &self.expect;
+        let (name, fits): (&str, &[&str]) = match called {
+            Called::Mutate(_) => ("mutate", &["data", "metadata", "unchanged", "diagnostics"]),
+            Called::Validate(_) => ("validate", &["diagnostics"]),
+            Called::Write(_) => ("write", &["data", "metadata", "unchanged", "diagnostics", "allow", "deny"]),
+            Called::Authorize(_) => ("authorize", &["allow", "deny"]),
+            Called::Upgrade(_) => ("upgrade", &["data", "diagnostics"]),
+            Called::Reconcile(_) => {
+                ("reconcile", &["outcome", "error", "writes", "statuses", "deletes", "values", "directories"])
+            }
+            Called::Map(_) => ("map", &["names", "error"]),
+        };
+        let given = [
+            ("data", expect.data.is_some()),
+            ("metadata", expect.metadata.is_some()),
+            ("unchanged", expect.unchanged),
+            ("diagnostics", !expect.diagnostics.is_empty()),
+            ("allow", expect.allow),
+            ("deny", expect.deny.is_some()),
+            ("outcome", expect.outcome.is_some()),
+            ("error", expect.error.is_some()),
+            ("writes", !expect.writes.is_empty()),
+            ("statuses", !expect.statuses.is_empty()),
+            ("deletes", !expect.deletes.is_empty()),
+            ("names", !expect.names.is_empty()),
+            ("values", expect.values.is_some()),
+            ("directories", !expect.directories.is_empty()),
+        ];
+        if let Some((stray, _)) = given.iter().find(|(field, is)| *is && !fits.contains(field)) {
+            return Err(format!("expect.{stray} says nothing about {name}; it may expect {}", fits.join(", ")));
+        }
+        let says_nothing = expect.fault.is_none() && !given.iter().any(|(_, is)| *is);
+        match called {
+            Called::Mutate(_) | Called::Upgrade(_) if says_nothing => {
+                Err(format!("expect has to say what {name} answers: one of {}", fits.join(", ")))
+            }
+            Called::Authorize(_) if says_nothing => Err("expect has to say `allow: true`, or `deny: REASON`".into()),
+            Called::Reconcile(_) if expect.fault.is_none() && expect.outcome.is_none() && expect.error.is_none() => {
+                Err("expect has to say how reconcile ends: `outcome: done`, or `error: TEXT`".into())
+            }
+            _ => Ok(()),
+        }?;
+        let named = |one: &&Said| one.error.is_some() == one.warning.is_some();
+        if expect.diagnostics.iter().any(|one| named(&one)) {
+            return Err("each of expect.diagnostics has either `error: TEXT` or `warning: TEXT`".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fault(value: Value) -> String {
+        Case::read(&value).map(|_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn what_would_test_nothing_is_refused() {
+        let thing = json!({"type": "a.v1.Bb", "name": "x"});
+        assert!(fault(json!({"case": "c", "expect": {}})).contains("exactly one of"));
+        assert!(
+            fault(json!({"case": "c", "mutate": thing, "validate": thing, "expect": {}})).contains("exactly one of")
+        );
+        assert!(fault(json!({"case": "c", "mutate": thing, "expect": {}})).contains("has to say what mutate answers"));
+        assert!(fault(json!({"case": "c", "validate": thing, "expects": {}})).contains("unknown field `expects`"));
+        assert!(fault(json!({"case": "c", "validate": thing, "expect": {"dta": 1}})).contains("unknown field `dta`"));
+        assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("says nothing about"));
+        assert!(fault(json!({"case": "c", "reconcile": {"name": "x"}, "expect": {}})).contains("how reconcile ends"));
+        let said = json!([{"path": "data"}]);
+        let refused = fault(json!({"case": "c", "validate": thing, "expect": {"diagnostics": said}}));
+        assert!(refused.contains("either `error: TEXT`"), "{refused}");
+        let refused = fault(json!({"case": "c", "validate": thing, "store": [thing], "expect": {}}));
+        assert_eq!(refused, "store is for reconcile and map only");
+        assert!(Case::read(&json!({"case": "c", "validate": thing, "expect": {}})).is_ok());
+    }
+
+    #[test]
+    fn outcomes_are_words_or_tables() {
+        let read = |outcome: Value| {
+            Case::read(&json!({"case": "c", "reconcile": {"name": "x"}, "expect": {"outcome": outcome}}))
+        };
+        assert!(read(json!("done")).is_ok() && read(json!("requeue")).is_ok());
+        assert!(read(json!({"requeue_after": "30s"})).is_ok());
+        assert!(read(json!({"deferred": {"after": "30s", "reason": "waiting"}})).is_ok());
+        assert!(read(json!("never")).is_err());
+    }
+}

@@ -1,0 +1,313 @@
+//! What a reconciler asks of its host, and what it is answered, as data: so that both can be listed, recorded and compared.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use mortise_plugin_host::{CacheKey, Failure, ReconcilerHost};
+use mortise_resource::{Code, pb};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::texts::{Texts, id_json, type_name};
+
+/// A question.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    Read(pb::Id),
+    List { of: pb::Type, within: pb::Tenancy, name_prefix: String },
+    ListByOwner(pb::Id),
+    Write(Box<pb::Resource>),
+    WriteStatus { id: pb::Id, version: String, key: String, status: pb::Status },
+    Delete { id: pb::Id, version: String },
+    CacheGet { of: pb::Type, index: String, key: CacheKey },
+    CacheList { of: pb::Type, index: String, key: CacheKey },
+    KvGet(String),
+    KvSet(String, Vec<u8>),
+    KvRemove(String),
+    KvKeys(String),
+    Http { method: String, url: String, headers: BTreeMap<String, String>, body: Vec<u8> },
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    Nothing,
+    Resource(Option<Box<pb::Resource>>),
+    Resources(Vec<pb::Resource>),
+    Value(Option<Vec<u8>>),
+    Keys(Vec<String>),
+    Http { status: u16, headers: BTreeMap<String, String>, body: Vec<u8> },
+}
+
+/// A question and its answer.
+#[derive(Debug, Clone)]
+pub(super) struct Exchange {
+    pub(super) ask: Ask,
+    pub(super) answer: Result<Answer, Failure>,
+}
+
+/// Answers questions, one after the other.
+#[async_trait]
+pub(super) trait Desk: Send + Sync {
+    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure>;
+    /// Milliseconds since 1970.
+    fn now(&self) -> u64;
+}
+
+/// A reconciler's host that keeps what was asked.
+pub(super) struct Journal {
+    desk: Arc<dyn Desk>,
+    exchanges: Mutex<Vec<Exchange>>,
+}
+
+impl Journal {
+    pub(super) fn new(desk: Arc<dyn Desk>) -> Arc<Self> {
+        Arc::new(Self { desk, exchanges: Mutex::default() })
+    }
+
+    /// What was asked so far.
+    pub(super) fn exchanges(&self) -> Vec<Exchange> {
+        self.exchanges.lock().clone()
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answer, Failure> {
+        let answer = self.desk.answer(&ask).await;
+        self.exchanges.lock().push(Exchange { ask, answer: answer.clone() });
+        answer
+    }
+
+    async fn resource(&self, ask: Ask) -> Result<Option<pb::Resource>, Failure> {
+        match self.ask(ask).await? {
+            Answer::Resource(found) => Ok(found.map(|one| *one)),
+            _ => Err(unfit()),
+        }
+    }
+
+    async fn stored(&self, ask: Ask) -> Result<pb::Resource, Failure> {
+        self.resource(ask).await?.ok_or_else(unfit)
+    }
+
+    async fn resources(&self, ask: Ask) -> Result<Vec<pb::Resource>, Failure> {
+        match self.ask(ask).await? {
+            Answer::Resources(found) => Ok(found),
+            _ => Err(unfit()),
+        }
+    }
+
+    async fn nothing(&self, ask: Ask) -> Result<(), Failure> {
+        self.ask(ask).await.map(drop)
+    }
+}
+
+/// Only a recording that somebody wrote by hand answers so.
+fn unfit() -> Failure {
+    Failure::new(Code::Internal, "the recorded answer is none to this question")
+}
+
+#[async_trait]
+impl ReconcilerHost for Journal {
+    async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
+        self.stored(Ask::Read(id)).await
+    }
+
+    async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure> {
+        self.resources(Ask::List { of, within, name_prefix }).await
+    }
+
+    async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
+        self.resources(Ask::ListByOwner(owner)).await
+    }
+
+    async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
+        self.stored(Ask::Write(Box::new(resource))).await
+    }
+
+    async fn write_status(
+        &self,
+        id: pb::Id,
+        version: String,
+        key: String,
+        status: pb::Status,
+    ) -> Result<pb::Resource, Failure> {
+        self.stored(Ask::WriteStatus { id, version, key, status }).await
+    }
+
+    async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
+        self.nothing(Ask::Delete { id, version }).await
+    }
+
+    async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
+        self.resource(Ask::CacheGet { of, index, key }).await
+    }
+
+    async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
+        self.resources(Ask::CacheList { of, index, key }).await
+    }
+
+    async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
+        match self.ask(Ask::KvGet(key)).await? {
+            Answer::Value(value) => Ok(value),
+            _ => Err(unfit()),
+        }
+    }
+
+    async fn kv_set(&self, key: String, value: Vec<u8>) -> Result<(), Failure> {
+        self.nothing(Ask::KvSet(key, value)).await
+    }
+
+    async fn kv_remove(&self, key: String) -> Result<(), Failure> {
+        self.nothing(Ask::KvRemove(key)).await
+    }
+
+    async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
+        match self.ask(Ask::KvKeys(prefix)).await? {
+            Answer::Keys(keys) => Ok(keys),
+            _ => Err(unfit()),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.desk.now()
+    }
+
+    fn answers_http(&self) -> bool {
+        true
+    }
+
+    async fn http(&self, request: http::Request<Vec<u8>>) -> Option<Result<http::Response<Vec<u8>>, Failure>> {
+        let headers = request
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let (method, url) = (request.method().to_string(), request.uri().to_string());
+        let ask = Ask::Http { method, url, headers: headers.collect(), body: request.body().clone() };
+        let answer = match self.ask(ask).await {
+            Ok(Answer::Http { status, headers, body }) => {
+                let mut response = http::Response::builder().status(status);
+                for (name, value) in headers {
+                    response = response.header(name, value);
+                }
+                response.body(body).map_err(|e| Failure::new(Code::Internal, format!("an answer of the case: {e}")))
+            }
+            Ok(_) => Err(unfit()),
+            Err(failure) => Err(failure),
+        };
+        Some(answer)
+    }
+}
+
+impl Ask {
+    /// The call's name in the contract.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "resources.read",
+            Self::List { .. } => "resources.list",
+            Self::ListByOwner(_) => "resources.list-by-owner",
+            Self::Write(_) => "resources.write",
+            Self::WriteStatus { .. } => "resources.write-status",
+            Self::Delete { .. } => "resources.delete",
+            Self::CacheGet { .. } => "cache.get",
+            Self::CacheList { .. } => "cache.list",
+            Self::KvGet(_) => "kv.get",
+            Self::KvSet(..) => "kv.set",
+            Self::KvRemove(_) => "kv.remove",
+            Self::KvKeys(_) => "kv.keys",
+            Self::Http { .. } => "http",
+        }
+    }
+
+    /// All that was asked.
+    pub(super) fn json(&self, texts: &Texts) -> Value {
+        let cached = |of: &pb::Type, index: &str, key: &CacheKey| {
+            let key = match key {
+                CacheKey::Id(id) => id_json(id),
+                CacheKey::Value(value) => value.as_str().into(),
+            };
+            json!({"type": type_name(Some(of)), "index": index, "key": key})
+        };
+        let mut asked = match self {
+            Self::Read(id) | Self::ListByOwner(id) => json!({"id": id_json(id)}),
+            Self::List { of, within, name_prefix } => json!({
+                "type": type_name(Some(of)),
+                "partition": within.partition,
+                "namespace": within.namespace,
+                "prefix": name_prefix,
+            }),
+            Self::Write(resource) => json!({"resource": texts.json(resource)}),
+            Self::WriteStatus { id, version, key, status } => {
+                json!({"id": id_json(id), "version": version, "key": key, "status": texts.status(status)})
+            }
+            Self::Delete { id, version } => json!({"id": id_json(id), "version": version}),
+            Self::CacheGet { of, index, key } | Self::CacheList { of, index, key } => cached(of, index, key),
+            Self::KvGet(key) | Self::KvRemove(key) => json!({"key": key}),
+            Self::KvSet(key, value) => json!({"key": key, "value": bytes_json(value)}),
+            Self::KvKeys(prefix) => json!({"prefix": prefix}),
+            Self::Http { method, url, headers, body } => {
+                json!({"method": method, "url": url, "headers": headers, "body": bytes_json(body)})
+            }
+        };
+        if let Some(asked) = asked.as_object_mut() {
+            asked.insert("call".into(), self.name().into());
+        }
+        asked
+    }
+
+    /// The answer to this question in a recording.
+    pub(super) fn read_answer(&self, json: &Value, texts: &Texts) -> Result<Answer, String> {
+        let resource = |json: &Value| texts.read(self.name(), json);
+        let list = |json: &Value| json.as_array().cloned().ok_or("the answer has to be a list");
+        Ok(match self {
+            Self::Read(_) | Self::Write(_) | Self::WriteStatus { .. } | Self::CacheGet { .. } => {
+                let found = Some(json).filter(|json| !json.is_null()).map(resource).transpose()?;
+                Answer::Resource(found.map(Box::new))
+            }
+            Self::List { .. } | Self::ListByOwner(_) | Self::CacheList { .. } => {
+                Answer::Resources(list(json)?.iter().map(resource).collect::<Result<_, _>>()?)
+            }
+            Self::Delete { .. } | Self::KvSet(..) | Self::KvRemove(_) => Answer::Nothing,
+            Self::KvGet(_) => Answer::Value(Some(json).filter(|json| !json.is_null()).map(read_bytes).transpose()?),
+            Self::KvKeys(_) => {
+                let keys = list(json)?.iter().map(|key| key.as_str().unwrap_or_default().to_owned()).collect();
+                Answer::Keys(keys)
+            }
+            Self::Http { .. } => Answer::Http {
+                status: json.get("status").and_then(Value::as_u64).and_then(|s| u16::try_from(s).ok()).unwrap_or(200),
+                headers: serde_json::from_value(json.get("headers").cloned().unwrap_or_default()).unwrap_or_default(),
+                body: json.get("body").map(read_bytes).transpose()?.unwrap_or_default(),
+            },
+        })
+    }
+}
+
+impl Answer {
+    /// All that was answered.
+    pub(super) fn json(&self, texts: &Texts) -> Value {
+        match self {
+            Self::Nothing => Value::Null,
+            Self::Resource(found) => found.as_ref().map_or(Value::Null, |one| texts.json(one)),
+            Self::Resources(found) => found.iter().map(|one| texts.json(one)).collect(),
+            Self::Value(value) => value.as_ref().map_or(Value::Null, |value| bytes_json(value)),
+            Self::Keys(keys) => json!(keys),
+            Self::Http { status, headers, body } => {
+                json!({"status": status, "headers": headers, "body": bytes_json(body)})
+            }
+        }
+    }
+}
+
+/// Text as it is, other bytes in base64.
+fn bytes_json(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => json!({"base64": BASE64_STANDARD.encode(bytes)}),
+    }
+}
+
+fn read_bytes(json: &Value) -> Result<Vec<u8>, String> {
+    match (json.as_str(), json.get("base64").and_then(Value::as_str)) {
+        (Some(text), _) => Ok(text.as_bytes().to_vec()),
+        (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|e| format!("base64: {e}")),
+        (None, None) => Err("bytes have to be a text, or { \"base64\": TEXT }".into()),
+    }
+}

@@ -1,0 +1,257 @@
+//! A host in memory, for one reconcile: the store that `mortise_plugin::testing::World` has, too, behind the plugin's own
+//! hooks in the sandbox.
+//!
+//! # Limits
+//! Nothing is authorised. What is granted is the sandbox's business, as on a server. The cache is never behind.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use mortise_plugin::testing::{Store, is_type, is_under};
+use mortise_plugin_host::{CacheKey, Call, ControllerDecl, Failure, IndexBy, IndexDecl, Mutated, Plugin};
+use mortise_resource::{Code, Severity, authorizer::AllowAll, pb, tenancy::WILDCARD, types::Gvk};
+use parking_lot::Mutex;
+use prost::Message as _;
+
+use super::{
+    case::HttpAnswer,
+    exchange::{Answer, Ask, Desk},
+    texts::Texts,
+};
+
+/// The plugin's own values.
+pub(super) type Values = BTreeMap<String, Vec<u8>>;
+
+/// A host in memory.
+pub(super) struct Memory {
+    plugin: Arc<Plugin>,
+    controller: ControllerDecl,
+    texts: Arc<Texts>,
+    now: u64,
+    store: Mutex<Store>,
+    values: Mutex<Values>,
+    http: Vec<HttpAnswer>,
+}
+
+impl Memory {
+    pub(super) fn new(
+        plugin: &Arc<Plugin>,
+        controller: &ControllerDecl,
+        texts: &Arc<Texts>,
+        now: u64,
+        values: Values,
+        http: Vec<HttpAnswer>,
+    ) -> Self {
+        Self {
+            plugin: plugin.clone(),
+            controller: controller.clone(),
+            texts: texts.clone(),
+            now,
+            store: Mutex::default(),
+            values: Mutex::new(values),
+            http,
+        }
+    }
+
+    /// Puts a resource there as it is, with its status.
+    ///
+    /// # Errors
+    /// What the store has against it.
+    pub(super) fn put(&self, mut resource: pb::Resource) -> Result<(), String> {
+        let status = std::mem::take(&mut resource.status);
+        (resource.version, resource.generation) = (String::new(), String::new());
+        let mut store = self.store.lock();
+        let stored = store.write(resource, self.now).map_err(|e| e.message)?;
+        let id = stored.id.clone().unwrap_or_default();
+        for (key, mut status) in status {
+            if status.observed_generation.is_empty() {
+                status.observed_generation.clone_from(&stored.generation);
+            }
+            store.write_status(&id, "", &key, status, self.now).map_err(|e| e.message)?;
+        }
+        Ok(())
+    }
+
+    /// The whole id of a resource, if it is there.
+    pub(super) fn find(&self, id: &pb::Id) -> Option<pb::Resource> {
+        self.store.lock().read(id).cloned()
+    }
+
+    pub(super) fn values(&self) -> Values {
+        self.values.lock().clone()
+    }
+
+    /// What the plugin's own hooks make of a write, as on a server.
+    async fn judged(&self, mut resource: pb::Resource) -> Result<pb::Resource, Failure> {
+        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref()).map(Gvk::from);
+        let decl = self.plugin.manifest().types.iter().find(|decl| Some(&decl.gvk) == of.as_ref());
+        let Some(hooks) = decl.map(|decl| decl.hooks) else { return Ok(resource) };
+        let mut call = Call::new(self.plugin.clone(), Arc::new(AllowAll));
+        let broken = |e: mortise_plugin_host::HookError| Failure::from(mortise_resource::Error::from(e));
+        let refused = |said: &[mortise_resource::Diagnostic], code| {
+            let errors = said.iter().filter(|one| one.severity() != Severity::Warning);
+            Failure::new(code, errors.map(|one| one.summary.as_str()).collect::<Vec<_>>().join("; "))
+        };
+        if hooks.mutate {
+            match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
+                Mutated::Unchanged => {}
+                Mutated::Changed(bytes) => {
+                    let unreadable = |e| Failure::new(Code::Internal, format!("mutate answered no resource: {e}"));
+                    resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
+                }
+                Mutated::Refused(said) => return Err(refused(&said, Code::Internal)),
+            }
+        }
+        if hooks.validate {
+            let prior = resource.id.as_ref().and_then(|id| self.find(id)).map(|found| found.encode_to_vec());
+            let said = call.validate(resource.encode_to_vec(), prior).await.map_err(broken)?;
+            if said.iter().any(|one| one.severity() != Severity::Warning) {
+                return Err(refused(&said, Code::InvalidArgument));
+            }
+        }
+        Ok(resource)
+    }
+
+    fn list(&self, of: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
+        let scope = self.texts.scope(&of.into());
+        let mut within = within.clone();
+        scope.fill_query(&mut within);
+        let unit =
+            |wanted: &str, is: &str| wanted == WILDCARD || wanted == is || (wanted.is_empty() && is == "default");
+        let fits = |one: &&pb::Resource| {
+            let id = one.id.clone().unwrap_or_default();
+            let at = id.tenancy.unwrap_or_default();
+            is_type(one, of)
+                && id.name.starts_with(prefix)
+                && unit(&within.partition, &at.partition)
+                && unit(&within.namespace, &at.namespace)
+        };
+        self.store.lock().all().filter(fits).cloned().collect()
+    }
+
+    /// What of a type stands under a key of an index of the controller's.
+    fn indexed(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
+        let invalid = |text: String| Failure::new(Code::InvalidArgument, text);
+        let same = |gvk: &Gvk| gvk.group == of.group && gvk.kind == of.kind;
+        let watched = self.controller.watches.iter().find(|watch| same(&watch.of));
+        let indexes: &[IndexDecl] = match watched {
+            _ if same(&self.controller.manages) => &self.controller.indexes,
+            Some(watch) => &watch.indexes,
+            None => return Err(invalid("the resource type specified is not indexed".into())),
+        };
+        let by = match indexes.iter().find(|one| &*one.name == index) {
+            Some(found) => Some(&found.by),
+            None if index == "id" => None,
+            None => return Err(invalid(format!("No index with name {index:?} exists"))),
+        };
+        let all: Vec<_> = self.store.lock().all().filter(|one| is_type(one, of)).cloned().collect();
+        let mut found = Vec::new();
+        for one in all {
+            if self.is_under(&one, by, key, listing).map_err(invalid)? {
+                found.push(one);
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_under(
+        &self,
+        one: &pb::Resource,
+        by: Option<&IndexBy>,
+        key: &CacheKey,
+        listing: bool,
+    ) -> Result<bool, String> {
+        let message = || {
+            let of = one
+                .id
+                .as_ref()
+                .and_then(|id| id.r#type.as_ref())
+                .map(Gvk::from)
+                .unwrap_or_else(|| Gvk::new("", "", ""));
+            self.texts.message(&of).ok_or_else(|| format!("the type {of} is not known; --with FILE.wasm brings it"))
+        };
+        let data = one.data.as_ref().map(|data| data.value.as_slice());
+        Ok(match (by, key, data) {
+            (None, CacheKey::Id(key), _) => one.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
+            (Some(IndexBy::Owner), CacheKey::Id(key), _) => {
+                one.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
+            }
+            (Some(IndexBy::Reference(path)), CacheKey::Id(key), Some(data)) => {
+                let found = path.references(&message()?)?.of(data)?;
+                let holder = one.id.clone().unwrap_or_default();
+                found.iter().any(|to| is_under(&mortise_plugin::referent(to, &holder), key, listing))
+            }
+            (Some(IndexBy::Value(path)), CacheKey::Value(key), Some(data)) => {
+                let found = path.values(&message()?)?.of(data)?;
+                found.iter().any(|value| if listing { value.starts_with(key.as_str()) } else { value == key })
+            }
+            _ => false,
+        })
+    }
+
+    fn http(&self, method: &str, url: &str) -> Result<Answer, Failure> {
+        // What goes to the usual port may be written without it.
+        let plain = |url: &str| {
+            let url = url.replacen(":443/", "/", usize::from(url.starts_with("https:")));
+            url.replacen(":80/", "/", usize::from(url.starts_with("http:"))).trim_end_matches('/').to_owned()
+        };
+        let fits = |one: &&HttpAnswer| one.method.eq_ignore_ascii_case(method) && plain(&one.url) == plain(url);
+        let found = self.http.iter().find(fits).ok_or_else(|| {
+            Failure::new(Code::Unavailable, format!("the case has no answer to {method} {url}; add one under `http`"))
+        })?;
+        Ok(Answer::Http { status: found.status, headers: found.headers.clone(), body: found.body.clone().into_bytes() })
+    }
+}
+
+/// What the SDK's store says, as the host says it.
+fn failure(failure: mortise_plugin::Failure) -> Failure {
+    Failure { code: failure.code, message: failure.message }
+}
+
+#[async_trait]
+impl Desk for Memory {
+    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
+        let one = |resource: pb::Resource| Answer::Resource(Some(Box::new(resource)));
+        Ok(match ask {
+            Ask::Read(id) => one(self.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?),
+            Ask::List { of, within, name_prefix } => Answer::Resources(self.list(of, within, name_prefix)),
+            Ask::ListByOwner(owner) => {
+                let found = self.find(owner).and_then(|found| found.id).map(|id| id.uid);
+                let uid = if owner.uid.is_empty() { found.unwrap_or_default() } else { owner.uid.clone() };
+                Answer::Resources(self.store.lock().owned(&uid).cloned().collect())
+            }
+            Ask::Write(resource) => {
+                let judged = self.judged(pb::Resource::clone(resource)).await?;
+                one(self.store.lock().write(judged, self.now).map_err(failure)?)
+            }
+            Ask::WriteStatus { id, version, key, status } => {
+                one(self.store.lock().write_status(id, version, key, status.clone(), self.now).map_err(failure)?)
+            }
+            Ask::Delete { id, version } => {
+                self.store.lock().delete(id, version, self.now).map_err(failure)?;
+                Answer::Nothing
+            }
+            Ask::CacheGet { of, index, key } => {
+                Answer::Resource(self.indexed(of, index, key, false)?.into_iter().next().map(Box::new))
+            }
+            Ask::CacheList { of, index, key } => Answer::Resources(self.indexed(of, index, key, true)?),
+            Ask::KvGet(key) => Answer::Value(self.values.lock().get(key).cloned()),
+            Ask::KvSet(key, value) => {
+                self.values.lock().insert(key.clone(), value.clone());
+                Answer::Nothing
+            }
+            Ask::KvRemove(key) => {
+                self.values.lock().remove(key);
+                Answer::Nothing
+            }
+            Ask::KvKeys(prefix) => {
+                Answer::Keys(self.values.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+            }
+            Ask::Http { method, url, .. } => self.http(method, url)?,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+}

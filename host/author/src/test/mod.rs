@@ -1,0 +1,84 @@
+//! `mortise plugin test`: runs the hooks and reconcilers of a built component against cases, offline, in the sandbox that
+//! serves it.
+//!
+//! A case is a YAML document in `tests/cases/` ([`case`]). Its calls are real ones, with the limits of a server whose
+//! config.toml says nothing else; what a reconciler asks is answered in memory ([`memory`]) or from a recording ([`record`]).
+
+mod case;
+mod exchange;
+mod hooks;
+mod memory;
+mod reconcile;
+mod record;
+mod suite;
+mod texts;
+mod verdict;
+mod yaml;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use mortise_cli::{CliError, Connect, Exit, ui};
+
+pub(crate) use reconcile::{Rig, granted};
+pub(crate) use suite::{Suite, grouped};
+
+use crate::{fault, source::Source};
+
+pub(crate) const EXAMPLES: &str = "\
+mortise plugin test
+mortise plugin test target/plugins/guest-book.wasm --cases tests/cases --filter title
+mortise plugin test --record";
+
+/// Arguments of `plugin test`.
+#[derive(Debug, Args)]
+pub struct Test {
+    #[command(flatten)]
+    source: Source,
+    /// Folder of cases, or one file of them [default: tests/cases in --path]
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
+    /// Only cases with this text in their file's name or their own
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Write what reconcilers ask, and are answered, beside the cases; later runs compare with that
+    #[arg(long)]
+    record: bool,
+    /// Another plugin's component, whose types appear in cases
+    #[arg(long, value_name = "FILE.wasm")]
+    with: Vec<PathBuf>,
+    /// How results are shown
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// As `cargo test` shows them
+    Text,
+    /// One JSON document
+    Json,
+}
+
+impl Test {
+    pub(crate) async fn run(self) -> Result<Exit, CliError> {
+        let component = self.source.component().await?;
+        let cases = self.cases.clone().unwrap_or_else(|| self.source.of.within("tests/cases"));
+        let suite =
+            Suite { component, cases, filter: self.filter.clone(), record: self.record, with: self.with.clone() };
+        let quiet = self.format == Format::Json;
+        let summary = suite.run(|line| if quiet { Ok(()) } else { ui::line(line) }).await?;
+        if quiet {
+            ui::line(format!("{:#}", summary.json()))?;
+        } else {
+            ui::print(summary.text(&Connect::default().ui()))?;
+        }
+        match summary.first_failure() {
+            None => Ok(Exit::Done),
+            Some(name) => Err(fault::failed(
+                format!("{} of {} cases failed", summary.failed(), summary.ran()),
+                format!("mend the plugin or the case; `mortise plugin test --filter {name:?}` runs the first alone"),
+            )),
+        }
+    }
+}

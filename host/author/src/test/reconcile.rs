@@ -1,0 +1,498 @@
+//! Runs a case of a controller: one call of it, in the sandbox, with a host in memory or a recorded one.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
+
+use mortise_cli::args::duration;
+use mortise_plugin_host::{
+    Cancel, ControllerDecl, Grants, HookError, HttpHost, Manifest, Outcome as Ended, Plugin, PluginSettings,
+    ReconcileError, Reconciler, Used,
+    grants::{Directory, Secret, TypePattern},
+};
+use mortise_resource::{pb, tenancy::DEFAULT};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    case::{Case, MapOf, Outcome, Reconcile, WrittenStatus},
+    exchange::{Ask, Exchange, Journal},
+    memory::{Memory, Values},
+    record::{Recording, Replay},
+    texts::{Texts, short},
+    verdict::Problems,
+};
+
+/// 2025-01-01T00:00:00Z, which a [`mortise_plugin::testing::World`] begins with, too. Milliseconds.
+const NEW_YEAR: u64 = 1_735_689_600_000;
+
+/// What a case itself has wrong, in one line.
+type Faulty = String;
+
+/// A case of a controller that is being run.
+pub(super) struct Run<'a> {
+    pub(super) plugin: &'a Arc<Plugin>,
+    pub(super) texts: &'a Arc<Texts>,
+    pub(super) case: &'a Case,
+    /// Granted directories.
+    pub(super) files: &'a Path,
+    /// What is compared with, if it was recorded.
+    pub(super) recording: Option<&'a Recording>,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Ran {
+    pub(super) problems: Problems,
+    pub(super) fuel: u64,
+    /// What it asked.
+    pub(super) recording: Option<Recording>,
+}
+
+/// The settings and grants that a case gives, with its files put below `dir`. Types that the plugin's controllers watch are
+/// granted, since nothing would be loaded without.
+pub(super) fn settings(
+    case: &Case,
+    name: &str,
+    controllers: &[ControllerDecl],
+    dir: &Path,
+) -> Result<PluginSettings, Faulty> {
+    let mut grants = watched(controllers)?;
+    for text in &case.grants.read {
+        grants.read.push(pattern(text)?);
+    }
+    for text in &case.grants.write {
+        grants.write.push(pattern(text)?);
+    }
+    let put = |path: &Path, content: &str| {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, content));
+        made.map_err(|e| format!("cannot write {}: {e}", path.display()))
+    };
+    let plain = |name: &str| !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
+    for (directory, files) in &case.directories {
+        if !plain(directory) || !files.keys().all(|name| plain(name)) {
+            return Err(format!("directories.{directory}: names of directories and files are plain names"));
+        }
+        let path = dir.join("directories").join(directory);
+        fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        for (name, content) in files {
+            put(&path.join(name), content)?;
+        }
+        grants.directories.insert(directory.clone(), Directory { path, write: true });
+    }
+    for (secret, content) in &case.secrets {
+        if !plain(secret) {
+            return Err(format!("secrets.{secret}: names of secrets are plain names"));
+        }
+        let path = dir.join("secrets").join(secret);
+        put(&path, content)?;
+        grants.secrets.insert(secret.clone(), Secret::File(path));
+    }
+    for answer in &case.http {
+        grants.http.push(host_of(&answer.url)?);
+    }
+    let mut settings = PluginSettings::default();
+    settings.set(name, case.settings.clone());
+    settings.grant(name, grants);
+    Ok(settings)
+}
+
+fn pattern(text: &str) -> Result<TypePattern, Faulty> {
+    TypePattern::try_from(text.to_owned()).map_err(|e| format!("grants: {e}"))
+}
+
+/// Grants of reading what controllers manage and watch.
+fn watched(controllers: &[ControllerDecl]) -> Result<Grants, Faulty> {
+    let mut grants = Grants::default();
+    for one in controllers {
+        for of in std::iter::once(&one.manages).chain(one.watches.iter().map(|watch| &watch.of)) {
+            grants.read.push(pattern(&of.to_string())?);
+        }
+    }
+    Ok(grants)
+}
+
+/// No settings, and no more grants than a plugin needs to be loaded.
+pub(crate) fn granted(manifest: &Manifest) -> Result<PluginSettings, String> {
+    let mut settings = PluginSettings::default();
+    settings.grant(manifest.name.to_string(), watched(&manifest.controllers)?);
+    Ok(settings)
+}
+
+/// A controller and a store with one resource, for reconciles that are measured.
+pub(crate) struct Rig {
+    reconciler: Reconciler,
+    memory: Arc<Memory>,
+    controller: ControllerDecl,
+    id: pb::Id,
+}
+
+impl Rig {
+    /// Puts the resource there.
+    ///
+    /// # Errors
+    /// What the store has against it.
+    pub(crate) fn new(
+        plugin: &Arc<Plugin>,
+        controller: &ControllerDecl,
+        resource: &pb::Resource,
+    ) -> Result<Self, String> {
+        let mut texts = Texts::default();
+        texts.add(plugin.manifest());
+        let memory = Memory::new(plugin, controller, &Arc::new(texts), NEW_YEAR, Values::new(), Vec::new());
+        memory.put(resource.clone())?;
+        let id = resource.id.clone().unwrap_or_default();
+        let id = memory.find(&pb::Id { uid: String::new(), ..id.clone() }).and_then(|found| found.id).unwrap_or(id);
+        let reconciler = Reconciler::new(plugin).ok_or("the plugin has no controllers")?;
+        Ok(Self { reconciler, memory: Arc::new(memory), controller: controller.clone(), id })
+    }
+
+    /// One call. What the plugin itself calls an error is an end like any other.
+    ///
+    /// # Errors
+    /// The plugin's fault.
+    pub(crate) async fn reconcile(&self) -> Result<Used, HookError> {
+        let host = Journal::new(self.memory.clone());
+        match self.reconciler.reconcile(&self.controller.name, &self.id, host, &Cancel::new()).await {
+            Err(ReconcileError::Fault(fault)) => Err(fault),
+            Ok(_) | Err(ReconcileError::Guest(_)) => Ok(self.reconciler.used()),
+        }
+    }
+}
+
+/// The grant that a URL needs.
+fn host_of(url: &str) -> Result<HttpHost, Faulty> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("http: {url:?} is no URL"))?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let text = if scheme == "https" { authority.to_owned() } else { format!("{scheme}://{authority}") };
+    HttpHost::try_from(text).map_err(|e| format!("http: {e}"))
+}
+
+impl Run<'_> {
+    /// The controller of a name; the plugin's only one without.
+    fn controller(&self, name: Option<&str>) -> Result<&ControllerDecl, Faulty> {
+        let all = &self.plugin.manifest().controllers;
+        let names = || all.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
+        match (name, all.as_slice()) {
+            (_, []) => Err("the plugin has no controllers".into()),
+            (None, [one]) => Ok(one),
+            (None, _) => Err(format!("say which controller: one of {}", names())),
+            (Some(name), _) => {
+                let found = all.iter().find(|one| &*one.name == name);
+                found.ok_or_else(|| format!("there is no controller {name:?}; there is {}", names()))
+            }
+        }
+    }
+
+    fn now(&self) -> Result<u64, Faulty> {
+        let Some(text) = &self.case.now else { return Ok(NEW_YEAR) };
+        let time: jiff::Timestamp = text.parse().map_err(|e| format!("now: {e}; write it as 2025-01-01T00:00:00Z"))?;
+        u64::try_from(time.as_millisecond()).map_err(|_| "now: it must be after 1970".into())
+    }
+
+    /// What the case gives, as a digest.
+    fn fixture(&self, asked: &Value) -> String {
+        let case = self.case;
+        let given = json!([
+            asked,
+            case.store,
+            case.values,
+            case.settings,
+            case.directories,
+            case.secrets,
+            case.now,
+            case.grants.read,
+            case.grants.write,
+            case.http
+                .iter()
+                .map(|one| json!([one.method, one.url, one.status, one.headers, one.body]))
+                .collect::<Vec<_>>(),
+        ]);
+        Sha256::digest(given.to_string()).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+
+    /// The store, filled.
+    fn memory(&self, controller: &ControllerDecl) -> Result<Memory, Faulty> {
+        let values: Values =
+            self.case.values.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes())).collect();
+        let http = self.case.http.clone();
+        let memory = Memory::new(self.plugin, controller, self.texts, self.now()?, values, http);
+        for (place, one) in self.case.store.iter().enumerate() {
+            let what = format!("store[{place}]");
+            memory.put(self.texts.read(&what, one)?).map_err(|e| format!("{what}: {e}"))?;
+        }
+        Ok(memory)
+    }
+
+    pub(super) async fn reconcile(&self, asked: &Reconcile) -> Result<Ran, Faulty> {
+        let controller = self.controller(asked.controller.as_deref())?;
+        let memory = Arc::new(self.memory(controller)?);
+        let unit = |given: &Option<String>| given.clone().unwrap_or_default();
+        let mut tenancy = pb::Tenancy { partition: unit(&asked.partition), namespace: unit(&asked.namespace) };
+        match self.texts.scope(&controller.manages) {
+            // Of a foreign type nobody knows where it lives.
+            mortise_resource::Scope::Undefined => {
+                tenancy = pb::Tenancy { partition: DEFAULT.into(), namespace: DEFAULT.into() };
+            }
+            scope => scope.fill(&mut tenancy),
+        }
+        let id = pb::Id {
+            name: asked.name.clone(),
+            r#type: Some(controller.manages.to_pb()),
+            tenancy: Some(tenancy),
+            uid: String::new(),
+        };
+        // A queue has the whole id of what changed.
+        let id = memory.find(&id).and_then(|found| found.id).unwrap_or(id);
+        let fixture = self.fixture(&json!([controller.name.to_string(), super::texts::id_json(&id)]));
+
+        let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
+        let mut ran = Ran::default();
+        let replay = match self.recording {
+            Some(recording) if recording.fixture != fixture => {
+                ran.problems
+                    .add("the case was changed since it was recorded; `mortise plugin test --record` records it anew");
+                None
+            }
+            Some(recording) => Some(Replay::new(recording.clone(), self.texts.clone(), self.now()?)),
+            None => None,
+        };
+        let journal = match &replay {
+            Some(replay) => Journal::new(replay.clone()),
+            None => Journal::new(memory.clone()),
+        };
+        let ended = reconciler.reconcile(&controller.name, &id, journal.clone(), &Cancel::new()).await;
+        ran.fuel = reconciler.used().fuel;
+        let exchanges = journal.exchanges();
+        ran.recording = Some(Recording::new(fixture, &exchanges, self.texts));
+        if let Some(difference) = replay.as_ref().and_then(|replay| replay.difference()) {
+            // What follows a difference says nothing more.
+            ran.problems.add(difference);
+            return Ok(ran);
+        }
+        self.ended(&mut ran.problems, ended);
+        self.compare(&mut ran.problems, controller, &exchanges, replay.is_none().then(|| memory.values()))?;
+        Ok(ran)
+    }
+
+    /// Compares how it ended.
+    fn ended(&self, problems: &mut Problems, ended: Result<Ended, ReconcileError>) {
+        let expect = &self.case.expect;
+        match (ended, &expect.error) {
+            (Err(ReconcileError::Fault(fault)), _) => problems.fault(expect.fault.as_deref(), &fault.to_string()),
+            (Err(ReconcileError::Guest(text)), Some(part)) if text.contains(part.as_str()) => {
+                problems.no_fault(expect.fault.as_deref());
+            }
+            (Err(ReconcileError::Guest(text)), Some(part)) => {
+                problems.add(format!("another error than expected:\n-…{part}…\n+{text}"));
+            }
+            (Err(ReconcileError::Guest(text)), None) => problems.add(format!("reconcile failed: {text}")),
+            (Ok(ended), Some(part)) => {
+                problems.add(format!("another end than expected:\n-error: …{part}…\n+{}", say(&ended)));
+            }
+            (Ok(ended), None) => {
+                problems.no_fault(expect.fault.as_deref());
+                if let Some(expected) = &expect.outcome {
+                    match outcome(expected) {
+                        Ok(expected) if expected == ended => {}
+                        Ok(expected) => {
+                            problems.add(format!("another end than expected:\n-{}\n+{}", say(&expected), say(&ended)));
+                        }
+                        Err(what) => problems.add(what),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares what it did.
+    fn compare(
+        &self,
+        problems: &mut Problems,
+        controller: &ControllerDecl,
+        exchanges: &[Exchange],
+        values: Option<Values>,
+    ) -> Result<(), Faulty> {
+        let expect = &self.case.expect;
+        let (mut writes, mut statuses, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
+        for Exchange { ask, answer } in exchanges {
+            match ask {
+                _ if answer.is_err() => {}
+                Ask::Write(resource) => writes.push(resource),
+                Ask::WriteStatus { id, key, status, .. } => statuses.push((id, key, status)),
+                Ask::Delete { id, .. } => deletes.push(short(id)),
+                _ => {}
+            }
+        }
+
+        let (mut expected, mut found) = (String::new(), String::new());
+        for (place, one) in expect.writes.iter().enumerate() {
+            let wanted = self.texts.read(&format!("expect.writes[{place}]"), one)?;
+            expected.push_str(&self.write_text(&wanted, one));
+            if let Some(written) = writes.get(place) {
+                found.push_str(&self.write_text(written, one));
+            }
+        }
+        for more in writes.iter().skip(expect.writes.len()) {
+            found.push_str(&self.write_text(more, &json!({"owner": true, "metadata": true})));
+        }
+        problems.same("other writes than expected:", &expected, &found);
+
+        let (mut expected, mut found) = (String::new(), String::new());
+        for (place, one) in expect.statuses.iter().enumerate() {
+            let of = one.of.clone().unwrap_or_else(|| controller.manages.to_string());
+            expected.push_str(&expected_status(&of, one));
+            if let Some((id, key, status)) = statuses.get(place) {
+                found.push_str(&self.status_text(id, key, status, Some(&one.conditions)));
+            }
+        }
+        for (id, key, status) in statuses.iter().skip(expect.statuses.len()) {
+            found.push_str(&self.status_text(id, key, status, None));
+        }
+        problems.same("other statuses than expected:", &expected, &found);
+
+        let whole = |text: &String| {
+            let one = if text.contains('/') { text.clone() } else { format!("{}/{text}", controller.manages) };
+            one + "\n"
+        };
+        let expected: String = expect.deletes.iter().map(whole).collect();
+        let found: String = deletes.iter().map(|one| format!("{one}\n")).collect();
+        problems.same("other deletions than expected:", &expected, &found);
+
+        let table =
+            |all: &BTreeMap<String, String>| all.iter().map(|(k, v)| format!("{k}: {v:?}\n")).collect::<String>();
+        if let (Some(expected), Some(values)) = (&expect.values, values) {
+            let found = values.iter().map(|(k, v)| (k.clone(), String::from_utf8_lossy(v).into_owned())).collect();
+            problems.same("other values (kv) than expected:", &table(expected), &table(&found));
+        }
+        for (directory, expected) in &expect.directories {
+            let found = files(&self.files.join("directories").join(directory))?;
+            problems.same(
+                &format!("other files in directory {directory} than expected:"),
+                &table(expected),
+                &table(&found),
+            );
+        }
+        Ok(())
+    }
+
+    /// A written resource, as far as what is expected of it says something about it.
+    fn write_text(&self, resource: &pb::Resource, expected: &Value) -> String {
+        let says = |key: &str| expected.get(key).is_some();
+        let mut shown =
+            pb::Resource { id: resource.id.clone(), data: resource.data.clone(), ..pb::Resource::default() };
+        if says("metadata") {
+            shown.metadata.clone_from(&resource.metadata);
+        }
+        if says("owner") {
+            shown.owner.clone_from(&resource.owner);
+        }
+        for id in shown.id.iter_mut().chain(&mut shown.owner) {
+            id.uid.clear();
+        }
+        format!("---\n{}", self.texts.yaml(&shown))
+    }
+
+    /// A written status; of its conditions, what is expected of them.
+    fn status_text(
+        &self,
+        id: &pb::Id,
+        key: &str,
+        status: &pb::Status,
+        expected: Option<&[Map<String, Value>]>,
+    ) -> String {
+        let json = self.texts.status(status);
+        let conditions = json.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let shown = conditions.iter().enumerate().map(|(place, one)| {
+            let mut one = one.as_object().cloned().unwrap_or_default();
+            if let Some(wanted) = expected.and_then(|all| all.get(place)) {
+                one.retain(|key, _| wanted.contains_key(key));
+                for key in wanted.keys().filter(|key| key.as_str() != "resource") {
+                    one.entry(key.clone())
+                        .or_insert_with(|| if key == "state" { "STATE_UNKNOWN".into() } else { "".into() });
+                }
+            }
+            one
+        });
+        said(&short(id), key, shown)
+    }
+
+    pub(super) async fn map(&self, asked: &MapOf) -> Result<Ran, Faulty> {
+        let controller = self.controller(asked.controller.as_deref())?;
+        let memory = Arc::new(self.memory(controller)?);
+        let changed = self.texts.read("map.changed", &asked.changed)?;
+        let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
+        let mut ran = Ran::default();
+        let answer = reconciler.map(&controller.name, &changed, Journal::new(memory), &Cancel::new()).await;
+        ran.fuel = reconciler.used().fuel;
+        match answer {
+            Ok(ids) => {
+                ran.problems.no_fault(self.case.expect.fault.as_deref());
+                if let Some(part) = &self.case.expect.error {
+                    ran.problems.add(format!("it was to fail ({part:?}), and did not"));
+                }
+                let expected: String = self.case.expect.names.iter().map(|name| format!("{name}\n")).collect();
+                let found: String = ids.iter().map(|id| format!("{}\n", id.name)).collect();
+                ran.problems.same("other resources than expected:", &expected, &found);
+            }
+            Err(other) => self.ended(&mut ran.problems, Err(other)),
+        }
+        Ok(ran)
+    }
+}
+
+fn expected_status(of: &str, one: &WrittenStatus) -> String {
+    let normal = |condition: &Map<String, Value>| {
+        let mut condition = condition.clone();
+        if let Some(state) = condition.get_mut("state") {
+            let text = match &*state {
+                Value::Bool(true) => "STATE_TRUE".to_owned(),
+                Value::Bool(false) => "STATE_FALSE".to_owned(),
+                Value::String(text) if !text.starts_with("STATE_") => format!("STATE_{}", text.to_uppercase()),
+                other => other.as_str().unwrap_or_default().to_owned(),
+            };
+            *state = text.into();
+        }
+        condition
+    };
+    said(&format!("{of}/{}", one.name), &one.key, one.conditions.iter().map(normal))
+}
+
+fn said(what: &str, key: &str, conditions: impl Iterator<Item = Map<String, Value>>) -> String {
+    let sorted = |one: Map<String, Value>| one.into_iter().collect::<BTreeMap<_, _>>();
+    let lines: String = conditions.map(|one| format!("  {}\n", json!(sorted(one)))).collect();
+    format!("{what} under {key}:\n{lines}")
+}
+
+/// An expected end.
+fn outcome(expected: &Outcome) -> Result<Ended, Faulty> {
+    let time = |text: &String| duration(text).map_err(|e| format!("expect.outcome: {e}"));
+    Ok(match expected {
+        Outcome::Done => Ended::Done,
+        Outcome::Requeue => Ended::RequeueNow,
+        Outcome::RequeueAfter(text) => Ended::RequeueAfter(time(text)?),
+        Outcome::Deferred { after, reason } => Ended::Deferred { after: time(after)?, reason: reason.clone() },
+    })
+}
+
+fn say(ended: &Ended) -> String {
+    let time = |time: &Duration| format!("{time:?}");
+    match ended {
+        Ended::Done => "done".into(),
+        Ended::RequeueNow => "requeue".into(),
+        Ended::RequeueAfter(after) => format!("requeue_after: {}", time(after)),
+        Ended::Deferred { after, reason } => format!("deferred: {{after: {}, reason: {reason:?}}}", time(after)),
+    }
+}
+
+fn files(dir: &Path) -> Result<BTreeMap<String, String>, Faulty> {
+    let fault = |e: std::io::Error| format!("cannot read {}: {e}", dir.display());
+    let mut found = BTreeMap::new();
+    if !dir.exists() {
+        return Ok(found);
+    }
+    for entry in fs::read_dir(dir).map_err(fault)? {
+        let entry = entry.map_err(fault)?;
+        let content = fs::read(entry.path()).map_err(fault)?;
+        found.insert(entry.file_name().to_string_lossy().into_owned(), String::from_utf8_lossy(&content).into_owned());
+    }
+    Ok(found)
+}

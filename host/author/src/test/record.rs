@@ -1,0 +1,182 @@
+//! Recordings: what a reconciler asked and was answered, in a file beside the case's, to be compared call by call.
+//!
+//! A recording belongs to a case as it was: one whose fixtures changed since is refused, since its answers are another world's.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use mortise_cli::CliError;
+use mortise_plugin_host::Failure;
+use mortise_resource::Code;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    exchange::{Answer, Ask, Desk, Exchange},
+    texts::Texts,
+};
+use crate::fault;
+
+/// The recordings of the cases of one file, by their names.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Recordings {
+    #[serde(flatten)]
+    of: BTreeMap<String, Recording>,
+}
+
+/// What one case's reconciler asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Recording {
+    /// SHA-256 of what the case gives the reconciler.
+    pub(super) fixture: String,
+    calls: Vec<Call>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Call {
+    ask: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<Fails>,
+    #[serde(default)]
+    answer: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Fails {
+    code: u32,
+    message: String,
+}
+
+/// Where the recordings of a file of cases are.
+pub(super) fn path_of(cases: &Path) -> PathBuf {
+    cases.with_extension("recorded.json")
+}
+
+impl Recordings {
+    /// Those of a file of cases; none when there is no recording.
+    pub(super) fn load(cases: &Path) -> Result<Self, CliError> {
+        let path = path_of(cases);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(e) => return Err(fault::file("read", &path)(e)),
+        };
+        serde_json::from_str(&text).map_err(|e| {
+            fault::usage(
+                format!("{}: {e}", path.display()),
+                "`mortise plugin test --record` writes it anew; or restore it from version control",
+            )
+        })
+    }
+
+    pub(super) fn get(&self, case: &str) -> Option<&Recording> {
+        self.of.get(case)
+    }
+
+    pub(super) fn put(&mut self, case: &str, recording: Recording) {
+        self.of.insert(case.to_owned(), recording);
+    }
+
+    /// Writes them, with those of cases that are still there.
+    pub(super) fn store(&mut self, cases: &Path, names: &[String]) -> Result<PathBuf, CliError> {
+        self.of.retain(|name, _| names.contains(name));
+        let path = path_of(cases);
+        let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
+        fs::write(&path, text).map_err(fault::file("write", &path))?;
+        Ok(path)
+    }
+}
+
+impl Recording {
+    /// Of what was asked.
+    pub(super) fn new(fixture: String, exchanges: &[Exchange], texts: &Texts) -> Self {
+        let call = |one: &Exchange| {
+            let ask = one.ask.json(texts);
+            match &one.answer {
+                Ok(answer) => Call { ask, failure: None, answer: answer.json(texts) },
+                Err(Failure { code, message }) => {
+                    Call { ask, failure: Some(Fails { code: *code, message: message.clone() }), answer: Value::Null }
+                }
+            }
+        };
+        Self { fixture, calls: exchanges.iter().map(call).collect() }
+    }
+}
+
+/// Answers as it is recorded, for as long as the questions are those that are recorded.
+pub(super) struct Replay {
+    recording: Recording,
+    texts: Arc<Texts>,
+    now: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next: usize,
+    differs: Option<String>,
+}
+
+impl Replay {
+    pub(super) fn new(recording: Recording, texts: Arc<Texts>, now: u64) -> Arc<Self> {
+        Arc::new(Self { recording, texts, now, state: Mutex::default() })
+    }
+
+    /// The first difference from what was recorded, once the call is over.
+    pub(super) fn difference(&self) -> Option<String> {
+        let state = self.state.lock();
+        if state.differs.is_some() {
+            return state.differs.clone();
+        }
+        let missing = self.recording.calls.get(state.next)?;
+        let (place, count) = (state.next + 1, self.recording.calls.len());
+        Some(format!("host call {place} of {count} is recorded, and was not made:\n{}", lines("-", &missing.ask)))
+    }
+}
+
+#[async_trait]
+impl Desk for Replay {
+    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
+        let mut state = self.state.lock();
+        let differs = || Failure::new(Code::Aborted, "this call differs from the recorded one");
+        if state.differs.is_some() {
+            return Err(differs());
+        }
+        let (asked, place, count) = (ask.json(&self.texts), state.next + 1, self.recording.calls.len());
+        let Some(recorded) = self.recording.calls.get(state.next) else {
+            state.differs =
+                Some(format!("host call {place} is one more than the {count} recorded:\n{}", lines("+", &asked)));
+            return Err(differs());
+        };
+        if recorded.ask != asked {
+            let pretty = |json: &Value| serde_json::to_string_pretty(json).unwrap_or_default() + "\n";
+            let diff = mortise_text::diff::unified(&pretty(&recorded.ask), &pretty(&asked), ("recorded", "asked"));
+            state.differs = Some(format!("host call {place} of {count} is another than recorded:\n{diff}"));
+            return Err(differs());
+        }
+        state.next += 1;
+        match &recorded.failure {
+            Some(Fails { code, message }) => Err(Failure { code: *code, message: message.clone() }),
+            None => ask.read_answer(&recorded.answer, &self.texts).map_err(|what| {
+                state.differs = Some(format!("the recorded answer to host call {place} cannot be read: {what}"));
+                differs()
+            }),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+}
+
+/// JSON with a sign before each line.
+fn lines(sign: &str, json: &Value) -> String {
+    let text = serde_json::to_string_pretty(json).unwrap_or_default();
+    text.lines().map(|line| format!("{sign}{line}\n")).collect()
+}

@@ -1,0 +1,376 @@
+//! All cases of a plugin, run one after the other.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_cli::{CliError, Style, Ui};
+use mortise_plugin_host::{LogLine, Plugin};
+use serde_json::{Value, json};
+
+use super::{
+    case::{Called, Case},
+    hooks::Hooks,
+    reconcile::{self, Run},
+    record::Recordings,
+    texts::Texts,
+    yaml,
+};
+use crate::{fault, offline::Offline};
+
+/// Lines of a plugin's log that are shown with a case that failed.
+const LOG_LINES: usize = 40;
+
+/// What is run.
+pub(crate) struct Suite {
+    pub(crate) component: PathBuf,
+    /// A folder of files of cases, or one of them.
+    pub(crate) cases: PathBuf,
+    pub(crate) filter: Option<String>,
+    pub(crate) record: bool,
+    /// Components of other plugins whose types appear in cases.
+    pub(crate) with: Vec<PathBuf>,
+}
+
+/// What came of it.
+pub(crate) struct Summary {
+    plugin: String,
+    results: Vec<Judged>,
+    filtered: usize,
+    recorded: Vec<PathBuf>,
+    took: Duration,
+}
+
+/// What came of one case.
+struct Judged {
+    file: String,
+    line: usize,
+    name: String,
+    fuel: u64,
+    problem: Option<String>,
+    log: Vec<Arc<LogLine>>,
+}
+
+/// A case as it stands in a file.
+struct Placed {
+    line: usize,
+    case: Case,
+    called: Called,
+}
+
+impl Suite {
+    /// Runs all of them. `say` is told each result as it comes.
+    ///
+    /// # Errors
+    /// A component that does not load, and cases that cannot be read: nothing is run then.
+    pub(crate) async fn run(&self, mut say: impl FnMut(String) -> Result<(), CliError>) -> Result<Summary, CliError> {
+        let begun = Instant::now();
+        let files = self.files()?;
+        let offline = Offline::new(&self.component)?;
+        let manifest = offline.describe().await.map_err(|e| fault::load(&self.component, &e))?;
+        let mut texts = Texts::default();
+        texts.add(&manifest);
+        for other in &self.with {
+            let of = Offline::new(other)?.describe().await.map_err(|e| fault::load(other, &e))?;
+            texts.add(&of);
+        }
+        let texts = Arc::new(texts);
+        let mut all = Vec::new();
+        for path in &files {
+            all.push((path, read(path)?));
+        }
+        let count: usize = all.iter().map(|(_, cases)| cases.len()).sum();
+        if count == 0 {
+            return Err(fault::usage(
+                format!("there is no case in {}", self.cases.display()),
+                "write one, as docs/writing-plugins.md shows; `mortise plugin new` makes some",
+            ));
+        }
+        let plugin = format!("{} {}", manifest.name, manifest.version);
+        say(format!("running {count} cases of {plugin} ({})", self.cases.display()))?;
+
+        let (mut results, mut filtered, mut recorded) = (Vec::new(), 0, Vec::new());
+        for (path, cases) in all {
+            let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let mut recordings = Recordings::load(path)?;
+            let names: Vec<String> = cases.iter().map(|one| one.case.name.clone()).collect();
+            let mut new = false;
+            for placed in cases {
+                let Placed { line, case, called } = placed;
+                let wanted = |filter: &String| file.contains(filter.as_str()) || case.name.contains(filter.as_str());
+                if !self.filter.as_ref().is_none_or(wanted) {
+                    filtered += 1;
+                    continue;
+                }
+                let mut log = offline.sandbox.logs().follow();
+                let mut one = Judged {
+                    file: file.clone(),
+                    line,
+                    name: case.name.clone(),
+                    fuel: 0,
+                    problem: None,
+                    log: Vec::new(),
+                };
+                match self.judge(&offline, &manifest.name, &texts, &case, &called, &mut recordings).await {
+                    Ok((fuel, problem, was_recorded)) => {
+                        (one.fuel, one.problem) = (fuel, problem);
+                        new |= was_recorded;
+                    }
+                    Err(what) => one.problem = Some(format!("the case cannot be run: {what}")),
+                }
+                while let Ok(line) = log.try_recv() {
+                    one.log.push(line);
+                }
+                let verdict = if one.problem.is_some() { "FAILED" } else { "ok" };
+                say(format!("test {file}: {} ... {verdict} ({} fuel)", one.name, grouped(one.fuel)))?;
+                results.push(one);
+            }
+            if new {
+                recorded.push(recordings.store(path, &names)?);
+            }
+        }
+        Ok(Summary { plugin, results, filtered, recorded, took: begun.elapsed() })
+    }
+
+    /// Files of cases, in order of their names.
+    fn files(&self) -> Result<Vec<PathBuf>, CliError> {
+        let next = "write cases there, as docs/writing-plugins.md shows, or say where they are with --cases DIR";
+        if self.cases.is_file() {
+            return Ok(vec![self.cases.clone()]);
+        }
+        let missing = || fault::usage(format!("there is no folder of cases {}", self.cases.display()), next);
+        let entries = fs::read_dir(&self.cases).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => missing(),
+            _ => fault::file("read", &self.cases)(e),
+        })?;
+        let is_cases = |path: &PathBuf| path.extension().is_some_and(|of| of == "yaml" || of == "yml");
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_cases).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// Runs one: its fuel, what is wrong, and whether something was recorded.
+    async fn judge(
+        &self,
+        offline: &Offline,
+        name: &str,
+        texts: &Arc<Texts>,
+        case: &Case,
+        called: &Called,
+        recordings: &mut Recordings,
+    ) -> Result<(u64, Option<String>, bool), String> {
+        let files = tempfile::tempdir().map_err(|e| format!("a temporary directory: {e}"))?;
+        let manifest = offline.describe().await.map_err(|e| e.to_string())?;
+        let settings = reconcile::settings(case, name, &manifest.controllers, files.path())?;
+        let plugin = match offline.load(&settings).await {
+            Ok(plugin) => plugin,
+            Err(e) => {
+                // Settings that the plugin refuses are a case, too.
+                return match &case.expect.fault {
+                    Some(part) if e.to_string().contains(part.as_str()) => Ok((0, None, false)),
+                    _ => Err(e.to_string()),
+                };
+            }
+        };
+        let (mut problems, fuel, recording) = match called {
+            Called::Reconcile(_) | Called::Map(_) => {
+                let recording = (!self.record).then(|| recordings.get(&case.name)).flatten();
+                let run = Run { plugin: &plugin, texts, case, files: files.path(), recording };
+                let ran = match called {
+                    Called::Map(asked) => run.map(asked).await?,
+                    Called::Reconcile(asked) => run.reconcile(asked).await?,
+                    _ => return Err("no controller is called".into()),
+                };
+                (ran.problems, ran.fuel, ran.recording)
+            }
+            hook => self.hook(&plugin, texts, case, hook).await.map(|(problems, fuel)| (problems, fuel, None))?,
+        };
+        if let Some(most) = case.expect.max_fuel
+            && fuel > most
+        {
+            problems.add(format!("it used {} fuel, more than max_fuel: {}", grouped(fuel), grouped(most)));
+        }
+        let recording = recording.filter(|_| self.record);
+        let was_recorded = recording.is_some();
+        if let Some(recording) = recording {
+            recordings.put(&case.name, recording);
+        }
+        Ok((fuel, problems.text(), was_recorded))
+    }
+
+    async fn hook(
+        &self,
+        plugin: &Arc<Plugin>,
+        texts: &Texts,
+        case: &Case,
+        called: &Called,
+    ) -> Result<(super::verdict::Problems, u64), String> {
+        let mut hooks = Hooks::new(plugin, texts, case);
+        match called {
+            Called::Mutate(resource) => hooks.mutate(resource).await?,
+            Called::Validate(resource) => hooks.validate(resource).await?,
+            Called::Write(resource) => hooks.write(resource).await?,
+            Called::Authorize(asked) => hooks.authorize(asked).await?,
+            Called::Upgrade(asked) => hooks.upgrade(asked).await?,
+            Called::Reconcile(_) | Called::Map(_) => return Err("no hook is called".into()),
+        }
+        Ok((hooks.problems, hooks.fuel))
+    }
+}
+
+/// Reads the cases of a file.
+fn read(path: &Path) -> Result<Vec<Placed>, CliError> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
+    let documents = yaml::read(&text).map_err(|e| {
+        let next = "mend the YAML there; documents are separated by `---`";
+        fault::usage(format!("{shown}:{}:{}: {}", e.line, e.column, e.what), next)
+    })?;
+    let mut placed: Vec<Placed> = Vec::new();
+    for document in documents {
+        let line = document.line;
+        let named = document.value.get("case").and_then(Value::as_str).map(|name| format!("case {name:?}: "));
+        let named = named.unwrap_or_default();
+        let broken = |what: String| {
+            fault::usage(
+                format!("{shown}:{line}: {named}{what}"),
+                "mend the case; docs/writing-plugins.md lists its fields",
+            )
+        };
+        if !document.value.is_object() {
+            return Err(broken("a case is a map that begins with `case: NAME`".to_owned()));
+        }
+        let (case, called) = Case::read(&document.value).map_err(broken)?;
+        if let Some(other) = placed.iter().find(|one| one.case.name == case.name) {
+            return Err(broken(format!("the case at line {} has the same name", other.line)));
+        }
+        placed.push(Placed { line, case, called });
+    }
+    Ok(placed)
+}
+
+impl Summary {
+    /// How many were run.
+    pub(crate) fn ran(&self) -> usize {
+        self.results.len()
+    }
+
+    /// How many failed.
+    pub(crate) fn failed(&self) -> usize {
+        self.results.iter().filter(|one| one.problem.is_some()).count()
+    }
+
+    /// The name of the first case that failed.
+    pub(crate) fn first_failure(&self) -> Option<&str> {
+        self.results.iter().find(|one| one.problem.is_some()).map(|one| one.name.as_str())
+    }
+
+    /// What failed and why, and the counts.
+    pub(crate) fn text(&self, ui: &Ui) -> String {
+        let mut text = String::new();
+        let failures: Vec<_> = self.results.iter().filter(|one| one.problem.is_some()).collect();
+        if !failures.is_empty() {
+            text.push_str("\nfailures:\n");
+        }
+        for one in &failures {
+            let heading = format!("---- {}:{}: {}", one.file, one.line, one.name);
+            text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &heading)));
+            for line in one.problem.iter().flat_map(|problem| problem.lines()) {
+                let style = match line.as_bytes().first() {
+                    Some(b'+') => Style::Good,
+                    Some(b'-') => Style::Bad,
+                    _ => Style::Plain,
+                };
+                text.push_str(&ui.paint(style, line));
+                text.push('\n');
+            }
+            let skipped = one.log.len().saturating_sub(LOG_LINES);
+            for line in one.log.iter().skip(skipped) {
+                text.push_str(&ui.paint(Style::Dim, &format!("log: {}", line.text())));
+                text.push('\n');
+            }
+        }
+        for path in &self.recorded {
+            text.push_str(&format!("recorded {}\n", path.display()));
+        }
+        let verdict = if failures.is_empty() { ui.paint(Style::Good, "ok") } else { ui.paint(Style::Bad, "FAILED") };
+        text.push_str(&format!(
+            "\ntest result: {verdict}. {} passed; {} failed; {} filtered out; finished in {:.2}s\n",
+            self.ran() - failures.len(),
+            failures.len(),
+            self.filtered,
+            self.took.as_secs_f64()
+        ));
+        text
+    }
+
+    /// The same for programs.
+    pub(crate) fn json(&self) -> Value {
+        let one = |one: &Judged| {
+            json!({
+                "file": one.file,
+                "line": one.line,
+                "case": one.name,
+                "ok": one.problem.is_none(),
+                "fuel": one.fuel,
+                "problem": one.problem,
+                "log": one.log.iter().map(|line| line.text()).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "plugin": self.plugin,
+            "cases": self.results.iter().map(one).collect::<Vec<_>>(),
+            "passed": self.ran() - self.failed(),
+            "failed": self.failed(),
+            "filtered": self.filtered,
+            "recorded": self.recorded.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A number with commas between its thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    fn fault(text: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.yaml");
+        fs::write(&path, text).unwrap();
+        let error = read(&path).map(|_| ()).unwrap_err();
+        error.message.replace(&dir.path().display().to_string(), "")
+    }
+
+    #[test]
+    fn broken_cases_are_named_with_their_place() {
+        let good = "case: a\nvalidate: {type: x, name: y}\nexpect: {}\n";
+        assert_eq!(fault(&format!("{good}---\n{good}")), "/c.yaml:5: case \"a\": the case at line 1 has the same name");
+        assert!(fault("case: a\nexpects: {}\n").starts_with("/c.yaml:1: case \"a\": unknown field `expects`"));
+        assert!(fault("case: [\n").starts_with("/c.yaml:"), "{}", fault("case: [\n"));
+        for other in ["- a\n", "a\n", "7\n"] {
+            assert_eq!(fault(other), "/c.yaml:1: a case is a map that begins with `case: NAME`", "{other}");
+        }
+    }
+}

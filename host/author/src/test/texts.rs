@@ -1,0 +1,121 @@
+//! Resources as they stand in cases and recordings: the form that `mortise apply` takes, typed by the plugin's descriptors.
+
+use mortise_plugin_host::{Manifest, TypeDecl};
+use mortise_resource::{Scope, pb, types::Gvk};
+use mortise_text::{Faults, Format, Indent, Source, TypeTable, Types as _};
+use serde_json::{Value, json};
+
+/// The types that cases may name.
+#[derive(Default)]
+pub(crate) struct Texts {
+    types: TypeTable,
+    of: Vec<Gvk>,
+}
+
+impl Texts {
+    /// Adds the types of a plugin.
+    pub(crate) fn add(&mut self, manifest: &Manifest) {
+        for TypeDecl { gvk, message, scope, short_names, .. } in &manifest.types {
+            self.types.add_message(gvk.clone(), message.clone(), Some(*scope), short_names.clone());
+            self.of.push(gvk.clone());
+        }
+    }
+
+    /// Reads a resource. Tenancy that it leaves open is `default`, as far as its type has any.
+    ///
+    /// # Errors
+    /// What is wrong with it, a fault a line; `what` names it.
+    pub(crate) fn read(&self, what: &str, value: &Value) -> Result<pb::Resource, String> {
+        let text = value.to_string();
+        let source = Source { name: what, text: &text };
+        let said = |faults: &Faults| {
+            let one = |fault: &mortise_text::Fault| {
+                let path = if fault.path.is_empty() { String::new() } else { format!(".{}", fault.path) };
+                let remedy = fault.remedy.iter().map(|remedy| format!("; {remedy}")).collect::<String>();
+                format!("{what}{path}: {}{remedy}", fault.message)
+            };
+            faults.faults.iter().map(one).collect::<Vec<_>>().join("\n")
+        };
+        let mut documents = mortise_text::parse(source, Some(Format::Json), &self.types).map_err(|f| said(&f))?;
+        let (Some(mut document), true) = (documents.pop(), documents.is_empty()) else {
+            return Err(format!("{what}: it has to be one resource: a map with type, name and data"));
+        };
+        document.place_in("default", "default", &self.types);
+        let status = document.status(&self.types).map_err(|f| said(&f))?;
+        let mut resource = document.resource;
+        if let (Some(owner), Some(id)) = (&mut resource.owner, &resource.id) {
+            let scope = owner.r#type.as_ref().and_then(|of| self.types.scope(of)).unwrap_or(Scope::Undefined);
+            owner.tenancy.get_or_insert_with(|| id.tenancy.clone().unwrap_or_default());
+            if let Some(tenancy) = &mut owner.tenancy {
+                scope.fill(tenancy);
+            }
+        }
+        resource.status = status;
+        Ok(resource)
+    }
+
+    /// The type that a name in a case means: `group.version.Kind`, a kind, or a short name.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub(crate) fn named(&self, name: &str) -> Result<Gvk, String> {
+        match self.types.named(name).as_slice() {
+            [one] => Ok(one.into()),
+            [] => {
+                let known = self.of.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
+                Err(format!(
+                    "there is no type {name:?}; there is {known}, and --with FILE.wasm brings another plugin's"
+                ))
+            }
+            _ => Err(format!("{name:?} means more than one type; write group.version.Kind")),
+        }
+    }
+
+    /// The message of a type.
+    pub(crate) fn message(&self, of: &Gvk) -> Option<prost_reflect::MessageDescriptor> {
+        self.types.message(&of.to_pb())
+    }
+
+    pub(crate) fn scope(&self, of: &Gvk) -> Scope {
+        self.types.scope(&of.to_pb()).unwrap_or(Scope::Undefined)
+    }
+
+    /// A resource as YAML.
+    pub(crate) fn yaml(&self, resource: &pb::Resource) -> String {
+        mortise_text::to_yaml(resource, &self.types)
+    }
+
+    /// A resource as JSON.
+    pub(crate) fn json(&self, resource: &pb::Resource) -> Value {
+        serde_json::from_str(&mortise_text::to_json(resource, &self.types, Indent::Compact)).unwrap_or_default()
+    }
+
+    /// One status as JSON.
+    pub(crate) fn status(&self, status: &pb::Status) -> Value {
+        let status = std::collections::BTreeMap::from([("k".to_owned(), status.clone())]);
+        let mut json = self.json(&pb::Resource { status, ..pb::Resource::default() });
+        json.pointer_mut("/status/k").map(Value::take).unwrap_or_default()
+    }
+}
+
+/// An id as JSON; what is empty is left out.
+pub(crate) fn id_json(id: &pb::Id) -> Value {
+    let tenancy = id.tenancy.clone().unwrap_or_default();
+    let mut json = json!({"type": type_name(id.r#type.as_ref()), "name": id.name});
+    for (key, value) in [("partition", tenancy.partition), ("namespace", tenancy.namespace), ("uid", id.uid.clone())] {
+        if let (false, Some(json)) = (value.is_empty(), json.as_object_mut()) {
+            json.insert(key.into(), value.into());
+        }
+    }
+    json
+}
+
+/// `group.version.Kind`.
+pub(crate) fn type_name(of: Option<&pb::Type>) -> String {
+    of.map(mortise_resource::types::gvk).unwrap_or_default()
+}
+
+/// `group.version.Kind/name`.
+pub(crate) fn short(id: &pb::Id) -> String {
+    format!("{}/{}", type_name(id.r#type.as_ref()), id.name)
+}
