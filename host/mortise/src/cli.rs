@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+use mortise_cli::commands::after;
+
 use crate::config::{ConfigError, Overrides, Settings};
+use crate::offline::{Check, Restore};
 
 /// Stores, serves and watches typed resources, and learns its types from WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -23,6 +26,70 @@ pub(crate) enum Command {
     /// Serve for development: demo types on, readable logs, and a temporary data directory unless one is given.
     #[command(after_help = "Example:\n  mortise dev --plugin-dir ./my-plugins")]
     Dev(Common),
+    /// Plugins: what operators do with a server's, and what authors do with their own.
+    #[command(after_help = "Example:\n  mortise plugin --help")]
+    Plugin(Plugin),
+    /// Make a data directory and a plugin folder of a backup, while no server has them.
+    #[command(after_help = after(
+        "mortise restore mortise.tar.gz --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder\n\
+         mortise restore mortise.tar.gz --dry-run"
+    ))]
+    Restore(Restore),
+    /// Verify a store while no server has it, and name what is wrong.
+    #[command(after_help = after("mortise check --data-dir /var/lib/mortise"))]
+    Check(Check),
+    /// Everything that a client does.
+    #[command(flatten)]
+    Client(mortise_cli::Command),
+}
+
+/// Arguments of `plugin`.
+#[derive(Debug, Args)]
+pub(crate) struct Plugin {
+    #[command(subcommand)]
+    pub(crate) command: PluginCommand,
+}
+
+/// What is done with plugins. Each crate brings its own.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// With those of a server.
+    #[command(flatten)]
+    Operator(mortise_cli::commands::plugin::PluginCommand),
+    /// With one's own.
+    #[command(flatten)]
+    Author(mortise_author::Command),
+    /// Show everything about a plugin of the server, or about a component's file and whether this host takes it
+    #[command(after_help = after(
+        "mortise plugin inspect demo\n\
+         mortise plugin inspect target/plugins/guest-book.wasm -o json"
+    ))]
+    Inspect(Inspect),
+}
+
+/// Arguments of `plugin inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// A plugin of the server, or a file: what ends in .wasm, has a slash in it or a dot before it, or is there
+    #[arg(value_name = "NAME|FILE.wasm")]
+    subject: String,
+    /// How it is shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: mortise_author::Format,
+    #[command(flatten)]
+    connect: mortise_cli::Connect,
+}
+
+impl Inspect {
+    /// Asks the server, or looks at the file.
+    pub(crate) async fn run(self) -> Result<mortise_cli::Exit, mortise_cli::CliError> {
+        let Self { subject, output, connect } = self;
+        if mortise_author::is_file(&subject) {
+            return mortise_author::Inspect { file: subject.into(), output }.run().await;
+        }
+        let json = output == mortise_author::Format::Json;
+        mortise_cli::commands::plugin::Inspect { name: subject, json, connect }.run().await
+    }
 }
 
 /// What both ways of serving take. A flag beats the environment, which beats the file.
@@ -52,20 +119,26 @@ pub(crate) enum Mode {
     Dev,
 }
 
-impl Command {
-    /// The mode, and the configuration that results from file, environment and flags.
-    pub(crate) fn settings(self) -> Result<(Mode, Settings), ConfigError> {
-        let (mode, common) = match self {
-            Self::Serve(common) => (Mode::Serve, common),
-            Self::Dev(common) => (Mode::Dev, common),
-        };
+impl Mode {
+    /// As the command is called.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Dev => "dev",
+        }
+    }
+}
+
+impl Common {
+    /// The configuration that results from file, environment and flags.
+    pub(crate) fn settings(self) -> Result<Settings, ConfigError> {
         let overrides = Overrides {
-            grpc_addr: common.grpc_addr,
-            http_addr: common.http_addr,
-            data_dir: common.data_dir,
-            plugin_dir: common.plugin_dir,
+            grpc_addr: self.grpc_addr,
+            http_addr: self.http_addr,
+            data_dir: self.data_dir,
+            plugin_dir: self.plugin_dir,
         };
         let env = |name: &str| std::env::var(name).ok();
-        Settings::load(common.config.as_deref(), &env, overrides).map(|settings| (mode, settings))
+        Settings::load(self.config.as_deref(), &env, overrides)
     }
 }

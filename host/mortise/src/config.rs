@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use mortise_conductor::Quota;
@@ -32,6 +33,7 @@ pub(crate) struct Config {
     /// Single plugins, by name.
     pub(crate) plugin: BTreeMap<String, PluginConfig>,
     pub(crate) service: Service,
+    pub(crate) http: Http,
     pub(crate) store: Store,
     pub(crate) sandbox: Limits,
     pub(crate) controllers: ReconcileLimits,
@@ -105,6 +107,17 @@ pub(crate) struct Service {
     pub(crate) second_pass_ms: u64,
 }
 
+/// The HTTP port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Http {
+    pub(crate) api: bool,
+    pub(crate) max_connections: usize,
+    pub(crate) request_timeout_ms: u64,
+    pub(crate) stall_timeout_ms: u64,
+    pub(crate) keep_alive_ms: u64,
+}
+
 /// The store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -130,6 +143,7 @@ impl Default for Config {
             plugins: Plugins::default(),
             plugin: BTreeMap::new(),
             service: Service::default(),
+            http: Http::default(),
             store: Store::default(),
             sandbox: Limits::default(),
             controllers: ReconcileLimits::default(),
@@ -149,6 +163,21 @@ impl Default for Log {
 impl Default for Service {
     fn default() -> Self {
         Self { max_request_bytes: 50 << 20, max_streams: 2048, max_watches: 10_000, second_pass_ms: 30_000 }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        let mortise_api::HttpOptions { api, max_connections, request_timeout, stall_timeout, keep_alive } =
+            mortise_api::HttpOptions::default();
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            api,
+            max_connections,
+            request_timeout_ms: ms(request_timeout),
+            stall_timeout_ms: ms(stall_timeout),
+            keep_alive_ms: ms(keep_alive),
+        }
     }
 }
 

@@ -5,21 +5,41 @@ mod bundled;
 mod cli;
 mod config;
 mod logging;
+mod offline;
 mod plugin_settings;
 mod plugins;
 mod run;
+mod systemd;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use cli::{Command, Mode, PluginCommand};
 
 /// The configuration is wrong; nothing was started.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     arenas::spare();
-    let cli = cli::Cli::parse();
-    let (mode, settings) = match cli.command.settings() {
+    match cli::Cli::parse().command {
+        Command::Serve(common) => serve(Mode::Serve, common),
+        Command::Dev(common) => serve(Mode::Dev, common),
+        Command::Plugin(plugin) => mortise_cli::block_on(async {
+            match plugin.command {
+                PluginCommand::Operator(command) => mortise_cli::commands::plugin::run(command).await,
+                PluginCommand::Author(command) => command.run().await,
+                PluginCommand::Inspect(inspect) => inspect.run().await,
+            }
+        }),
+        Command::Restore(restore) => mortise_cli::report(restore.run()),
+        Command::Check(check) => mortise_cli::report(check.run()),
+        Command::Client(command) => mortise_cli::block_on(mortise_cli::run(command, cli::Cli::command())),
+    }
+}
+
+/// Serves until a signal.
+fn serve(mode: Mode, common: cli::Common) -> ExitCode {
+    let settings = match common.settings() {
         Ok(settings) => settings,
         Err(e) => return fail(EXIT_USAGE, &e),
     };

@@ -5,10 +5,10 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use mortise_api::{ServeError, ServerOptions, metrics::install_metrics};
+use mortise_api::{About, HttpOptions, Parts, ServeError, ServerOptions, metrics::install_metrics};
 use mortise_conductor::Conductor;
 use mortise_manager::Manager;
 use mortise_plugin_host::{LoadError, Policy, Sandbox, logs::level};
@@ -21,7 +21,7 @@ use crate::{
     bundled,
     cli::Mode,
     config::{Config, ConfigError, Settings},
-    plugins,
+    plugins, systemd,
 };
 
 /// Why the server did not run, or stopped.
@@ -29,6 +29,8 @@ use crate::{
 pub(crate) enum RunError {
     #[error("{0}")]
     Store(#[from] StoreError),
+    #[error("{0}")]
+    Backup(#[from] mortise_backup::BackupError),
     #[error("{0}")]
     Serve(#[from] ServeError),
     #[error("sandbox: {0}")]
@@ -66,8 +68,10 @@ pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
 }
 
 async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
-    let begun = Instant::now();
+    let (begun, started_at) = (Instant::now(), SystemTime::now());
     let stop = stop_signal()?;
+    let watchdog = systemd::watchdog();
+    systemd::opening();
     let Settings { mut config, data_dir_given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
@@ -86,12 +90,17 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
     }
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
-    let bound = mortise_api::bind(server_options(&config)).await?;
+    let bound = mortise_api::bind(server_options(&config)?).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
 
     let cache_dir = cache_dir(&config, temporary.is_some());
-    let store_options = store_options(&config);
-    let opening = tokio::task::spawn_blocking(move || SledBackend::open(store_options));
+    let (store_options, data_dir) = (store_options(&config), config.data_dir.clone());
+    let opening = tokio::task::spawn_blocking(move || {
+        if mortise_backup::finish_interrupted(&data_dir)? {
+            tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
+        }
+        Ok::<_, RunError>(SledBackend::open(store_options)?)
+    });
     let sandbox = Sandbox::with_policy(&config.sandbox, policy(&config)?, cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
@@ -106,7 +115,17 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let conducting = conductor.start()?;
 
     announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
-    let served = bound.serve(service.clone(), registry, manager, conductor.clone(), metrics, stop).await;
+    systemd::ready(grpc, http);
+    let about = About {
+        version: env!("CARGO_PKG_VERSION"),
+        mode: mode.name(),
+        data_dir: std::path::absolute(&config.data_dir).unwrap_or(config.data_dir),
+        temporary: temporary.is_some(),
+        started_at,
+        started: begun,
+    };
+    let parts = Parts { about, service: service.clone(), registry, manager, conductor: conductor.clone(), metrics };
+    let served = bound.serve(parts, stop).await;
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
     managing.abort();
@@ -118,6 +137,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     drop(service);
     let closing = tokio::task::spawn_blocking(move || backend.close());
     closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
+    if let Some(watchdog) = watchdog {
+        watchdog.abort();
+    }
     tracing::info!("stopped");
     Ok(served?)
 }
@@ -132,6 +154,7 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
             _ = int.recv() => "SIGINT",
         };
         tracing::info!("{name}: stopping; a second signal stops at once");
+        systemd::stopping();
         tokio::spawn(async move {
             tokio::select! {
                 _ = term.recv() => {}
@@ -143,14 +166,23 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
     })
 }
 
-fn server_options(config: &Config) -> ServerOptions {
-    ServerOptions {
+fn server_options(config: &Config) -> Result<ServerOptions, RunError> {
+    let http = HttpOptions {
+        api: config.http.api,
+        max_connections: config.http.max_connections,
+        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
+        stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
+        keep_alive: Duration::from_millis(config.http.keep_alive_ms),
+    };
+    http.check().map_err(RunError::Setting)?;
+    Ok(ServerOptions {
         grpc_addr: config.grpc_addr,
         http_addr: config.http_addr,
         max_request_bytes: config.service.max_request_bytes,
         max_streams: config.service.max_streams,
         grace: Duration::from_millis(config.shutdown_grace_ms),
-    }
+        http,
+    })
 }
 
 fn policy(config: &Config) -> Result<Policy, RunError> {

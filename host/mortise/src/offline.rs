@@ -1,0 +1,185 @@
+//! What is done with a data directory while no server has it: `restore` and `check`.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use mortise_backup::{Archive, BackupError, Manifest, Target, restore};
+use mortise_cli::{
+    CliError, Exit, Progress, Unit,
+    ui::{line, print},
+};
+use mortise_store::{SledBackend, StoreError, check::Report};
+
+use crate::config::{Overrides, Settings};
+
+/// Problems that are listed, at most.
+const MAX_PROBLEMS: usize = 100;
+
+/// Which directories. A flag beats the environment, which beats the file.
+#[derive(Debug, Args)]
+pub(crate) struct Directories {
+    /// Configuration file that names the directories, where flags do not
+    #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
+    config: Option<PathBuf>,
+    /// The data directory [default: data] [env: MORTISE_DATA_DIR]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+/// Arguments of `restore`.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup; - is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    directories: Directories,
+    /// The plugin folder [default: plugins] [env: MORTISE_PLUGIN_DIR]
+    #[arg(long, value_name = "DIR")]
+    plugin_dir: Option<PathBuf>,
+    /// Replace what is there: the store, its plugins, and files of the plugin folder that have the same names
+    #[arg(long)]
+    force: bool,
+    /// Read all of the backup and say what is in it, and nothing more
+    #[arg(long, conflicts_with = "force")]
+    dry_run: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    directories: Directories,
+}
+
+impl Directories {
+    /// Data directory and plugin folder.
+    fn resolve(self, plugin_dir: Option<PathBuf>) -> Result<(PathBuf, PathBuf), CliError> {
+        let overrides = Overrides { data_dir: self.data_dir, plugin_dir, ..Overrides::default() };
+        let env = |name: &str| std::env::var(name).ok();
+        let settings = Settings::load(self.config.as_deref(), &env, overrides);
+        let config = settings.map_err(|e| CliError::usage(e.to_string()))?.config;
+        Ok((config.data_dir, config.plugin_dir))
+    }
+}
+
+impl Restore {
+    /// Blocks until it is done.
+    pub(crate) fn run(self) -> Result<Exit, CliError> {
+        let (data_dir, plugin_dir) = self.directories.resolve(self.plugin_dir)?;
+        let file = self.file.display();
+        let archive = match self.file.as_os_str() == "-" {
+            true => from_stdin()?,
+            false => {
+                let opened = File::open(&self.file).map_err(|e| CliError::file("cannot read", &self.file, &e))?;
+                Archive::of(self.file.clone(), opened).map_err(failure)?
+            }
+        };
+        let manifest = archive.manifest().clone();
+        if self.dry_run {
+            print(describe(&manifest))?;
+            line(format!("{file}: a whole backup; nothing was restored"))?;
+            return Ok(Exit::Done);
+        }
+        let target = Target { data_dir: data_dir.clone(), plugin_dir: plugin_dir.clone(), force: self.force };
+        let progress = Progress::begin("restoring", Some(manifest.head().resources() + manifest.events), Unit::Items);
+        let mut before = 0;
+        let done = restore(archive, &target, &mut |now| {
+            // Not for each of a million.
+            if now.records - before >= 1000 {
+                progress.advance(now.records - before);
+                before = now.records;
+            }
+        });
+        drop(progress);
+        let done = done.map_err(failure)?;
+        print(describe(&manifest))?;
+        let replaced = if done.replaced { ", in place of what was there" } else { "" };
+        line(format!("restored into {}{replaced}", data_dir.display()))?;
+        if !done.folder.is_empty() {
+            line(format!("plugin folder {}: {}", plugin_dir.display(), done.folder.join(", ")))?;
+        }
+        if let Some(config) = done.config {
+            line(format!("its configuration is in {}; it is not in use there", config.display()))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Check {
+    /// Blocks until it is done.
+    pub(crate) fn run(self) -> Result<Exit, CliError> {
+        let (data_dir, _) = self.directories.resolve(None)?;
+        let store = data_dir.join("store");
+        let report = SledBackend::check_offline(&store).map_err(|error| failure(error.into()))?;
+        let Report { format, sequence, first_event, bytes, problems } = report;
+        let events = (sequence + 1).saturating_sub(first_event);
+        let mb = bytes.div_ceil(1 << 20);
+        line(format!("{}: format {format}, commit {sequence}, {events} events, {mb} MiB", store.display()))?;
+        if problems.is_empty() {
+            line("everything agrees")?;
+            return Ok(Exit::Done);
+        }
+        let mut error = CliError::failed(format!("{} is damaged: {} problems", store.display(), problems.len()));
+        for problem in problems.iter().take(MAX_PROBLEMS) {
+            error = error.detail(problem.to_string());
+        }
+        if problems.len() > MAX_PROBLEMS {
+            error = error.detail(format!("and {} more", problems.len() - MAX_PROBLEMS));
+        }
+        Err(error.remedy(remedy(&data_dir)))
+    }
+}
+
+/// A backup from a pipe. It is believed when its end was seen and no sooner, so it is kept in a file without a name.
+fn from_stdin() -> Result<Archive, CliError> {
+    let dir = std::env::temp_dir();
+    let failed = |e: io::Error| {
+        CliError::failed(format!("keeping standard input in {}: {e}", dir.display()))
+            .remedy("TMPDIR names a directory with room for it; or save it as a file first")
+    };
+    let mut file = tempfile::tempfile_in(&dir).map_err(failed)?;
+    io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
+    Archive::of("standard input".into(), file).map_err(failure)
+}
+
+/// What to do about a store that is damaged.
+fn remedy(data_dir: &Path) -> String {
+    format!(
+        "mortise restore FILE --data-dir {} --force puts a backup in its place; without one, start the server, \
+         `mortise export` what can be read, and import it into an empty directory",
+        data_dir.display()
+    )
+}
+
+fn describe(manifest: &Manifest) -> String {
+    let head = manifest.head();
+    let mut text = format!(
+        "taken {} by mortise {}: the state of commit {}, {} resources, {} events, {} components, {} files of the plugin folder\n",
+        manifest.taken_at,
+        manifest.mortise_version,
+        manifest.commit,
+        head.resources(),
+        manifest.events,
+        manifest.kept_components,
+        manifest.folder_files,
+    );
+    for count in &manifest.resources {
+        text.push_str(&format!("  {}.{}: {}\n", count.group, count.kind, count.count));
+    }
+    text
+}
+
+/// Wrong usage, where something is in the way or is no backup; a failure, where something broke.
+fn failure(error: BackupError) -> CliError {
+    let text = error.to_string();
+    match error {
+        BackupError::Occupied { .. } | BackupError::NotABackup { .. } => CliError::usage(text),
+        BackupError::Store(StoreError::Absent { .. }) => CliError::usage(text),
+        _ => CliError::failed(text),
+    }
+}
