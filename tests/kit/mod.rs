@@ -10,32 +10,34 @@ use mortise_resource::{
 
 use crate::common::Server;
 
+/// What is seen of a plugin's controllers, or of all.
+async fn reports(server: &Server, plugin: &str) -> Vec<data::ControllerReport> {
+    let mut client = ControllerServiceClient::new(server.channel().await);
+    let request = data::ListControllersRequest { plugin: plugin.into() };
+    client.list(request).await.unwrap().into_inner().controllers
+}
+
 /// What is seen of a controller, by its whole name.
 pub async fn report(server: &Server, name: &str) -> data::ControllerReport {
-    let mut client = ControllerServiceClient::new(server.channel().await);
-    let request = data::ListControllersRequest { plugin: String::new() };
-    let all = client.list(request).await.unwrap().into_inner().controllers;
+    let all = reports(server, "").await;
     let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     all.into_iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no {name} among {names:?}"))
 }
 
 /// The whole names of a plugin's controllers that run.
 pub async fn controllers(server: &Server, plugin: &str) -> Vec<String> {
-    let mut client = ControllerServiceClient::new(server.channel().await);
-    let request = data::ListControllersRequest { plugin: plugin.into() };
-    let all = client.list(request).await.unwrap().into_inner().controllers;
-    all.into_iter().map(|one| one.name).collect()
+    reports(server, plugin).await.into_iter().map(|one| one.name).collect()
 }
 
-/// Waits until a controller is seen like that.
+/// Waits until a controller is there and seen like that.
 pub async fn until(
     server: &Server,
     name: &str,
     holds: impl Fn(&data::ControllerReport) -> bool,
 ) -> data::ControllerReport {
     for _ in 0..600 {
-        let seen = report(server, name).await;
-        if holds(&seen) {
+        let seen = reports(server, "").await.into_iter().find(|one| one.name == name);
+        if let Some(seen) = seen.filter(&holds) {
             return seen;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
