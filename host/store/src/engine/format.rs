@@ -2,8 +2,9 @@
 //!
 //! It stands outside the database so that a release can judge it without understanding the rest.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
+use super::number_file;
 use crate::StoreError;
 
 /// Name of the file.
@@ -11,26 +12,21 @@ pub(crate) const FILE: &str = "format";
 /// The format that this release writes, and the newest that it reads.
 pub const CURRENT: u32 = 1;
 
+/// The word before the number.
+const WORD: &str = "mortise-store";
+
 /// The content of the file.
 pub(crate) fn text() -> String {
-    format!("mortise-store {CURRENT}\n")
+    number_file::text(WORD, CURRENT.into())
 }
 
 /// Judges the format of the store in `dir`. `path` is what the user calls it.
 pub(crate) fn judge(path: &Path, dir: &Path) -> Result<u32, StoreError> {
     let file = dir.join(FILE);
-    let damaged = |what: String| StoreError::Corrupt { path: file.clone(), what };
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged("it is missing".to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(damaged("it is not text".to_owned())),
-        Err(source) => return Err(StoreError::Io { path: file.clone(), action: "read", source }),
-    };
-    let found = text
-        .strip_prefix("mortise-store ")
-        .and_then(|rest| rest.trim_end().parse::<u32>().ok())
-        .filter(|number| *number > 0)
-        .ok_or_else(|| damaged(format!("it holds {text:?} instead of \"mortise-store\" and a number")))?;
+    let corrupt = |what: &str| StoreError::Corrupt { path: file.clone(), what: what.to_owned() };
+    let found = number_file::read(&file, WORD)?.ok_or_else(|| corrupt("it is missing"))?;
+    let found = u32::try_from(found).ok().filter(|found| *found > 0);
+    let found = found.ok_or_else(|| corrupt("its number is none of a format"))?;
     if found > CURRENT {
         return Err(StoreError::NewerFormat { path: path.to_owned(), found, known: CURRENT });
     }

@@ -17,7 +17,9 @@ mod format;
 mod history;
 mod keys;
 mod load;
+mod mark;
 mod metrics;
+mod number_file;
 mod offline;
 mod open;
 mod options;
@@ -160,6 +162,7 @@ impl SledBackend {
         if let Some(thread) = self.thread.lock().take() {
             // It contains its panics; one that got away has nobody left to tell.
             thread.join().ok();
+            self.shared.note_the_end();
         }
         self.shared.board.close();
     }
@@ -189,6 +192,18 @@ impl Shared {
             metrics::poisoned();
         }
         why
+    }
+
+    /// Writes down how far the store had come. Nothing is lost without it; only a loss would not be noticed.
+    fn note_the_end(&self) {
+        if self.poisoned.get().is_some() {
+            return;
+        }
+        let dir = self.options.path.join(open::STORE);
+        let noted = open::meta(&self.table).and_then(|meta| mark::set(&dir, meta.last_seq));
+        if let Err(error) = noted {
+            tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not written down");
+        }
     }
 
     /// Why nobody answered.

@@ -6,12 +6,15 @@
 use std::{fs, path::Path};
 
 use super::{
-    check, format,
+    check, format, mark,
     open::{self, DB, STORE},
     record::Meta,
     table::Table,
 };
-use crate::{StoreError, check::Report};
+use crate::{
+    StoreError,
+    check::{Problem, Report},
+};
 
 /// What sled may keep in memory.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -31,7 +34,9 @@ pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
     open::remove_unfinished_snapshots(to)?;
     let table = Table::new(open::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
     let meta = open::meta(&table)?;
-    let problems = check::walk(&table, &dir.join("blobs"), meta)?;
+    let mut problems = check::walk(&table, &dir.join("blobs"), meta)?;
+    let lost = mark::judge(&dir, meta.last_seq)?;
+    problems.extend(lost.map(|fault| Problem { thing: dir.join(DB).display().to_string(), fault }));
     let Meta { last_seq: sequence, first_event, .. } = meta;
     drop(lock);
     Ok(Report { format, sequence, first_event, bytes: open::size(&dir)?, problems })

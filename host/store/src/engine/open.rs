@@ -3,6 +3,7 @@
 //! ```text
 //! <path>/lock            locked while the store is open
 //! <path>/store/format    the format number
+//! <path>/store/closed-at the commit with which it was closed last
 //! <path>/store/{db,conf,blobs/,snap.*}   sled's
 //! <path>/store.new/      a store in the making; removed when found
 //! ```
@@ -29,7 +30,7 @@ use super::{
     commit::{Committer, SyncDisk},
     format,
     history::History,
-    keys,
+    keys, mark,
     options::Options,
     panic_text,
     queue::Queue,
@@ -74,6 +75,9 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     // Sled renamed a snapshot into place.
     sync_path(&dir)?;
     let meta = meta(&table)?;
+    if let Some(what) = mark::judge(&dir, meta.last_seq)? {
+        return Err(StoreError::Corrupt { path: file, what });
+    }
     let types = walk::types(&table)?;
     let sync = match sync {
         Some(sync) => sync,
@@ -182,7 +186,7 @@ fn sync_tree(dir: &Path) -> Result<(), StoreError> {
     sync_path(dir)
 }
 
-fn sync_path(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_path(path: &Path) -> Result<(), StoreError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(io_fault(path, "sync"))
 }
 

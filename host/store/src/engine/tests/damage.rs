@@ -87,8 +87,8 @@ async fn damaged_counters_are_noticed_at_opening() {
     }
 }
 
-/// Whatever a file suffers, opening and reading end in an error that names a file, or in a store that works. What sled
-/// cannot notice (it takes the end of its log for what a crash left) is lost, but nothing else is made up.
+/// Whatever the files of a closed store suffer, opening and reading end in an error that names a file, or in all that was
+/// there.
 #[tokio::test]
 async fn damaged_files_are_an_error_or_work() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -99,7 +99,7 @@ async fn damaged_files_are_an_error_or_work() {
             write(&*store, &sized(numbered(resource(&format!("r-{n}")), n), 1_000)).await;
         }
         store.shut();
-        let files = ["db", "db", "db", "conf", "format"];
+        let files = ["db", "db", "db", "conf", "format", "closed-at"];
         let file = store.path().join("store").join(files[round % files.len()]);
         let handle = std::fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
         let len = handle.metadata().unwrap().len();
@@ -124,12 +124,60 @@ async fn damaged_files_are_an_error_or_work() {
                 assert!(text.contains("store/") && text.len() < 500, "{text}");
             }
             Ok(()) => match store.list(Consistency::Eventual, &everything()).await {
-                Ok(listed) => assert!(listed.iter().all(|r| format!("r-{}", number(r)) == name(r))),
+                Ok(listed) => {
+                    assert_eq!(listed.len(), 40, "{} was damaged, and some are lost", file.display());
+                    assert!(listed.iter().all(|r| format!("r-{}", number(r)) == name(r)));
+                }
                 Err(error) => assert!(named(&error), "{error}"),
             },
         }
     }
     assert!(refused > 5, "{refused}");
+}
+
+/// Sled takes a damaged end for what a crash cut off, and is content with what comes before.
+#[tokio::test]
+async fn an_end_that_is_gone_is_noticed() {
+    let mut store = Fresh::new(|options| options);
+    write(&*store, &resource("a")).await;
+    store.reopen();
+    write(&*store, &resource("b")).await;
+    store.shut();
+    let closed_at = store.path().join("store/closed-at");
+    assert_eq!(std::fs::read_to_string(&closed_at).unwrap(), "mortise-commit 2\n");
+    assert!(!store.path().join("store/closed-at.new").exists());
+    assert_eq!(SledBackend::check_offline(&store.path()).unwrap().problems, []);
+
+    std::fs::write(&closed_at, "mortise-commit 3\n").unwrap();
+    let error = store.open().unwrap_err();
+    assert!(named(&error), "{error}");
+    let expected = "its last commit is 2, but it was closed with commit 3: its end is damaged (to go on without what is lost, remove";
+    assert!(error.to_string().contains(expected), "{error}");
+    let problems = SledBackend::check_offline(&store.path()).unwrap().problems;
+    assert!(problems.len() == 1 && problems[0].fault.contains(expected), "{problems:?}");
+
+    for broken in ["", "mortise-commit", "mortise-commit -1\n", "3\n"] {
+        std::fs::write(&closed_at, broken).unwrap();
+        let error = store.open().unwrap_err();
+        assert!(error.to_string().contains("closed-at is damaged: it holds"), "{error}");
+    }
+    // Whoever is content with what is left, says so.
+    std::fs::remove_file(&closed_at).unwrap();
+    store.open().unwrap();
+    assert_eq!(store.list(Consistency::Eventual, &everything()).await.unwrap().len(), 2);
+    // After a crash the number is an older one, and right all the same.
+    std::fs::write(&closed_at, "mortise-commit 1\n").unwrap();
+    store.shut();
+    store.open().unwrap();
+}
+
+/// A store that no longer knows what is durable does not say that it closed well.
+#[tokio::test]
+async fn a_poisoned_store_notes_nothing() {
+    let mut store = Fresh::with(|options| options, Some(Box::new(|| Err(std::io::Error::other("gone")))));
+    store.write_cas(resource("a")).await.unwrap_err();
+    store.shut();
+    assert!(!store.path().join("store/closed-at").exists());
 }
 
 #[test]

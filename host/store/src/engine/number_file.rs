@@ -1,0 +1,34 @@
+//! Files beside sled's that hold a word and a number: `mortise-store 1`, `mortise-commit 42`, each with a line feed.
+
+use std::{fs, io, path::Path};
+
+use super::open::io_fault;
+use crate::StoreError;
+
+/// As much of a file as errors show.
+const SHOWN: usize = 40;
+
+/// What such a file holds.
+pub(crate) fn text(word: &str, number: u64) -> String {
+    format!("{word} {number}\n")
+}
+
+/// The number in a file; `None` when there is no file.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] when it holds something else than that word and a number, [`StoreError::Io`] when it cannot be
+/// read.
+pub(crate) fn read(file: &Path, word: &str) -> Result<Option<u64>, StoreError> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(io_fault(file, "read")(source)),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let number = text.strip_prefix(word).and_then(|rest| rest.strip_prefix(' ')?.trim_end().parse().ok());
+    number.map(Some).ok_or_else(|| {
+        let shown: String = text.chars().take(SHOWN).collect();
+        let what = format!("it holds {shown:?} instead of {word:?} and a number");
+        StoreError::Corrupt { path: file.to_owned(), what }
+    })
+}
