@@ -106,13 +106,16 @@ impl Work for Lists {
     }
 }
 
+/// Clients that fill a server.
+const LANES: usize = 64;
+
 /// Writes `count` artists over the wire.
-async fn fill(server: &Server, count: usize) -> Outcome<()> {
-    let clients = server.clients(32).await?;
+pub(crate) async fn fill(server: &Server, count: usize) -> Outcome<()> {
+    let clients = server.clients(LANES).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for (lane, mut client) in clients.into_iter().enumerate() {
         tasks.spawn(async move {
-            for i in (lane..count).step_by(32) {
+            for i in (lane..count).step_by(LANES) {
                 client.write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i:07}"))) }).await?;
             }
             Outcome::Ok(())

@@ -7,6 +7,7 @@
 //! cargo build --release -p mortise && cargo run --release -p mortise-bench -- all
 //! ```
 
+mod apply;
 mod calls;
 mod controllers;
 mod etcd;
@@ -51,6 +52,12 @@ enum What {
     },
     /// List of 1,000 and of 100,000 against a server that answers the same bytes.
     Lists,
+    /// `mortise apply` of one file against clients that write the same.
+    Apply {
+        /// How many resources.
+        #[arg(long, default_value_t = 10_000)]
+        resources: usize,
+    },
     /// Durable writes against etcd, if it is on PATH, 64 and 1 clients.
     Etcd,
     /// The hooks of one write, in process.
@@ -93,6 +100,7 @@ fn main() -> Outcome<()> {
             What::Noop { list } => noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list).await,
             What::Calls { writes } => calls::calls(rounds, writes).await,
             What::Lists => calls::lists(rounds).await,
+            What::Apply { resources } => apply::measure(rounds.count, resources).await,
             What::Etcd => etcd::run(rounds).await,
             What::Hooks => hooks::measure().await,
             What::Scale { resources } => scale::measure(rounds, resources).await,
@@ -104,6 +112,7 @@ fn main() -> Outcome<()> {
                 reload::measure(1_000).await?;
                 calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
+                apply::measure(rounds.count, 10_000).await?;
                 etcd::run(rounds).await?;
                 hostile::measure(rounds).await?;
                 controllers::measure(rounds, 100_000).await?;

@@ -119,7 +119,8 @@ pub(crate) async fn channel(addr: SocketAddr) -> Outcome<Channel> {
         .await?)
 }
 
-fn sibling(name: &str) -> Outcome<PathBuf> {
+/// The binary of that name beside this one.
+pub(crate) fn sibling(name: &str) -> Outcome<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if path.exists() {
         return Ok(path);
