@@ -124,13 +124,21 @@ impl Archive {
         };
         let gzip = GzDecoder::new(BufReader::with_capacity(READ_BYTES, (&*file).take(*body)));
         let mut archive = tar::Archive::new(gzip);
-        let mut ended = false;
-        for entry in archive.entries().map_err(|e| reading.malformed("the archive", e))? {
-            let entry = entry.map_err(|e| reading.malformed("the archive", e))?;
+        let (mut ended, mut long_name) = (false, None);
+        // Raw, since names that stand in entries of their own are read here with a bound.
+        for entry in archive.entries().map_err(|e| reading.malformed("the archive", e))?.raw(true) {
+            let mut entry = entry.map_err(|e| reading.malformed("the archive", e))?;
             if ended {
                 return Err(reading.malformed(entry::SUMS, "something follows it"));
             }
-            ended = reading.entry(entry)?;
+            if entry.header().entry_type() == tar::EntryType::GNULongName {
+                let size = entry.size();
+                let name = reading.all("a name", &mut entry, size, entry::MAX_NAME_BYTES)?;
+                long_name = Some(name.strip_suffix(&[0]).map(<[u8]>::to_vec).unwrap_or(name));
+                continue;
+            }
+            let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+            ended = reading.entry(&String::from_utf8_lossy(&name), entry)?;
         }
         // To its end, where gzip has a sum of its own; and behind it is nothing.
         let mut gzip = archive.into_inner();
@@ -216,58 +224,65 @@ impl Reading<'_> {
     }
 
     /// Deals with one entry. True for the last one.
-    fn entry(&mut self, from: tar::Entry<'_, impl Read>) -> Result<bool, BackupError> {
-        let name = from.path_bytes();
-        let name = String::from_utf8_lossy(&name).into_owned();
-        let entry = Entry::parse(&name).filter(|_| from.header().entry_type() == tar::EntryType::Regular);
-        let entry = entry.ok_or_else(|| self.malformed(&name, "no backup has such an entry"))?;
+    fn entry(&mut self, name: &str, from: tar::Entry<'_, impl Read>) -> Result<bool, BackupError> {
+        let entry = Entry::parse(name).filter(|_| from.header().entry_type() == tar::EntryType::Regular);
+        let entry = entry.ok_or_else(|| self.malformed(name, "no backup has such an entry"))?;
         if (self.manifest.is_none()) != (entry == Entry::Manifest) {
             return Err(match entry {
-                Entry::Manifest => self.malformed(&name, "it comes twice"),
+                Entry::Manifest => self.malformed(name, "it comes twice"),
                 _ => BackupError::NotABackup {
                     path: self.path.clone(),
                     what: format!("it begins with {name} instead of {}", entry::MANIFEST),
                 },
             });
         }
-        if self.sums.contains_key(&name) {
-            return Err(self.malformed(&name, "it comes twice"));
+        if self.sums.contains_key(name) {
+            return Err(self.malformed(name, "it comes twice"));
         }
         let size = from.size();
+        self.fits(name, size, entry.most_bytes())?;
         let mut content = Summing { content: from, hasher: Sha256::new() };
         match &entry {
             Entry::Manifest => {
-                let text = self.all(&name, &mut content, size, entry::MAX_TEXT_BYTES)?;
-                self.begin(&name, &text)?;
+                let text = self.all(name, &mut content, size, entry.most_bytes())?;
+                self.begin(name, &text)?;
             }
             Entry::Sums => {
-                let text = self.all(&name, &mut content, size, entry::MAX_TEXT_BYTES)?;
-                self.compare(&name, &text)?;
+                let text = self.all(name, &mut content, size, entry.most_bytes())?;
+                self.compare(name, &text)?;
                 return Ok(true);
             }
             Entry::Records(number) => {
                 if *number != self.next_records {
-                    return Err(self.malformed(&name, format!("number {} is missing", self.next_records)));
+                    return Err(self.malformed(name, format!("number {} is missing", self.next_records)));
+                }
+                if size == 0 {
+                    return Err(self.malformed(name, "it is empty"));
                 }
                 self.next_records += 1;
-                let bytes = self.all(&name, &mut content, size, entry::MAX_RECORDS_BYTES)?;
-                self.records(&name, &bytes)?;
+                let bytes = self.all(name, &mut content, size, entry.most_bytes())?;
+                self.records(name, &bytes)?;
             }
             Entry::Kept { plugin, file } => self.taker.kept(plugin, file, &mut content)?,
             Entry::Folder { file } => self.taker.folder(file, &mut content)?,
             Entry::Config => self.taker.config(&mut content)?,
         }
         // What a taker left.
-        io::copy(&mut content, &mut io::sink()).map_err(|e| self.malformed(&name, e))?;
+        io::copy(&mut content, &mut io::sink()).map_err(|e| self.malformed(name, e))?;
         let hex = content.hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        self.sums.insert(name, hex);
+        self.sums.insert(name.to_owned(), hex);
         Ok(false)
     }
 
-    fn all(&self, name: &str, content: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, BackupError> {
+    fn fits(&self, name: &str, size: u64, limit: u64) -> Result<(), BackupError> {
         if size > limit {
             return Err(self.malformed(name, format!("it takes {size} bytes, more than {limit}")));
         }
+        Ok(())
+    }
+
+    fn all(&self, name: &str, content: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, BackupError> {
+        self.fits(name, size, limit)?;
         let mut bytes = Vec::new();
         content.read_to_end(&mut bytes).map_err(|e| self.malformed(name, e))?;
         Ok(bytes)

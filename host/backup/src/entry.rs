@@ -13,8 +13,16 @@ pub(crate) const SUMS: &str = "SHA256SUMS";
 pub(crate) const RECORDS_BYTES: usize = 1 << 20;
 /// Largest entry that is held in memory when it is read: one record may be as large as the largest resource.
 pub(crate) const MAX_RECORDS_BYTES: u64 = (1 << 30) + (2 << 20);
-/// Largest manifest and list of sums.
-pub(crate) const MAX_TEXT_BYTES: u64 = 256 << 20;
+/// Largest list of sums: some 100 bytes for each MiB of records.
+pub(crate) const MAX_SUMS_BYTES: u64 = 256 << 20;
+/// Largest manifest: some 100 bytes for each type. As JSON it takes many times as much memory.
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+/// Largest configuration.
+pub(crate) const MAX_CONFIG_BYTES: u64 = 16 << 20;
+/// Largest component.
+pub(crate) const MAX_COMPONENT_BYTES: u64 = 1 << 30;
+/// Longest name of an entry.
+pub(crate) const MAX_NAME_BYTES: u64 = 4 << 10;
 
 /// What an entry is, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +53,17 @@ impl Entry {
             Self::Folder { file } => format!("plugins/folder/{file}"),
             Self::Records(number) => format!("records/{number:08}"),
             Self::Sums => SUMS.to_owned(),
+        }
+    }
+
+    /// The most that it may hold, uncompressed. A seal says that nobody altered a backup, not who made it.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        match self {
+            Self::Manifest => MAX_MANIFEST_BYTES,
+            Self::Config => MAX_CONFIG_BYTES,
+            Self::Kept { .. } | Self::Folder { .. } => MAX_COMPONENT_BYTES,
+            Self::Records(_) => MAX_RECORDS_BYTES,
+            Self::Sums => MAX_SUMS_BYTES,
         }
     }
 

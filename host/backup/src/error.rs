@@ -60,6 +60,14 @@ pub enum BackupError {
         /// What it is.
         what: String,
     },
+    /// The plugin folder stands within what a restore replaces.
+    #[error("{}: it stands within {within} of the data directory, which a restore replaces; choose another plugin_dir", plugin_dir.display())]
+    Nested {
+        /// The plugin folder.
+        plugin_dir: PathBuf,
+        /// A directory of the data directory.
+        within: &'static str,
+    },
     /// The store refused.
     #[error("{0}")]
     Store(#[from] StoreError),

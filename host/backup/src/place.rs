@@ -6,16 +6,19 @@
 //! <data_dir>/replaced/        what was there before, until the new is in its place
 //! ```
 //!
-//! `restore.ready` is put into place by moves, each of which finds out for itself whether it was made already. So it can be
-//! interrupted anywhere: whoever comes next, a server that starts or another restore, goes on ([`finish_interrupted`]).
+//! `restore.ready` is put into place by moves, each of which finds out for itself whether it was made already, and by copies
+//! into the plugin folder, which may be made again. So it can be interrupted anywhere: whoever comes next, a server that starts or another restore, goes on ([`finish_interrupted`]).
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
 };
 
 use mortise_store::Lock;
+use tempfile::NamedTempFile;
 
 use crate::error::{BackupError, io_fault};
 
@@ -31,6 +34,10 @@ pub(crate) const NEW: &str = "restore.new";
 pub(crate) const READY: &str = "restore.ready";
 /// What was there before.
 pub(crate) const REPLACED: &str = "replaced";
+/// Files for the plugin folder, in `restore.new` and `restore.ready`.
+pub(crate) const FOLDER: &str = "folder";
+/// Which folder that is.
+pub(crate) const FOLDER_PATH: &str = "folder.path";
 
 /// What is moved: from `restore.ready` to the data directory. The store's own directory has the lock in it, which stays.
 const MOVES: [&str; 3] = ["store/store", PLUGINS, RESTORED];
@@ -45,9 +52,18 @@ pub fn finish_interrupted(data_dir: &Path) -> Result<bool, BackupError> {
         return Ok(false);
     }
     let lock = Lock::take(&data_dir.join(STORE))?;
-    put(data_dir)?;
+    let finished = finish(data_dir)?;
     drop(lock);
-    Ok(true)
+    Ok(finished)
+}
+
+/// The same by somebody who has the store locked.
+pub(crate) fn finish(data_dir: &Path) -> Result<bool, BackupError> {
+    let decided = data_dir.join(READY).is_dir();
+    if decided {
+        put(data_dir)?;
+    }
+    Ok(decided)
 }
 
 /// Decides a restore: `restore.new`, which is complete, is what the data directory will be.
@@ -78,9 +94,40 @@ pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
         }
     }
     sync(data_dir)?;
-    remove(&ready)?;
+    put_folder(&ready)?;
+    // In this order: for as long as something is left of either, somebody comes and removes it.
     remove(&replaced)?;
+    sync(data_dir)?;
+    remove(&ready)?;
     sync(data_dir)
+}
+
+/// Puts the files of the plugin folder into place, each whole or not at all. They are copied, since the folder may be on
+/// another disk; a second time does no harm.
+fn put_folder(ready: &Path) -> Result<(), BackupError> {
+    let (from, path) = (ready.join(FOLDER), ready.join(FOLDER_PATH));
+    if !path.exists() {
+        return Ok(());
+    }
+    let plugin_dir = fs::read(&path).map_err(io_fault(&path, "read"))?;
+    let plugin_dir = Path::new(OsStr::from_bytes(&plugin_dir));
+    make_dir(plugin_dir)?;
+    for entry in fs::read_dir(&from).map_err(io_fault(&from, "read"))? {
+        let name = entry.map_err(io_fault(&from, "read"))?.file_name();
+        let (source, path) = (from.join(&name), plugin_dir.join(&name));
+        let mut part = part_in(plugin_dir)?;
+        let mut content = File::open(&source).map_err(io_fault(&source, "read"))?;
+        io::copy(&mut content, &mut part).map_err(io_fault(&path, "write"))?;
+        part.as_file().sync_all().map_err(io_fault(&path, "sync"))?;
+        part.persist(&path).map_err(|e| io_fault(&path, "write")(e.error))?;
+    }
+    sync(plugin_dir)
+}
+
+/// A file in the making, by a name that no plugin has.
+pub(crate) fn part_in(dir: &Path) -> Result<NamedTempFile, BackupError> {
+    let part = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(dir);
+    part.map_err(|e| io_fault(dir, "write into")(e.kind().into()))
 }
 
 /// Removes a file or a directory, if there is one.

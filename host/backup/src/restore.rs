@@ -1,13 +1,14 @@
 //! Restoring: a data directory and a plugin folder made of a backup.
 //!
 //! In this order: the whole archive is read and found good; what is in the way is looked for; the store is locked; everything
-//! is made beside what is there, compared and made durable; the files of the plugin folder are put into place; and then the
-//! new takes the place of the old, in a step that is completed also when it is interrupted ([`place`](crate::place)).
-//! Whatever fails before the files of the plugin folder leaves everything as it was.
+//! is made beside what is there, compared and made durable; and then the new takes the place of the old, the files of the
+//! plugin folder with it, in a step that is completed also when it is interrupted ([`place`](crate::place)). Whatever fails
+//! before that leaves everything as it was.
 
 use std::{
     fs::{self, File},
     io::{self, Read, Write as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -19,7 +20,7 @@ use crate::{
     entry,
     error::{BackupError, io_fault},
     manifest::Manifest,
-    place::{self, NEW, PLUGINS, READY, REPLACED, RESTORED, STORE},
+    place::{self, FOLDER, FOLDER_PATH, NEW, PLUGINS, READY, REPLACED, RESTORED, STORE},
 };
 
 /// What may be in a directory that counts as empty: what a server or a restore left that has nothing to lose.
@@ -65,11 +66,65 @@ pub fn restore(
     target: &Target,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Restored, BackupError> {
+    let Target { data_dir, .. } = target;
+    apart(target)?;
+    // Before anything is made, so that a refusal leaves no trace. What was decided before is judged when it is done.
+    if !data_dir.join(READY).is_dir() {
+        in_the_way(&archive, target)?;
+    }
+    place::make_dir(data_dir)?;
+    let lock = Lock::take(&data_dir.join(STORE))?;
+    let config = || Some(data_dir.join(RESTORED).join(entry::CONFIG)).filter(|path| path.exists());
+    let folder: Vec<String> = archive.folder().keys().cloned().collect();
+    if place::finish(data_dir)? && is_restored(&archive, data_dir) {
+        return Ok(Restored { manifest: archive.manifest().clone(), config: config(), folder, replaced: false });
+    }
+    // Somebody else may have had the lock meanwhile.
+    let replaced = in_the_way(&archive, target)?;
+    let new = data_dir.join(NEW);
+    let made = make(&mut archive, &new, target, progress).and_then(|()| place::decide(data_dir));
+    if let Err(error) = made {
+        // It is worth nothing; if it cannot be removed, the next restore will.
+        place::remove(&new).ok();
+        return Err(error);
+    }
+    place::put(data_dir)?;
+    drop(lock);
+    Ok(Restored { manifest: archive.manifest().clone(), config: config(), folder, replaced })
+}
+
+/// The plugin folder must not be what a restore replaces: its files would go with what was there.
+fn apart(target: &Target) -> Result<(), BackupError> {
+    let Target { data_dir, plugin_dir, .. } = target;
+    let (data, folder) = (whole(data_dir)?, whole(plugin_dir)?);
+    let replaced = [STORE, PLUGINS, RESTORED, NEW, READY, REPLACED];
+    match replaced.into_iter().find(|name| folder.starts_with(data.join(name))) {
+        None => Ok(()),
+        Some(within) => Err(BackupError::Nested { plugin_dir: plugin_dir.clone(), within }),
+    }
+}
+
+/// The path without links, as far as it is there.
+fn whole(path: &Path) -> Result<PathBuf, BackupError> {
+    let path = std::path::absolute(path).map_err(io_fault(path, "find"))?;
+    let found = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    Ok(match found {
+        Some((above, found)) => path.strip_prefix(above).map_or(found.clone(), |rest| found.join(rest)),
+        None => path,
+    })
+}
+
+/// Whether what was just completed came of this very backup.
+fn is_restored(archive: &Archive, data_dir: &Path) -> bool {
+    let text = fs::read(data_dir.join(RESTORED).join(entry::MANIFEST)).unwrap_or_default();
+    serde_json::from_slice::<Manifest>(&text).is_ok_and(|found| found == *archive.manifest())
+}
+
+/// Refuses what would be replaced, unless that is wanted; answers whether something will be.
+fn in_the_way(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
     let Target { data_dir, plugin_dir, force } = target;
-    // What was decided before counts: it is done first, so that it is seen as what is there.
-    place::finish_interrupted(data_dir)?;
     let occupied = occupied(data_dir, plugin_dir)?;
-    let differing = differing(&archive, plugin_dir)?;
+    let differing = differing(archive, plugin_dir)?;
     if !force {
         if let Some(occupied) = occupied {
             return Err(occupied);
@@ -79,28 +134,7 @@ pub fn restore(
             return Err(BackupError::Occupied { path: plugin_dir.join(file), what });
         }
     }
-    place::make_dir(data_dir)?;
-    let lock = Lock::take(&data_dir.join(STORE))?;
-    let new = data_dir.join(NEW);
-    let made = make(&mut archive, &new, &data_dir.join(STORE), progress);
-    let config = match made {
-        Ok(config) => config,
-        Err(error) => {
-            // It is worth nothing; if it cannot be removed, the next restore will.
-            place::remove(&new).ok();
-            return Err(error);
-        }
-    };
-    let folder = put_folder(&new, plugin_dir)?;
-    place::decide(data_dir)?;
-    place::put(data_dir)?;
-    drop(lock);
-    Ok(Restored {
-        manifest: archive.manifest().clone(),
-        config: config.then(|| data_dir.join(RESTORED).join(entry::CONFIG)),
-        folder,
-        replaced: occupied.is_some() || !differing.is_empty(),
-    })
+    Ok(occupied.is_some() || !differing.is_empty())
 }
 
 /// What stands in the way of a restore, if something does.
@@ -166,54 +200,36 @@ fn differing(archive: &Archive, plugin_dir: &Path) -> Result<Vec<String>, Backup
     Ok(found)
 }
 
-/// Makes everything in `new`. Answers whether there was a configuration.
+/// Makes everything in `new`.
 fn make(
     archive: &mut Archive,
     new: &Path,
-    store: &Path,
+    target: &Target,
     progress: &mut dyn FnMut(Progress),
-) -> Result<bool, BackupError> {
+) -> Result<(), BackupError> {
+    let store = target.data_dir.join(STORE);
     place::remove(new)?;
-    for dir in [PLUGINS, RESTORED, "folder"] {
+    for dir in [PLUGINS, RESTORED, FOLDER] {
         place::make_dir(&new.join(dir))?;
+    }
+    if !archive.folder().is_empty() {
+        let plugin_dir = std::path::absolute(&target.plugin_dir).map_err(io_fault(&target.plugin_dir, "find"))?;
+        // One that cannot be written into is found out now, and not when all is decided.
+        place::make_dir(&plugin_dir)?;
+        drop(place::part_in(&plugin_dir)?);
+        write(&new.join(FOLDER_PATH), &mut plugin_dir.as_os_str().as_bytes())?;
     }
     let text = serde_json::to_vec_pretty(archive.manifest()).unwrap_or_default();
     write(&new.join(RESTORED).join(entry::MANIFEST), &mut text.as_slice())?;
     let loader = Loader::create(&new.join(STORE), archive.manifest().head())?;
-    let mut maker = Maker { new, loader, progress, records: 0, config: false };
+    let mut maker = Maker { new, loader, progress, records: 0 };
     archive.read(&mut maker)?;
-    let Maker { loader, config, .. } = maker;
-    loader.finish().map_err(|error| match error {
+    maker.loader.finish().map_err(|error| match error {
         mortise_store::StoreError::BadRecord { record, fault } => {
-            BackupError::Malformed { path: store.to_owned(), entry: record, what: fault }
+            BackupError::Malformed { path: store.clone(), entry: record, what: fault }
         }
         other => other.into(),
-    })?;
-    Ok(config)
-}
-
-/// Puts the files of the plugin folder into place, each whole or not at all.
-fn put_folder(new: &Path, plugin_dir: &Path) -> Result<Vec<String>, BackupError> {
-    let from = new.join("folder");
-    let mut written = Vec::new();
-    for entry in fs::read_dir(&from).map_err(io_fault(&from, "read"))? {
-        let name = entry.map_err(io_fault(&from, "read"))?.file_name().to_string_lossy().into_owned();
-        place::make_dir(plugin_dir)?;
-        let (source, path) = (from.join(&name), plugin_dir.join(&name));
-        let part = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(plugin_dir);
-        let mut part = part.map_err(io_fault(plugin_dir, "write into"))?;
-        let mut content = File::open(&source).map_err(io_fault(&source, "read"))?;
-        io::copy(&mut content, &mut part).map_err(io_fault(&path, "write"))?;
-        part.as_file().sync_all().map_err(io_fault(&path, "sync"))?;
-        part.persist(&path).map_err(|e| io_fault(&path, "write")(e.error))?;
-        written.push(name);
-    }
-    if !written.is_empty() {
-        place::sync(plugin_dir)?;
-    }
-    place::remove(&from)?;
-    written.sort();
-    Ok(written)
+    })
 }
 
 struct Maker<'m> {
@@ -221,7 +237,6 @@ struct Maker<'m> {
     loader: Loader,
     progress: &'m mut dyn FnMut(Progress),
     records: u64,
-    config: bool,
 }
 
 impl Contents for Maker<'_> {
@@ -239,11 +254,10 @@ impl Contents for Maker<'_> {
     }
 
     fn folder(&mut self, file: &str, content: &mut dyn Read) -> Result<(), BackupError> {
-        write(&self.new.join("folder").join(file), content)
+        write(&self.new.join(FOLDER).join(file), content)
     }
 
     fn config(&mut self, content: &mut dyn Read) -> Result<(), BackupError> {
-        self.config = true;
         write(&self.new.join(RESTORED).join(entry::CONFIG), content)
     }
 }

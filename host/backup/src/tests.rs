@@ -330,6 +330,13 @@ async fn sealed_nonsense_is_refused() {
         ("it is missing", false, Arc::new(|entries| drop(entries.remove(2)))),
         ("SHA256SUMS: it is missing", true, Arc::new(|entries| drop(entries.pop()))),
         ("something follows it", false, Arc::new(|entries| entries.push(("records/00000002".into(), vec![])))),
+        ("it is empty", true, Arc::new(|entries| entries.insert(4, ("records/00000002".into(), vec![])))),
+        (
+            "more than 4194304",
+            true,
+            Arc::new(|entries| entries[0].1 = format!("{{\"x\":[{}0]}}", "0,".repeat(4 << 20)).into_bytes()),
+        ),
+        ("more than 16777216", true, Arc::new(|entries| entries[1].1 = vec![b'#'; (16 << 20) + 1])),
     ];
     for (expected, sums, change) in cases {
         let mut altered = summed(entries.clone());
@@ -342,6 +349,82 @@ async fn sealed_nonsense_is_refused() {
         assert!(error.contains(expected), "{expected}: {error}");
         assert!(!target.data().exists(), "{expected}");
     }
+}
+
+/// Names that take more room than a header has stand in entries of their own, of which there is a bound, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_names_come_back_and_endless_ones_do_not() {
+    use sha2::Digest as _;
+    let house = House::furnished(3).await;
+    let long = house.data().join("plugins").join("p".repeat(60));
+    fs::create_dir_all(&long).unwrap();
+    fs::write(long.join(format!("{}.wasm", "b".repeat(64))), b"b").unwrap();
+    let bytes = house.backup().await;
+    let target = House::empty();
+    restored(&bytes, &target, false).unwrap();
+    let there = target.data().join("plugins").join("p".repeat(60)).join(format!("{}.wasm", "b".repeat(64)));
+    assert_eq!(fs::read(there).unwrap(), b"b");
+
+    let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    for kind in [tar::EntryType::GNULongName, tar::EntryType::XHeader] {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(64 << 20);
+        header.set_cksum();
+        builder.append(&header, std::io::Read::take(std::io::repeat(b'x'), 64 << 20)).unwrap();
+    }
+    let mut bytes = builder.into_inner().unwrap().finish().unwrap();
+    let seal = crate::seal::seal(&sha2::Sha256::digest(&bytes).into(), bytes.len() as u64);
+    bytes.extend(seal);
+    let error = restored(&bytes, &House::empty(), false).unwrap_err().to_string();
+    assert!(error.contains("a name: it takes 67108864 bytes, more than 4096"), "{error}");
+}
+
+/// The plugin folder may not be what a restore replaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_folder_within_what_is_replaced_is_refused() {
+    let house = House::furnished(3).await;
+    let bytes = house.backup().await;
+    let dir = tempfile::tempdir().unwrap();
+    let archive = || Archive::open(&saved(dir.path(), &bytes)).unwrap();
+    std::os::unix::fs::symlink(house.data(), house.dir.path().join("link")).unwrap();
+    let before = house.files();
+    for within in ["data/plugins", "data/plugins/deeper", "data/store", "data/../data/plugins", "link/restored/x"] {
+        for force in [false, true] {
+            let plugin_dir = house.dir.path().join(within);
+            let target = Target { data_dir: house.data(), plugin_dir, force };
+            let error = restore(archive(), &target, &mut |_| {}).unwrap_err();
+            assert!(matches!(error, BackupError::Nested { .. }), "{within}: {error}");
+        }
+    }
+    assert_eq!(house.files(), before);
+    let target = Target { data_dir: house.data(), plugin_dir: house.data().join("plugin-folder"), force: true };
+    restore(archive(), &target, &mut |_| {}).unwrap();
+    assert!(target.plugin_dir.join("demo.wasm").exists());
+}
+
+/// Whoever is interrupted after the decision, and does the same again, gets what was wanted; the folder's files too.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_again_after_an_interruption_is_no_fault() {
+    let bytes = House::furnished(30).await.backup().await;
+    let target = House::empty();
+    restored(&bytes, &target, false).unwrap();
+    // As if nothing of it had been put into its place yet.
+    let ready = target.data().join("restore.ready");
+    fs::create_dir_all(ready.join("store")).unwrap();
+    for name in ["store/store", "plugins", "restored"] {
+        fs::rename(target.data().join(name), ready.join(name)).unwrap();
+    }
+    fs::rename(target.folder(), ready.join("folder")).unwrap();
+    fs::write(ready.join("folder.path"), target.folder().as_os_str().as_encoded_bytes()).unwrap();
+    let done = restored(&bytes, &target, false).unwrap();
+    assert_eq!(done.folder, ["demo.wasm"]);
+    assert!(done.config.unwrap().exists() && target.folder().join("demo.wasm").exists());
+    assert!(!ready.exists() && !target.data().join("replaced").exists());
+    assert_eq!(target.contents().await.1.len(), 30);
+    // Another one is not that one.
+    let other = House::furnished(7).await.backup().await;
+    assert!(matches!(restored(&other, &target, false), Err(BackupError::Occupied { .. })));
 }
 
 /// Only a moment of the store is in a backup, however long it takes, and nobody waits for it.

@@ -178,7 +178,9 @@ fn describe(manifest: &Manifest) -> String {
 fn failure(error: BackupError) -> CliError {
     let text = error.to_string();
     match error {
-        BackupError::Occupied { .. } | BackupError::NotABackup { .. } => CliError::usage(text),
+        BackupError::Occupied { .. } | BackupError::Nested { .. } | BackupError::NotABackup { .. } => {
+            CliError::usage(text)
+        }
         BackupError::Store(StoreError::Absent { .. }) => CliError::usage(text),
         _ => CliError::failed(text),
     }
