@@ -27,7 +27,8 @@ pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
     }
     let lock = open::lock(path)?;
     let format = format::judge(path, &dir)?;
-    let copy = tempfile::Builder::new().prefix("check-").tempdir_in(path);
+    open::remove_copies(path)?;
+    let copy = tempfile::Builder::new().prefix(open::COPY).tempdir_in(path);
     let copy = copy.map_err(open::io_fault(path, "make a directory for a copy in"))?;
     let to = copy.path();
     copy_dir(&dir, to)?;

@@ -6,6 +6,7 @@
 //! <path>/store/closed-at the commit with which it was closed last
 //! <path>/store/{db,conf,blobs/,snap.*}   sled's
 //! <path>/store.new/      a store in the making; removed when found
+//! <path>/check-…/        a copy that a check works on; removed when found
 //! ```
 //!
 //! Sled never syncs its `conf` file nor its directory, so a store is made in `store.new`: every file and directory is
@@ -44,6 +45,8 @@ use crate::StoreError;
 pub(crate) const STORE: &str = "store";
 /// A store in the making.
 pub(crate) const UNFINISHED: &str = "store.new";
+/// What begins the name of a copy that a check works on.
+pub(crate) const COPY: &str = "check-";
 /// The lock file.
 const LOCK: &str = "lock";
 /// Sled's data file.
@@ -63,6 +66,7 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     let unfinished = path.join(UNFINISHED);
     // Whoever left it did not get to the rename, and we have the lock.
     remove(&unfinished)?;
+    remove_copies(&path)?;
     if !dir.exists() {
         create(&unfinished, &options)?;
         complete(&path, &unfinished)?;
@@ -137,6 +141,18 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
 pub(crate) fn remove(unfinished: &Path) -> Result<(), StoreError> {
     if unfinished.exists() {
         fs::remove_dir_all(unfinished).map_err(io_fault(unfinished, "remove"))?;
+    }
+    Ok(())
+}
+
+/// Removes copies that checks left which somebody ended. Nobody works on one: we have the lock.
+pub(crate) fn remove_copies(path: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(path).map_err(io_fault(path, "read"))? {
+        let path = entry.map_err(io_fault(path, "read"))?.path();
+        let is_copy = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY.as_bytes()));
+        if is_copy && path.is_dir() {
+            remove(&path)?;
+        }
     }
     Ok(())
 }

@@ -171,6 +171,24 @@ async fn an_end_that_is_gone_is_noticed() {
     store.open().unwrap();
 }
 
+/// Somebody ended a check: the copy that it worked on goes with the next check, or the next start.
+#[tokio::test]
+async fn copies_of_checks_that_ended_early_go() {
+    let mut store = Fresh::new(|options| options);
+    let copy = store.path().join("check-x1");
+    for by_check in [true, false] {
+        store.shut();
+        std::fs::create_dir_all(copy.join("blobs")).unwrap();
+        std::fs::write(copy.join("db"), "x").unwrap();
+        if by_check {
+            assert_eq!(SledBackend::check_offline(&store.path()).unwrap().problems, []);
+        } else {
+            store.open().unwrap();
+        }
+        assert!(!copy.exists());
+    }
+}
+
 /// A store that no longer knows what is durable does not say that it closed well.
 #[tokio::test]
 async fn a_poisoned_store_notes_nothing() {
