@@ -52,6 +52,39 @@ async fn bodies_are_bounded() {
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
+/// What cannot be a resource any more is not even read: it would take many times as much memory.
+#[tokio::test]
+async fn bodies_are_bounded_by_what_a_resource_may_be() {
+    let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 1_000).start().await;
+    let put = async |size: usize| {
+        let body = json!({ "data": { "name": "x".repeat(size) } }).to_string();
+        server.ask("PUT", &format!("{ARTISTS}/korn")).header("accept", PROBLEM).body(body).await_answer().await
+    };
+    assert_eq!(put(73_000).await.code(), 400, "8 times as much, and 64 KiB");
+    let problem = put(74_000).await.problem(413, "body-too-large");
+    assert!(problem["detail"].as_str().unwrap().contains("73536 bytes"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("store.max_resource_bytes"), "{problem}");
+}
+
+/// Watches leave connections for who asks whether the server is well.
+#[tokio::test]
+async fn watches_take_three_quarters_of_the_connections() {
+    let server = Setup::new().env("MORTISE_HTTP_MAX_CONNECTIONS", 8).start().await;
+    let watch = async || server.ask("GET", &format!("{ARTISTS}?watch")).open().await;
+    let mut open = Vec::new();
+    for _ in 0..6 {
+        let (head, body) = watch().await;
+        assert_eq!(head.status, 200);
+        open.push(body);
+    }
+    let refused = server.ask("GET", &format!("{ARTISTS}?watch")).await_answer().await;
+    let problem = refused.problem(429, "resource-exhausted");
+    assert!(problem["detail"].as_str().unwrap().contains("http.max_connections"), "{problem}");
+    assert_eq!(server.fetch("/healthz").await.code(), 200);
+    drop(open);
+    eventually("there is room again", async || watch().await.0.status == 200).await;
+}
+
 #[tokio::test]
 async fn resources_are_bounded_as_over_grpc() {
     let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 2_000).start().await;

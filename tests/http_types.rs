@@ -137,6 +137,8 @@ async fn types_are_described() {
         let problem = server.fetch(path).await.problem(404, "not-found");
         assert_eq!(problem["instance"], path.replace("{x}|", "%7Bx%7D%7C"), "a reference, as RFC 3986 has it");
     }
+    server.fetch("/v1/types/%ff").await.problem(404, "not-found");
+    server.fetch("/v1/nope").await.problem(404, "no-route");
     let problem = server.fetch("/v1/types/demo.v9.Artist").await.problem(404, "not-found");
     assert_eq!(problem["detail"], "resource type demo.v9.Artist not registered; GET /v1/types lists those that are");
 }

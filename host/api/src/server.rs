@@ -181,14 +181,7 @@ impl Bound {
                 until(stopping.clone()),
             );
         let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
-        let shared = http::Shared::new(
-            service.clone(),
-            conductor,
-            metrics,
-            ready,
-            self.options.max_request_bytes,
-            self.options.http.clone(),
-        );
+        let shared = http::Shared::new(service.clone(), conductor, metrics, ready, self.options.http.clone());
         let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
 
         tokio::pin!(grpc);

@@ -168,7 +168,7 @@ impl Default for Service {
 
 impl Default for Http {
     fn default() -> Self {
-        let mortise_api::HttpOptions { api, max_connections, request_timeout, stall_timeout, keep_alive } =
+        let mortise_api::HttpOptions { api, max_connections, request_timeout, stall_timeout, keep_alive, .. } =
             mortise_api::HttpOptions::default();
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {

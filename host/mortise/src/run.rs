@@ -173,6 +173,7 @@ fn server_options(config: &Config) -> Result<ServerOptions, RunError> {
         request_timeout: Duration::from_millis(config.http.request_timeout_ms),
         stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
         keep_alive: Duration::from_millis(config.http.keep_alive_ms),
+        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
     };
     http.check().map_err(RunError::Setting)?;
     Ok(ServerOptions {

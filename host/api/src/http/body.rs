@@ -70,7 +70,7 @@ impl Budget {
 /// A body, and its share of the budget, which it has until it is dropped.
 pub(super) struct Read {
     bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+    share: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads a body.
@@ -85,9 +85,13 @@ pub(super) async fn read(
     within: Duration,
     budget: &Budget,
 ) -> Result<Read, Fault> {
-    media(headers)?;
+    if let Err(fault) = media(headers) {
+        drain(body, within).await;
+        return Err(fault);
+    }
     let too_large = || {
-        Fault::new(Kind::TooLarge, format!("the body has more than {limit} bytes (limit service.max_request_bytes)"))
+        let limits = "limits service.max_request_bytes and store.max_resource_bytes";
+        Fault::new(Kind::TooLarge, format!("the body has more than {limit} bytes ({limits})"))
     };
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit.saturating_add(DRAINED)) {
@@ -98,7 +102,7 @@ pub(super) async fn read(
         Ok(Collected::TooLarge) => Err(too_large()),
         Ok(Collected::NoRoom) => Err(Fault::new(
             Kind::Busy,
-            "too many large bodies are under way (their limit follows service.max_request_bytes); try again",
+            "too many large bodies are under way (their limit follows store.max_resource_bytes); try again",
         )
         .with_header(RETRY_AFTER, "1")),
         // The client is gone, or sends nonsense; nobody may be there to read this.
@@ -124,6 +128,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> Collected {
     let mut share: Option<OwnedSemaphorePermit> = None;
     let mut units = 0;
     let mut seen = 0_usize;
+    let mut no_room = false;
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => frame.into_data().unwrap_or_default(),
@@ -133,23 +138,46 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> Collected {
         if seen > limit.saturating_add(DRAINED) {
             break;
         }
-        if seen > limit {
+        if seen > limit || no_room {
             (bytes, share) = (Vec::new(), None);
             continue;
         }
         if seen / SMALL > units {
-            let Ok(more) = u32::try_from(seen / SMALL - units) else { return Collected::NoRoom };
+            let more = u32::try_from(seen / SMALL - units).unwrap_or(u32::MAX);
             // Who waited here would hold what others wait for.
             match (budget.0.clone().try_acquire_many_owned(more), &mut share) {
                 (Ok(more), Some(share)) => share.merge(more),
                 (Ok(more), None) => share = Some(more),
-                (Err(_), _) => return Collected::NoRoom,
+                (Err(_), _) => {
+                    no_room = true;
+                    continue;
+                }
             }
             units = seen / SMALL;
         }
         bytes.extend_from_slice(&data);
     }
-    if seen > limit { Collected::TooLarge } else { Collected::Whole(Read { bytes: bytes.into(), _share: share }) }
+    match () {
+        () if seen > limit => Collected::TooLarge,
+        () if no_room => Collected::NoRoom,
+        () => Collected::Whole(Read { bytes: bytes.into(), share }),
+    }
+}
+
+/// Takes and drops a body that nobody wants, up to a bound and for a while: a connection that is closed before that may take
+/// the answer with it.
+pub(super) async fn drain(mut body: Body, within: Duration) {
+    let taking = async {
+        let mut seen = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            seen += frame.data_ref().map_or(0, Bytes::len);
+            if seen > DRAINED {
+                return;
+            }
+        }
+    };
+    // Time is up, or not: the answer is the same.
+    let _ = tokio::time::timeout(within, taking).await;
 }
 
 fn media(headers: &HeaderMap) -> Result<(), Fault> {
@@ -189,7 +217,12 @@ impl Read {
             return resource(host, message, &self.bytes);
         }
         let (host, message) = (host.clone(), message.clone());
-        let parsing = tokio::task::spawn_blocking(move || resource(&host, &message, &self.bytes));
+        let Self { bytes, share } = self;
+        let parsing = tokio::task::spawn_blocking(move || {
+            // Held to the end, also when the client does not wait for it.
+            let _share = share;
+            resource(&host, &message, &bytes)
+        });
         parsing.await.unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request").into()))
     }
 }

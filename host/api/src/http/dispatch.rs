@@ -13,9 +13,9 @@ use mortise_resource::pb;
 use prost_reflect::DescriptorPool;
 
 use super::{
-    Shared,
+    HttpOptions, Shared,
     accept::Form,
-    collection,
+    body, collection,
     fault::{Fault, Kind},
     item,
     json::{self, Printer},
@@ -48,7 +48,7 @@ impl Asked {
     /// The body, as a resource.
     pub(super) async fn resource(&mut self, name: String) -> Result<pb::Resource, Fault> {
         let body = std::mem::take(&mut self.body);
-        let (limit, within) = (self.shared.max_request_bytes, self.shared.options.request_timeout);
+        let HttpOptions { max_body_bytes: limit, request_timeout: within, .. } = self.shared.options;
         let read = super::body::read(&self.parts.headers, body, limit, within, &self.shared.bodies).await?;
         let mut resource = read.resource(&self.host, self.kind.schema.message()).await?;
         resource.id = Some(self.id(name));
@@ -66,16 +66,20 @@ pub(super) async fn api(State(shared): State<Shared>, request: Request) -> Respo
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     let (ours, consuls) = (Form::on_ours(&parts.headers), Form::on_consuls_routes(&parts.headers));
+    let query = Query::of(&parts);
+    let within = shared.options.request_timeout;
     let registry = shared.service.types();
     let Some(Route { kind, target }) = Route::find(&registry, &path) else {
-        return no_route(&path).into_response(consuls, &path);
+        drop(registry);
+        body::drain(body, within).await;
+        return no_route(&path).into_response(if query.watch() { ours } else { consuls }, &path);
     };
     let host = match host_pool(&registry) {
         Ok(host) => host,
         Err(fault) => return fault.into_response(consuls, &path),
     };
     drop(registry);
-    let asked = Asked { shared, kind, host, query: Query::of(&parts), parts, body };
+    let asked = Asked { shared, kind, host, query, parts, body };
     let reads = matches!(asked.parts.method, Method::GET | Method::HEAD);
     let watches = reads && asked.query.watch();
     let (answer, form) = match (target, &asked.parts.method) {
@@ -86,7 +90,10 @@ pub(super) async fn api(State(shared): State<Shared>, request: Request) -> Respo
         (Target::Item(name), &Method::PUT) => (item::write(asked, name).await, consuls),
         (Target::Item(name), &Method::DELETE) => (item::delete(asked, name).await, consuls),
         (Target::Validate(name), &Method::POST) => (validate::validate(asked, name).await, ours),
-        (target, _) => return not_allowed(&target),
+        (target, _) => {
+            body::drain(asked.body, within).await;
+            return not_allowed(&target);
+        }
     };
     answer.unwrap_or_else(|fault| fault.into_response(form, &path))
 }
@@ -104,7 +111,11 @@ fn not_allowed(target: &Target) -> Response {
 /// Every other path.
 pub(super) async fn nowhere(request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    no_route(&path).into_response(Form::on_consuls_routes(request.headers()), &path)
+    let form = match path.starts_with("/v1/") {
+        true => Form::on_ours(request.headers()),
+        false => Form::on_consuls_routes(request.headers()),
+    };
+    no_route(&path).into_response(form, &path)
 }
 
 fn no_route(path: &str) -> Fault {

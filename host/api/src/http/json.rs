@@ -7,7 +7,9 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use mortise_resource::{Error, FieldPath, PathStep, pb};
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
+use prost_reflect::{
+    DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, SerializeOptions,
+};
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
 
@@ -70,9 +72,44 @@ pub(super) fn pretty(value: &Value) -> String {
     format!("{value:#}")
 }
 
+/// How deep messages may stand in each other, those in an `Any` included. As protobuf's own limit, which ends at each `Any`.
+const DEPTH: usize = 100;
+
 fn print(message: &DynamicMessage) -> Option<Value> {
+    if !is_shallow(message, DEPTH) {
+        return None;
+    }
     let options = SerializeOptions::new().skip_default_fields(true).stringify_64_bit_integers(true);
-    message.serialize_with_options(serde_json::value::Serializer, &options).ok()
+    // By way of text, which knows that 0.1 of a `float` is not 0.10000000149011612.
+    let mut text = Vec::new();
+    message.serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Whether a message stands in no more than so many others, also where an `Any` holds it: whoever prints goes down by calls.
+fn is_shallow(message: &DynamicMessage, left: usize) -> bool {
+    let Some(left) = left.checked_sub(1) else { return false };
+    if message.descriptor().full_name() == "google.protobuf.Any" {
+        let url = message.get_field_by_number(1);
+        let value = message.get_field_by_number(2);
+        let name = url.as_ref().and_then(|url| url.as_str()).and_then(|url| url.rsplit('/').next()).unwrap_or_default();
+        let inner = message.descriptor().parent_pool().get_message_by_name(name);
+        let (Some(inner), Some(bytes)) = (inner, value.as_ref().and_then(|value| value.as_bytes())) else {
+            return true;
+        };
+        // What does not decode is not printed, either.
+        return DynamicMessage::decode(inner, bytes.clone()).map_or(true, |inner| is_shallow(&inner, left));
+    }
+    message.fields().all(|(_, value)| is_value_shallow(value, left))
+}
+
+fn is_value_shallow(value: &prost_reflect::Value, left: usize) -> bool {
+    match value {
+        prost_reflect::Value::Message(inner) => is_shallow(inner, left),
+        prost_reflect::Value::List(values) => values.iter().all(|value| is_value_shallow(value, left)),
+        prost_reflect::Value::Map(entries) => entries.values().all(|value| is_value_shallow(value, left)),
+        _ => true,
+    }
 }
 
 /// Reads proto3 JSON. Unknown fields are refused.
@@ -140,4 +177,48 @@ pub(super) fn plain_path(path: &Path) -> String {
         Segment::Enum { .. } | Segment::Unknown => None,
     });
     FieldPath(steps.collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn any(of: &str, value: Vec<u8>) -> prost_types::Any {
+        prost_types::Any { type_url: format!("type.googleapis.com/google.protobuf.{of}"), value }
+    }
+
+    /// Prints data of a well-known type.
+    fn printed(of: &str, value: &[u8]) -> Value {
+        let name = format!("google.protobuf.{of}");
+        let message = DescriptorPool::global().get_message_by_name(&name).unwrap();
+        let printer = Printer { resource: message.clone(), data: message };
+        printer.data(&any(of, value.to_vec()))
+    }
+
+    /// An `Any` in an `Any`: each begins a message of its own, so protobuf's limit of 100 levels never ends it.
+    #[test]
+    fn nested_any_is_printed_as_bytes_before_it_is_too_deep() {
+        let nested = |levels: usize| {
+            let mut inner = any("FloatValue", 0.1_f32.encode_to_vec());
+            for _ in 0..levels {
+                inner = any("Any", inner.encode_to_vec());
+            }
+            inner.encode_to_vec()
+        };
+        assert_eq!(
+            printed("Any", &nested(0)),
+            json!({ "@type": "type.googleapis.com/google.protobuf.FloatValue", "value": 0.1 })
+        );
+        assert!(printed("Any", &nested(50)).get("@base64").is_none());
+        for levels in [100, 3_000] {
+            assert!(printed("Any", &nested(levels)).get("@base64").is_some(), "{levels}");
+        }
+    }
+
+    #[test]
+    fn floats_have_as_many_digits_as_they_need() {
+        assert_eq!(printed("FloatValue", &0.1_f32.encode_to_vec()).to_string(), "0.1");
+        assert_eq!(printed("DoubleValue", &0.1_f64.encode_to_vec()).to_string(), "0.1");
+        assert_eq!(printed("FloatValue", &f32::MAX.encode_to_vec()).to_string(), "3.4028235e+38");
+    }
 }

@@ -45,7 +45,7 @@ use axum::{
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_conductor::Conductor;
 use mortise_service::ResourceService;
-use tokio::sync::watch as signal;
+use tokio::sync::{Semaphore, watch as signal};
 
 pub(crate) use listen::serve;
 
@@ -66,6 +66,8 @@ pub struct HttpOptions {
     pub stall_timeout: Duration,
     /// How often an open watch says that it is alive.
     pub keep_alive: Duration,
+    /// Largest body, bytes. What JSON says in so many bytes may take a hundred times as much memory while it is read.
+    pub max_body_bytes: usize,
 }
 
 impl Default for HttpOptions {
@@ -76,11 +78,24 @@ impl Default for HttpOptions {
             request_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
+            max_body_bytes: Self::body_bytes(50 << 20, 1 << 20),
         }
     }
 }
 
 impl HttpOptions {
+    /// The largest body that makes sense: no larger than a request may be, nor much larger than the largest resource is in
+    /// JSON, where a byte of a packed list of numbers takes a line.
+    #[must_use]
+    pub fn body_bytes(max_request_bytes: usize, max_resource_bytes: usize) -> usize {
+        max_request_bytes.min(max_resource_bytes.saturating_mul(8).saturating_add(64 << 10))
+    }
+
+    /// Watches at once: the other connections are for who asks whether the server is alive.
+    pub(crate) fn max_watches(&self) -> usize {
+        (self.max_connections - self.max_connections / 4).min(Semaphore::MAX_PERMITS)
+    }
+
     /// Refuses what nothing could be served with.
     ///
     /// # Errors
@@ -110,11 +125,10 @@ pub(crate) struct Shared {
     conductor: Conductor,
     metrics: PrometheusHandle,
     ready: signal::Receiver<bool>,
-    /// Largest body, bytes.
-    max_request_bytes: usize,
     options: HttpOptions,
     openapi: Arc<openapi::Cached>,
     bodies: body::Budget,
+    watches: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -124,7 +138,6 @@ impl Shared {
         conductor: Conductor,
         metrics: PrometheusHandle,
         ready: signal::Receiver<bool>,
-        max_request_bytes: usize,
         options: HttpOptions,
     ) -> Self {
         Self {
@@ -132,10 +145,10 @@ impl Shared {
             conductor,
             metrics,
             ready,
-            max_request_bytes,
-            options,
             openapi: Arc::default(),
-            bodies: body::Budget::new(max_request_bytes),
+            bodies: body::Budget::new(options.max_body_bytes),
+            watches: Arc::new(Semaphore::new(options.max_watches())),
+            options,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `/v1/types`: the registry, as data.
 
 use axum::{
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, Uri},
     response::{IntoResponse as _, Response},
 };
@@ -20,10 +20,12 @@ pub(super) async fn all(State(shared): State<Shared>) -> Response {
 /// One type, by `group.version.Kind`, with the schema of its data.
 pub(super) async fn one(
     State(shared): State<Shared>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
+    // What is no text names no type.
+    let name = name.map(|Path(name)| name).unwrap_or_else(|_| uri.path().to_owned());
     let registry = shared.service.types();
     match registry.types().iter().find(|t| t.gvk.to_string() == name) {
         Some(found) => {

@@ -21,6 +21,7 @@ use mortise_resource::{
     types,
 };
 use mortise_service::Events;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::{
@@ -49,6 +50,11 @@ pub(super) async fn item(asked: Asked, name: String) -> Result<Response, Fault> 
 
 async fn open(asked: Asked, tenancy: pb::Tenancy, prefix: String, only: Option<String>) -> Result<Response, Fault> {
     let caller = asked.query.caller(&asked.parts.headers);
+    let permit = asked.shared.watches.clone().try_acquire_owned().map_err(|_| {
+        let most = asked.shared.options.max_watches();
+        let what = format!("{most} watches are open over HTTP already (three quarters of http.max_connections)");
+        Error::new(Code::ResourceExhausted, what)
+    })?;
     let wanted = asked.kind.gvk.to_pb();
     let request = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
     let span = span_of_type("WatchList", request.r#type.as_ref());
@@ -61,6 +67,7 @@ async fn open(asked: Asked, tenancy: pb::Tenancy, prefix: String, only: Option<S
         printer: asked.printer()?,
         shared: asked.shared,
         path: asked.parts.uri.path().to_owned(),
+        _permit: permit,
     };
     Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
 }
@@ -74,6 +81,7 @@ struct Open {
     printer: Printer,
     shared: Shared,
     path: String,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Open {
