@@ -55,8 +55,11 @@ impl New {
             Some(given) => checkout(given)?,
         };
         refuse_to_overwrite(&dir, &self.name)?;
-        // Nothing is left half done: the last step puts all of it where it belongs.
+        // Nothing is left half done: the last step puts all of it where it belongs. A folder that is there stays the same
+        // one: it may be somebody's current one.
+        let is_there = dir.is_dir();
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = if is_there { dir.as_path() } else { parent };
         fs::create_dir_all(parent).map_err(fault::file("create", parent))?;
         let unfinished = tempfile::Builder::new().prefix(".mortise-new-").tempdir_in(parent);
         let unfinished = unfinished.map_err(fault::file("write to", parent))?;
@@ -72,16 +75,34 @@ impl New {
             }
             fs::write(&path, text).map_err(fault::file("write", &path))?;
         }
-        fs::rename(&made, &dir).map_err(fault::file("create", &dir))?;
+        if is_there {
+            move_in(&made, &dir)?;
+        } else {
+            fs::rename(&made, &dir).map_err(fault::file("create", &dir))?;
+        }
         Ok(said(&names, &dir))
     }
 }
 
+/// Moves what is in one folder into another, the Cargo.toml last: with it, it is a crate.
+fn move_in(made: &Path, dir: &Path) -> Result<(), CliError> {
+    let entries = fs::read_dir(made).map_err(fault::file("read", made))?;
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort_by_key(|name| name == "Cargo.toml");
+    for name in names {
+        let to = dir.join(&name);
+        fs::rename(made.join(&name), &to).map_err(fault::file("create", &to))?;
+    }
+    Ok(())
+}
+
 fn said(names: &Names, dir: &Path) -> String {
-    let (of, dir) = (names.type_name(), dir.display());
+    let (of, shown) = (names.type_name(), dir.display().to_string());
+    let plain = shown.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c));
+    let quoted = if plain { shown.clone() } else { format!("'{}'", shown.replace('\'', "'\\''")) };
+    let cd = if shown == "." { String::new() } else { format!("cd {quoted} && ") };
     format!(
-        "created plugin {} in {dir}, with the type {of}\n\
-         next: cd {dir} && mortise plugin build && mortise plugin test\n",
+        "created plugin {} in {shown}, with the type {of}\nnext: {cd}mortise plugin build && mortise plugin test\n",
         names.plugin
     )
 }
@@ -160,6 +181,23 @@ mod tests {
         assert_eq!(fs::read_to_string(path.join("src/lib.rs")).unwrap(), "mine");
         let refused = new(&path.join("Cargo.toml"), false).write().unwrap_err();
         assert!(refused.message.contains("no folder"), "{refused}");
+    }
+
+    #[test]
+    fn a_folder_that_is_there_stays_the_same_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a folder");
+        fs::create_dir(&path).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        let new =
+            New { name: "guest-book".into(), of: None, with_reconciler: false, path: Some(path.clone()), sdk: None };
+        let said = new.write().unwrap();
+        assert!(said.contains("next: cd '") && said.contains("a folder' && mortise plugin build"), "{said}");
+        use std::os::unix::fs::MetadataExt as _;
+        assert_eq!(fs::metadata(&path).unwrap().ino(), before.ino());
+        let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(names.collect::<Vec<_>>().iter().all(|name| !name.starts_with(".mortise-new")));
+        assert!(path.join("Cargo.toml").exists() && path.join("src/lib.rs").exists());
     }
 
     #[test]

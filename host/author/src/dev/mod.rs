@@ -60,7 +60,7 @@ impl Dev {
         // A server that is not there is said before anything is built.
         let session = self.connect.session().await?;
         if self.once {
-            self.round(&session, &ui, None).await?;
+            self.round(&session, &ui, None, None).await?;
             return Ok(Exit::Done);
         }
         let mut watch = watch::Watch::new(self.of.dir())?;
@@ -72,7 +72,7 @@ impl Dev {
         let mut following = None;
         let mut changed = None;
         loop {
-            match self.round(&session, &ui, changed).await {
+            match self.round(&session, &ui, changed, Some(&watch)).await {
                 Ok(name) if following.is_none() => following = Some(view::Following::start(&session, &ui, &name)),
                 Ok(_) => {}
                 Err(fault) if fault.exit == Exit::Closed => return Err(fault),
@@ -86,9 +86,19 @@ impl Dev {
     }
 
     /// One build, its cases, and its installation; answers the plugin's name.
-    async fn round(&self, session: &Session, ui: &Ui, changed: Option<Instant>) -> Result<String, CliError> {
+    async fn round(
+        &self,
+        session: &Session,
+        ui: &Ui,
+        changed: Option<Instant>,
+        watch: Option<&watch::Watch>,
+    ) -> Result<String, CliError> {
         let begun = changed.unwrap_or_else(Instant::now);
         let path = self.of.build().await?;
+        // The component stands in a folder of the target directory, wherever that is.
+        if let (Some(watch), Some(built)) = (watch, path.ancestors().nth(2)) {
+            watch.ignore(built);
+        }
         let offline = Offline::new(&path)?;
         // The loader's own checks say more than a server's refusal, and sooner.
         let manifest = match offline.describe().await {

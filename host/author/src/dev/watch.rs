@@ -4,17 +4,22 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use mortise_cli::CliError;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _, event::AccessKind};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::fault;
 
-/// Folders beside the sources that are not watched; neither are hidden ones.
+/// Folders beside the sources that are not watched; neither are hidden ones, nor data directories of servers.
 const IGNORED: [&str; 1] = ["target"];
+
+/// The longest that changes are waited out, however fast they follow each other.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// A crate's sources.
 pub(super) struct Watch {
@@ -22,6 +27,8 @@ pub(super) struct Watch {
     watcher: RecommendedWatcher,
     folders: BTreeSet<PathBuf>,
     changes: mpsc::Receiver<()>,
+    /// Where the last build put things.
+    built: Arc<Mutex<Option<PathBuf>>>,
 }
 
 impl Watch {
@@ -34,16 +41,23 @@ impl Watch {
         // One that waits is as good as many.
         let (send, changes) = mpsc::channel(1);
         let root = dir.clone();
+        let built = Arc::new(Mutex::new(None));
+        let ignored = built.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // What the system could not tell may have been a change.
-            if event.map_or(true, |event| concerns(&root, &event)) {
+            if event.map_or(true, |event| concerns(&root, ignored.lock().as_deref(), &event)) {
                 let _ = send.try_send(());
             }
         });
         let watcher = watcher.map_err(|e| failed(&dir, &e))?;
-        let mut watch = Self { dir, watcher, folders: BTreeSet::new(), changes };
+        let mut watch = Self { dir, watcher, folders: BTreeSet::new(), changes, built };
         watch.ensure()?;
         Ok(watch)
+    }
+
+    /// What changes below this directory is of no matter: it is where builds put things.
+    pub(super) fn ignore(&self, built: &Path) {
+        *self.built.lock() = fs::canonicalize(built).ok();
     }
 
     /// Watches folders that are new.
@@ -67,7 +81,7 @@ impl Watch {
         // The sender lives as long as the watcher.
         let _ = self.changes.recv().await;
         let first = Instant::now();
-        while tokio::time::timeout(settle, self.changes.recv()).await.is_ok() {}
+        while first.elapsed() < LONGEST && tokio::time::timeout(settle, self.changes.recv()).await.is_ok() {}
         // A folder that cannot be watched now is tried again with the next change.
         let _ = self.ensure();
         first
@@ -75,7 +89,7 @@ impl Watch {
 }
 
 /// Whether an event is about a source.
-fn concerns(root: &Path, event: &notify::Event) -> bool {
+fn concerns(root: &Path, built: Option<&Path>, event: &notify::Event) -> bool {
     let read_only = matches!(event.kind, EventKind::Access(access) if !matches!(access, AccessKind::Close(_)));
     let closed_unwritten =
         matches!(event.kind, EventKind::Access(AccessKind::Close(mode)) if mode != notify::event::AccessMode::Write);
@@ -83,20 +97,28 @@ fn concerns(root: &Path, event: &notify::Event) -> bool {
         let below = path.strip_prefix(root).unwrap_or(path);
         let first = below.components().next().map(|part| root.join(part));
         // cargo writes it while it builds, and what changed it is in Cargo.toml.
-        below != Path::new("Cargo.lock") && first.is_none_or(|first| !is_ignored(&first)) && !is_scratch(path)
+        below != Path::new("Cargo.lock")
+            && !built.is_some_and(|built| path.starts_with(built))
+            && first.is_none_or(|first| !is_ignored(&first))
+            && !is_scratch(path)
     };
     !read_only && !closed_unwritten && (event.paths.is_empty() || event.paths.iter().any(is_source))
 }
 
 fn is_ignored(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    name.starts_with('.') || IGNORED.contains(&&*name)
+    name.starts_with('.') || IGNORED.contains(&&*name) || path.join("store/lock").exists()
 }
 
-/// What editors keep beside a file, and test runs record.
+/// What editors keep beside a file, test runs record, and servers put into a plugin folder.
 fn is_scratch(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    name.ends_with('~') || name.starts_with(".#") || name.ends_with(".swp") || name.ends_with(".swx") || name == "4913"
+    name.ends_with('~')
+        || name.starts_with(".#")
+        || name.ends_with(".swp")
+        || name.ends_with(".swx")
+        || name == "4913"
+        || name.ends_with(".wasm")
 }
 
 fn failed(path: &Path, error: &notify::Error) -> CliError {
@@ -140,6 +162,33 @@ mod tests {
         }
         fs::read(dir.path().join("src/lib.rs")).unwrap();
         assert!(!notices(&mut watch).await, "reading is no change");
+        // Where a server keeps its data, and its plugins; and where a build puts things that is told to.
+        for folder in ["data/store", "plugins", "out"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        fs::write(dir.path().join("data/store/lock"), "").unwrap();
+        while notices(&mut watch).await {}
+        watch.ignore(&dir.path().join("out"));
+        for path in ["data/store/db", "plugins/x.wasm", "out/lock"] {
+            fs::write(dir.path().join(path), "x").unwrap();
+            assert!(!notices(&mut watch).await, "{path}");
+        }
+    }
+
+    /// What never rests does not keep a change from being built.
+    #[tokio::test]
+    async fn a_change_is_told_of_however_many_follow() {
+        let dir = crate_dir();
+        let mut watch = Watch::new(dir.path()).unwrap();
+        let path = dir.path().join("src/lib.rs");
+        let writing = tokio::spawn(async move {
+            loop {
+                fs::write(&path, "more").unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        tokio::time::timeout(LONGEST * 5, watch.changed(Duration::from_millis(100))).await.unwrap();
+        writing.abort();
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -88,7 +89,14 @@ impl Recordings {
         self.of.retain(|name, _| names.contains(name));
         let path = path_of(cases);
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        fs::write(&path, text).map_err(fault::file("write", &path))?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let write = || {
+            let mut part = tempfile::Builder::new().prefix(".recording-").tempfile_in(dir)?;
+            part.write_all(text.as_bytes())?;
+            part.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(fault::file("write", &path))?;
         Ok(path)
     }
 }

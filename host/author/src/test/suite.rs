@@ -95,7 +95,12 @@ impl Suite {
         let (mut results, mut filtered, mut recorded) = (Vec::new(), 0, Vec::new());
         for (path, cases) in all {
             let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let mut recordings = Recordings::load(path)?;
+            let mut recordings = match Recordings::load(path) {
+                Ok(recordings) => recordings,
+                // It is written anew, whatever is in it.
+                Err(_) if self.record => Recordings::default(),
+                Err(fault) => return Err(fault),
+            };
             let names: Vec<String> = cases.iter().map(|one| one.case.name.clone()).collect();
             let mut new = false;
             for placed in cases {
@@ -146,7 +151,10 @@ impl Suite {
             std::io::ErrorKind::NotFound => missing(),
             _ => fault::file("read", &self.cases)(e),
         })?;
-        let is_cases = |path: &PathBuf| path.extension().is_some_and(|of| of == "yaml" || of == "yml");
+        let is_cases = |path: &PathBuf| {
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            !hidden && path.extension().is_some_and(|of| of == "yaml" || of == "yml")
+        };
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_cases).collect();
         files.sort();
         Ok(files)
