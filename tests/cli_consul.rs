@@ -1,5 +1,6 @@
 //! `mortise resource`: the argument forms, outputs and wordings of `consul resource`.
 
+use crate::common::artist;
 use crate::{common::Server, golden::Transcript};
 
 const HCL: &str = "\
@@ -44,6 +45,14 @@ async fn the_four_commands_and_their_twins() {
     t.works(&["resource", "delete", "demo.v2.Artist", "korn"]).await;
     t.works(&["resource", "delete", "demo.v2.Artist", "korn", "-namespace", "default"]).await;
     t.works(&["resource", "delete-grpc", "-f", "artist.json"]).await;
+    // A file that was read from a server names a resource, not the incarnation that it was then.
+    let stale = server.write(artist("again")).await.unwrap();
+    let text = t.command(&["resource", "read", "demo.v2.Artist", "again"]).output().await.unwrap().stdout;
+    t.file("again.json", text);
+    server.delete(stale.id.as_ref().unwrap(), "").await.unwrap();
+    server.write(artist("again")).await.unwrap();
+    t.works(&["resource", "delete", "-f", "again.json"]).await;
+    t.fails(1, &["resource", "read", "demo.v2.Artist", "again"]).await;
     t.works(&["resource", "read", "-help"]).await;
     t.finish();
 }

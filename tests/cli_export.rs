@@ -2,7 +2,7 @@
 
 use crate::{
     cli_resources::SHOP,
-    common::{Server, artist, gvk, id, make_place, tenancy},
+    common::{Server, artist, gvk, id, make_place, noted, tenancy},
     golden::Transcript,
 };
 use mortise_resource::pb;
@@ -49,6 +49,11 @@ async fn what_is_exported_can_be_imported() {
         assert_eq!(there, content(&old, t).await, "{t}");
         assert!(!there.is_empty(), "{t}");
     }
+    // What is on its way out is nobody's any more.
+    let held = noted(artist("held"), &[("finalizers", "held")]);
+    let held = old.write(held).await.unwrap();
+    old.delete(held.id.as_ref().unwrap(), "").await.unwrap();
+    t.works(&["export", "artist", "-f", "artists.jsonl"]).await;
     // Again, which is harmless, and from a pipe.
     t.works(&["import", "all.jsonl", "music.yaml", "--grpc-addr", &addr]).await;
     let text = std::fs::read_to_string(t.dir().join("all.jsonl")).unwrap();

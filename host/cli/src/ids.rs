@@ -108,6 +108,25 @@ pub(crate) async fn read_if_there(session: &Session, id: &pb::Id) -> Result<Opti
     }
 }
 
+/// Reads one resource that may not be there, or be there under another version of its type: a write would replace it.
+pub(crate) async fn read_in_any_version(session: &Session, id: &pb::Id) -> Result<Option<pb::Resource>, CliError> {
+    match read_if_there(session, id).await {
+        Err(error) if error.code == Some(tonic::Code::InvalidArgument) => {
+            let (Some(version), Some(ty)) = (stored_version(&error.message), id.r#type.clone()) else {
+                return Err(error);
+            };
+            let ty = pb::Type { group_version: version.to_owned(), ..ty };
+            read_if_there(session, &pb::Id { r#type: Some(ty), ..id.clone() }).await
+        }
+        read => read,
+    }
+}
+
+/// The version that Consul's refusal names.
+fn stored_version(message: &str) -> Option<&str> {
+    message.rsplit_once("but stored with GroupVersion=\"")?.1.strip_suffix('"')
+}
+
 /// All resources of a type in some units.
 pub(crate) async fn list(
     session: &Session,

@@ -11,7 +11,7 @@ use mortise_resource::{
 use crate::{
     CliError, Session,
     catalog::Catalog,
-    ids::{id_of, placed_title, read_if_there},
+    ids::{id_of, placed_title, read_in_any_version},
 };
 
 /// What would come of a write.
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
 /// Asks the server what it has and what it would make of the resource, which it validates on the way.
 pub(crate) async fn plan(session: &Session, wanted: &pb::Resource) -> Result<Plan, CliError> {
     let id = id_of(wanted);
-    let before = read_if_there(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
+    let before = read_in_any_version(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
     let request = pb::MutateAndValidateRequest { resource: Some(wanted.clone()) };
     let call = async { session.resources().mutate_and_validate(request).await };
     let answer = session.call(placed_title(&id), call).await?;

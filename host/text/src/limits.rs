@@ -25,16 +25,34 @@ impl Default for Limits {
     }
 }
 
-/// What is left of [`Limits::values`] and [`Limits::depth`] while a text is read.
+/// What is left of [`Limits::values`], [`Limits::bytes`] and [`Limits::depth`] while a text is read.
 #[derive(Debug)]
 pub(crate) struct Budget {
     values: usize,
+    /// Of [`Limits::bytes`], for what aliases stand for.
+    copied: usize,
     limits: Limits,
 }
 
 impl Budget {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { values: limits.values, limits: limits.clone() }
+        Self { values: limits.values, copied: limits.bytes, limits: limits.clone() }
+    }
+
+    /// Takes bytes of a text that is there once more, or says why not.
+    pub(crate) fn copy(&mut self, bytes: usize, span: Span, sink: &mut Sink) -> Option<()> {
+        let Some(left) = self.copied.checked_sub(bytes) else {
+            let message = format!("aliases stand for more than {} bytes", self.limits.bytes);
+            sink.add(
+                Span::new(span.start, span.start),
+                &FieldPath::default(),
+                message,
+                Some("write less of it".into()),
+            );
+            return None;
+        };
+        self.copied = left;
+        Some(())
     }
 
     /// Takes some values at a depth (the outermost is 1), or says why not. Reading cannot go on after that.

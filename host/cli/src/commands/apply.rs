@@ -19,7 +19,7 @@ use crate::{
     CliError, Connect, Exit, Progress, Session, Tenancy, Ui,
     args::Selector,
     catalog::Catalog,
-    ids::{Key, id_of, placed_title, read_if_there},
+    ids::{Key, id_of, placed_title, read_in_any_version},
     input::{self, Files},
     order,
     plan::{self, Change, Plan},
@@ -119,7 +119,10 @@ impl Apply {
             return Ok(Exit::Failed);
         }
         if let Some(selector) = self.selector.as_ref().filter(|_| self.prune) {
-            prune::prune(&session, selector, scope, &kept, self.dry_run, self.yes, &ui).await?;
+            let exit = prune::prune(&session, selector, scope, &kept, self.dry_run, self.yes, &ui).await?;
+            if exit != Exit::Done {
+                return Ok(exit);
+            }
         }
         if let Some(condition) = &self.wait {
             wait::until(&session, &written, condition).await?;
@@ -248,7 +251,7 @@ impl Apply {
 /// Reads what is there, and writes if that is not what is wanted.
 async fn write(session: &Session, wanted: pb::Resource) -> Result<Outcome, CliError> {
     let id = id_of(&wanted);
-    let stored = read_if_there(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
+    let stored = read_in_any_version(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
     let change = match stored {
         None => Change::Created,
         Some(stored) if plan::same(&wanted, &stored) => {

@@ -55,8 +55,15 @@ impl Edit {
         let mut file = tempfile::Builder::new().prefix("mortise-edit-").suffix(".yaml").tempfile()?;
         loop {
             let shown = format!("{said}{text}");
-            open(&mut file, &shown).await?;
-            let edited = input::text(file.path())?;
+            let edited = match open(&mut file, &shown).await {
+                Ok(()) => input::text(file.path()),
+                Err(error) if text == base => return Err(error),
+                Err(error) => Err(error),
+            };
+            let edited = match edited {
+                Ok(edited) => edited,
+                Err(error) => return Err(keep(file, error)),
+            };
             let content = without_comments(&edited);
             if content.trim().is_empty() {
                 ui::line(format!("{name}: nothing was written, since the text is empty"))?;
@@ -86,7 +93,10 @@ impl Edit {
                             Ok(stored) => stored,
                             Err(error) => return Err(keep(file, error)),
                         };
-                        let theirs = editable(&stored, &catalog)?;
+                        let theirs = match editable(&stored, &catalog) {
+                            Ok(theirs) => theirs,
+                            Err(error) => return Err(keep(file, error)),
+                        };
                         let merged = diffy::merge(&base, &text, &theirs);
                         let change =
                             mortise_text::diff::unified(&base, &theirs, ("as it was", "as somebody else changed it"));

@@ -1,7 +1,7 @@
 //! `mortise export`: resources as text that `mortise import` and `mortise apply` read, a resource at a time.
 //!
 //! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the host's own
-//! types, but for partitions and namespaces. Deleted owners' resources come without their owner.
+//! types, but for partitions and namespaces. What is marked for deletion is left out: nobody could write it. Deleted owners' resources come without their owner.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -11,6 +11,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use mortise_resource::{
     data::TypeInfo,
+    meta,
     pb::{self, watch_event::Event},
     types::gvk,
 };
@@ -101,7 +102,7 @@ impl Export {
         out: &mut dyn Write,
     ) -> Result<u64, CliError> {
         let progress = Progress::begin("exporting", None, Unit::Items);
-        let mut count = 0_u64;
+        let (mut count, mut going) = (0_u64, 0_u64);
         for wanted in types {
             let name = gvk(wanted);
             // A watch gives its snapshot a resource at a time, where a list is one message.
@@ -111,6 +112,10 @@ impl Export {
             while let Some(event) = session.next(&name, &mut stream).await? {
                 let Some(Event::Upsert(upsert)) = event.event else { break };
                 let Some(resource) = upsert.resource.map(portable).filter(|r| !is_given(r)) else { continue };
+                if meta::is_marked(&resource.metadata) {
+                    going += 1;
+                    continue;
+                }
                 let text = match self.output {
                     Form::Jsonl => to_json(&resource, catalog, Indent::Compact) + "\n",
                     Form::Yaml if count > 0 => format!("---\n{}", to_yaml(&resource, catalog)),
@@ -123,6 +128,10 @@ impl Export {
             }
         }
         out.flush()?;
+        drop(progress);
+        if going > 0 {
+            self.connect.ui().note(&format!("left out: {going} being deleted"));
+        }
         Ok(count)
     }
 }

@@ -3,10 +3,10 @@
 //! Only what matches the selector, only of types that the files have or that were named, only in units that the files
 //! have, and only in the version that was shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mortise_resource::{pb, types};
-use mortise_text::Document;
+use mortise_text::{Document, Types as _};
 
 use crate::{
     CliError, Exit, Session, Tenancy, Ui,
@@ -28,7 +28,11 @@ pub(super) fn scope(
     catalog: &Catalog,
 ) -> Scope {
     let mut scope = Scope::new();
-    let mut add = |ty: &pb::Type, units: pb::Tenancy| {
+    let mut add = |ty: &pb::Type, mut units: pb::Tenancy| {
+        // A unit that is not named is the default one, which may be named elsewhere.
+        if let Some(scope) = catalog.scope(ty) {
+            scope.fill(&mut units);
+        }
         scope.insert((types::Gvk::from(ty), units.partition, units.namespace));
     };
     for document in documents {
@@ -51,7 +55,7 @@ pub(super) fn warn_of_unselected(documents: &[Document], selector: &Selector, ui
     }
 }
 
-/// Finds, asks, deletes.
+/// Finds, asks, deletes. What changed since it was shown stays, and is a failure.
 pub(super) async fn prune(
     session: &Session,
     selector: &Selector,
@@ -60,24 +64,23 @@ pub(super) async fn prune(
     dry_run: bool,
     yes: bool,
     out: &Ui,
-) -> Result<(), CliError> {
-    let mut doomed = Vec::new();
+) -> Result<Exit, CliError> {
+    let mut doomed = BTreeMap::new();
     for (ty, partition, namespace) in scope {
         let found = list(session, &ty.to_pb(), pb::Tenancy { partition, namespace }, "").await?;
-        doomed.extend(
-            found
-                .into_iter()
-                .filter(|resource| selector.matches(&resource.metadata) && !kept.contains(&Key::of(&id_of(resource)))),
-        );
+        let selected = found.into_iter().filter(|resource| selector.matches(&resource.metadata));
+        let keyed = selected.map(|resource| (Key::of(&id_of(&resource)), resource));
+        doomed.extend(keyed.filter(|(key, _)| !kept.contains(key)));
     }
+    let doomed = owned_first(doomed);
     if doomed.is_empty() {
-        return Ok(());
+        return Ok(Exit::Done);
     }
     if dry_run {
         for resource in &doomed {
             ui::line(format!("{} pruned (dry run)", placed_title(&id_of(resource))))?;
         }
-        return Ok(());
+        return Ok(Exit::Done);
     }
     if !yes {
         for resource in &doomed {
@@ -85,11 +88,14 @@ pub(super) async fn prune(
         }
         let these =
             if doomed.len() == 1 { "this resource".to_owned() } else { format!("these {} resources", doomed.len()) };
-        if !ui::confirm(&format!("Delete {these}, which the files do not have?"), "--yes")? {
+        let asked = ui::confirm(&format!("Delete {these}, which the files do not have?"), "--yes");
+        // The files were applied by now, so it is not that nothing was done.
+        if !asked.map_err(|error| CliError { exit: Exit::Failed, ..error })? {
             ui::line("nothing was pruned")?;
-            return Ok(());
+            return Ok(Exit::Done);
         }
     }
+    let mut exit = Exit::Done;
     for resource in doomed {
         let id = id_of(&resource);
         let name = placed_title(&id);
@@ -97,11 +103,25 @@ pub(super) async fn prune(
         match session.call(&name, async { session.resources().delete(request).await }).await {
             Ok(_) => ui::line(format!("{name} pruned"))?,
             Err(error) if error.code == Some(tonic::Code::Aborted) => {
-                return Err(CliError::new(Exit::Failed, format!("{name}: it changed after it was shown, so it stays"))
-                    .remedy("apply again"));
+                let stays = CliError::failed(format!("{name}: it changed after it was shown, so it stays"));
+                out.note(&format!("mortise: {}", stays.remedy("apply again")));
+                exit = Exit::Failed;
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(exit)
+}
+
+/// What is owned before what owns it: an owner's deletion changes them.
+fn owned_first(doomed: BTreeMap<Key, pb::Resource>) -> Vec<pb::Resource> {
+    let owner = |resource: &pb::Resource| resource.owner.as_ref().map(Key::of);
+    let depth = |resource: &pb::Resource| {
+        let above = std::iter::successors(owner(resource), |key| doomed.get(key).and_then(owner));
+        // A circle cannot be stored; were there one, this would end all the same.
+        above.take(doomed.len()).count()
+    };
+    let mut ordered: Vec<_> = doomed.values().map(|resource| (depth(resource), resource.clone())).collect();
+    ordered.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
+    ordered.into_iter().map(|(_, resource)| resource).collect()
 }

@@ -26,7 +26,8 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<(i64, i32)> {
     if digits.len() > 9 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let local: DateTime = text.get(..19)?.parse().ok()?;
+    // jiff takes a leap second for the one before it; protobuf has none.
+    let local: DateTime = text.get(..19).filter(|text| !text.ends_with("60"))?.parse().ok()?;
     let seconds = local.duration_since(EPOCH).as_secs() - offset(zone)?;
     let nanos = format!("{digits:0<9}").parse().ok()?;
     TIMESTAMP_SECONDS.contains(&seconds).then_some((seconds, nanos))

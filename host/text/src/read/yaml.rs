@@ -1,8 +1,8 @@
 //! Reads YAML 1.2: any number of documents.
 //!
 //! granit-parser parses. Scalars without quotes keep their text, since the field decides what they are. Aliases are
-//! replaced by what they stand for, and what they stand for counts against [`crate::Limits::values`] each time, which is
-//! what a "billion laughs" file runs into.
+//! replaced by what they stand for, and what they stand for counts against [`crate::Limits::values`] each time, and its text
+//! against [`crate::Limits::bytes`], which is what a "billion laughs" file runs into.
 
 use std::collections::HashMap;
 
@@ -45,9 +45,17 @@ pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node
 struct Open {
     span: Span,
     anchor: usize,
-    /// Values in it so far, itself included.
-    size: usize,
+    size: Size,
     content: Content,
+}
+
+/// How much there is of something.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Values, itself included.
+    values: usize,
+    /// Bytes of scalars and keys.
+    bytes: usize,
 }
 
 enum Content {
@@ -59,8 +67,8 @@ struct Builder<'s> {
     sink: &'s mut Sink,
     budget: &'s mut Budget,
     open: Vec<Open>,
-    /// What anchors stand for, and how many values that is; `None` while it is not closed.
-    anchors: HashMap<usize, Option<(Node, usize)>>,
+    /// What anchors stand for, and how much that is; `None` while it is not closed.
+    anchors: HashMap<usize, Option<(Node, Size)>>,
     documents: Vec<Node>,
 }
 
@@ -70,9 +78,10 @@ impl Builder<'_> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.budget.take(1, self.open.len() + 1, span, self.sink)?;
+                let size = Size { values: 1, bytes: text.len() };
                 let value = self.scalar(text.into_owned(), style, tag.as_deref(), span);
-                self.anchored(anchor, &value, 1)?;
-                self.push(value, 1)
+                self.anchored(anchor, &value, size)?;
+                self.push(value, size)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.collection(span, anchor, tag.as_deref(), "seq", Content::List(Vec::new()))
@@ -87,8 +96,10 @@ impl Builder<'_> {
                     self.fault(span, "the alias stands inside of what it stands for", None);
                     return None;
                 };
-                let (mut node, size) = (node.clone(), *size);
-                self.budget.take(size, self.open.len() + 1 + depth(&node), span, self.sink)?;
+                let size = *size;
+                self.budget.take(size.values, self.open.len() + 1 + depth(node), span, self.sink)?;
+                self.budget.copy(size.bytes, span, self.sink)?;
+                let mut node = node.clone();
                 node.span = span;
                 self.push(node, size)
             }
@@ -152,7 +163,7 @@ impl Builder<'_> {
         if anchor > 0 {
             self.anchors.insert(anchor, None);
         }
-        self.open.push(Open { span, anchor, size: 1, content });
+        self.open.push(Open { span, anchor, size: Size { values: 1, bytes: 0 }, content });
         Some(())
     }
 
@@ -171,23 +182,25 @@ impl Builder<'_> {
     }
 
     /// Keeps a copy of what an anchor stands for; nested anchors keep one each, so they count.
-    fn anchored(&mut self, anchor: usize, node: &Node, size: usize) -> Option<()> {
+    fn anchored(&mut self, anchor: usize, node: &Node, size: Size) -> Option<()> {
         if anchor > 0 {
-            self.budget.take(size, 1, node.span, self.sink)?;
+            self.budget.take(size.values, 1, node.span, self.sink)?;
+            self.budget.copy(size.bytes, node.span, self.sink)?;
             self.anchors.insert(anchor, Some((node.clone(), size)));
         }
         Some(())
     }
 
     /// Puts a finished value where it belongs.
-    fn push(&mut self, node: Node, size: usize) -> Option<()> {
+    fn push(&mut self, node: Node, size: Size) -> Option<()> {
         let Some(parent) = self.open.last_mut() else {
             if !node.is_null() {
                 self.documents.push(node);
             }
             return Some(());
         };
-        parent.size += size;
+        parent.size.values += size.values;
+        parent.size.bytes += size.bytes;
         match &mut parent.content {
             Content::List(items) => items.push(node),
             Content::Map { entries, key } => match key.take() {

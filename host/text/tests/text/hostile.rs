@@ -126,6 +126,9 @@ fn bombs_are_refused_soon() {
     for level in 1..1000 {
         chain.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
     }
+    let long = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(1 << 20), vec!["*a"; 90_000].join(","));
+    let mut levels = (0..60).map(|n| format!("&n{n} [")).collect::<String>() + "\"" + &"x".repeat(4 << 20) + "\"";
+    levels.push_str(&"]".repeat(60));
     let nested: String = (0..120).map(|n| format!("&n{n} [")).collect::<String>() + &"x,".repeat(1_000_000);
     // As large as the default ones for what is bounded otherwise; a few values only, since these are tests without
     // optimisation.
@@ -133,6 +136,8 @@ fn bombs_are_refused_soon() {
     for (text, format) in [
         (laughs, Format::Yaml),
         (chain, Format::Yaml),
+        (long, Format::Yaml),
+        (levels, Format::Yaml),
         (nested, Format::Yaml),
         ("[".repeat(1_000_000), Format::Yaml),
         ("- ".repeat(1_000_000), Format::Yaml),

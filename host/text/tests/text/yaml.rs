@@ -120,6 +120,10 @@ fn what_does_not_fit_its_field_is_refused() {
             "data.time: \"yesterday\" is not a timestamp; write it as in RFC 3339, such as 2024-06-01T12:00:00Z, in the years 1 to 9999",
         ),
         (
+            "time: 2016-12-31T23:59:60Z",
+            "data.time: \"2016-12-31T23:59:60Z\" is not a timestamp; write it as in RFC 3339, such as 2024-06-01T12:00:00Z, in the years 1 to 9999",
+        ),
+        (
             "duration: 1 day",
             "data.duration: \"1 day\" is not a duration; write seconds such as 1.5s, or units such as 1h30m, 250ms",
         ),

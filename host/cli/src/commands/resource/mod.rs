@@ -253,7 +253,8 @@ impl Call {
                 let file = self.flags.get("f").unwrap_or_default().to_owned();
                 let text = load(&file)?;
                 let (session, catalog) = self.connect().await?;
-                let id = id_of(&decode(&file, &text, &catalog)?);
+                // A file says which name is meant, and not which incarnation of it: that is gone when it was made anew.
+                let id = pb::Id { uid: String::new(), ..id_of(&decode(&file, &text, &catalog)?) };
                 (session, catalog, id)
             }
         };
@@ -414,7 +415,7 @@ impl Call {
         if self.flags.get("http-addr").is_some() {
             return Err("-http-addr is of no use here, since mortise speaks gRPC: use -grpc-addr".to_owned().into());
         }
-        if consul_env("TLS_VERIFY").is_some_and(|verify| matches!(verify.as_str(), "false" | "0")) {
+        if consul_env("TLS_VERIFY").is_some_and(|verify| is_no(&verify)) {
             return Err(
                 "CONSUL_GRPC_TLS_VERIFY=false is not supported: name the certificates to trust with CONSUL_GRPC_CACERT"
                     .to_owned()
@@ -447,14 +448,23 @@ fn environment(name: &str) -> Option<String> {
     let consul = match name {
         "MORTISE_GRPC_ADDR" => consul_env("ADDR"),
         "MORTISE_TOKEN" => consul_env("TOKEN"),
-        "MORTISE_TOKEN_FILE" => consul_env("TOKEN_FILE"),
-        "MORTISE_TLS" => consul_env("TLS"),
+        "MORTISE_TOKEN_FILE" => match consul_env("TOKEN_FILE") {
+            // A file goes before a token, but not ours before Consul's.
+            None if consul_env("TOKEN").is_some() => return None,
+            file => file,
+        },
+        "MORTISE_TLS" => consul_env("TLS").map(|text| if is_no(&text) { "false".into() } else { text.to_lowercase() }),
         "MORTISE_CA_FILE" => consul_env("CACERT").or_else(|| consul_env("CAPATH")),
         "MORTISE_CLIENT_CERT" => consul_env("CLIENT_CERT"),
         "MORTISE_CLIENT_KEY" => consul_env("CLIENT_KEY"),
         _ => None,
     };
     consul.or_else(|| connect::env(name))
+}
+
+/// Go's spellings of false.
+fn is_no(text: &str) -> bool {
+    matches!(text, "0" | "f" | "F" | "false" | "False" | "FALSE")
 }
 
 fn consul_env(name: &str) -> Option<String> {
