@@ -2,7 +2,7 @@
 //!
 //! One build at a time; what changes while one runs causes one more. A build that fails, cases that fail, a server that
 //! refuses: each is said, with what to type next, and what served before serves on. The plugin's conditions and its log come
-//! in between, as they happen.
+//! in between, as they happen. A server that was gone and is back has the plugin installed again, if it has it no more.
 
 mod install;
 mod view;
@@ -69,7 +69,7 @@ impl Dev {
             view::Part::Dev,
             &format!("watching {}, installing into {}", self.of.dir().display(), session.url()),
         )?;
-        let mut following = None;
+        let mut following: Option<view::Following> = None;
         let mut changed = None;
         loop {
             match self.round(&session, &ui, changed, Some(&watch)).await {
@@ -81,7 +81,16 @@ impl Dev {
                     view::say(&ui, view::Part::Fault, &format!("{fault}\n{kept}"))?;
                 }
             }
-            changed = Some(watch.changed(SETTLE).await);
+            let back = async {
+                match &mut following {
+                    Some(following) => following.server_is_back().await,
+                    None => std::future::pending().await,
+                }
+            };
+            changed = tokio::select! {
+                at = watch.changed(SETTLE) => Some(at),
+                () = back => None,
+            };
         }
     }
 

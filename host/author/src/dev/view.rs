@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mortise_cli::{CliError, Session, Style, Ui, ui};
 use mortise_resource::{data, pb, pb::watch_event::Event};
-use tokio::task::JoinHandle;
+use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::install;
 
@@ -52,19 +52,33 @@ pub(super) fn say(on: &Ui, part: Part, text: &str) -> Result<(), CliError> {
 }
 
 /// Tells of a plugin's log and its conditions until it is dropped.
-pub(super) struct Following(Vec<JoinHandle<()>>);
+pub(super) struct Following {
+    tasks: Vec<JoinHandle<()>>,
+    back: mpsc::Receiver<()>,
+}
 
 impl Following {
     pub(super) fn start(session: &Session, on: &Ui, name: &str) -> Self {
+        // One that waits is as good as many.
+        let (send, back) = mpsc::channel(1);
+        let with_back = move |session, on, name, first| conditions(session, on, name, first, send.clone());
         let logs = tokio::spawn(again(session.clone(), *on, name.to_owned(), logs));
-        let conditions = tokio::spawn(again(session.clone(), *on, name.to_owned(), conditions));
-        Self(vec![logs, conditions])
+        let conditions = tokio::spawn(again(session.clone(), *on, name.to_owned(), with_back));
+        Self { tasks: vec![logs, conditions], back }
+    }
+
+    /// Waits until a server that was gone is back; it may be another one, that has no such plugin.
+    pub(super) async fn server_is_back(&mut self) {
+        if self.back.recv().await.is_none() {
+            // Nobody follows any more: the output is closed, which the next word of anybody finds out.
+            std::future::pending::<()>().await;
+        }
     }
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        for task in &self.0 {
+        for task in &self.tasks {
             task.abort();
         }
     }
@@ -77,7 +91,7 @@ where
 {
     let mut first = true;
     loop {
-        // What serves is said by the rounds; that a server is gone, they say too.
+        // That it is gone was said when it went.
         if follow(session.clone(), on, name.clone(), first).await.is_err_and(|e| e.exit == mortise_cli::Exit::Closed) {
             return;
         }
@@ -104,11 +118,21 @@ fn log_line(line: &data::LogLine) -> String {
     format!("{level}{hook}: {}{fields}", line.message)
 }
 
-async fn conditions(session: Session, on: Ui, name: String, _first: bool) -> Result<(), CliError> {
+async fn conditions(
+    session: Session,
+    on: Ui,
+    name: String,
+    first: bool,
+    back: mpsc::Sender<()>,
+) -> Result<(), CliError> {
     let of = pb::Type { group: "mortise".into(), group_version: "v1".into(), kind: "Plugin".into() };
     let request = pb::WatchListRequest { r#type: Some(of), tenancy: None, name_prefix: name.clone() };
     let mut client = session.resources();
     let mut events = session.call(format!("plugin {name}"), client.watch_list(request)).await?;
+    if !first {
+        say(&on, Part::Dev, "the server is back")?;
+        let _ = back.try_send(());
+    }
     let mut known: Option<Vec<String>> = None;
     while let Ok(Some(event)) = events.message().await {
         let Some(Event::Upsert(upsert)) = event.event else { continue };
@@ -125,7 +149,7 @@ async fn conditions(session: Session, on: Ui, name: String, _first: bool) -> Res
             known = Some(now);
         }
     }
-    Ok(())
+    say(&on, Part::Dev, "the server is gone; waiting for it")
 }
 
 #[cfg(test)]
