@@ -309,6 +309,18 @@ async fn an_orphan_with_finalizers_can_be_deleted() {
     crate::common::eventually("the type goes", || is_gone(&server)).await;
 }
 
+/// Paths of HTTP are in lower case, so kinds are told apart by more than that; within a plugin, too.
+#[tokio::test]
+async fn kinds_that_differ_in_case_only_are_one_too_many() {
+    let server = first().await;
+    for types in [&["other.v1.DNSName", "other.v1.DnsName"][..], &["version_stamp.v2.THING"]] {
+        let (code, message) = refusal(server.install("good", &crate::common::hookless(types)).await);
+        assert_eq!(code, Code::FailedPrecondition);
+        assert!(message.contains("TypeTaken") && message.contains("in lower case"), "{message}");
+    }
+    assert_eq!(server.plugin_names().await, ["demo", "version-stamp"]);
+}
+
 /// A plugin under another name may go on with what a removed one left, if it fits; not with what a disabled one owns.
 #[tokio::test]
 async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_not() {

@@ -120,7 +120,18 @@ impl Registry {
                 let what = format!("type {}: group {:?} belongs to the host; choose another", decl.gvk, decl.gvk.group);
                 return Err(Refused::new(Rule::Group, what));
             }
-            for known in next.types.iter().filter(|t| t.gvk.group == decl.gvk.group && t.gvk.kind == decl.gvk.kind) {
+            let is_kind = |t: &&Arc<ResourceType>| {
+                t.gvk.group == decl.gvk.group && t.gvk.kind.eq_ignore_ascii_case(&decl.gvk.kind)
+            };
+            for known in next.types.iter().filter(is_kind) {
+                if known.gvk.kind != decl.gvk.kind {
+                    let what = format!(
+                        "type {}: there is {}, and paths of HTTP, which are in lower case, do not tell the two apart; \
+                         rename the type",
+                        decl.gvk, known.gvk
+                    );
+                    return Err(Refused::new(Rule::Taken, what));
+                }
                 let owner = match &known.owner {
                     Owner::Host => "the host",
                     Owner::Plugin(owner) => owner.name(),
