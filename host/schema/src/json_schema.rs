@@ -177,7 +177,9 @@ fn simple(kind: &Kind) -> Value {
         Kind::String => json!({ "type": "string" }),
         Kind::Bytes => json!({
             "type": "string", "contentEncoding": "base64",
-            "pattern": "^(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2}(?:==)?|[A-Za-z0-9+/_-]{3}=?)?$",
+            // One alphabet or the other.
+            "pattern": "^(?:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\
+                        |(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}(?:==)?|[A-Za-z0-9_-]{3}=?)?)$",
         }),
         Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => integer(i64::from(i32::MIN), i64::from(i32::MAX)),
         Kind::Uint32 | Kind::Fixed32 => integer(0, i64::from(u32::MAX)),
@@ -218,7 +220,7 @@ fn well_known(name: &str) -> Option<Value> {
     let wrapped = |kind: Kind| Some(simple(&kind));
     match name.strip_prefix("google.protobuf.")? {
         "Timestamp" => Some(json!({ "type": "string", "format": "date-time" })),
-        "Duration" => Some(json!({ "type": "string", "pattern": "^-?[0-9]{1,12}(?:\\.[0-9]{1,9})?s$" })),
+        "Duration" => Some(json!({ "type": "string", "pattern": "^-?[0-9]{1,11}(?:\\.[0-9]{1,9})?s$" })),
         "FieldMask" => {
             Some(json!({ "type": "string", "description": "Paths in lower camel case, separated by commas." }))
         }

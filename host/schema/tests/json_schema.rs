@@ -91,6 +91,7 @@ fn what_the_server_refuses_is_not_valid() {
         json!({ "aDouble": "fast" }),
         json!({ "someBytes": "*" }),
         json!({ "someBytes": "A" }),
+        json!({ "someBytes": "+_AA" }),
         json!({ "heat": "HEAT_UNKNOWN" }),
         json!({ "heat": 2147483648_i64 }),
         json!({ "heat": true }),
