@@ -69,7 +69,8 @@ pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
 
 async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let (begun, started_at) = (Instant::now(), SystemTime::now());
-    let stop = stop_signal()?;
+    // Heard from here on: who has no patience with a long start sends a second one.
+    let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
     let Settings { mut config, data_dir_given, reload } = settings;
@@ -125,7 +126,11 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         started: begun,
     };
     let parts = Parts { about, service: service.clone(), registry, manager, conductor: conductor.clone(), metrics };
-    let served = bound.serve(parts, stop).await;
+    let stopped = async move {
+        // It does not panic, and nobody aborts it.
+        let _ = stop.await;
+    };
+    let served = bound.serve(parts, stopped).await;
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
     managing.abort();
