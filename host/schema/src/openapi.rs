@@ -10,16 +10,13 @@ use mortise_resource::{Scope, types::Gvk};
 use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value, json};
 
+use self::components::{own_schemas, parameters, responses};
 use crate::{comments::Commented as _, json_schema::Definitions};
+
+mod components;
 
 /// Where messages are defined.
 const SCHEMAS: &str = "#/components/schemas/";
-
-/// The longest name.
-const MAX_NAME: usize = mortise_resource::name::MAX_LEN;
-
-/// The rule of names, as an expression.
-const NAME: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
 /// What the document is about.
 #[derive(Debug)]
@@ -367,158 +364,4 @@ fn server_paths(paths: &mut Map<String, Value>) {
     }
     paths.insert("/readyz".into(), ready);
     paths.insert("/metrics".into(), get("metrics", "Prometheus text.", "text/plain", text(), &[]));
-}
-
-fn parameters() -> Value {
-    let query = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
-    let flag = |name: &str, description: &str, values: &[&str]| {
-        json!({
-            "name": name, "in": "query", "description": description, "allowEmptyValue": true,
-            "schema": { "type": "string", "enum": values },
-        })
-    };
-    let unit = || json!({ "type": "string", "maxLength": MAX_NAME, "pattern": NAME });
-    let units = || json!({ "anyOf": [unit(), { "const": "*" }] });
-    let one = "; `default` when it is left out.";
-    let many = "; `*` is every one, `default` when it is left out.";
-    json!({
-        "name": {
-            "name": "name", "in": "path", "required": true, "description": "The resource's name.",
-            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": NAME },
-        },
-        "partition": query("partition", &format!("The outer unit of tenancy{one}"), unit()),
-        "namespace": query("namespace", &format!("The inner unit of tenancy{one}"), unit()),
-        "ns": query("ns", "Short for `namespace`, which wins.", unit()),
-        "partition-of-many": query("partition", &format!("The outer unit of tenancy{many}"), units()),
-        "namespace-of-many": query("namespace", &format!("The inner unit of tenancy{many}"), units()),
-        "ns-of-many": query("ns", "Short for `namespace`, which wins.", units()),
-        "version": query("version", "Only if this is the stored version; else 409.", json!({ "type": "string" })),
-        "name_prefix": query(
-            "name_prefix",
-            "Only names that begin so.",
-            json!({ "type": "string", "maxLength": MAX_NAME, "pattern": "^[a-z0-9-]*$" }),
-        ),
-        "consistent": flag("consistent", "Asks for a strong read; its presence is enough.", &["", "true"]),
-        "watch": flag("watch", "Asks for events; its presence is enough, `false` and `0` mean no.", &["", "true", "false"]),
-    })
-}
-
-fn responses() -> Value {
-    let refusal = |description: &str| {
-        json!({
-            "description": description,
-            "content": {
-                "text/plain": { "schema": { "type": "string" } },
-                "application/problem+json": { "schema": { "$ref": "#/components/schemas/mortise-Problem" } },
-            },
-        })
-    };
-    json!({
-        "400": refusal("The request is at fault: its body, its parameters, the rules of the type."),
-        "403": refusal("The caller may not do this."),
-        "404": refusal("There is no such resource, place, type or path."),
-        "408": refusal("The body did not come in time."),
-        "409": refusal("The version is not the stored one; for those who prefer problems also: the type's plugin is gone."),
-        "413": refusal("The body is too large."),
-        "415": refusal("The body is no JSON, or is encoded."),
-        "429": refusal("A limit was hit, such as that of open watches."),
-        "500": refusal("A fault of the server or of a plugin. Who does not prefer problems gets this for 429, 503 and 504, too."),
-        "503": refusal("Not now: the server stops, or a plugin's hook is quarantined."),
-        "504": refusal("A plugin took too long."),
-    })
-}
-
-/// Schemas of what is the same for all types.
-fn own_schemas() -> BTreeMap<String, Value> {
-    let text = || json!({ "type": "string" });
-    let diagnostic = json!({
-        "type": "object",
-        "properties": {
-            "path": { "type": "string", "description": "Where, in the names of protobuf, such as `data.tracks[3]`." },
-            "summary": { "type": "string", "description": "What, in one sentence." },
-            "detail": { "type": "string", "description": "More, when a sentence is not enough." },
-            "severity": { "enum": ["warning"], "description": "Left out for what refuses the request." },
-        },
-        "required": ["path", "summary"],
-        "additionalProperties": false,
-    });
-    let blamed = json!({
-        "type": "object",
-        "description": "The plugin that is to blame.",
-        "properties": {
-            "plugin": text(),
-            "version": text(),
-            "hook": { "type": "string", "description": "What was called, such as `validate`." },
-            "kind": { "type": "string", "description": "What ended it, such as `trap`, `fuel` or `deadline`." },
-            "retry_after_ms": { "type": "integer", "minimum": 0, "description": "When it may be worth trying again." },
-        },
-        "required": ["plugin", "version", "hook", "kind"],
-        "additionalProperties": false,
-    });
-    let problem = json!({
-        "type": "object",
-        "description": "A problem (RFC 9457).",
-        "properties": {
-            "type": { "type": "string", "format": "uri", "description": "`urn:mortise:problem:` and what kind it is." },
-            "title": text(),
-            "status": { "type": "integer", "minimum": 400, "maximum": 599 },
-            "detail": text(),
-            "instance": { "type": "string", "format": "uri-reference" },
-            "violations": { "type": "array", "items": { "$ref": "#/components/schemas/mortise-Diagnostic" } },
-            "plugin": blamed,
-        },
-        "required": ["type", "title", "status", "detail", "instance"],
-        "additionalProperties": false,
-    });
-    let unprintable = json!({
-        "type": "object",
-        "description": "Data that the JSON mapping has no form for, such as a time out of range.",
-        "properties": { "@type": text(), "@base64": { "type": "string", "contentEncoding": "base64" } },
-        "required": ["@type", "@base64"],
-        "additionalProperties": false,
-    });
-    let column = json!({
-        "type": "object",
-        "properties": { "name": text(), "path": text() },
-        "required": ["name", "path"],
-        "additionalProperties": false,
-    });
-    let texts = || json!({ "type": "array", "items": { "type": "string" } });
-    let summary = json!({
-        "name": { "type": "string", "description": "`group.version.Kind`." },
-        "group": text(),
-        "groupVersion": text(),
-        "kind": text(),
-        "path": { "type": "string", "description": "Path of its resources." },
-        "scope": { "enum": ["cluster", "partition", "namespace", "undefined"] },
-        "message": { "type": "string", "description": "Full name of the message of its data." },
-        "schemaVersion": { "type": "integer", "minimum": 1 },
-        "plugin": { "type": ["string", "null"], "description": "Who provides it; null for the host." },
-        "pluginVersion": { "type": ["string", "null"] },
-        "orphaned": { "type": "boolean", "description": "Whether its plugin is gone: it is read and deleted, but not written." },
-        "shortNames": texts(),
-        "printerColumns": { "type": "array", "items": column },
-        "immutableFields": texts(),
-    });
-    let required: Vec<_> = summary.as_object().map(|o| o.keys().cloned().collect()).unwrap_or_default();
-    let one = json!({
-        "type": "object", "properties": summary, "required": required, "additionalProperties": false,
-    });
-    let mut described = one.clone();
-    if let Some(properties) = described.get_mut("properties").and_then(Value::as_object_mut) {
-        let what = "JSON Schema (2020-12) of its data.";
-        properties.insert("schema".to_owned(), json!({ "type": "object", "description": what }));
-    }
-    if let Some(required) = described.get_mut("required").and_then(Value::as_array_mut) {
-        required.push(json!("schema"));
-    }
-    [
-        ("mortise-Diagnostic", diagnostic),
-        ("mortise-Problem", problem),
-        ("mortise-UnprintableData", unprintable),
-        ("mortise-Type", one),
-        ("mortise-TypeWithSchema", described),
-    ]
-    .map(|(name, schema)| (name.to_owned(), schema))
-    .into()
 }

@@ -43,7 +43,15 @@ pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
 
 /// What is wrong with a store whose last commit is this one, if anything is.
 pub(crate) fn judge(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
-    let closed_at = number_file::read(&dir.join(FILE), WORD)?.unwrap_or(0);
+    let closed_at = number_file::read(&dir.join(FILE), WORD).map_err(|error| match error {
+        StoreError::Corrupt { path, what } => {
+            let what =
+                format!("{what} (only this file may be: without it the store opens, and a lost end is not noticed)");
+            StoreError::Corrupt { path, what }
+        }
+        other => other,
+    })?;
+    let closed_at = closed_at.unwrap_or(0);
     Ok((last_seq < closed_at).then(|| {
         format!(
             "its last commit is {last_seq}, but it was closed with commit {closed_at}: its end is damaged (to go on without \
