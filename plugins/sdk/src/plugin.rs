@@ -4,8 +4,8 @@ use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
 
 use crate::{
-    Context, Decision, Diagnostics, Outcome, Registered, controller::Controls, envelope::Envelope, host::AnyHost,
-    typed::no_resource, watch::changed,
+    Context, Decision, Diagnostics, Outcome, Registered, controller::Controls, envelope::Envelope, given::Given,
+    host::AnyHost, watch::changed,
 };
 
 /// A plugin: its name, its version, its types, its controllers.
@@ -96,22 +96,25 @@ impl Plugin {
     /// # Errors
     /// What the hook says, or that there is nothing it could look at.
     pub fn mutate(&self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
-        let resource = Envelope::read(input).map_err(|fault| no_resource(&fault))?;
-        self.find(resource.of()).map_err(Diagnostics::refusal)?.mutate(input, resource)
+        let (found, mut resource) = self.given(input).map_err(Diagnostics::refusal)?;
+        let changed = found.mutate(input, &mut resource)?;
+        if changed.is_none() {
+            resource.keep(self.types, found, input);
+        }
+        Ok(changed)
     }
 
     /// Runs the validate hook of the resource's type.
     #[must_use]
     pub fn validate(&self, input: &[u8], prior: Option<&[u8]>) -> Diagnostics {
-        let decoded = Envelope::read(input).and_then(|input| Ok((input, prior.map(Envelope::read).transpose()?)));
-        let (resource, prior) = match decoded {
+        let prior = prior.map(Envelope::read).transpose().map_err(|fault| no_resource(&fault));
+        let (prior, (found, mut resource)) = match prior.and_then(|prior| Ok((prior, self.given(input)?))) {
             Ok(decoded) => decoded,
-            Err(fault) => return no_resource(&fault),
+            Err(fault) => return Diagnostics::refusal(fault),
         };
-        match self.find(resource.of()) {
-            Ok(found) => found.validate(resource, prior),
-            Err(fault) => Diagnostics::refusal(fault),
-        }
+        let said = found.validate(&mut resource, prior);
+        resource.keep(self.types, found, input);
+        said
     }
 
     /// Asks the read rule of the id's type.
@@ -128,10 +131,13 @@ impl Plugin {
     /// Asks the write rule of the resource's type.
     #[must_use]
     pub fn write(&self, input: &[u8]) -> Decision {
-        match Envelope::read(input) {
-            Ok(resource) => self.find(resource.of()).map_or_else(Decision::Deny, |found| found.write(resource)),
-            Err(fault) => Decision::Deny(format!("the host sent bytes that are no resource: {fault}")),
-        }
+        let (found, mut resource) = match self.given(input) {
+            Ok(given) => given,
+            Err(fault) => return Decision::Deny(fault),
+        };
+        let decision = found.write(&mut resource);
+        resource.keep(self.types, found, input);
+        decision
     }
 
     /// Asks the list rule of a type.
@@ -191,12 +197,26 @@ impl Plugin {
         found.copied().ok_or_else(|| format!("plugin {} has no controller {name}", self.name))
     }
 
+    /// A resource, and the type that it is of.
+    fn given(&self, input: &[u8]) -> Result<(&'static dyn Registered, Given), String> {
+        if let Some(kept) = Given::kept(self.types, input) {
+            return Ok(kept);
+        }
+        let resource = Envelope::read(input).map_err(|fault| no_resource(&fault))?;
+        Ok((self.find(resource.of())?, Given::encoded(resource)))
+    }
+
     fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {
         let found = of.and_then(|of| self.types.iter().find(|one| one.spec().is(of)));
         found.copied().ok_or_else(|| {
             format!("plugin {} has no type {}", self.name, of.map(gvk).unwrap_or_else(|| "\"\"".to_owned()))
         })
     }
+}
+
+/// A fault of the host.
+pub(crate) fn no_resource(fault: &prost::DecodeError) -> String {
+    format!("the host sent bytes that are no resource: {fault}")
 }
 
 /// [`manifest::Manifest`] with the descriptors as the bytes they already are: the same on the wire, without code that

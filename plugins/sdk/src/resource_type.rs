@@ -3,7 +3,7 @@
 use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
 
-use crate::{Decision, Diagnostics, Kind, Typed, envelope::Envelope, kind::KindName};
+use crate::{Decision, Diagnostics, Kind, Typed, envelope::Envelope, given::Given, kind::KindName};
 
 type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
 type Validate<M> = fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics);
@@ -15,9 +15,9 @@ type List = fn(&pb::Type, &pb::Tenancy) -> Decision;
 /// What a rule that needs the content is called through: decodes, asks, and is compiled only for messages that have
 /// such a rule.
 type ReadThrough<M> = fn(Read<M>, &Spec, &pb::Id, Option<Envelope>) -> Decision;
-type WriteThrough<M> = fn(Write<M>, &Spec, Envelope) -> Decision;
-type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], Envelope) -> Result<Option<Vec<u8>>, Diagnostics>;
-type ValidateThrough<M> = fn(Validate<M>, &Spec, Envelope, Option<Envelope>) -> Diagnostics;
+type WriteThrough<M> = fn(Write<M>, &Spec, &mut Given) -> Decision;
+type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], &mut Given) -> Result<Option<Vec<u8>>, Diagnostics>;
+type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut Given, Option<Envelope>) -> Diagnostics;
 
 type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
 
@@ -67,7 +67,7 @@ pub struct Spec {
     short_names: &'static [&'static str],
 }
 
-impl<M: Message + Name + Default> ResourceType<M> {
+impl<M: Message + Name + Default + 'static> ResourceType<M> {
     /// A type without hooks. The group is lower-case, the version is like `v1` or `v2beta1`, the kind is in CamelCase.
     #[must_use]
     pub const fn new(group: &'static str, group_version: &'static str, kind: &'static str, scope: Scope) -> Self {
@@ -237,10 +237,10 @@ impl<M: Message + Name + Default> ResourceType<M> {
 pub trait Registered: Sync {
     fn spec(&self) -> &Spec;
     fn hooks(&self) -> manifest::Hooks;
-    fn mutate(&self, input: &[u8], resource: Envelope) -> Result<Option<Vec<u8>>, Diagnostics>;
-    fn validate(&self, resource: Envelope, prior: Option<Envelope>) -> Diagnostics;
+    fn mutate(&self, input: &[u8], resource: &mut Given) -> Result<Option<Vec<u8>>, Diagnostics>;
+    fn validate(&self, resource: &mut Given, prior: Option<Envelope>) -> Diagnostics;
     fn read(&self, id: &pb::Id, stored: Option<Envelope>) -> Decision;
-    fn write(&self, resource: Envelope) -> Decision;
+    fn write(&self, resource: &mut Given) -> Decision;
     fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
 }
 
@@ -290,7 +290,7 @@ impl Spec {
     }
 }
 
-impl<M> Registered for ResourceType<M> {
+impl<M: 'static> Registered for ResourceType<M> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -305,11 +305,11 @@ impl<M> Registered for ResourceType<M> {
         }
     }
 
-    fn mutate(&self, input: &[u8], resource: Envelope) -> Result<Option<Vec<u8>>, Diagnostics> {
+    fn mutate(&self, input: &[u8], resource: &mut Given) -> Result<Option<Vec<u8>>, Diagnostics> {
         self.mutate.map_or(Ok(None), |(hook, through)| through(hook, &self.spec, input, resource))
     }
 
-    fn validate(&self, resource: Envelope, prior: Option<Envelope>) -> Diagnostics {
+    fn validate(&self, resource: &mut Given, prior: Option<Envelope>) -> Diagnostics {
         self.validate.map_or_else(Diagnostics::new, |(hook, through)| through(hook, &self.spec, resource, prior))
     }
 
@@ -321,10 +321,10 @@ impl<M> Registered for ResourceType<M> {
         }
     }
 
-    fn write(&self, resource: Envelope) -> Decision {
+    fn write(&self, resource: &mut Given) -> Decision {
         match &self.write {
             None => no_rule(),
-            Some(Rule::ById(rule)) => rule(&resource.id.unwrap_or_default()),
+            Some(Rule::ById(rule)) => rule(&resource.id::<M>()),
             Some(Rule::ByContent((rule, through))) => through(*rule, &self.spec, resource),
         }
     }
@@ -341,22 +341,22 @@ fn encode_upgraded<M: Message>(upgrade: Upgrade<M>, since: u32, data: &[u8]) -> 
     upgrade(since, data).map(|message| message.encode_to_vec())
 }
 
-fn mutate<M: Message + Name + Default>(
+fn mutate<M: Message + Name + Default + 'static>(
     hook: Mutate<M>,
     spec: &Spec,
     input: &[u8],
-    resource: Envelope,
+    resource: &mut Given,
 ) -> Result<Option<Vec<u8>>, Diagnostics> {
-    Typed::decode(resource, spec.optional_data)?.changed(input, hook)
+    resource.typed(spec.optional_data)?.changed(input, hook)
 }
 
-fn validate<M: Message + Name + Default>(
+fn validate<M: Message + Name + Default + 'static>(
     hook: Validate<M>,
     spec: &Spec,
-    resource: Envelope,
+    resource: &mut Given,
     prior: Option<Envelope>,
 ) -> Diagnostics {
-    let typed = match Typed::decode(resource, spec.optional_data) {
+    let typed = match resource.typed(spec.optional_data) {
         Ok(typed) => typed,
         Err(diagnostics) => return diagnostics,
     };
@@ -364,7 +364,7 @@ fn validate<M: Message + Name + Default>(
         .filter(|prior| prior.of().is_some_and(|of| spec.is(of)))
         .and_then(|prior| Typed::decode(prior, spec.optional_data).ok());
     let mut diagnostics = Diagnostics::new();
-    hook(&typed, prior.as_ref(), &mut diagnostics);
+    hook(typed, prior.as_ref(), &mut diagnostics);
     diagnostics
 }
 
@@ -375,9 +375,9 @@ fn read<M: Message + Name + Default>(rule: Read<M>, spec: &Spec, id: &pb::Id, st
     }
 }
 
-fn write<M: Message + Name + Default>(rule: Write<M>, spec: &Spec, resource: Envelope) -> Decision {
-    match Typed::decode(resource, spec.optional_data) {
-        Ok(typed) => rule(&typed),
+fn write<M: Message + Name + Default + 'static>(rule: Write<M>, spec: &Spec, resource: &mut Given) -> Decision {
+    match resource.typed(spec.optional_data) {
+        Ok(typed) => rule(typed),
         Err(diagnostics) => unreadable(&diagnostics),
     }
 }

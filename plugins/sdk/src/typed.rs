@@ -6,7 +6,7 @@ use mortise_resource::pb;
 use prost::{Message, Name};
 use prost_types::Any;
 
-use crate::{Diagnostics, Failure, context::unreadable, envelope::Envelope, wire};
+use crate::{Diagnostics, Failure, context::unreadable, envelope::Envelope, plugin::no_resource, wire};
 
 /// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the owner of
 /// a resource that a reconciler makes.
@@ -90,17 +90,31 @@ impl<M: Message + Name + Default> Typed<M> {
     /// Lets `change` work on it; the changed resource, or none when nothing changed. `input` is what this was decoded
     /// from: everything but data and metadata is taken from there, byte by byte.
     pub(crate) fn changed(
-        mut self,
+        &mut self,
         input: &[u8],
         change: fn(&mut Self) -> Result<(), Diagnostics>,
     ) -> Result<Option<Vec<u8>>, Diagnostics> {
-        let data = self.data.encode_to_vec();
         let metadata = self.metadata.clone();
-        change(&mut self)?;
-        let new_data = self.data.encode_to_vec();
-        let new_data = (new_data != data).then_some((self.rest.data, data, new_data));
-        let new_metadata = (self.metadata != metadata).then_some(self.metadata);
-        splice(input, new_data, new_metadata, M::full_name)
+        change(self)?;
+        let data = self.data_after()?;
+        let new_metadata = (self.metadata != metadata).then(|| self.metadata.clone());
+        splice(input, data, new_metadata, M::full_name)
+    }
+
+    /// The data as it is now, if it is not what came.
+    fn data_after(&self) -> Result<Option<NewData>, Diagnostics> {
+        let after = self.data.encode_to_vec();
+        let came = self.rest.data.as_ref();
+        // Most resources come in the form in which they are encoded here. For others it takes another look.
+        if came.map_or(&[][..], |any| any.value.as_slice()) == after {
+            return Ok(None);
+        }
+        let before = match came {
+            Some(any) => M::decode(any.value.as_slice()).map_err(|e| unparsable(M::full_name, &e.to_string()))?,
+            None => M::default(),
+        };
+        let before = before.encode_to_vec();
+        Ok((before != after).then(|| (self.rest.data.clone(), before, after)))
     }
 }
 
@@ -129,7 +143,8 @@ fn splice(
     if replaced.is_empty() {
         return Ok(None);
     }
-    wire::replace(input, &replaced, &added.encode_to_vec()).map(Some).map_err(|fault| no_resource(&fault))
+    let broken = |fault: prost::DecodeError| Diagnostics::refusal(no_resource(&fault));
+    wire::replace(input, &replaced, &added.encode_to_vec()).map(Some).map_err(broken)
 }
 
 impl<M> Typed<M> {
@@ -215,9 +230,4 @@ fn type_url(name: fn() -> String) -> String {
 /// In Consul's words, which clients know.
 fn unparsable(name: fn() -> String, fault: &str) -> Diagnostics {
     Diagnostics::refusal(format!("error parsing resource data as type \"{}\": {fault}", name()))
-}
-
-/// A fault of the host.
-pub(crate) fn no_resource(fault: &prost::DecodeError) -> Diagnostics {
-    Diagnostics::refusal(format!("the host sent bytes that are no resource: {fault}"))
 }

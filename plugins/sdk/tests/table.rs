@@ -112,6 +112,15 @@ fn summaries(diagnostics: &Diagnostics) -> Vec<String> {
 }
 
 #[test]
+fn data_in_another_form_is_not_taken_for_a_change() {
+    // The same song with its fields in the other order, and one of them spelled out that is the default.
+    for value in [[0x10, 0x07, 0x0a, 0x01, b'x'].as_slice(), &[0x0a, 0x01, b'y', 0x0a, 0x01, b'x', 0x10, 0x07]] {
+        let input = resource("Song", Some(value.to_vec())).encode_to_vec();
+        assert_eq!(PLUGIN.mutate(&input).unwrap(), None, "{value:?}");
+    }
+}
+
+#[test]
 fn mutate_changes_what_it_changes_and_nothing_else() {
     let newer = NewSong { title: "label".into(), beats: 0, key: "c minor".into() };
     let mut input = resource("Song", Some(newer.encode_to_vec())).encode_to_vec();
