@@ -25,7 +25,7 @@ impl mortise_controller::Reconciler for Controller {
     async fn reconcile(&self, context: &Context, request: Request) -> Result<Outcome, ReconcileError> {
         let id = request.id(context.managed());
         let (host, cancel) = (Client::reconciling(&self.desk, context), guest::Cancel::default());
-        let call = self.reconciler.reconcile(&self.name, &id, host, &cancel);
+        let call = || self.reconciler.reconcile(&self.name, &id, host, &cancel);
         match told(context, &cancel, call).await {
             Ok(guest::Outcome::Done) => Ok(Outcome::Done),
             Ok(guest::Outcome::RequeueNow) => Ok(Outcome::Now),
@@ -40,7 +40,7 @@ impl mortise_controller::Reconciler for Controller {
             return Ok(());
         }
         let (host, cancel) = (Client::reconciling(&self.desk, context), guest::Cancel::default());
-        let call = self.reconciler.initialize(&self.name, host, &cancel);
+        let call = || self.reconciler.initialize(&self.name, host, &cancel);
         told(context, &cancel, call).await.map_err(failed)
     }
 }
@@ -53,8 +53,9 @@ impl Map for Controller {
     }
 }
 
-/// Waits for a call, and tells the guest when the run is ending. It may go on until the runtime drops it.
-async fn told<T>(context: &Context, cancel: &guest::Cancel, call: impl Future<Output = T>) -> T {
+/// Waits for a call, and tells the guest when the run is ending. It may go on until the runtime drops it. `call` makes the
+/// future where it stays: it is a large one.
+async fn told<F: Future>(context: &Context, cancel: &guest::Cancel, call: impl FnOnce() -> F) -> F::Output {
     let tell = async {
         context.cancelled().await;
         cancel.cancel();
@@ -62,7 +63,7 @@ async fn told<T>(context: &Context, cancel: &guest::Cancel, call: impl Future<Ou
     };
     tokio::select! {
         biased;
-        answer = call => answer,
+        answer = call() => answer,
         () = tell => pending().await,
     }
 }

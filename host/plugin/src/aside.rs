@@ -8,19 +8,24 @@
 //! other thread of the process. Nothing else changes: limits, order and answers are the same, and while cores are idle
 //! such a plugin is hardly slower.
 //!
+//! Time alone is no proof: what a hypervisor takes from a virtual machine is counted as the thread's, so that on a busy host
+//! the shortest call may seem to have worked for milliseconds. So a call must also have left traces of that much work
+//! ([`could_have_worked`]).
+//!
 //! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when the first one misbehaves.
 
 use std::{
-    future::poll_fn,
-    pin::pin,
+    pin::Pin,
     sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll},
     thread,
     time::{Duration, Instant},
 };
 
+use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -29,6 +34,13 @@ use tokio::{
 
 /// Processor time of one call, counted from its first tick on, after which its plugin is set aside.
 pub(crate) const SHARE: Duration = Duration::from_millis(1);
+
+/// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte of bulk
+/// ones take a unit; memory, where the first touch of each page costs the system a fault; calls of the host, each of which
+/// may copy what there is of memory. None of them fills a millisecond below these.
+const FUEL: u64 = 100_000;
+const MEMORY: usize = 2 << 20;
+const HOST_CALLS: u32 = 10;
 
 /// Niceness of the threads: about a thirtieth of what a serving thread gets where both want the same core.
 #[cfg(target_os = "linux")]
@@ -129,35 +141,46 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Runs a call, and answers how much processor time it took from its first pause on, which is a guest's first tick.
-/// Wall-clock time would blame it for what others do to the thread.
-pub(crate) async fn timed<F: Future>(call: F) -> (F::Output, Duration) {
-    let mut call = pin!(call);
-    let (mut paused, mut spent) = (false, Duration::ZERO);
-    poll_fn(|context| {
-        let begun = paused.then(processor_time);
-        let polled = call.as_mut().poll(context);
-        if let Some(begun) = begun {
-            spent += processor_time().saturating_sub(begun);
-        }
-        paused |= polled.is_pending();
-        polled.map(|output| (output, spent))
-    })
-    .await
+/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and called the host so often, can have
+/// worked for [`SHARE`].
+pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bool {
+    fuel >= FUEL || memory >= MEMORY || host_calls >= HOST_CALLS
 }
 
-/// Runs something, and answers how much processor time it took, all of it: for calls that pause often, since they wait for
-/// the host, whose work has to be taken off.
-pub(crate) async fn worked<F: Future>(work: F) -> (F::Output, Duration) {
-    let mut work = pin!(work);
-    let mut spent = Duration::ZERO;
-    poll_fn(|context| {
-        let begun = processor_time();
-        let polled = work.as_mut().poll(context);
-        spent += processor_time().saturating_sub(begun);
-        polled.map(|output| (output, spent))
-    })
-    .await
+/// Runs a call, and answers how much processor time it took from its first pause on, which is a guest's first tick.
+/// Wall-clock time would blame it for what others do to the thread.
+pub(crate) fn timed<F: Future>(call: F) -> Timed<F> {
+    Timed { call, counts: false, spent: Duration::ZERO }
+}
+
+/// Runs something, and answers how much processor time it took, all of it: what the host did for a guest.
+pub(crate) fn worked<F: Future>(work: F) -> Timed<F> {
+    Timed { call: work, counts: true, spent: Duration::ZERO }
+}
+
+pin_project! {
+    /// See [`timed`] and [`worked`]. No `async fn`, which would hold its argument twice: every call is in one of these.
+    pub(crate) struct Timed<F> {
+        #[pin]
+        call: F,
+        counts: bool,
+        spent: Duration,
+    }
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = (F::Output, Duration);
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let begun = this.counts.then(processor_time);
+        let polled = this.call.poll(context);
+        if let Some(begun) = begun {
+            *this.spent += processor_time().saturating_sub(begun);
+        }
+        *this.counts = true;
+        polled.map(|output| (output, *this.spent))
+    }
 }
 
 /// Processor time of this thread.
@@ -188,6 +211,14 @@ mod tests {
         let (made, aside) = (Instant::now(), Aside::default());
         assert!(!aside.set(made, Duration::ZERO));
         assert!(!aside.is_set(made));
+    }
+
+    #[test]
+    fn time_without_traces_is_the_machine_s() {
+        assert!(!could_have_worked(5_000, 192 << 10, 2), "a call that does next to nothing");
+        for (fuel, memory, host_calls) in [(FUEL, 0, 0), (0, MEMORY, 0), (0, 0, HOST_CALLS)] {
+            assert!(could_have_worked(fuel, memory, host_calls));
+        }
     }
 
     /// Keeps a core busy for so long.

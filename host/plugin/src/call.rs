@@ -49,7 +49,7 @@ impl Call {
             self.rest();
         }
         let (session, of) = (self.session.take(), plugin.clone());
-        let work = async move {
+        let work = || async move {
             let session = match session {
                 Some(session) => session,
                 None => Session::open(&of, hook.name()).await?,

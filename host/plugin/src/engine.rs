@@ -14,7 +14,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -255,8 +255,9 @@ pub(crate) fn config(limits: &Limits, size: &PoolSize) -> Config {
 /// The thread that advances the epoch.
 struct Ticker {
     running: AtomicUsize,
-    /// Set while the thread sleeps until [`Ticking`] wakes it.
-    asleep: Mutex<bool>,
+    /// Set while the thread sleeps until [`Ticking`] wakes it. Set, and waited for, under the lock.
+    asleep: AtomicBool,
+    lock: Mutex<()>,
     wake: Condvar,
     ticks: AtomicU64,
     /// The engine for controllers, once there is one.
@@ -267,7 +268,8 @@ impl Ticker {
     fn start(engine: &Engine) -> std::io::Result<Arc<Self>> {
         let ticker = Arc::new(Self {
             running: AtomicUsize::new(0),
-            asleep: Mutex::new(false),
+            asleep: AtomicBool::new(false),
+            lock: Mutex::new(()),
             wake: Condvar::new(),
             ticks: AtomicU64::new(0),
             second: OnceLock::new(),
@@ -303,21 +305,19 @@ impl Ticker {
     /// Waits until a call runs, and answers whether one does. Comes back now and then without one, so that the thread sees
     /// whether the sandbox is gone.
     fn sleep(&self) -> bool {
-        let mut asleep = self.asleep.lock();
-        *asleep = true;
+        let mut lock = self.lock.lock();
+        self.asleep.store(true, Ordering::SeqCst);
         // A call that began before the flag was set did not see it; it is counted, though.
         let called = self.running.load(Ordering::SeqCst) > 0
-            || !self.wake.wait_for(&mut asleep, Duration::from_secs(1)).timed_out();
-        *asleep = false;
+            || !self.wake.wait_for(&mut lock, Duration::from_secs(1)).timed_out();
+        self.asleep.store(false, Ordering::SeqCst);
         called
     }
 
     fn hold(self: Arc<Self>) -> Ticking {
-        if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
-            let asleep = self.asleep.lock();
-            if *asleep {
-                self.wake.notify_one();
-            }
+        if self.running.fetch_add(1, Ordering::SeqCst) == 0 && self.asleep.load(Ordering::SeqCst) {
+            let _waits_by_now = self.lock.lock();
+            self.wake.notify_one();
         }
         Ticking(self)
     }

@@ -253,6 +253,12 @@ impl Plugin {
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
 
+    /// Whether its hooks, or its controllers, run at low priority now, since a call took more than its share or faulted.
+    #[must_use]
+    pub fn is_set_aside(&self) -> bool {
+        self.aside.is_set(self.sandbox.made) || self.controllers_aside.is_set(self.sandbox.made)
+    }
+
     /// The threads that its calls of this kind belong on while they are set aside; none while they are not.
     pub(crate) fn aside(&self, hook: Hook) -> Option<&Threads> {
         let aside = if hook.is_of_controllers() { &self.controllers_aside } else { &self.aside };

@@ -22,7 +22,7 @@ use mortise_resource::pb;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::{sync::Semaphore, time::timeout_at};
-use wasmtime::{Store, component::Instance};
+use wasmtime::Store;
 
 use crate::{
     bindings,
@@ -36,7 +36,7 @@ use crate::{
     running::Running,
     state::State,
     under_way::{Cancel, UnderWay},
-    warm::Warm,
+    warm::{Guest, Warm},
     workshop::Fitted,
 };
 
@@ -180,13 +180,17 @@ impl Reconciler {
         let running = Running::begin(&self.plugin, hook)?;
         let until = Instant::now() + self.fitted.limits.deadline();
         let busy = |limit, setting| plugin.fault(hook.name(), HookFault::Busy { limit, setting }, None);
-        let Ok(Ok(_turn)) = timeout_at(until.into(), self.turns.acquire()).await else {
+        let turn = match self.turns.try_acquire() {
+            Ok(turn) => Some(turn),
+            Err(_) => timeout_at(until.into(), self.turns.acquire()).await.ok().and_then(Result::ok),
+        };
+        let Some(_turn) = turn else {
             return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
         };
         let under_way = self.under_way(host, cancel);
         let kept = workshop.take(self.key);
         let (of, fitted) = (plugin.clone(), self.fitted.clone());
-        let work = async move {
+        let work = || async move {
             let _ticking = of.sandbox.tick();
             let mut warm = match kept {
                 Some(warm) => warm,
@@ -196,10 +200,10 @@ impl Reconciler {
                         let fault = HookFault::Busy { limit, setting: "controllers.instances" };
                         return Err(of.fault(hook.name(), fault, None));
                     };
-                    Warm::open(&of, &fitted, hook, slot, until).await?
+                    Box::pin(Warm::open(&of, &fitted, hook, slot, until)).await?
                 }
             };
-            let answer = warm.call(&of, &fitted, asked, under_way, until).await;
+            let answer = warm.call(&of, asked, under_way, until).await;
             Ok((warm, answer))
         };
         let (outcome, spent) = match running.work(work).await {
@@ -253,9 +257,8 @@ pub(crate) trait Asked: Send + 'static {
     /// Calls it.
     fn ask(
         self,
-        fitted: &Fitted,
+        guest: &Guest,
         store: &mut Store<State>,
-        instance: &Instance,
     ) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
 }
 
@@ -268,13 +271,8 @@ impl Asked for Reconcile {
     const HOOK: Hook = Hook::Reconcile;
     type Answer = Result<bindings::Outcome, String>;
 
-    async fn ask(
-        self,
-        fitted: &Fitted,
-        store: &mut Store<State>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Answer> {
-        let guest = fitted.controlling.as_ref().ok_or_else(missing)?.load(&mut *store, instance)?;
+    async fn ask(self, guest: &Guest, store: &mut Store<State>) -> wasmtime::Result<Self::Answer> {
+        let guest = guest.controlling.as_ref().ok_or_else(missing)?;
         guest.mortise_plugin_controlling().call_reconcile(store, &self.controller, &self.id).await
     }
 }
@@ -288,13 +286,8 @@ impl Asked for Map {
     const HOOK: Hook = Hook::Map;
     type Answer = Result<Vec<Vec<u8>>, String>;
 
-    async fn ask(
-        self,
-        fitted: &Fitted,
-        store: &mut Store<State>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Answer> {
-        let guest = fitted.mapping.as_ref().ok_or_else(missing)?.load(&mut *store, instance)?;
+    async fn ask(self, guest: &Guest, store: &mut Store<State>) -> wasmtime::Result<Self::Answer> {
+        let guest = guest.mapping.as_ref().ok_or_else(missing)?;
         guest.mortise_plugin_mapping().call_map(store, &self.controller, &self.changed).await
     }
 }
@@ -307,13 +300,8 @@ impl Asked for Initialize {
     const HOOK: Hook = Hook::Initialize;
     type Answer = Result<(), String>;
 
-    async fn ask(
-        self,
-        fitted: &Fitted,
-        store: &mut Store<State>,
-        instance: &Instance,
-    ) -> wasmtime::Result<Self::Answer> {
-        let guest = fitted.initializing.as_ref().ok_or_else(missing)?.load(&mut *store, instance)?;
+    async fn ask(self, guest: &Guest, store: &mut Store<State>) -> wasmtime::Result<Self::Answer> {
+        let guest = guest.initializing.as_ref().ok_or_else(missing)?;
         guest.mortise_plugin_initializing().call_initialize(store, &self.controller).await
     }
 }

@@ -34,19 +34,25 @@ impl<'a> Running<'a> {
         Ok(Self { plugin, hook, meter: plugin.meter.hook(hook), pass, begun: Instant::now(), span })
     }
 
-    /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now.
-    pub(crate) async fn work<T, W>(&self, work: W) -> Result<T, HookError>
+    /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now. `work` makes
+    /// the future where it is needed: moving one costs more than anything else here.
+    pub(crate) async fn work<T, W, F>(&self, work: W) -> Result<T, HookError>
     where
-        W: Future<Output = Result<T, HookError>> + Send + 'static,
+        W: FnOnce() -> F,
+        F: Future<Output = Result<T, HookError>> + Send + 'static,
         T: Send + 'static,
     {
-        let work = work.instrument(self.span.clone());
-        let Some(threads) = self.plugin.aside(self.hook) else { return work.await };
-        self.meter.aside();
-        threads.run(work).await.unwrap_or_else(|| {
-            let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
-            Err(self.plugin.fault(self.hook.name(), fault, None))
-        })
+        match self.plugin.aside(self.hook) {
+            None => work().instrument(self.span.clone()).await,
+            Some(threads) => {
+                self.meter.aside();
+                let done = Box::pin(threads.run(work().instrument(self.span.clone()))).await;
+                done.unwrap_or_else(|| {
+                    let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
+                    Err(self.plugin.fault(self.hook.name(), fault, None))
+                })
+            }
+        }
     }
 
     /// Counts how it ended. What the host did counts for nothing: the pass is dropped without an outcome.

@@ -21,7 +21,7 @@ use tokio::{
 use wasmtime::{Engine, Store, Trap, UpdateDeadline, component::Instance};
 
 use crate::{
-    aside::{SHARE, timed},
+    aside::{SHARE, could_have_worked, timed},
     bindings,
     engine::{Inner, Ticking},
     error::{HookError, HookFault},
@@ -188,6 +188,9 @@ impl Session {
         let begun = Instant::now();
         let within = limits.deadline();
         let permit = async |of: &Arc<Semaphore>| {
+            if let Ok(permit) = of.clone().try_acquire_owned() {
+                return Some(permit);
+            }
             let left = within.saturating_sub(begun.elapsed());
             tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
         };
@@ -280,7 +283,7 @@ impl Session {
         hook: &'static str,
         (outcome, spent): (Result<wasmtime::Result<R>, tokio::time::error::Elapsed>, Duration),
     ) -> Result<R, HookError> {
-        if spent >= SHARE {
+        if spent >= SHARE && self.could_have_worked() {
             self.plugin.set_aside(hook, || format!("a call took {spent:?} of processor time after its first tick"));
         }
         let starved = self.starved || spent < self.within / WORKED;
@@ -292,6 +295,11 @@ impl Session {
             Ok(Err(e)) => Err(excused(self.plugin.fault(hook, classify(&e, self.store.data()), Some(&e)), starved)),
             Err(_) => Err(excused(self.plugin.fault(hook, HookFault::late(&self.plugin.limits), None), starved)),
         }
+    }
+
+    fn could_have_worked(&self) -> bool {
+        let state = self.store.data();
+        could_have_worked(self.spent(), state.memory, state.host_calls)
     }
 
     fn missing(&self, hook: &'static str) -> HookError {

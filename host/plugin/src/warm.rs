@@ -17,7 +17,8 @@ use tokio::{sync::OwnedSemaphorePermit, time::timeout_at};
 use wasmtime::{Store, component::Instance};
 
 use crate::{
-    aside::{SHARE, worked},
+    aside::{SHARE, could_have_worked, timed},
+    bindings::{controls::Controls, initializes::Initializes, maps::Maps},
     call::Used,
     engine::TICK,
     error::{HookError, HookFault},
@@ -38,10 +39,27 @@ const CALLS: u32 = 1_000;
 /// Growth of its memory after which an instance is worn, bytes.
 const GROWTH: usize = 1 << 20;
 
+/// The functions of an instance, looked up once. Which there are, the plugin's exports say.
+pub(crate) struct Guest {
+    pub(crate) controlling: Option<Controls>,
+    pub(crate) mapping: Option<Maps>,
+    pub(crate) initializing: Option<Initializes>,
+}
+
+impl Guest {
+    fn of(fitted: &Fitted, store: &mut Store<State>, instance: &Instance) -> wasmtime::Result<Self> {
+        Ok(Self {
+            controlling: fitted.controlling.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+            mapping: fitted.mapping.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+            initializing: fitted.initializing.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+        })
+    }
+}
+
 /// An instance.
 pub(crate) struct Warm {
     store: Store<State>,
-    instance: Instance,
+    guest: Guest,
     meter: Arc<Meter>,
     /// Its memory before the first call, bytes.
     first: usize,
@@ -79,10 +97,12 @@ impl Warm {
             Ok(Err(e)) => return Err(plugin.fault(hook.name(), classify(&e, store.data()), Some(&e))),
             Err(_) => return Err(plugin.fault(hook.name(), HookFault::late(limits), None)),
         };
+        let guest = Guest::of(fitted, &mut store, &instance)
+            .map_err(|e| plugin.fault(hook.name(), classify(&e, store.data()), Some(&e)))?;
         plugin.meter.begins();
         let first = store.data().memory;
         let meter = plugin.meter.clone();
-        Ok(Self { store, instance, meter, first, calls: 0, dead: false, spent: 0, _slot: slot })
+        Ok(Self { store, guest, meter, first, calls: 0, dead: false, spent: 0, _slot: slot })
     }
 
     /// Whether the next call should get another one.
@@ -99,7 +119,6 @@ impl Warm {
     pub(crate) async fn call<A: Asked>(
         &mut self,
         plugin: &Plugin,
-        fitted: &Fitted,
         asked: A,
         under_way: UnderWay,
         until: Instant,
@@ -134,8 +153,8 @@ impl Warm {
         state.under_way = Some(under_way);
 
         let within = until.saturating_duration_since(Instant::now());
-        let called = timeout_at((until + GRACE).into(), asked.ask(fitted, &mut self.store, &self.instance));
-        let (outcome, work) = worked(called).await;
+        let called = timeout_at((until + GRACE).into(), asked.ask(&self.guest, &mut self.store));
+        let (outcome, work) = timed(called).await;
 
         self.spent = limits.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
         let state = self.store.data_mut();
@@ -145,8 +164,8 @@ impl Warm {
         }
         let work = work.saturating_sub(of_the_host);
         state.end_log(|| self.meter.label());
-        if work >= SHARE + TICK {
-            plugin.set_aside(hook.name(), || format!("a call took {work:?} of processor time"));
+        if work >= SHARE + TICK && could_have_worked(self.spent, state.memory, state.host_calls) {
+            plugin.set_aside(hook.name(), || format!("a call took {work:?} of processor time after its first pause"));
         }
         let fault = match outcome {
             Ok(Ok(answer)) => {
