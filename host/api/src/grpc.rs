@@ -32,7 +32,7 @@ fn id_of(resource: Option<&pb::Resource>) -> Option<&pb::Id> {
     resource.and_then(|resource| resource.id.as_ref())
 }
 
-/// Answers a call.
+/// Answers a call; see [`guarded`].
 pub(crate) async fn answer<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
     guarded(span, call).await.map(Response::new).map_err(status)
 }
@@ -45,14 +45,14 @@ impl Rpc for Grpc {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span("Read", request.id.as_ref());
-        answer(span, self.0.read(&caller, request)).await
+        answer(span, Box::pin(self.0.read(&caller, request))).await
     }
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span("Write", id_of(request.resource.as_ref()));
-        answer(span, self.0.write(&caller, request)).await
+        answer(span, Box::pin(self.0.write(&caller, request))).await
     }
 
     async fn write_status(
@@ -62,14 +62,14 @@ impl Rpc for Grpc {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span("WriteStatus", request.id.as_ref());
-        answer(span, self.0.write_status(&caller, request)).await
+        answer(span, Box::pin(self.0.write_status(&caller, request))).await
     }
 
     async fn list(&self, request: Request<pb::ListRequest>) -> Result<Response<pb::ListResponse>, Status> {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span_of_type("List", request.r#type.as_ref());
-        answer(span, self.0.list(&caller, request)).await
+        answer(span, Box::pin(self.0.list(&caller, request))).await
     }
 
     async fn list_by_owner(
@@ -79,14 +79,14 @@ impl Rpc for Grpc {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span("ListByOwner", request.owner.as_ref());
-        answer(span, self.0.list_by_owner(&caller, request)).await
+        answer(span, Box::pin(self.0.list_by_owner(&caller, request))).await
     }
 
     async fn delete(&self, request: Request<pb::DeleteRequest>) -> Result<Response<pb::DeleteResponse>, Status> {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span("Delete", request.id.as_ref());
-        answer(span, self.0.delete(&caller, request)).await
+        answer(span, Box::pin(self.0.delete(&caller, request))).await
     }
 
     async fn watch_list(
@@ -96,10 +96,10 @@ impl Rpc for Grpc {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span_of_type("WatchList", request.r#type.as_ref());
-        let events = answer(span, self.0.watch_list(&caller, request)).await?.into_inner();
+        let events = answer(span, Box::pin(self.0.watch_list(&caller, request))).await?.into_inner();
         let stream = stream::unfold(Some(events), async |events| {
             let mut events = events?;
-            Some(match answer(Span::none(), events.next()).await {
+            Some(match answer(Span::none(), Box::pin(events.next())).await {
                 Ok(event) => (Ok(event.into_inner()), Some(events)),
                 Err(status) => (Err(status), None),
             })
@@ -114,6 +114,6 @@ impl Rpc for Grpc {
         let caller = caller(request.metadata());
         let request = request.into_inner();
         let span = span("MutateAndValidate", id_of(request.resource.as_ref()));
-        answer(span, self.0.mutate_and_validate(&caller, request)).await
+        answer(span, Box::pin(self.0.mutate_and_validate(&caller, request))).await
     }
 }

@@ -53,11 +53,16 @@ impl Judge {
     /// # Errors
     /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
     pub(crate) async fn upgrade(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
-        const CONTEXT: &str = "failed upgrade hook";
-        let kind = self.kind.clone();
-        if !list::is_of(resource, &kind) || !is_older(&kind, resource) {
+        if !list::is_of(resource, &self.kind) || !is_older(&self.kind, resource) {
             return Ok(());
         }
+        // Rare, and large: whoever asks is spared the room for it.
+        Box::pin(self.upgrade_older(resource)).await
+    }
+
+    async fn upgrade_older(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
+        const CONTEXT: &str = "failed upgrade hook";
+        let kind = self.kind.clone();
         let since = schema_version(resource);
         if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
             let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;

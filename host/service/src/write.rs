@@ -214,7 +214,7 @@ impl ResourceService {
             && !meta::has_finalizers(&resource.metadata)
         {
             // Nothing holds it any more.
-            self.remove(&stored).await.map_err(|e| refusal(e, incoming))?;
+            Box::pin(self.remove(&stored)).await.map_err(|e| refusal(e, incoming))?;
             return Ok(resource);
         }
         self.put(incoming, resource, place.expect).await

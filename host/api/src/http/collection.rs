@@ -24,7 +24,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Fault> {
         name_prefix: asked.query.name_prefix(),
     };
     let span = span_of_type("List", request.r#type.as_ref());
-    let listed = guarded(span, asked.shared.service.list(&caller, request)).await?;
+    let listed = guarded(span, Box::pin(asked.shared.service.list(&caller, request))).await?;
     let mut pages = Pages::new(asked.printer()?, listed.resources);
     let first = pages.next().unwrap_or_default();
     let body = match pages.resources {

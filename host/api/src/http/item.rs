@@ -27,7 +27,7 @@ pub(super) async fn read(asked: Asked, name: String) -> Result<Response, Fault> 
     let caller = asked.query.caller(&asked.parts.headers);
     let id = asked.id(name);
     let span = span("Read", Some(&id));
-    let read = guarded(span, asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) })).await?;
+    let read = guarded(span, Box::pin(asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
     let printed = asked.printer()?.pretty(read.resource.unwrap_or_default());
     Ok(([JSON], printed).into_response())
 }
@@ -39,7 +39,7 @@ pub(super) async fn write(mut asked: Asked, name: String) -> Result<Response, Fa
     let caller = asked.query.caller(&asked.parts.headers);
     let span = span("Write", resource.id.as_ref());
     let request = pb::WriteRequest { resource: Some(resource) };
-    let written = guarded(span, asked.shared.service.write(&caller, request)).await?;
+    let written = guarded(span, Box::pin(asked.shared.service.write(&caller, request))).await?;
     let printed = asked.printer()?.pretty(written.resource.unwrap_or_default());
     let mut response = ([JSON], printed).into_response();
     for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
@@ -54,14 +54,15 @@ pub(super) async fn delete(asked: Asked, name: String) -> Result<Response, Fault
     let id = asked.id(name);
     let of_delete = span("Delete", Some(&id));
     let request = pb::DeleteRequest { id: Some(id.clone()), version: asked.query.version() };
-    let Err(error) = guarded(of_delete, asked.shared.service.delete(&caller, request)).await else {
+    let Err(error) = guarded(of_delete, Box::pin(asked.shared.service.delete(&caller, request))).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     // What is stored under another version of its type is an internal error of Consul's Delete, and the caller's of its Read.
     // A status of 500 would blame the server.
     if error.code == Code::Internal && error.plugin.is_none() {
         let of_read = span("Read", Some(&id));
-        let read = guarded(of_read, asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) })).await;
+        let read =
+            guarded(of_read, Box::pin(asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await;
         if let Err(error) = read
             && error.code == Code::InvalidArgument
         {

@@ -18,7 +18,7 @@ pub(super) async fn validate(mut asked: Asked, name: String) -> Result<Response,
     let caller = asked.query.caller(&asked.parts.headers);
     let span = span("MutateAndValidate", resource.id.as_ref());
     let request = pb::MutateAndValidateRequest { resource: Some(resource) };
-    let judged = guarded(span, asked.shared.service.mutate_and_validate(&caller, request)).await?;
+    let judged = guarded(span, Box::pin(asked.shared.service.mutate_and_validate(&caller, request))).await?;
     let warnings: Vec<_> = judged.warnings.iter().map(diagnostic).collect();
     let resource = asked.printer()?.value(judged.resource.unwrap_or_default());
     Ok(([JSON], pretty(&json!({ "resource": resource, "warnings": warnings }))).into_response())

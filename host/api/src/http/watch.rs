@@ -58,7 +58,7 @@ async fn open(asked: Asked, tenancy: pb::Tenancy, prefix: String, only: Option<S
     let wanted = asked.kind.gvk.to_pb();
     let request = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
     let span = span_of_type("WatchList", request.r#type.as_ref());
-    let events = guarded(span, asked.shared.service.watch_list(&caller, request)).await?;
+    let events = guarded(span, Box::pin(asked.shared.service.watch_list(&caller, request))).await?;
     let keep_alive = KeepAlive::new().interval(asked.shared.options.keep_alive).text("alive");
     let open = Open {
         events,
@@ -97,7 +97,7 @@ impl Open {
 
     async fn next(&mut self) -> Result<Sent, Error> {
         loop {
-            let event = guarded(Span::none(), self.events.next()).await?;
+            let event = guarded(Span::none(), Box::pin(self.events.next())).await?;
             let (name, resource) = match event.event {
                 Some(Event::Upsert(upsert)) => ("upsert", upsert.resource),
                 Some(Event::Delete(delete)) => ("delete", delete.resource),
