@@ -33,15 +33,10 @@ struct Kept {
 }
 
 /// A resource that a hook is asked about.
-#[derive(Default)]
 pub struct Given(Form);
 
-#[derive(Default)]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and it is short-lived")]
 enum Form {
-    /// A hook failed on it.
-    #[default]
-    Nothing,
     Encoded(Envelope),
     /// A [`Typed`].
     Decoded(Box<dyn Any>),
@@ -79,14 +74,13 @@ impl Given {
             self.0 = Form::Decoded(Box::new(typed));
         }
         let typed = if let Form::Decoded(typed) = &mut self.0 { typed.downcast_mut() } else { None };
-        // Cannot be: a type has one message, and what failed is not asked about again.
+        // Cannot be: a type has one message.
         typed.ok_or_else(|| Diagnostics::refusal("the resource was decoded as another message"))
     }
 
     /// Which resource it is; the default id if it has none.
     pub(crate) fn id<M: 'static>(&self) -> pb::Id {
         let id = match &self.0 {
-            Form::Nothing => None,
             Form::Encoded(resource) => resource.id.as_ref(),
             Form::Decoded(typed) => typed.downcast_ref::<Typed<M>>().map(Typed::id),
         };
@@ -118,6 +112,14 @@ mod tests {
             .mutate(|song: &mut Typed<Song>| match song.data.title.as_str() {
                 "louder" => {
                     song.data.title.push('!');
+                    Ok(())
+                }
+                "another" => {
+                    *song = Typed::new(pb::Id::default(), Song { title: "in its place".into() });
+                    Ok(())
+                }
+                "itself" => {
+                    *song = Typed::new(pb::Id::default(), song.data.clone());
                     Ok(())
                 }
                 "broken" => {
@@ -176,6 +178,15 @@ mod tests {
         let broken = bytes("broken");
         assert!(PLUGIN.mutate(&broken).is_err());
         assert_eq!(PLUGIN.write(&broken), Decision::Deny("broken".into()));
+    }
+
+    #[test]
+    fn a_hook_that_puts_another_resource_in_its_place_changes_its_data_alone() {
+        assert_eq!(PLUGIN.mutate(&bytes("another")).unwrap(), Some(bytes("in its place")));
+        let itself = bytes("itself");
+        assert_eq!(PLUGIN.mutate(&itself).unwrap(), None);
+        let (_, given) = Given::kept(TYPES, &itself).unwrap();
+        assert_eq!(given.id::<Song>().name, "hit");
     }
 
     #[test]

@@ -94,8 +94,10 @@ impl<M: Message + Name + Default> Typed<M> {
         input: &[u8],
         change: fn(&mut Self) -> Result<(), Diagnostics>,
     ) -> Result<Option<Vec<u8>>, Diagnostics> {
-        let metadata = self.metadata.clone();
+        let (id, rest, metadata) = (self.id.clone(), self.rest.clone(), self.metadata.clone());
         change(self)?;
+        // It may have put another resource in this one's place, of which data and metadata count.
+        (self.id, self.rest) = (id, rest);
         let data = self.data_after()?;
         let new_metadata = (self.metadata != metadata).then(|| self.metadata.clone());
         splice(input, data, new_metadata, M::full_name)
