@@ -158,6 +158,8 @@ fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, types: &dy
             let (field, content) = message.fields().next().ok_or(NoForm)?;
             match content {
                 Value::EnumNumber(0) => Ok(Tree::Null),
+                // A null that no version knows would be read back as a number.
+                Value::EnumNumber(_) => Err(NoForm),
                 // JSON has no such number, and a string would be read back as one.
                 Value::F64(number) if !number.is_finite() => Err(NoForm),
                 content => value(&field.kind(), content, types),

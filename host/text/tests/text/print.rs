@@ -65,7 +65,10 @@ fn what_has_no_form_is_printed_as_bytes_and_read_back() {
         data: Some(prost_types::Any { type_url: "type.googleapis.com/gone.Away".into(), value: vec![8, 1] }),
         ..Default::default()
     };
-    for resource in [garbage, unknown_type] {
+    // {"a": a null of number 64}
+    let mut null = resource("type: test.v1.Free\nname: x\ndata: {}\n", Format::Yaml);
+    null.data.as_mut().unwrap().value = vec![10, 7, 10, 1, b'a', 18, 2, 8, 64];
+    for resource in [garbage, unknown_type, null] {
         let yaml = to_yaml(&resource, types());
         assert!(yaml.contains("\"@bytes\": "), "{yaml}");
         assert_eq!(self::resource(&yaml, Format::Yaml), resource);
