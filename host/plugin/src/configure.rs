@@ -10,7 +10,7 @@ use wasmtime::component::InstancePre;
 
 use crate::{
     bindings::configures::ConfiguresIndices,
-    contract,
+    confinement, contract,
     engine::Inner,
     error::{HookError, HookFault, LoadError},
     limits::Limits,
@@ -49,7 +49,7 @@ pub(crate) async fn check(
     };
     let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
     let indices = ConfiguresIndices::new(pre).map_err(contract)?;
-    let mut store = session::store(sandbox, name.clone(), settings.clone(), limits.clone(), within)
+    let mut store = confinement::store(sandbox, name.clone(), settings.clone(), limits.clone(), within)
         .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
     let call = async {
         store.data_mut().hook = HOOK;
@@ -57,10 +57,10 @@ pub(crate) async fn check(
         let guest = indices.load(&mut store, &instance)?;
         guest.mortise_plugin_configuring().call_check(&mut store, settings).await
     };
-    let found = match tokio::time::timeout(within + session::GRACE, call).await {
+    let found = match tokio::time::timeout(within + confinement::GRACE, call).await {
         Ok(Ok(found)) => found,
         Ok(Err(e)) => {
-            let kind = session::classify(&e, store.data());
+            let kind = confinement::classify(&e, store.data());
             tracing::error!(target: "plugin", plugin = &**name, "hook {HOOK} {kind}\n{e:?}");
             return Err(fault(if matches!(kind, HookFault::Deadline { .. }) { late } else { kind }));
         }

@@ -1,6 +1,6 @@
 //! What a component imports and exports, compared with this host: for people who look at a file before they install it.
 
-use crate::{Sandbox, contract, error::LoadError, plugin};
+use crate::{Sandbox, contract, error::LoadError, prepare};
 
 /// A component's imports and exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Surface {
         if bytes.len() > limit {
             return Err(LoadError::TooLarge { size: bytes.len(), limit });
         }
-        let component = plugin::compile(&inner.engine, inner, bytes).await?;
+        let component = prepare::compile(&inner.engine, inner, bytes).await?;
         let ty = component.component_type();
         let port = |name: &str, fault: fn(&str) -> Option<String>| Port { name: name.to_owned(), remedy: fault(name) };
         Ok(Self {

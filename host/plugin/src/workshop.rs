@@ -113,7 +113,7 @@ impl Workshop {
         permit: Permit,
     ) -> Result<Fitted, LoadError> {
         let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
-        let least = crate::plugin::least_memory(component);
+        let least = crate::prepare::least_memory(component);
         if least > self.limits.memory_bytes as u64 {
             return Err(LoadError::TooHungry {
                 what: format!("{least} bytes of memory"),
@@ -128,7 +128,7 @@ impl Workshop {
         let component = match known {
             Some(component) => component,
             None => {
-                let compiled = crate::plugin::compile(&self.engine, sandbox, bytes).await?;
+                let compiled = crate::prepare::compile(&self.engine, sandbox, bytes).await?;
                 self.cache.iter().for_each(|cache| cache.put(digest, &compiled, manifest));
                 compiled
             }

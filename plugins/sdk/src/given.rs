@@ -3,8 +3,8 @@
 //! # Contract
 //! The host calls the hooks of one request in one instance, most often with the same bytes, and decoding those is most of what
 //! a hook costs. So the resource that was decoded last is kept, and a hook of the same plugin that gets the same bytes
-//! finds it decoded. It sees what it would see if it had decoded them itself: nothing is kept after a `mutate` that changed
-//! something or refused, nor after a hook that trapped.
+//! finds it decoded. It sees what it would see if it had decoded them itself: nothing is kept after a `mutate` that refused, or
+//! that changed what the encoding shows.
 //!
 //! # Cost
 //! One comparison of the bytes, and a copy of them. One resource is kept for as long as the instance lives, or until

@@ -397,6 +397,6 @@ async fn hooks_hear_that_they_may_not_ask() {
     let heard = kv::Host::get(&mut state, "key".into()).await.unwrap().unwrap_err();
     assert_eq!((heard.code, heard.message.contains("only a reconciler may call kv.get")), (9, true));
     let ended = clock::Host::now(&mut state).unwrap_err();
-    let fault = crate::session::classify(&ended, &state);
+    let fault = crate::confinement::classify(&ended, &state);
     assert_eq!(fault, HookFault::Answer("it called clock.now, which only a reconciler may".into()));
 }
