@@ -1,7 +1,8 @@
 //! Stores of every released format must open for ever: one of each is kept in `tests/formats/`.
 //!
 //! A format that was released is never written again. To add one: raise the format, then run
-//! `cargo test -p mortise-store --test format -- --ignored make`, and add its folder here.
+//! `cargo test -p mortise-store --test format -- --ignored make`, and add its folders here: one of a store that was closed, and
+//! one of a store that was not.
 
 #![allow(clippy::unwrap_used, reason = "tests panic to report")]
 
@@ -75,10 +76,26 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn format_1_opens() {
+    opens("store-v1").await;
+}
+
+#[tokio::test]
+async fn format_2_opens() {
+    opens("store-v2").await;
+}
+
+#[tokio::test]
+async fn format_2_opens_after_a_crash() {
+    assert!(fs::metadata(folder("store-v2-killed").join("wal.1")).unwrap().len() > 1_000);
+    opens("store-v2-killed").await;
+}
+
+async fn opens(format: &str) {
     let dir = tempfile::tempdir().unwrap();
-    copy(&folder("store-v1"), &dir.path().join("store"));
+    copy(&folder(format), &dir.path().join("store"));
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     assert_eq!(store.check().await.unwrap(), []);
+    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 2\n");
 
     // What was written is what a store of today, filled alike, has.
     let today = tempfile::tempdir().unwrap();
@@ -97,11 +114,17 @@ async fn format_1_opens() {
 }
 
 #[tokio::test]
-#[ignore = "makes the fixture of the newest format"]
+#[ignore = "makes the fixtures of the newest format"]
 async fn make() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     let _ = fill(&store).await;
+    let killed = folder("store-v2-killed");
+    copy(&dir.path().join("store"), &killed);
+    // What the log was extended by is zeros, and as good as absent.
+    let log = fs::read(killed.join("wal.1")).unwrap();
+    let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(512)]).unwrap();
     drop(store);
-    copy(&dir.path().join("store"), &folder("store-v1"));
+    copy(&dir.path().join("store"), &folder("store-v2"));
 }

@@ -1,40 +1,26 @@
-//! What is published: the point where commits become visible, and everything that must change together with it.
+//! The point where commits become visible, and everything that must change together with it.
 //!
-//! Sled shows a batch to readers as soon as it is applied, long before it is durable. So the commit thread
-//! 1. installs the *overlay*: for every key of the batch, what the resource was before ([`Board::begin`]);
-//! 2. applies the batch, flushes, syncs;
-//! 3. publishes: under the lock, removes the overlay and hands the changes to scans and watches ([`Board::publish`]).
-//!
-//! # Why a point read sees only published commits
-//! A reader asks sled first and the overlay second. If sled showed it a batch B that was not published then, the overlay
-//! of B was installed before, so the second step finds
-//! - B's overlay: it answers what the key was before B, which is the published state at that moment;
-//! - none, or a later one: B was published in between, and its state is what the reader saw.
-//!
-//! If sled showed it the state before B, that state was published when sled was asked. Either way the answer was the
-//! published state at some moment between call and return: reads are linearizable.
+//! The commit thread makes a group durable in the write-ahead log, and only then *publishes* it: under the lock of the board, it
+//! shows the group in the table and hands the changes to scans and watches. So what the table shows is durable and published.
 //!
 //! # Why a scan is the exact state of one commit
-//! A scan takes time, so sled shows it each key as of another moment. It opens a *window* before its first look:
-//! from then on `publish` notes in it the newest state of every matching key that changes. When the scan is through, it
+//! A scan takes time, so the table shows it each key as of another moment. It opens a *window* before its first look:
+//! from then on publishing notes in it the newest state of every matching key that changes. When the scan is through, it
 //! closes the window under the lock; the commit S published last is what it will be exact for:
-//! - a key that is in the overlay now: what it was before the batch in flight is its state as of S;
 //! - a key in the window: its newest state is noted;
-//! - any other key did not change between the first look and S, and is not in flight: what sled showed is its state.
-//!   (What sled showed cannot be a batch that is neither published nor in flight.)
+//! - any other key did not change between the first look and S: what the table showed is its state.
 //!
 //! A watch subscribes in the same critical section, so its events are exactly those after S: no gap, nothing twice.
 //!
 //! # Cost
-//! A read loads one pointer. Publishing costs one lookup per change in the watched types, and one comparison per change and
+//! Nothing for a read. Publishing costs one lookup per change in the watched types, and one comparison per change and
 //! open scan. A type that nobody watches has no hub.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use arc_swap::ArcSwapOption;
 use mortise_resource::pb;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
@@ -42,15 +28,11 @@ use tokio::sync::broadcast;
 use super::{filter::Filter, stage::Change};
 use crate::{StoreError, TypeKey, WatchEvent};
 
-/// What the resources of a batch in flight were before it; `None` for those that it creates.
-pub(crate) type Overlay = HashMap<Vec<u8>, Option<Arc<pb::Resource>>>;
-
 /// Newest states by key, `None` where there is nothing that matches any more.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<Arc<pb::Resource>>>;
 
-/// The published state, as far as it is not in sled.
+/// Who has to hear of what is published.
 pub(crate) struct Board {
-    in_flight: ArcSwapOption<Overlay>,
     state: Mutex<State>,
     watch_buffer: usize,
 }
@@ -65,7 +47,7 @@ struct State {
 }
 
 struct Noted {
-    filter: Arc<Filter>,
+    filter: Filter,
     states: States,
 }
 
@@ -73,14 +55,13 @@ struct Noted {
 pub(crate) struct Window {
     board: Arc<Board>,
     number: u64,
-    filter: Arc<Filter>,
 }
 
 impl Board {
     /// Of a store that holds resources of these types.
     pub(crate) fn new(types: BTreeSet<TypeKey>, watch_buffer: usize) -> Self {
         let state = State { types, ..State::default() };
-        Self { in_flight: ArcSwapOption::empty(), state: Mutex::new(state), watch_buffer }
+        Self { state: Mutex::new(state), watch_buffer }
     }
 
     /// How many events a watch may be behind.
@@ -88,16 +69,17 @@ impl Board {
         self.watch_buffer
     }
 
-    /// Hides a batch that is about to be applied.
-    pub(crate) fn begin(&self, overlay: Overlay) {
-        self.in_flight.store(Some(Arc::new(overlay)));
-    }
-
-    /// Shows the batch in flight, which is durable now. `gone` are types of which no resource is left.
-    pub(crate) fn publish(&self, changes: &[Change], gone: &[TypeKey]) {
+    /// Publishes a group, which is durable: `show` makes the table show it, and `any_of` then tells whether that has a resource
+    /// of a type.
+    pub(crate) fn publish(
+        &self,
+        changes: &[Change],
+        show: impl FnOnce(),
+        any_of: impl Fn(&TypeKey) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         // Before the events: whoever has seen an event must not read what was before it.
-        self.in_flight.store(None);
+        show();
         let State { types, hubs, windows, .. } = &mut *state;
         for change in changes {
             if change.now.is_some() && !types.contains(&change.type_key) {
@@ -114,14 +96,14 @@ impl Board {
                 hub.send(event).ok();
             }
         }
-        for type_key in gone {
-            types.remove(type_key);
+        let deleted: HashSet<&TypeKey> =
+            changes.iter().filter(|change| change.now.is_none()).map(|change| &change.type_key).collect();
+        for type_key in deleted {
+            if !any_of(type_key)? {
+                types.remove(type_key);
+            }
         }
-    }
-
-    /// What the key was before the batch in flight, when that batch has it: then this is the published state.
-    pub(crate) fn prior(&self, key: &[u8]) -> Option<Option<Arc<pb::Resource>>> {
-        self.in_flight.load().as_ref()?.get(key).cloned()
+        Ok(())
     }
 
     /// The types of which resources are stored.
@@ -131,12 +113,11 @@ impl Board {
 
     /// Starts noting what changes among the resources that match.
     pub(crate) fn open_window(self: &Arc<Self>, filter: Filter) -> Window {
-        let filter = Arc::new(filter);
         let mut state = self.state.lock();
         let number = state.next_window;
         state.next_window += 1;
-        state.windows.insert(number, Noted { filter: filter.clone(), states: States::new() });
-        Window { board: self.clone(), number, filter }
+        state.windows.insert(number, Noted { filter, states: States::new() });
+        Window { board: self.clone(), number }
     }
 
     /// Ends every watch, and refuses new ones.
@@ -168,12 +149,7 @@ impl Window {
         watch: Option<&TypeKey>,
     ) -> Result<(States, Option<broadcast::Receiver<WatchEvent>>), StoreError> {
         let mut state = self.board.state.lock();
-        let mut states = state.windows.remove(&self.number).map(|noted| noted.states).unwrap_or_default();
-        if let Some(overlay) = self.board.in_flight.load().as_ref() {
-            for (key, prior) in overlay.iter() {
-                states.insert(key.clone(), prior.clone().filter(|resource| self.filter.matches(resource)));
-            }
-        }
+        let states = state.windows.remove(&self.number).map(|noted| noted.states).unwrap_or_default();
         let Some(type_key) = watch else { return Ok((states, None)) };
         if state.closed {
             return Err(StoreError::Closed);

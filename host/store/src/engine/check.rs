@@ -15,6 +15,7 @@ use std::{
 use mortise_resource::pb;
 
 use super::{
+    checkpoint::Mark,
     keys,
     record::{Head, Kind, Meta},
     table::{Payload, Table},
@@ -39,6 +40,11 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
             _ if *key == *keys::META => {
                 if Meta::decode(&value) != Some(meta) {
                     check.problem(&key, "it is not what was written last");
+                }
+            }
+            _ if *key == *keys::MARK => {
+                if Mark::decode(&value).is_none() {
+                    check.problem(&key, "the checksum does not match");
                 }
             }
             _ => check.problem(&key, "nothing of that kind is stored here"),

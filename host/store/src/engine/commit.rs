@@ -1,44 +1,50 @@
 //! The commit thread: the only writer, and the only one that flushes.
 //!
 //! It takes every waiting batch, judges them one after another ([`stage`](super::stage)), and makes the whole group durable
-//! with one sled batch, one flush and one sync of the disk; then it publishes and answers. A batch that came alone goes at
-//! once. Groups form while the thread waits for the disk, and for a moment after a group was answered, whose writers are
+//! with one write to the write-ahead log and one sync of the disk; then it publishes and answers. A batch that came alone goes
+//! at once. Groups form while the thread waits for the disk, and for a moment after a group was answered, whose writers are
 //! likely to come back: a sync costs the same for one of them as for all.
 //!
-//! This shape is not a matter of taste. Sled 0.34 deadlocks when small batches are written without a flush after each, and
-//! its flush asks the kernel for `sync_file_range`, which does not survive a loss of power; hence `fdatasync` on its file.
+//! When the log or what of it is in memory has reached its bound, it begins a checkpoint and goes on beside it. When that is
+//! not through by the time there is twice as much, writers wait for it.
 //!
 //! Every answer waits for the group, a refusal too: it may be about what another batch of the group is about to write.
 //!
-//! When the write, the flush or the sync fails, nobody knows what is on the disk. The store is poisoned then: the batch
-//! stays hidden behind its overlay, reads go on with what was published, every write is refused until a restart finds out.
+//! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never shown,
+//! reads go on with what was published, every write is refused until a restart finds out.
 
-use std::{collections::HashSet, io, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use mortise_resource::pb;
 use tokio::sync::oneshot;
 
 use super::{
-    Shared, check,
+    Shared,
+    batch::WriteBatch,
+    check,
+    checkpoint::Checkpoints,
+    contained,
     history::History,
     keys, metrics,
     record::{self, Kind, Meta},
     snapshot::{Going, SledSnapshot},
     stage::{Slot, Stage},
     tally::Tally,
+    wal::Wal,
     walk,
 };
-use crate::{Batch, SnapshotHead, StoreError, TypeKey, check::Problem};
+use crate::{Batch, SnapshotHead, StoreError, check::Problem};
 
 /// What a caller waits for.
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// The resources after a batch.
 pub(crate) type Results = Vec<Option<pb::Resource>>;
-/// Makes what was flushed durable.
-pub(crate) type SyncDisk = Box<dyn FnMut() -> io::Result<()> + Send>;
 
 /// A group is cut at this many bytes of resources, so that what is in flight stays small.
 const MAX_GROUP_BYTES: usize = 8 << 20;
+/// A checkpoint begins when the log is as many times as large as what is in memory may be. Most of what it has more is about
+/// keys that changed again.
+const LOG_TO_MEMORY: u64 = 4;
 
 /// Work for the thread.
 pub(crate) enum Job {
@@ -64,14 +70,15 @@ pub(crate) struct Committer {
     shared: Arc<Shared>,
     meta: Meta,
     history: History,
-    sync: SyncDisk,
+    wal: Wal,
+    checkpoints: Checkpoints,
     tally: Tally,
 }
 
 impl Committer {
     /// Goes on after `meta`.
-    pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, sync: SyncDisk) -> Self {
-        Self { shared, meta, history, sync, tally: Tally::new() }
+    pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, wal: Wal, checkpoints: Checkpoints) -> Self {
+        Self { shared, meta, history, wal, checkpoints, tally: Tally::new() }
     }
 
     /// Works until the queue is closed and drained.
@@ -98,7 +105,11 @@ impl Committer {
                         bytes = 0;
                         // A caller who is gone needs no answer; so below.
                         let Shared { table, options, .. } = &*self.shared;
-                        reply.send(contained(|| check::walk(table, &options.path.join("store/blobs"), self.meta))).ok();
+                        reply
+                            .send(contained("commit", || {
+                                check::walk(table, &options.path.join("store/blobs"), self.meta)
+                            }))
+                            .ok();
                     }
                     Job::Head(reply) => {
                         self.commit(std::mem::take(&mut group));
@@ -114,12 +125,13 @@ impl Committer {
             }
             self.commit(group);
         }
+        self.finish();
     }
 
     /// What the store holds, once that is counted.
     fn head(&mut self) -> Result<Option<SnapshotHead>, StoreError> {
         let (shared, tally) = (&self.shared, &mut self.tally);
-        if let Err(error) = contained(|| tally.step(&shared.table)) {
+        if let Err(error) = contained("commit", || tally.step(&shared.table)) {
             // What was counted of the slice is not known.
             self.tally = Tally::new();
             return Err(error);
@@ -146,12 +158,16 @@ impl Committer {
         let shared = self.shared.clone();
         let result = match shared.poisoned.get() {
             Some(why) => Err(StoreError::Poisoned(why.clone())),
-            None => contained(|| self.attempt(group.batches)),
+            None => contained("commit", || self.attempt(group.batches)),
         };
         match result {
             Ok(results) => {
                 for (reply, result) in group.replies.into_iter().zip(results) {
                     reply.send(result).ok();
+                }
+                // After the answers: it may have to wait.
+                if let Err(error) = self.make_room() {
+                    shared.poison(&error);
                 }
             }
             Err(error) => {
@@ -188,18 +204,17 @@ impl Committer {
     /// Writes a group and publishes it.
     fn make_durable(&mut self, stage: Stage<'_>) -> Result<(), StoreError> {
         let Shared { table, board, snapshots, .. } = &*self.shared;
-        let mut batch = sled::Batch::default();
-        let mut overlay = super::board::Overlay::with_capacity(stage.slots.len());
-        for (key, slot) in &stage.slots {
-            if slot.is_changed() {
-                write(&mut batch, key, slot)?;
-                overlay.insert(key.clone(), slot.before.as_ref().map(|stored| stored.resource.clone()));
-            }
+        let mut batch = WriteBatch::default();
+        for (key, slot) in stage.slots.iter().filter(|(_, slot)| slot.is_changed()) {
+            write(&mut batch, key, slot)?;
         }
         let meta = self.history.write(table, self.meta, &stage.changes, &mut batch)?;
         batch.insert(keys::META, meta.encode());
 
-        snapshots.save(table, || {
+        let appending = Instant::now();
+        self.wal.append(&batch)?;
+        metrics::synced(appending.elapsed());
+        let showing = snapshots.save(table, || {
             let slots = stage.slots.iter().filter(|(_, slot)| slot.is_changed());
             let overwritten = slots.filter_map(|(key, slot)| {
                 let sequence = slot.before.as_ref()?.seq;
@@ -210,37 +225,54 @@ impl Committer {
                 .map(|sequence| Going { key: keys::event(sequence), sequence, recoding: false });
             overwritten.chain(trimmed).collect()
         });
-        board.begin(overlay);
-        table.apply(batch)?;
-        let flushing = Instant::now();
-        table.flush()?;
-        (self.sync)().map_err(|source| table.io("sync", source))?;
-        metrics::synced(flushing.elapsed());
+        board.publish(&stage.changes, || table.apply(&batch), |type_key| walk::any_of(table, type_key))?;
+        drop(showing);
         self.meta = meta;
         self.tally.note(&stage.changes);
+        Ok(())
+    }
 
-        let deleted: HashSet<&TypeKey> =
-            stage.changes.iter().filter(|change| change.now.is_none()).map(|change| &change.type_key).collect();
-        let mut gone = Vec::new();
-        for type_key in deleted {
-            if !walk::any_of(table, type_key)? {
-                gone.push(type_key.clone());
+    /// Begins a checkpoint if it is time for one; waits for the last one if it is high time.
+    fn make_room(&mut self) -> Result<(), StoreError> {
+        let bound = self.shared.options.memtable_bytes();
+        let reached = |times: usize, log: &Wal| {
+            let active = self.shared.table.recent().active();
+            active.bytes() >= bound * times || log.len() >= bound as u64 * times as u64 * LOG_TO_MEMORY
+        };
+        if !reached(1, &self.wal) || (!self.checkpoints.is_idle() && !reached(2, &self.wal)) {
+            return Ok(());
+        }
+        // One that failed has poisoned the store already.
+        if self.checkpoints.wait() { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Begins a checkpoint of everything up to here. None may be on its way.
+    fn checkpoint(&mut self) -> Result<(), StoreError> {
+        let mark = self.wal.mark();
+        self.wal.rotate()?;
+        self.checkpoints.begin(self.shared.table.recent().freeze(), mark);
+        Ok(())
+    }
+
+    /// Leaves everything in the tree and nothing in the log, as long as the store is sound.
+    fn finish(mut self) {
+        if self.shared.poisoned.get().is_none() && self.checkpoints.wait() {
+            let finished = match self.shared.table.recent().active().is_empty() {
+                true => Ok(()),
+                false => self.checkpoint(),
+            };
+            // Whatever goes wrong here costs the next opening time, and nothing else: the log has everything.
+            let emptied = finished.and_then(|()| if self.checkpoints.wait() { self.wal.empty() } else { Ok(()) });
+            if let Err(error) = emptied {
+                tracing::warn!(%error, "the write-ahead log was not emptied");
             }
         }
-        board.publish(&stage.changes, &gone);
-        Ok(())
+        self.checkpoints.end();
     }
 }
 
-/// Sled panics where it meets a state that it holds impossible. Nobody may wait for ever because of that.
-fn contained<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(StoreError::Poisoned(format!("the commit thread failed: {}", super::panic_text(panic.as_ref()))))
-    })
-}
-
 /// Adds what a group makes of one resource to its batch: record, chunks, owner index.
-fn write(batch: &mut sled::Batch, key: &[u8], slot: &Slot) -> Result<(), StoreError> {
+fn write(batch: &mut WriteBatch, key: &[u8], slot: &Slot) -> Result<(), StoreError> {
     let entry = |resource: &pb::Resource| {
         resource.owner.as_ref().map(|owner| keys::ownership(owner, key)).transpose().map_err(StoreError::IncompleteId)
     };

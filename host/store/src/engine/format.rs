@@ -1,4 +1,4 @@
-//! The format number of a store, in the file `format` beside sled's own: `mortise-store 1` and a line feed.
+//! The format number of a store, in the file `format` beside sled's own: `mortise-store 2` and a line feed.
 //!
 //! It stands outside the database so that a release can judge it without understanding the rest.
 
@@ -10,7 +10,7 @@ use crate::StoreError;
 /// Name of the file.
 pub(crate) const FILE: &str = "format";
 /// The format that this release writes, and the newest that it reads.
-pub const CURRENT: u32 = 1;
+pub const CURRENT: u32 = 2;
 
 /// The word before the number.
 const WORD: &str = "mortise-store";
@@ -18,6 +18,11 @@ const WORD: &str = "mortise-store";
 /// The content of the file.
 pub(crate) fn text() -> String {
     number_file::text(WORD, CURRENT.into())
+}
+
+/// Says of the store in `dir` that it is of today's format, durably.
+pub(crate) fn raise(dir: &Path) -> Result<(), StoreError> {
+    number_file::replace(dir, FILE, WORD, CURRENT.into())
 }
 
 /// Judges the format of the store in `dir`. `path` is what the user calls it.

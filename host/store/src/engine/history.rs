@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::{
+    batch::WriteBatch,
     keys,
     record::{self, Kind, Meta},
     stage::Change,
@@ -35,7 +36,7 @@ impl History {
         table: &Table,
         mut meta: Meta,
         changes: &[Change],
-        batch: &mut sled::Batch,
+        batch: &mut WriteBatch,
     ) -> Result<Meta, StoreError> {
         let stored_until = meta.last_seq;
         let events = || changes.iter().filter(|change| change.is_event);

@@ -13,6 +13,7 @@ use mortise_resource::pb;
 use prost::Message as _;
 
 use super::{
+    batch::WriteBatch,
     check, keys,
     open::{self, STORE, UNFINISHED},
     record::{self, Kind, Meta},
@@ -31,7 +32,7 @@ pub struct Loader {
     path: PathBuf,
     head: SnapshotHead,
     table: Table,
-    batch: sled::Batch,
+    batch: WriteBatch,
     batch_bytes: usize,
     /// Keys of records in the batch.
     batch_keys: HashSet<Vec<u8>>,
@@ -102,7 +103,7 @@ impl Loader {
             path: path.to_owned(),
             head,
             table,
-            batch: sled::Batch::default(),
+            batch: WriteBatch::default(),
             batch_bytes: 0,
             batch_keys: HashSet::new(),
             resources: BTreeMap::new(),
@@ -146,8 +147,7 @@ impl Loader {
     fn write(&mut self) -> Result<(), StoreError> {
         self.batch_keys.clear();
         self.batch_bytes = 0;
-        self.table.apply(std::mem::take(&mut self.batch))?;
-        self.table.flush()
+        self.table.write_through(std::mem::take(&mut self.batch).into_sled())
     }
 
     /// Compares everything, makes it durable, and puts it in its place.

@@ -7,16 +7,9 @@
 //! The number only grows, so it holds after a crash, too: it then says less than it could, and never anything wrong. It
 //! costs one small file and its sync for each close that follows a commit.
 
-use std::{
-    fs::{self, File},
-    io::Write as _,
-    path::Path,
-};
+use std::path::Path;
 
-use super::{
-    number_file,
-    open::{io_fault, sync_path},
-};
+use super::number_file;
 use crate::StoreError;
 
 /// Name of the file.
@@ -26,19 +19,10 @@ const WORD: &str = "mortise-commit";
 
 /// Notes in the store's directory that it is closed with this commit as its last.
 pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
-    let file = dir.join(FILE);
-    if number_file::read(&file, WORD)? == Some(last_seq) {
+    if number_file::read(&dir.join(FILE), WORD)? == Some(last_seq) {
         return Ok(());
     }
-    let unfinished = dir.join("closed-at.new");
-    let write = || {
-        let mut new = File::create(&unfinished)?;
-        new.write_all(number_file::text(WORD, last_seq).as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&unfinished, &file)
-    };
-    write().map_err(io_fault(&file, "write"))?;
-    sync_path(dir)
+    number_file::replace(dir, FILE, WORD, last_seq)
 }
 
 /// What is wrong with a store whose last commit is this one, if anything is.

@@ -5,8 +5,9 @@
 //! | `mortise_store_commits_total` | counter | batches that changed something and are durable |
 //! | `mortise_store_changes_total` | counter | resources changed by them, which is also the number of events |
 //! | `mortise_store_commit_group_size` | histogram | batches answered by one sync |
-//! | `mortise_store_sync_seconds` | histogram | how long one flush and sync of the disk takes |
+//! | `mortise_store_sync_seconds` | histogram | how long it takes to append a group to the log and sync the disk |
 //! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |
+//! | `mortise_store_checkpoint_seconds` | histogram | how long it takes to copy a part of the log to the tree |
 //! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
 //! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
 //! | `mortise_store_history_events` | gauge | events kept on disk |
@@ -25,6 +26,11 @@ pub(crate) fn group(batches: usize, changes: usize, whole: Duration, history: u6
 /// The disk was synced.
 pub(crate) fn synced(took: Duration) {
     metrics::histogram!("mortise_store_sync_seconds").record(took);
+}
+
+/// A part of the log was copied to the tree.
+pub(crate) fn checkpoint(took: Duration) {
+    metrics::histogram!("mortise_store_checkpoint_seconds").record(took);
 }
 
 /// A watch ended because its reader was too slow.

@@ -1,16 +1,19 @@
-//! The engine: sled 0.34 behind one commit thread.
+//! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
 //! - `open`, `format`: the directory, its lock, its format, creation that survives a loss of power.
-//! - `keys`, `record`, `table`: what stands in the tree.
-//! - `queue`, `commit`, `stage`, `history`: the life of a write.
+//! - `keys`, `record`, `table`, `merge`: what stands in the table, and how it is seen as one.
+//! - `queue`, `commit`, `stage`, `history`, `batch`, `wal`: the life of a write, until it is durable.
+//! - `memtable`, `checkpoint`: its way from the log to the tree.
 //! - `board`: what is published, and the argument why readers see nothing else.
 //! - `read`, `filter`, `walk`, `scan`, `watch`: the ways to look.
 //! - `snapshot`, `tally`: the whole store as of one commit, and how much it is.
 //! - `load`: a store made of the records of a snapshot.
 //! - `check`, `offline`: whether everything agrees.
 
+mod batch;
 mod board;
 mod check;
+mod checkpoint;
 mod commit;
 mod filter;
 mod format;
@@ -18,6 +21,8 @@ mod history;
 mod keys;
 mod load;
 mod mark;
+mod memtable;
+mod merge;
 mod metrics;
 mod number_file;
 mod offline;
@@ -31,6 +36,7 @@ mod snapshot;
 mod stage;
 mod table;
 mod tally;
+mod wal;
 mod walk;
 mod watch;
 
@@ -41,6 +47,7 @@ use std::{
     any::Any,
     fmt,
     fs::File,
+    panic::AssertUnwindSafe,
     path::Path,
     sync::{Arc, OnceLock},
     thread::JoinHandle,
@@ -91,7 +98,7 @@ struct Shared {
 
 impl SledBackend {
     /// Opens the store in `options.path`, or makes it. Blocks: some 100 ms for a store of a gigabyte, up to seconds for the
-    /// first opening after a crash.
+    /// first opening after a crash, which copies the write-ahead log to the tree.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when it is open, here or in another process; [`StoreError::NewerFormat`];
@@ -156,7 +163,7 @@ impl SledBackend {
     }
 
     /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`]. Blocks
-    /// for about one sync of the disk. Reads go on until the value is dropped, and with it the directory is free again.
+    /// until what is in the write-ahead log is in the tree, up to a second or two after many writes. Reads go on until the value is dropped, and with it the directory is free again.
     pub fn close(&self) {
         self.shared.queue.close();
         if let Some(thread) = self.thread.lock().take() {
@@ -288,6 +295,13 @@ impl Backend for SledBackend {
             poisoned: self.poisoned().map(str::to_owned),
         })
     }
+}
+
+/// Sled panics where it meets a state that it holds impossible. Nobody may wait for ever because of that. `thread` is its name.
+fn contained<T>(thread: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(StoreError::Poisoned(format!("the {thread} thread failed: {}", panic_text(panic.as_ref()))))
+    })
 }
 
 /// What a panic said.

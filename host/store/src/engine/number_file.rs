@@ -1,8 +1,12 @@
-//! Files beside sled's that hold a word and a number: `mortise-store 1`, `mortise-commit 42`, each with a line feed.
+//! Files beside sled's that hold a word and a number: `mortise-store 2`, `mortise-commit 42`, each with a line feed.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::Path,
+};
 
-use super::open::io_fault;
+use super::open::{io_fault, sync_path};
 use crate::StoreError;
 
 /// As much of a file as errors show.
@@ -11,6 +15,19 @@ const SHOWN: usize = 40;
 /// What such a file holds.
 pub(crate) fn text(word: &str, number: u64) -> String {
     format!("{word} {number}\n")
+}
+
+/// Puts another number into a file, or makes it: durably, and the old one or the new one at any moment.
+pub(crate) fn replace(dir: &Path, name: &str, word: &str, number: u64) -> Result<(), StoreError> {
+    let (file, unfinished) = (dir.join(name), dir.join(format!("{name}.new")));
+    let write = || {
+        let mut new = File::create(&unfinished)?;
+        new.write_all(text(word, number).as_bytes())?;
+        new.sync_all()?;
+        fs::rename(&unfinished, &file)
+    };
+    write().map_err(io_fault(&file, "write"))?;
+    sync_path(dir)
 }
 
 /// The number in a file; `None` when there is no file.

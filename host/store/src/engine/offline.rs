@@ -6,7 +6,7 @@
 use std::{fs, path::Path};
 
 use super::{
-    check, format, mark,
+    check, checkpoint, format, mark,
     open::{self, DB, STORE},
     record::Meta,
     table::Table,
@@ -34,6 +34,8 @@ pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
     copy_dir(&dir, to)?;
     open::remove_unfinished_snapshots(to)?;
     let table = Table::new(open::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
+    // Errors name the log as it is, not the copy.
+    open::settle(&dir, &table, &checkpoint::data_file(&to.join(DB))?)?;
     let meta = open::meta(&table)?;
     let mut problems = check::walk(&table, &dir.join("blobs"), meta)?;
     let lost = mark::judge(&dir, meta.last_seq)?;

@@ -4,6 +4,7 @@
 //! <path>/lock            locked while the store is open
 //! <path>/store/format    the format number
 //! <path>/store/closed-at the commit with which it was closed last
+//! <path>/store/wal.{0,1}  the write-ahead log
 //! <path>/store/{db,conf,blobs/,snap.*}   sled's
 //! <path>/store.new/      a store in the making; removed when found
 //! <path>/check-…/        a copy that a check works on; removed when found
@@ -28,7 +29,8 @@ use tokio::sync::Semaphore;
 use super::{
     Shared, SledBackend,
     board::Board,
-    commit::{Committer, SyncDisk},
+    checkpoint::{self, Checkpoints, Mark},
+    commit::Committer,
     format,
     history::History,
     keys, mark,
@@ -37,6 +39,7 @@ use super::{
     queue::Queue,
     record::Meta,
     table::{Table, fault},
+    wal::{self, SyncDisk, Wal},
     walk,
 };
 use crate::StoreError;
@@ -71,25 +74,25 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
         create(&unfinished, &options)?;
         complete(&path, &unfinished)?;
     }
-    format::judge(&path, &dir)?;
+    let format = format::judge(&path, &dir)?;
     remove_unfinished_snapshots(&dir)?;
 
     let file = dir.join(DB);
     let table = Table::new(open_sled(&dir, &file, options.cache_bytes)?, file.clone());
     // Sled renamed a snapshot into place.
     sync_path(&dir)?;
+    let data = checkpoint::data_file(&file)?;
+    let mark = settle(&dir, &table, &data)?;
     let meta = meta(&table)?;
     if let Some(what) = mark::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
     let types = walk::types(&table)?;
-    let sync = match sync {
-        Some(sync) => sync,
-        None => {
-            let data = fs::OpenOptions::new().read(true).write(true).open(&file).map_err(io_fault(&file, "open"))?;
-            Box::new(move || data.sync_data())
-        }
-    };
+    if format < format::CURRENT {
+        format::raise(&dir)?;
+    }
+    let wal = Wal::begin(&dir, mark, sync.unwrap_or_else(|| Box::new(File::sync_data)))?;
+    sync_path(&dir)?;
     tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
 
     let history = History::new(options.history_events, options.history_bytes);
@@ -103,7 +106,8 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
         options,
         _lock: lock,
     });
-    let committer = Committer::new(shared.clone(), meta, history, sync);
+    let checkpoints = Checkpoints::start(shared.clone(), data, &path)?;
+    let committer = Committer::new(shared.clone(), meta, history, wal, checkpoints);
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
         .spawn(move || committer.run())
@@ -164,8 +168,7 @@ fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
     batch.insert(keys::META, Meta::EMPTY.encode());
-    table.apply(batch)?;
-    table.flush()
+    table.write_through(batch)
 }
 
 /// Makes the closed store in `unfinished` durable, and then the store of `path`.
@@ -259,6 +262,26 @@ pub(crate) fn open_sled(dir: &Path, file: &Path, cache_bytes: u64) -> Result<sle
 
 fn is_lock(error: &io::Error) -> bool {
     error.to_string().contains("could not acquire lock")
+}
+
+/// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file. Returns the mark after that.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] when something acknowledged is not in the log.
+pub(crate) fn settle(dir: &Path, table: &Table, data: &File) -> Result<Mark, StoreError> {
+    let Some(mark) = Mark::read(table)? else {
+        if wal::size_on_disk(dir) > 0 {
+            return Err(table.damaged(keys::MARK, "it is missing, and there is a write-ahead log"));
+        }
+        let mark = Mark::new();
+        return checkpoint::copy(table, data, std::iter::empty(), mark).map(|()| mark);
+    };
+    let recovered = wal::recover(dir, mark)?;
+    if recovered.mark != mark {
+        tracing::info!(keys = recovered.states.len(), "the write-ahead log is being copied to the tree");
+        checkpoint::copy(table, data, recovered.states.into_iter(), recovered.mark)?;
+    }
+    Ok(recovered.mark)
 }
 
 /// The counters, checked against the newest event.

@@ -8,7 +8,8 @@ pub struct Options {
     /// The directory that the store has to itself; it is made when it does not exist.
     pub path: PathBuf,
     /// How much of the file is kept in memory, bytes. Default 32 MiB, which holds some 20,000 resources of 600 bytes;
-    /// what does not fit is read from the file when it is asked for.
+    /// what does not fit is read from the file when it is asked for. What was written last and is not in the tree yet takes
+    /// memory besides: half as much, but at most 16 MiB, and under a load that the disk cannot follow up to four times that.
     pub cache_bytes: u64,
     /// Largest encoded resource, its version left out, bytes. Default 1 MiB, at most 1 GiB: more means 1 GiB.
     pub max_resource_bytes: usize,
@@ -36,6 +37,12 @@ impl Options {
             watch_buffer: 4096,
             commit_queue: 1024,
         }
+    }
+
+    /// What may be in the write-ahead log and not in the tree before a checkpoint begins, bytes in memory.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        let half = usize::try_from(self.cache_bytes / 2).unwrap_or(usize::MAX);
+        half.clamp(64 << 10, 16 << 20)
     }
 
     /// The same, with every value in the range that the documentation of the fields promises.

@@ -6,19 +6,12 @@ use super::{Shared, keys, table::Payload};
 use crate::StoreError;
 
 /// The published resource under an id, of any incarnation and GroupVersion.
-///
-/// The order of the two looks, sled first and the overlay second, is what makes it the published one: see
-/// [`board`](super::board).
 fn published(shared: &Shared, id: &pb::Id) -> Result<Option<pb::Resource>, StoreError> {
     // An id that no key can hold is the id of nothing.
     let Ok(key) = keys::resource(id) else { return Ok(None) };
     let mut torn = None;
     loop {
-        let value = shared.table.get(&key)?;
-        if let Some(prior) = shared.board.prior(&key) {
-            return Ok(prior.map(|resource| pb::Resource::clone(&resource)));
-        }
-        let Some(value) = value else { return Ok(None) };
+        let Some(value) = shared.table.get(&key)? else { return Ok(None) };
         match shared.table.payload(&key, value.clone())? {
             // A writer replaced the record between its head and its chunks: then there is another head now. A head has the
             // checksum of what it belongs to, so the same one again means that the chunks are damaged in earnest.

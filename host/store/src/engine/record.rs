@@ -18,8 +18,9 @@
 use std::{ops::Range, sync::Arc};
 
 use mortise_resource::pb;
+use sled::IVec;
 
-use super::keys;
+use super::{batch::WriteBatch, keys};
 
 /// Largest value in the tree.
 pub(crate) const MAX_VALUE: usize = 4096;
@@ -107,9 +108,14 @@ pub(crate) fn chunk_count(len: u32) -> u32 {
 }
 
 /// Adds a record to a batch: its head under `key` and its chunks.
-pub(crate) fn write(batch: &mut sled::Batch, key: &[u8], kind: Kind, seq: u64, payload: &[u8]) {
+pub(crate) fn write(batch: &mut WriteBatch, key: &[u8], kind: Kind, seq: u64, payload: &[u8]) {
     let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let prefix = prefix(kind, seq, len);
+    // An event is written once; a recoding writes the chunks of a resource again.
+    let mut insert = |key: IVec, value: IVec| match kind {
+        Kind::Resource => batch.insert(key, value),
+        Kind::Upsert | Kind::Delete => batch.insert_first(key, value),
+    };
     let mut head = Vec::with_capacity(HEADER + MAX_INLINE.min(payload.len()));
     head.extend_from_slice(&prefix);
     head.extend_from_slice(&crc(key, &prefix, payload).to_be_bytes());
@@ -117,14 +123,14 @@ pub(crate) fn write(batch: &mut sled::Batch, key: &[u8], kind: Kind, seq: u64, p
         head.extend_from_slice(payload);
     } else {
         for (index, chunk) in (0..).zip(payload.chunks(MAX_VALUE)) {
-            batch.insert(keys::chunk(seq, kind.space(), index), chunk);
+            insert(keys::chunk(seq, kind.space(), index).into(), chunk.into());
         }
     }
-    batch.insert(key, head);
+    insert(key.into(), head.into());
 }
 
 /// Adds the removal of a record's chunks to a batch; its head is the caller's business.
-pub(crate) fn remove_chunks(batch: &mut sled::Batch, space: u8, seq: u64, len: u32) {
+pub(crate) fn remove_chunks(batch: &mut WriteBatch, space: u8, seq: u64, len: u32) {
     for index in 0..chunk_count(len) {
         batch.remove(keys::chunk(seq, space, index));
     }

@@ -2,16 +2,19 @@
 //!
 //! A snapshot begins on the commit thread, between two groups: nothing is in flight, and what the tree holds is the state of
 //! the commit *S*. From then on a reader walks over the tree, events first, then resources, and takes each record that is
-//! of *S* or older. Before the commit thread overwrites or removes a record that the reader has not passed yet, it *saves*
-//! it: copies it, as it is stored, to where the reader will find it.
+//! of *S* or older. Before the commit thread shows that a record is overwritten or removed which the reader has not passed yet,
+//! it *saves* it: copies it, as it is stored, to where the reader will find it.
 //!
 //! # Why each record of *S* comes exactly once
 //! Under one lock stand the reader's *cursor* (all keys before it are done) and what was saved. A key at or behind the
-//! cursor whose record is of *S* or older is saved before sled sees the change. The reader reads a page, without the lock,
-//! and then, under the lock, moves the cursor behind the page. For a record of the page:
+//! cursor whose record is of *S* or older is saved before the table shows the change. The reader reads a page, without the
+//! lock, and then, under the lock, moves the cursor behind the page. For a record of the page:
 //! - it was saved: that was before the cursor moved, so it stands in what is saved up to now. The reader gives the saved
 //!   one, and drops what it saw, which may be the new one, or half of each.
 //! - it was not saved: nobody changed it before the cursor moved, so what the reader saw is it; nobody saves it later.
+//!
+//! A saved record may be given long before the reader comes to its page. By then the table must show what replaced it; so no
+//! page is begun between the saving and the showing of a group ([`Showing`]).
 //!
 //! A record is known by its sequence, which is of *S* or older once only: what replaces it is newer. A recoding is the
 //! exception, as it keeps the sequence; the sequences of recoded records that were saved are remembered.
@@ -30,7 +33,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tempfile::SpooledTempFile;
 
 use super::{
@@ -55,6 +58,14 @@ const END: &[u8] = &[keys::RESOURCE + 1];
 #[derive(Default)]
 pub(crate) struct Snapshots {
     open: Mutex<Vec<Arc<Shot>>>,
+    /// Held by the commit thread from the saving to the showing of a group.
+    showing: RwLock<()>,
+}
+
+/// While it is there, no snapshot begins a page.
+#[must_use = "the group must be shown before it is dropped"]
+pub(crate) struct Showing<'s> {
+    _pages_wait: Option<RwLockWriteGuard<'s, ()>>,
 }
 
 /// A snapshot, as the commit thread sees it.
@@ -123,12 +134,13 @@ impl Snapshots {
     }
 
     /// Keeps for every snapshot what it still needs of the records that are about to be overwritten or removed.
-    pub(crate) fn save(&self, table: &Table, going: impl FnOnce() -> Vec<Going>) {
+    pub(crate) fn save(&self, table: &Table, going: impl FnOnce() -> Vec<Going>) -> Showing<'_> {
         // Not under the lock of the list: a reader that ends must not wait for this.
         let open = self.open.lock().clone();
         if open.is_empty() {
-            return;
+            return Showing { _pages_wait: None };
         }
+        let showing = Showing { _pages_wait: Some(self.showing.write()) };
         let going = going();
         for shot in open {
             let mut state = shot.state.lock();
@@ -146,6 +158,7 @@ impl Snapshots {
                 }
             }
         }
+        showing
     }
 }
 
@@ -305,6 +318,8 @@ impl Reader {
 
     /// Reads the next page and moves the cursor behind it.
     fn walk(&mut self) -> Result<(), StoreError> {
+        // What was saved so far is shown; what is saved from here on is compared with the page.
+        drop(self.snapshots.showing.read());
         let mut cursor = self.shot.state.lock().cursor.clone();
         let end_of_events = keys::event(self.shot.sequence.saturating_add(1));
         let mut seen = Vec::new();

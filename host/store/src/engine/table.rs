@@ -1,4 +1,7 @@
-//! The tree, as the rest of the engine uses it: values in and out, sled's errors as ours, records checked and decoded.
+//! The table, as the rest of the engine uses it: values in and out, records checked and decoded, sled's errors as ours.
+//!
+//! It is sled's tree and, in front of it, what the write-ahead log has that the tree has not ([`memtable`](super::memtable)).
+//! Nobody above needs to know which of them a value comes from.
 
 use std::{
     ops::RangeBounds,
@@ -11,15 +14,20 @@ use prost::Message;
 use sled::IVec;
 
 use super::{
+    batch::WriteBatch,
     keys,
+    memtable::Recent,
+    merge::Merge,
     record::{Head, Stored},
+    wal,
 };
 use crate::StoreError;
 
-/// Sled's one tree, and where it is.
+/// Sled's one tree, what stands in front of it, and where it is.
 #[derive(Clone)]
 pub(crate) struct Table {
     db: sled::Db,
+    recent: Arc<Recent>,
     decoder: Decoder,
 }
 
@@ -46,36 +54,52 @@ pub(crate) enum Payload {
 impl Table {
     /// Over an open database whose data file is `file`.
     pub(crate) fn new(db: sled::Db, file: PathBuf) -> Self {
-        Self { db, decoder: Decoder { file: file.into() } }
+        Self { db, recent: Arc::default(), decoder: Decoder { file: file.into() } }
     }
 
     /// The value under a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
-        self.db.get(key).map_err(|e| self.fault("read", e))
+        // The maps first: see there.
+        match self.recent.layers().get(key) {
+            Some(state) => Ok(state),
+            None => self.db.get(key).map_err(|e| self.fault("read", e)),
+        }
     }
 
-    /// Keys and values in order. Each value is one that the key had at some moment since the call.
+    /// Keys and values in order. Each value is one that the key had at some moment since the call; a key that had one all the
+    /// time is not missed.
     pub(crate) fn range<R: RangeBounds<Vec<u8>>>(
         &self,
         range: R,
     ) -> impl Iterator<Item = Result<(IVec, IVec), StoreError>> + Send + use<R> {
         let table = self.clone();
-        self.db.range::<Vec<u8>, R>(range).map(move |item| item.map_err(|e| table.fault("read", e)))
+        let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
+        let layers = self.recent.layers();
+        let walk = Merge::new(&layers, &from, &to, self.db.range::<Vec<u8>, R>(range));
+        walk.map(move |item| item.map_err(|e| table.fault("read", e)))
     }
 
-    /// Applies a batch at once for readers; it is durable only later.
-    pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
-        self.db.apply_batch(batch).map_err(|e| self.fault("write", e))
+    /// Shows a batch, which the log has, to every reader at once. For the commit thread only.
+    pub(crate) fn apply(&self, batch: &WriteBatch) {
+        self.recent.active().apply(batch);
     }
 
-    /// Hands everything to the operating system, which may still lose it with the power.
-    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+    /// What stands in front of the tree.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power. One
+    /// thread at a time: see [`checkpoint`](super::checkpoint).
+    pub(crate) fn write_through(&self, batch: sled::Batch) -> Result<(), StoreError> {
+        self.db.apply_batch(batch).map_err(|e| self.fault("write", e))?;
         self.db.flush().map(drop).map_err(|e| self.fault("flush", e))
     }
 
     /// Bytes in files, for metrics.
     pub(crate) fn size_on_disk(&self) -> Result<u64, StoreError> {
-        self.db.size_on_disk().map_err(|e| self.fault("look up the size", e))
+        let tree = self.db.size_on_disk().map_err(|e| self.fault("look up the size", e))?;
+        Ok(tree + self.decoder.file.parent().map_or(0, wal::size_on_disk))
     }
 
     /// The head of a record.

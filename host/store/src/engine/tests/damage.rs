@@ -192,7 +192,7 @@ async fn copies_of_checks_that_ended_early_go() {
 /// A store that no longer knows what is durable does not say that it closed well.
 #[tokio::test]
 async fn a_poisoned_store_notes_nothing() {
-    let mut store = Fresh::with(|options| options, Some(Box::new(|| Err(std::io::Error::other("gone")))));
+    let mut store = Fresh::with(|options| options, Some(Box::new(|_| Err(std::io::Error::other("gone")))));
     store.write_cas(resource("a")).await.unwrap_err();
     store.shut();
     assert!(!store.path().join("store/closed-at").exists());

@@ -5,6 +5,7 @@ mod damage;
 mod history;
 mod in_flight;
 mod load;
+mod log;
 mod reopen;
 mod stall;
 mod stress;
@@ -14,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{commit::SyncDisk, *};
+use super::{wal::SyncDisk, *};
 use crate::conformance::fixtures::*;
 
 mod conformance {

@@ -23,7 +23,7 @@ async fn many_small_commits_with_readers_and_scans_do_not_stall() {
     let sync: SyncDisk = {
         let groups = groups.clone();
         // The disk is not what is tested; without it, there are more batches in the same time.
-        Box::new(move || {
+        Box::new(move |_| {
             groups.fetch_add(1, Ordering::Relaxed);
             Ok(())
         })

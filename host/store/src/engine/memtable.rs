@@ -1,0 +1,225 @@
+//! What is durable in the write-ahead log and not yet in the tree: two maps in memory that stand in front of it.
+//!
+//! The commit thread adds each group to the *active* one. When that is full it becomes the *frozen* one, which nobody changes
+//! any more, a new one takes its place, and the checkpoint thread copies the frozen one to the tree and forgets it.
+//! A key is looked up in the active map, then in the frozen one, then in the tree: the first that knows it is right.
+//!
+//! # Why a look finds what was current
+//! A reader takes both maps at once ([`Recent::layers`]), and the tree after them. What neither map knew at that moment, the
+//! tree held; what the tree is changed to since is newer, and was current at some moment of the look. The copying to the tree
+//! is invisible, since the frozen map stands in front of the tree until all of it is there.
+//!
+//! # Cost
+//! Memory: a map is frozen at the bound in [`Options`](super::options::Options), so both hold about twice that at most. A look-up is
+//! two searches in a B-tree under a lock that writers hold for one group, some microseconds.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::RwLock;
+use sled::IVec;
+
+use super::batch::WriteBatch;
+
+/// What an entry takes besides key and value, bytes: its place in the map, and the heads of two allocations.
+const ENTRY_BYTES: usize = 96;
+
+/// A key's value, or `None` for one that is removed.
+pub(crate) type State = Option<IVec>;
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    /// Nothing below knows the key.
+    first: bool,
+}
+
+/// One of the maps.
+#[derive(Debug, Default)]
+pub(crate) struct Memtable {
+    entries: RwLock<BTreeMap<IVec, Entry>>,
+    bytes: AtomicUsize,
+}
+
+impl Memtable {
+    /// What it knows of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<State> {
+        self.entries.read().get(key).map(|entry| entry.state.clone())
+    }
+
+    /// Up to `count` keys of a range, in order, with their states.
+    pub(crate) fn page(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, count: usize) -> Vec<(IVec, State)> {
+        // Such a range is empty, and a B-tree would not take it.
+        if let (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) = (from, to)
+            && a >= b
+        {
+            return Vec::new();
+        }
+        let entries = self.entries.read();
+        let range = entries.range::<[u8], _>((from, to));
+        range.take(count).map(|(key, entry)| (key.clone(), entry.state.clone())).collect()
+    }
+
+    /// Bytes it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it knows nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.read().is_empty()
+    }
+
+    /// Takes edits in, for every reader at once. For the commit thread only.
+    pub(crate) fn apply(&self, batch: &WriteBatch) {
+        let mut entries = self.entries.write();
+        let (mut more, mut less) = (0, 0);
+        let size = |key: &IVec, state: &State| ENTRY_BYTES + key.len() + state.as_ref().map_or(0, |value| value.len());
+        for edit in batch.edits() {
+            match entries.get_mut(&edit.key) {
+                Some(entry) => {
+                    less += size(&edit.key, &entry.state);
+                    if edit.value.is_none() && entry.first {
+                        entries.remove(&edit.key);
+                        continue;
+                    }
+                    entry.state.clone_from(&edit.value);
+                }
+                None => {
+                    let entry = Entry { state: edit.value.clone(), first: edit.first };
+                    entries.insert(edit.key.clone(), entry);
+                }
+            }
+            more += size(&edit.key, &edit.value);
+        }
+        self.bytes.store((self.bytes() + more).saturating_sub(less), Ordering::Relaxed);
+    }
+}
+
+/// The maps in front of the tree, as they are at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    active: Arc<Memtable>,
+    frozen: Option<Arc<Memtable>>,
+}
+
+impl Layers {
+    /// The maps, the newer one first.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// What the maps know of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<State> {
+        self.newest_first().find_map(|memtable| memtable.get(key))
+    }
+}
+
+/// The maps in front of the tree.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    layers: ArcSwap<Layers>,
+}
+
+impl Recent {
+    /// The maps of this moment.
+    pub(crate) fn layers(&self) -> arc_swap::Guard<Arc<Layers>> {
+        self.layers.load()
+    }
+
+    /// The map that commits go to.
+    pub(crate) fn active(&self) -> Arc<Memtable> {
+        self.layers.load().active.clone()
+    }
+
+    /// Freezes the active map and begins another. For the commit thread only, and not before [`Recent::forget`].
+    pub(crate) fn freeze(&self) -> Arc<Memtable> {
+        let frozen = self.active();
+        self.layers.store(Arc::new(Layers { active: Arc::default(), frozen: Some(frozen.clone()) }));
+        frozen
+    }
+
+    /// Forgets the frozen map, all of which the tree has now.
+    pub(crate) fn forget(&self) {
+        // The commit thread does not freeze while there is a frozen one, so the active one stays.
+        self.layers.store(Arc::new(Layers { active: self.active(), frozen: None }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(edits: &[(&str, Option<&str>)]) -> WriteBatch {
+        let mut batch = WriteBatch::default();
+        for (key, value) in edits {
+            match value {
+                Some(value) => batch.insert(*key, *value),
+                None => batch.remove(*key),
+            }
+        }
+        batch
+    }
+
+    fn got(recent: &Recent, key: &str) -> Option<Option<String>> {
+        let state = recent.layers().get(key.as_bytes())?;
+        Some(state.map(|value| String::from_utf8(value.to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn the_newer_map_is_right_and_a_removal_is_remembered() {
+        let recent = Recent::default();
+        recent.active().apply(&batch(&[("a", Some("1")), ("b", Some("1")), ("b", None)]));
+        let frozen = recent.freeze();
+        recent.active().apply(&batch(&[("a", None), ("c", Some("2"))]));
+        assert_eq!(got(&recent, "a"), Some(None));
+        assert_eq!(got(&recent, "b"), Some(None));
+        assert_eq!(got(&recent, "c"), Some(Some("2".into())));
+        assert_eq!(got(&recent, "d"), None);
+        assert_eq!(frozen.get(b"a").unwrap().unwrap(), "1", "what is frozen stays");
+        recent.forget();
+        assert_eq!((got(&recent, "a"), got(&recent, "b")), (Some(None), None));
+    }
+
+    #[test]
+    fn what_was_first_here_and_goes_here_leaves_no_trace() {
+        let (recent, mut first) = (Recent::default(), WriteBatch::default());
+        first.insert_first("e1", "event");
+        recent.active().apply(&first);
+        recent.active().apply(&batch(&[("e1", None)]));
+        assert!(recent.active().is_empty() && recent.active().bytes() == 0);
+        recent.active().apply(&first);
+        recent.freeze();
+        recent.active().apply(&batch(&[("e1", None)]));
+        assert_eq!(got(&recent, "e1"), Some(None), "the map below has it");
+    }
+
+    #[test]
+    fn bytes_follow_what_is_held() {
+        let memtable = Memtable::default();
+        memtable.apply(&batch(&[("a", Some("12345678")), ("a", Some("1"))]));
+        assert_eq!(memtable.bytes(), ENTRY_BYTES + 2);
+        memtable.apply(&batch(&[("a", None)]));
+        assert_eq!(memtable.bytes(), ENTRY_BYTES + 1);
+    }
+
+    #[test]
+    fn pages_keep_to_their_bounds() {
+        let memtable = Memtable::default();
+        memtable.apply(&batch(&[("a", Some("1")), ("b", None), ("c", Some("3"))]));
+        let keys = |from, to, count| -> Vec<_> {
+            memtable.page(from, to, count).into_iter().map(|(key, _)| key.to_vec()).collect()
+        };
+        assert_eq!(keys(Bound::Unbounded, Bound::Unbounded, 2), [b"a", b"b"]);
+        assert_eq!(keys(Bound::Excluded(b"a"), Bound::Excluded(b"c"), 9), [b"b"]);
+        assert_eq!(keys(Bound::Included(b"c"), Bound::Excluded(b"a"), 9), [[0; 0]; 0]);
+        assert_eq!(keys(Bound::Excluded(b"b"), Bound::Excluded(b"b"), 9), [[0; 0]; 0]);
+    }
+}

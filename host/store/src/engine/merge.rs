@@ -1,0 +1,161 @@
+//! A walk over the maps in front of the tree and the tree, as one.
+//!
+//! It holds the maps that there were when it began, so what one of them has is found in it even when it has long been copied
+//! to the tree and forgotten; what is newer than those maps may or may not be seen. So each record is as it was at some
+//! moment since the walk began, and one that was there all the time is not missed.
+//!
+//! # Cost
+//! As the tree's own walk while the maps have nothing in the range; else one lock and one search for every [`PAGE`] entries of
+//! a map, and three comparisons for each entry.
+
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
+
+use sled::IVec;
+
+use super::memtable::{Layers, Memtable, State};
+
+/// Entries that are taken from a map at a time.
+const PAGE: usize = 64;
+
+/// A walk over one of the maps.
+struct Cursor {
+    memtable: Arc<Memtable>,
+    page: VecDeque<(IVec, State)>,
+    /// Where the next page begins; `None` at the end.
+    from: Option<Bound<Vec<u8>>>,
+    to: Bound<Vec<u8>>,
+}
+
+/// The walk, over keys and values.
+pub(crate) struct Merge {
+    /// The newer map first.
+    cursors: Vec<Cursor>,
+    tree: std::iter::Peekable<sled::Iter>,
+}
+
+impl Merge {
+    /// Over the range in the maps and the tree. The maps must have been taken before the walk over the tree began.
+    pub(crate) fn new(layers: &Layers, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>, tree: sled::Iter) -> Self {
+        let cursor = |memtable: &Arc<Memtable>| Cursor {
+            memtable: memtable.clone(),
+            page: VecDeque::new(),
+            from: Some(from.clone()),
+            to: to.clone(),
+        };
+        Self { cursors: layers.newest_first().map(cursor).collect(), tree: tree.peekable() }
+    }
+}
+
+impl Cursor {
+    fn peek(&mut self) -> Option<&IVec> {
+        if self.page.is_empty()
+            && let Some(from) = self.from.take()
+        {
+            let bound = |bound: &Bound<Vec<u8>>| bound.clone();
+            let (from, to) = (bound(&from), bound(&self.to));
+            let page = self.memtable.page(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice), PAGE);
+            if page.len() == PAGE {
+                self.from = page.last().map(|(key, _)| Bound::Excluded(key.to_vec()));
+            }
+            self.page = page.into();
+        }
+        self.page.front().map(|(key, _)| key)
+    }
+}
+
+impl Iterator for Merge {
+    type Item = sled::Result<(IVec, IVec)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let smallest = self.cursors.iter_mut().filter_map(|cursor| cursor.peek().cloned()).min();
+            let Some(key) = smallest else { return self.tree.next() };
+            match self.tree.peek() {
+                Some(Ok((in_tree, _))) if *in_tree < key => return self.tree.next(),
+                Some(Err(_)) => return self.tree.next(),
+                Some(Ok((in_tree, _))) if *in_tree == key => drop(self.tree.next()),
+                _ => {}
+            }
+            let mut state = None;
+            for cursor in &mut self.cursors {
+                if cursor.peek() == Some(&key)
+                    && let Some((_, found)) = cursor.page.pop_front()
+                {
+                    // The newer map comes first.
+                    state = state.or(Some(found));
+                }
+            }
+            if let Some(Some(value)) = state {
+                return Some(Ok((key, value)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{
+        super::{batch::WriteBatch, memtable::Recent},
+        *,
+    };
+
+    /// Random edits, some copied to the tree, some in either map: a walk over any range is that over a plain map.
+    #[test]
+    fn a_walk_is_that_over_one_map() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..200 {
+            let db = sled::Config::new().temporary(true).open().unwrap();
+            let (recent, mut model) = (Recent::default(), BTreeMap::new());
+            for layer in 0..3 {
+                let mut batch = WriteBatch::default();
+                for _ in 0..random.usize(0..300) {
+                    let key = vec![random.u8(0..3), random.u8(..)];
+                    if random.bool() {
+                        let value = vec![random.u8(..), layer];
+                        batch.insert(key.clone(), value.clone());
+                        model.insert(key, value);
+                    } else {
+                        batch.remove(key.clone());
+                        model.remove(&key);
+                    }
+                }
+                match layer {
+                    0 => {
+                        for edit in batch.edits() {
+                            match &edit.value {
+                                Some(value) => drop(db.insert(&edit.key, value).unwrap()),
+                                None => drop(db.remove(&edit.key).unwrap()),
+                            }
+                        }
+                    }
+                    1 => {
+                        recent.active().apply(&batch);
+                        recent.freeze();
+                    }
+                    _ => recent.active().apply(&batch),
+                }
+            }
+            for _ in 0..10 {
+                let mut bound = || {
+                    let key = vec![random.u8(0..4), random.u8(..)];
+                    [Bound::Included(key.clone()), Bound::Excluded(key), Bound::Unbounded][random.usize(0..3)].clone()
+                };
+                let (from, to) = (bound(), bound());
+                let ordered = match (&from, &to) {
+                    (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+                    (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a < b,
+                };
+                if !ordered {
+                    continue;
+                }
+                let range = (from.clone(), to.clone());
+                let walk = Merge::new(&recent.layers(), &from, &to, db.range::<Vec<u8>, _>(range.clone()));
+                let walked: Vec<_> = walk.map(|item| item.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+                let expected: Vec<_> = model.range(range).map(|(k, v)| (k.clone(), v.clone())).collect();
+                assert_eq!(walked, expected);
+            }
+        }
+    }
+}

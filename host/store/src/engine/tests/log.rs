@@ -1,0 +1,185 @@
+//! The write-ahead log in front of the tree: what a store finds that nobody closed, and that both together are bounded.
+
+use std::{fs, os::unix::fs::FileExt as _, time::Duration};
+
+use super::*;
+
+/// The files of the store as they are now, while nothing moves: what a process that is killed leaves.
+fn killed(store: &Fresh) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    copy(&store.path().join("store"), &to.path().join("store"));
+    to
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(&path, &to).unwrap();
+        }
+    }
+}
+
+fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found: Vec<_> = fs::read_dir(dir.join("store"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| (path.display().to_string(), fs::read(&path).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+fn log_bytes(path: &Path) -> u64 {
+    wal::size_on_disk(&path.join("store"))
+}
+
+async fn filled() -> (Fresh, Vec<pb::Resource>) {
+    let store = Fresh::new(|options| options);
+    let owner = write(&*store, &resource("owner")).await;
+    write(&*store, &owned(sized(resource("large"), 20_000), &owner)).await;
+    let gone = write(&*store, &resource("gone")).await;
+    delete(&*store, &gone).await;
+    let listed = list(&*store, &everything()).await;
+    (store, listed)
+}
+
+#[tokio::test]
+async fn closing_leaves_everything_in_the_tree_and_nothing_in_the_log() {
+    let (mut store, listed) = filled().await;
+    assert!(log_bytes(&store.path()) > 0);
+    store.shut();
+    assert_eq!(log_bytes(&store.path()), 0);
+    store.tamper(|db| {
+        assert_eq!(db.scan_prefix(b"r").count(), listed.len());
+        assert_eq!(db.scan_prefix(b"e").count(), 4);
+        let mark = checkpoint::Mark::decode(&db.get(keys::MARK).unwrap().unwrap()).unwrap();
+        assert_eq!((mark.generation, mark.number), (1, 4));
+    });
+    for path in ["store/wal.0", "store/wal.1"] {
+        // Nor does it need the files.
+        fs::remove_file(store.path().join(path)).unwrap();
+    }
+    store.open().unwrap();
+    assert_eq!(list(&*store, &everything()).await, listed);
+}
+
+#[tokio::test]
+async fn what_nobody_closed_is_found_in_the_log() {
+    let (store, listed) = filled().await;
+    let copy = killed(&store);
+    let before = contents(copy.path());
+    let report = SledBackend::check_offline(copy.path()).unwrap();
+    assert_eq!((report.problems.as_slice(), report.sequence), (&[][..], 4));
+    assert_eq!(contents(copy.path()), before, "a check leaves everything as it is");
+    for _ in 0..2 {
+        let opened = SledBackend::open(Options::new(copy.path())).unwrap();
+        assert_eq!(list(&opened, &everything()).await, listed);
+        assert_eq!(opened.check().await.unwrap(), []);
+        drop(opened);
+        assert_eq!(log_bytes(copy.path()), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_log_is_an_error_that_names_it() {
+    let (store, _) = filled().await;
+    let copy = killed(&store);
+    let log = copy.path().join("store/wal.1");
+    let handle = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    handle.write_all_at(b"????", 100).unwrap();
+    let before = contents(copy.path());
+    let opened = SledBackend::open(Options::new(copy.path())).map(drop);
+    for error in [opened.unwrap_err(), SledBackend::check_offline(copy.path()).unwrap_err()] {
+        assert!(matches!(&error, StoreError::Corrupt { path, .. } if *path == log), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("record 0 of the write-ahead log") && text.contains("restore a backup"), "{text}");
+    }
+    let logs = |contents: Vec<(String, Vec<u8>)>| -> Vec<_> {
+        contents.into_iter().filter(|(name, _)| name.contains("wal.")).collect()
+    };
+    assert_eq!(logs(contents(copy.path())), logs(before), "nothing is thrown away");
+}
+
+#[tokio::test]
+async fn a_mark_that_is_gone_is_noticed_while_there_is_a_log() {
+    for broken in [false, true] {
+        let (mut store, listed) = filled().await;
+        let log = fs::read(store.path().join("store/wal.1")).unwrap();
+        store.shut();
+        store.tamper(|db| match broken {
+            true => drop(db.insert(keys::MARK, "x").unwrap()),
+            false => drop(db.remove(keys::MARK).unwrap()),
+        });
+        if !broken {
+            // A store that was made before there were logs, or loaded, has no mark.
+            store.open().unwrap();
+            assert_eq!(list(&*store, &everything()).await, listed);
+            store.shut();
+            store.tamper(|db| drop(db.remove(keys::MARK).unwrap()));
+        }
+        fs::write(store.path().join("store/wal.1"), &log).unwrap();
+        let error = store.open().unwrap_err().to_string();
+        assert!(error.contains("the mark of the write-ahead log"), "{error}");
+    }
+}
+
+/// Checkpoints go on beside writes of more than memory and log together may hold, and a kill between any two of them loses
+/// nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_and_log_are_bounded_under_load() {
+    let change = |options: Options| Options { cache_bytes: 256 << 10, history_events: 50, ..options };
+    let store = Fresh::new(change);
+    let bound = 128 << 10;
+    let mut stored: Vec<Option<pb::Resource>> = vec![None; 100];
+    let mut most = 0;
+    for n in 0..3_000_u64 {
+        let slot = (n * 7 % 100) as usize;
+        let next = stored[slot].take().unwrap_or_else(|| resource(&format!("r-{slot}")));
+        stored[slot] = Some(write(&*store, &sized(numbered(next, n), 3_000)).await);
+        let held: usize = store.shared.table.recent().layers().newest_first().map(|memtable| memtable.bytes()).sum();
+        most = most.max(held);
+        if n % 500 == 499 {
+            let copied = killed_at_rest(&store).await;
+            let opened = SledBackend::open(change(Options::new(copied.path()))).unwrap();
+            assert_eq!(list(&opened, &everything()).await, list(&*store, &everything()).await);
+            assert_eq!(opened.check().await.unwrap(), []);
+        }
+    }
+    assert!(most > bound && most < 4 * bound + (64 << 10), "{most} bytes in memory");
+    let log = log_bytes(&store.path());
+    assert!(log <= 2 * 2 * 4 * bound as u64 + (4 << 20), "{log} bytes of log");
+    assert_eq!(store.problems().await, [""; 0]);
+}
+
+/// As [`killed`], once no checkpoint is on its way.
+async fn killed_at_rest(store: &Fresh) -> tempfile::TempDir {
+    while store.shared.table.recent().layers().newest_first().count() > 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    killed(store)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
+    let (mut store, listed) = filled().await;
+    // It cannot be synced.
+    let data = File::open("/dev/null").unwrap();
+    let mut checkpoints = checkpoint::Checkpoints::start(store.shared.clone(), data, &store.path()).unwrap();
+    let mark = checkpoint::Mark { generation: 1, ..checkpoint::Mark::new() };
+    assert!(checkpoints.is_idle());
+    checkpoints.begin(store.shared.table.recent().freeze(), mark);
+    assert!(!checkpoints.wait() && !checkpoints.is_idle());
+    checkpoints.end();
+    let error = store.write_cas(resource("a")).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Poisoned(why) if why.contains("store/db: sync")), "{error}");
+    assert_eq!(list(&*store, &everything()).await, listed);
+    store.reopen();
+    assert_eq!(list(&*store, &everything()).await, listed);
+    write(&*store, &resource("a")).await;
+}

@@ -1,0 +1,323 @@
+//! The write-ahead log: where a group becomes durable, with one write and one sync.
+//!
+//! Two files, `wal.0` and `wal.1`, take turns. Each turn is a *generation*, numbered from 1; generation *g* stands in the file
+//! *g* mod 2. A generation ends when its memtable is frozen, and once the checkpoint has copied that to the tree, the tree's
+//! *mark* says so, and the file may be written again from its beginning, over what it held. Files are extended with zeros
+//! ahead of what is written: a sync then has no new length to bring to the disk, which halves what it takes.
+//!
+//! A record is one group:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | generation |
+//! | 8 | number of the record, from 0; generations go on with it |
+//! | 4 | length of the body |
+//! | 4 | CRC-32 of the store's salt, the 20 bytes above, and the body |
+//! | … | the body: edits, one after another |
+//! | … | zeros up to a multiple of [`BLOCK`], so that no write touches a sector that an acknowledged group stands in |
+//!
+//! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key. Numbers
+//! are big-endian. The salt is random and never leaves the store's files, so nobody who writes resources can make one that
+//! looks like a record.
+//!
+//! # What opening finds
+//! The records of each generation beyond the mark, from the number in the mark until one is not there. A record that was being
+//! written when the power went was not acknowledged, and nothing follows it; so a damaged one that *is* followed by another
+//! was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the very last record nobody can tell.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use sled::IVec;
+
+use super::{batch::WriteBatch, checkpoint::Mark, memtable::State, open::io_fault};
+use crate::StoreError;
+
+/// Records begin at multiples of this, the unit that disks write whole.
+const BLOCK: usize = 512;
+/// Bytes of a record before its body.
+const HEADER: usize = 24;
+/// Files grow by as much as they hold, at least by this and at most by eight times this, bytes.
+const GROWTH: u64 = 1 << 20;
+/// A buffer that a large group made larger than this is given back.
+const KEPT_BUFFER: usize = 1 << 20;
+/// The files.
+const FILES: [&str; 2] = ["wal.0", "wal.1"];
+
+/// Makes what was written to a file durable.
+pub(crate) type SyncDisk = Box<dyn FnMut(&File) -> io::Result<()> + Send>;
+
+/// The log, at its end.
+pub(crate) struct Wal {
+    /// The file of the current generation, and the other one.
+    current: LogFile,
+    other: LogFile,
+    salt: u64,
+    generation: u64,
+    /// Of the next record.
+    number: u64,
+    /// Where the next record begins.
+    position: u64,
+    buffer: Vec<u8>,
+    sync: SyncDisk,
+}
+
+struct LogFile {
+    file: File,
+    path: PathBuf,
+    len: u64,
+}
+
+/// What the log has beyond the mark.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// What became of each key.
+    pub(crate) states: BTreeMap<IVec, State>,
+    /// What the mark is once they are in the tree: the newest generation of which there is a record, and the number after it.
+    pub(crate) mark: Mark,
+}
+
+impl Wal {
+    /// Begins the generation after the mark's, in the store's directory. Nothing may be in the log that is not in the tree.
+    pub(crate) fn begin(dir: &Path, mark: Mark, sync: SyncDisk) -> Result<Self, StoreError> {
+        let generation = mark.generation + 1;
+        Ok(Self {
+            current: LogFile::open(dir, generation)?,
+            other: LogFile::open(dir, generation + 1)?,
+            salt: mark.salt,
+            generation,
+            number: mark.number,
+            position: 0,
+            buffer: Vec::new(),
+            sync,
+        })
+    }
+
+    /// What the mark is once everything up to here is in the tree.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { generation: self.generation, number: self.number, salt: self.salt }
+    }
+
+    /// Bytes of the current generation.
+    pub(crate) fn len(&self) -> u64 {
+        self.position
+    }
+
+    /// Appends a group and makes it durable. After an error nobody knows whether it is.
+    pub(crate) fn append(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
+        let mut record = std::mem::take(&mut self.buffer);
+        record.clear();
+        encode(&mut record, self.salt, self.generation, self.number, batch)?;
+        let result = self.current.write(self.position, &record).and_then(|()| {
+            let LogFile { file, path, .. } = &self.current;
+            (self.sync)(file).map_err(io_fault(path, "sync"))
+        });
+        self.position += record.len() as u64;
+        self.number += 1;
+        if record.capacity() <= KEPT_BUFFER {
+            self.buffer = record;
+        }
+        result
+    }
+
+    /// Begins the next generation, in the other file: the generation before this one must be in the tree.
+    pub(crate) fn rotate(&mut self) -> Result<(), StoreError> {
+        std::mem::swap(&mut self.current, &mut self.other);
+        self.current.rewind()?;
+        (self.generation, self.position) = (self.generation + 1, 0);
+        Ok(())
+    }
+
+    /// Gives the disk space back. Everything must be in the tree.
+    pub(crate) fn empty(&mut self) -> Result<(), StoreError> {
+        for log in [&mut self.current, &mut self.other] {
+            log.file.set_len(0).map_err(io_fault(&log.path, "empty"))?;
+            log.len = 0;
+            log.rewind()?;
+        }
+        self.position = 0;
+        Ok(())
+    }
+}
+
+impl LogFile {
+    fn open(dir: &Path, generation: u64) -> Result<Self, StoreError> {
+        let path = path(dir, generation);
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(io_fault(&path, "open"))?;
+        let len = file.metadata().map_err(io_fault(&path, "look at"))?.len();
+        let mut log = Self { file, path, len };
+        log.rewind()?;
+        Ok(log)
+    }
+
+    fn rewind(&mut self) -> Result<(), StoreError> {
+        self.file.rewind().map_err(io_fault(&self.path, "rewind"))
+    }
+
+    /// Writes at the cursor, which is at `position`, after making sure that the file reaches beyond it.
+    fn write(&mut self, position: u64, record: &[u8]) -> Result<(), StoreError> {
+        let end = position + record.len() as u64;
+        let mut write = || {
+            if end > self.len {
+                let more = self.len.clamp(GROWTH, GROWTH * 8);
+                let grown = (self.len + more).max(end).next_multiple_of(GROWTH);
+                self.file.seek(SeekFrom::Start(self.len))?;
+                let zeros = vec![0; GROWTH as usize];
+                let mut left = grown - self.len;
+                while left > 0 {
+                    let piece = zeros.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(&zeros);
+                    self.file.write_all(piece)?;
+                    left -= piece.len() as u64;
+                }
+                self.len = grown;
+                self.file.seek(SeekFrom::Start(position))?;
+            }
+            self.file.write_all(record)
+        };
+        write().map_err(io_fault(&self.path, "write"))
+    }
+}
+
+fn path(dir: &Path, generation: u64) -> PathBuf {
+    let [even, odd] = FILES;
+    dir.join(if generation.is_multiple_of(2) { even } else { odd })
+}
+
+/// Bytes that the log takes on the disk.
+pub(crate) fn size_on_disk(dir: &Path) -> u64 {
+    FILES.iter().filter_map(|name| fs::metadata(dir.join(name)).ok()).map(|found| found.len()).sum()
+}
+
+/// Appends a record to `out`, which is empty.
+fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &WriteBatch) -> Result<(), StoreError> {
+    out.extend_from_slice(&generation.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&[0; 8]);
+    // Bounds on resources and groups keep all lengths far below 4 GiB.
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
+    for edit in batch.edits() {
+        out.push(if edit.value.is_some() { b'+' } else { b'-' });
+        out.extend_from_slice(&length(&edit.key));
+        out.extend_from_slice(&edit.key);
+        if let Some(value) = &edit.value {
+            out.extend_from_slice(&length(value));
+            out.extend_from_slice(value);
+        }
+    }
+    let end = out.len();
+    let body = out.get(HEADER..).unwrap_or_default();
+    let (len, too_long) = (length(body), body.len() > u32::MAX as usize);
+    if too_long {
+        return Err(StoreError::Poisoned(format!("a group of {end} bytes is too long for the write-ahead log")));
+    }
+    if let Some(place) = out.get_mut(16..20) {
+        place.copy_from_slice(&len);
+    }
+    let sum = checksum(salt, out).to_be_bytes();
+    if let Some(place) = out.get_mut(20..HEADER) {
+        place.copy_from_slice(&sum);
+    }
+    out.resize(end.next_multiple_of(BLOCK), 0);
+    Ok(())
+}
+
+/// Of a record without its zeros.
+fn checksum(salt: u64, record: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_be_bytes());
+    hasher.update(record.get(..20).unwrap_or_default());
+    hasher.update(record.get(HEADER..).unwrap_or_default());
+    hasher.finalize()
+}
+
+/// A record that was found whole.
+struct Found<'b> {
+    number: u64,
+    body: &'b [u8],
+    /// Bytes it takes in the file.
+    size: usize,
+}
+
+/// The record that `bytes` begin with, if that is one of the generation, and whole.
+fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<Found<'_>> {
+    let (generation, rest) = bytes.split_first_chunk::<8>()?;
+    // Before the checksum, which takes time: most of what is looked at is none.
+    if u64::from_be_bytes(*generation) != of {
+        return None;
+    }
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    let (len, rest) = rest.split_first_chunk::<4>()?;
+    let (sum, _) = rest.split_first_chunk::<4>()?;
+    let end = HEADER.checked_add(u32::from_be_bytes(*len) as usize)?;
+    let record = bytes.get(..end)?;
+    let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
+    let body = record.get(HEADER..).unwrap_or_default();
+    whole.then(|| Found { number: u64::from_be_bytes(*number), body, size: end.next_multiple_of(BLOCK) })
+}
+
+/// Reads what the log of the store in `dir` has beyond the mark.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] when something acknowledged is not there.
+pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
+    let mut recovered = Recovered { states: BTreeMap::new(), mark };
+    // A generation begins only once the one before the last is in the tree.
+    for generation in [mark.generation + 1, mark.generation + 2] {
+        let path = path(dir, generation);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(io_fault(&path, "read")(source)),
+        };
+        let damaged = |at: usize, number: u64, what: &str| StoreError::Corrupt {
+            path: path.clone(),
+            what: format!("record {number} of the write-ahead log, at or before byte {at}, {what}"),
+        };
+        let record_at = |at: usize| parse(mark.salt, generation, bytes.get(at..)?);
+        let (mut at, mut number) = (0, recovered.mark.number);
+        while let Some(found) = record_at(at).filter(|found| found.number == number) {
+            let mut body = found.body;
+            while !body.is_empty() {
+                let edit = edit(&mut body).ok_or_else(|| damaged(at, number, "is no list of edits"))?;
+                recovered.states.extend([edit]);
+            }
+            at += found.size;
+            number += 1;
+            recovered.mark = Mark { generation, number, salt: mark.salt };
+        }
+        // What comes after the end is of an earlier turn of the file, or of nobody.
+        if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
+            return Err(damaged(later, number, "is damaged, and others follow it"));
+        }
+    }
+    Ok(recovered)
+}
+
+/// Takes the first edit off a body.
+fn edit(body: &mut &[u8]) -> Option<(IVec, State)> {
+    let (sign, rest) = body.split_first()?;
+    let (key, rest) = counted(rest)?;
+    let (state, rest) = match sign {
+        b'+' => counted(rest).map(|(value, rest)| (Some(value), rest))?,
+        b'-' => (None, rest),
+        _ => return None,
+    };
+    *body = rest;
+    Some((key, state))
+}
+
+/// Takes a length and as many bytes off.
+fn counted(bytes: &[u8]) -> Option<(IVec, &[u8])> {
+    let (len, rest) = bytes.split_first_chunk::<4>()?;
+    let (counted, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
+    Some((counted.into(), rest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The log by itself: what of it is found again, whole, torn, damaged and forged.
+
+use std::{fs, os::unix::fs::FileExt as _, path::Path};
+
+use super::*;
+
+const SALT: u64 = 0x5eed;
+const START: Mark = Mark { generation: 4, number: 30, salt: SALT };
+
+fn begin(dir: &Path, mark: Mark) -> Wal {
+    Wal::begin(dir, mark, Box::new(|_| Ok(()))).unwrap()
+}
+
+/// A group of edits, of about so many bytes.
+fn group(n: usize, bytes: usize) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    batch.insert(format!("key-{n}").into_bytes(), vec![n as u8; bytes]);
+    batch.insert(b"last".to_vec(), n.to_string().into_bytes());
+    batch.remove(format!("key-{}", n.wrapping_sub(2)).into_bytes());
+    batch
+}
+
+/// What groups come to.
+fn states(groups: impl IntoIterator<Item = usize>, bytes: usize) -> BTreeMap<IVec, State> {
+    let edits = groups.into_iter().flat_map(|n| group(n, bytes).edits().to_vec());
+    edits.map(|edit| (edit.key, edit.value)).collect()
+}
+
+fn file(dir: &Path, generation: u64) -> std::fs::File {
+    fs::OpenOptions::new().read(true).write(true).open(path(dir, generation)).unwrap()
+}
+
+fn fault(dir: &Path) -> String {
+    let error = recover(dir, START).unwrap_err();
+    assert!(matches!(&error, StoreError::Corrupt { path, .. } if path.starts_with(dir)), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn what_was_appended_is_found_over_two_generations() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(recover(dir.path(), START).unwrap().mark, START, "no log at all");
+    let mut wal = begin(dir.path(), START);
+    for n in 0..40 {
+        if n == 26 {
+            wal.rotate().unwrap();
+        }
+        wal.append(&group(n, n * 37)).unwrap();
+        let found = recover(dir.path(), START).unwrap();
+        assert_eq!(found.mark, Mark { number: 31 + n as u64, ..wal.mark() });
+        let expected: BTreeMap<_, _> =
+            (0..=n).flat_map(|n| states([n], n * 37)).collect::<Vec<_>>().into_iter().collect();
+        assert_eq!(found.states, expected);
+        assert_eq!(wal.len() % BLOCK as u64, 0);
+    }
+    assert_eq!(wal.mark(), Mark { generation: 6, number: 70, salt: SALT });
+    // Once the tree has the first of them, what its file holds is of no interest.
+    let half = Mark { generation: 5, number: 56, salt: SALT };
+    assert_eq!(recover(dir.path(), half).unwrap().states.get(&b"key-20"[..]), None);
+    assert_eq!(recover(dir.path(), half).unwrap().mark, wal.mark());
+    assert!(recover(dir.path(), wal.mark()).unwrap().states.is_empty());
+    wal.empty().unwrap();
+    assert_eq!(size_on_disk(dir.path()), 0);
+}
+
+#[test]
+fn a_file_that_is_written_over_shows_nothing_of_its_earlier_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wal = begin(dir.path(), START);
+    let mut mark = START;
+    // Each turn is shorter than the one before it, so that old records stand behind new ones.
+    for turn in 0..6 {
+        for n in 0..12 - turn * 2 {
+            wal.append(&group(n, 700)).unwrap();
+        }
+        let found = recover(dir.path(), mark).unwrap();
+        assert_eq!(found.states, states(0..12 - turn * 2, 700), "{turn}");
+        mark = wal.mark();
+        assert_eq!(found.mark, mark);
+        wal.rotate().unwrap();
+        assert!(recover(dir.path(), mark).unwrap().states.is_empty());
+    }
+}
+
+#[test]
+fn a_torn_end_is_no_damage_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wal = begin(dir.path(), START);
+    for n in 0..3 {
+        wal.append(&group(n, 900)).unwrap();
+    }
+    let (end, generation) = (wal.len(), wal.mark().generation);
+    wal.append(&group(3, 3_000)).unwrap();
+    let whole = fs::read(path(dir.path(), generation)).unwrap();
+    // Sectors reach the disk in any order, or not at all.
+    let sectors = (wal.len() - end) / BLOCK as u64;
+    for lost in 1..1_u32 << sectors {
+        let torn = file(dir.path(), generation);
+        torn.write_all_at(&whole, 0).unwrap();
+        for sector in (0..sectors).filter(|sector| lost & (1 << sector) != 0) {
+            torn.write_all_at(&[0; BLOCK], end + sector * BLOCK as u64).unwrap();
+        }
+        let found = recover(dir.path(), START).unwrap();
+        assert_eq!(found.states, states(0..3, 900), "{lost:b}");
+        assert_eq!(found.mark, Mark { generation, number: 33, salt: SALT });
+    }
+    // The next opening begins another generation; the torn one is behind the mark.
+    let mark = recover(dir.path(), START).unwrap().mark;
+    let mut wal = begin(dir.path(), mark);
+    wal.append(&group(9, 10)).unwrap();
+    assert_eq!(recover(dir.path(), mark).unwrap().states, states([9], 10));
+    // A file that ends in the middle is a torn end, too.
+    for len in [0, 1, 511, 512, 1_700] {
+        file(dir.path(), generation).set_len(len).unwrap();
+        fs::remove_file(path(dir.path(), generation + 1)).ok();
+        let found = recover(dir.path(), START).unwrap();
+        assert!(found.states.len() <= 3, "{len}");
+    }
+}
+
+#[test]
+fn damage_before_the_end_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wal = begin(dir.path(), START);
+    let mut ends = Vec::new();
+    for n in 0..4 {
+        wal.append(&group(n, 300)).unwrap();
+        ends.push(wal.len());
+    }
+    let generation = wal.mark().generation;
+    let log = file(dir.path(), generation);
+    let flip = |at: u64, bit: u8| {
+        let mut byte = [0];
+        log.read_exact_at(&mut byte, at).unwrap();
+        log.write_all_at(&[byte[0] ^ (1 << bit)], at).unwrap();
+    };
+    let last = ends[2];
+    for at in 0..last {
+        flip(at, (at % 8) as u8);
+        match recover(dir.path(), START) {
+            // The zeros behind a record are nobody's.
+            Ok(found) => assert_eq!(found.states, states(0..4, 300), "{at}"),
+            Err(_) => assert!(fault(dir.path()).contains("is damaged, and others follow it"), "{at}"),
+        }
+        flip(at, (at % 8) as u8);
+    }
+    // Of the last one nobody can tell,
+    flip(last + 30, 3);
+    assert_eq!(recover(dir.path(), START).unwrap().states, states(0..3, 300));
+    // unless a later generation follows it.
+    wal.rotate().unwrap();
+    wal.append(&group(4, 300)).unwrap();
+    assert!(fault(dir.path()).contains("record 33 of the write-ahead log"), "{}", fault(dir.path()));
+    flip(last + 30, 3);
+    assert_eq!(recover(dir.path(), START).unwrap().states, states(0..5, 300));
+    // A generation that is gone whole is noticed by the next.
+    log.set_len(0).unwrap();
+    assert!(fault(dir.path()).contains("record 30 of the write-ahead log"), "{}", fault(dir.path()));
+}
+
+#[test]
+fn nobody_can_forge_a_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut forged = Vec::new();
+    encode(&mut forged, SALT + 1, START.generation + 1, START.number + 1, &group(7, 100)).unwrap();
+    let mut genuine = Vec::new();
+    encode(&mut genuine, SALT, START.generation + 1, START.number + 1, &group(7, 100)).unwrap();
+    for (inside, taken) in [(forged, false), (genuine, true)] {
+        // A torn record whose value holds what looks like a record, at the beginning of a block.
+        let mut batch = WriteBatch::default();
+        let ahead = BLOCK - HEADER - 1 - 4 - 1 - 4;
+        batch.insert(b"k".to_vec(), [vec![0; ahead], inside, vec![0; BLOCK]].concat());
+        let mut wal = begin(dir.path(), START);
+        wal.append(&batch).unwrap();
+        file(dir.path(), wal.mark().generation).write_all_at(&[0; 8], wal.len() - BLOCK as u64 + 4).unwrap();
+        assert!(recover(dir.path(), START).unwrap().mark != START, "whole");
+        file(dir.path(), wal.mark().generation).write_all_at(&[9; 4], 20).unwrap();
+        match recover(dir.path(), START) {
+            Ok(found) => assert!(!taken && found.states.is_empty()),
+            Err(error) => assert!(taken, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn files_grow_ahead_and_in_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wal = begin(dir.path(), START);
+    assert_eq!(size_on_disk(dir.path()), 0);
+    wal.append(&group(0, 10)).unwrap();
+    assert_eq!(size_on_disk(dir.path()), GROWTH);
+    wal.append(&group(1, 3 << 20)).unwrap();
+    assert_eq!(size_on_disk(dir.path()), 4 << 20);
+    assert_eq!(recover(dir.path(), START).unwrap().mark.number, START.number + 2);
+    assert!(wal.buffer.capacity() <= KEPT_BUFFER, "what a large group took is given back");
+}
