@@ -131,6 +131,7 @@ pub(crate) async fn fill(server: &Server, count: usize) -> Outcome<()> {
 pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(0).await?);
+    let durable = Server::durable_noop(dir.path()).await?;
     fill(&ours, NAMES).await?;
     line(&format!("calls: {DATA} bytes of data, {NAMES} resources, all hooks; ceiling: a no-op tonic server"))?;
     for clients in [1, 64].into_iter().filter(|_| !only_writes) {
@@ -142,6 +143,8 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
         let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
         compare("Write", ("mortise", writes(&ours).await?), ("ceiling", writes(&ceiling).await?), clients, rounds)
             .await?;
+        let durable = ("durable ceiling", writes(&durable).await?);
+        compare("Write", ("mortise", writes(&ours).await?), durable, clients, rounds).await?;
     }
     ours.stop().await
 }

@@ -10,6 +10,7 @@
 mod apply;
 mod calls;
 mod controllers;
+mod disk;
 mod etcd;
 mod hooks;
 mod hostile;
@@ -20,7 +21,7 @@ mod scale;
 mod servers;
 mod versus;
 
-use std::{error::Error, net::SocketAddr, time::Duration};
+use std::{error::Error, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
@@ -44,7 +45,8 @@ struct Cli {
 enum What {
     /// Everything below.
     All,
-    /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data.
+    /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data; Write also
+    /// against one that does nothing but bring the message to the disk.
     Calls {
         /// Writes only.
         #[arg(long)]
@@ -88,6 +90,9 @@ enum What {
         /// Resources in its list.
         #[arg(long, default_value_t = 1_000)]
         list: usize,
+        /// A file that writes go to, durably, before they are answered.
+        #[arg(long)]
+        durable: Option<PathBuf>,
     },
 }
 
@@ -97,7 +102,9 @@ fn main() -> Outcome<()> {
     let rounds = versus::Rounds { count: cli.rounds.max(1), length: Duration::from_millis(cli.round_ms) };
     runtime.block_on(async {
         match cli.what {
-            What::Noop { list } => noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list).await,
+            What::Noop { list, durable } => {
+                noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list, durable.as_deref()).await
+            }
             What::Calls { writes } => calls::calls(rounds, writes).await,
             What::Lists => calls::lists(rounds).await,
             What::Apply { resources } => apply::measure(rounds.count, resources).await,

@@ -1,22 +1,29 @@
-//! The ceiling: a tonic server with the same messages that answers without doing anything.
+//! The ceiling: a tonic server with the same messages that answers without doing anything. A second ceiling, for writes, puts
+//! each message into a file first and waits for the disk, several by one sync, and does nothing else: no hooks, no rules, no index.
 
-use std::{net::SocketAddr, pin::Pin};
+use std::{net::SocketAddr, path::Path, pin::Pin};
 
 use futures::Stream;
 use mortise_api::stubs::resource_service_server::{ResourceService, ResourceServiceServer};
 use mortise_resource::pb;
+use prost::Message as _;
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, transport::Server, transport::server::TcpIncoming};
 
-use crate::{Outcome, calls, report::line};
+use crate::{
+    Outcome, calls,
+    disk::{self, Disk},
+    report::line,
+};
 
 struct Noop {
     resource: pb::Resource,
     list: Vec<pb::Resource>,
+    disk: Option<Disk>,
 }
 
-/// Serves until it is killed.
-pub(crate) async fn serve(addr: SocketAddr, list: usize) -> Outcome<()> {
+/// Serves until it is killed; with `durable`, the file that writes go to.
+pub(crate) async fn serve(addr: SocketAddr, list: usize, durable: Option<&Path>) -> Outcome<()> {
     let stored = |i: usize| {
         let mut resource = calls::artist(&format!("artist-{i:07}"));
         if let Some(id) = &mut resource.id {
@@ -27,7 +34,8 @@ pub(crate) async fn serve(addr: SocketAddr, list: usize) -> Outcome<()> {
         resource.generation = ulid::Ulid::generate().to_string();
         resource
     };
-    let noop = Noop { resource: stored(0), list: (0..list).map(stored).collect() };
+    let disk = durable.map(disk::start).transpose()?;
+    let noop = Noop { resource: stored(0), list: (0..list).map(stored).collect(), disk };
     let listener = TcpListener::bind(addr).await?;
     line(&format!("grpc={}", listener.local_addr()?))?;
     Server::builder()
@@ -49,7 +57,11 @@ impl ResourceService for Noop {
     }
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
-        Ok(Response::new(pb::WriteResponse { resource: request.into_inner().resource, warnings: Vec::new() }))
+        let resource = request.into_inner().resource;
+        if let (Some(disk), Some(resource)) = (&self.disk, &resource) {
+            disk.keep(resource.encode_to_vec()).await.ok_or_else(|| Status::internal("the disk failed"))?;
+        }
+        Ok(Response::new(pb::WriteResponse { resource, warnings: Vec::new() }))
     }
 
     async fn list(&self, _: Request<pb::ListRequest>) -> Result<Response<pb::ListResponse>, Status> {

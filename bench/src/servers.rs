@@ -79,6 +79,13 @@ impl Server {
         start(command).await
     }
 
+    /// The server that does nothing but bring what is written to a file in `dir`.
+    pub(crate) async fn durable_noop(dir: &Path) -> Outcome<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["noop", "--list", "0", "--durable"]).arg(dir.join("noop"));
+        start(command).await
+    }
+
     /// A client with a connection of its own.
     pub(crate) async fn client(&self) -> Outcome<Client> {
         let channel = channel(self.addr).await?;

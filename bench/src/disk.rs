@@ -1,0 +1,66 @@
+//! The least that a durable server does: what is waiting goes to the end of a file with one write and one sync, and then all who
+//! wait are answered. The file has its length already, so that a sync has no more to do than it must.
+
+use std::{
+    fs::File,
+    io::{Seek as _, Write as _},
+    path::Path,
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+use tokio::sync::oneshot;
+
+use crate::Outcome;
+
+/// Length of the file, bytes; it is written over from its beginning.
+const LENGTH: usize = 64 << 20;
+
+/// A message, and who waits for it.
+type Waiting = (Vec<u8>, oneshot::Sender<()>);
+
+/// The file, and the thread that writes to it.
+pub(crate) struct Disk(Sender<Waiting>);
+
+impl Disk {
+    /// Waits until the message is on the disk; nothing when that failed.
+    pub(crate) async fn keep(&self, message: Vec<u8>) -> Option<()> {
+        let (reply, kept) = oneshot::channel();
+        self.0.send((message, reply)).ok()?;
+        kept.await.ok()
+    }
+}
+
+/// Makes the file and starts the thread.
+pub(crate) fn start(path: &Path) -> Outcome<Disk> {
+    let mut file = File::create(path)?;
+    file.write_all(&vec![0; LENGTH])?;
+    file.sync_all()?;
+    let (send, waiting) = channel();
+    std::thread::Builder::new().name("disk".to_owned()).spawn(move || run(&mut file, &waiting))?;
+    Ok(Disk(send))
+}
+
+/// Ends at the first fault; those who wait are told by their channels.
+fn run(file: &mut File, waiting: &Receiver<Waiting>) -> Outcome<()> {
+    let mut at = LENGTH;
+    while let Ok(first) = waiting.recv() {
+        let mut bytes = Vec::new();
+        let mut replies = Vec::new();
+        for (message, reply) in std::iter::once(first).chain(waiting.try_iter()) {
+            bytes.extend_from_slice(&message);
+            replies.push(reply);
+        }
+        if at + bytes.len() > LENGTH {
+            file.rewind()?;
+            at = 0;
+        }
+        file.write_all(&bytes)?;
+        at += bytes.len();
+        file.sync_data()?;
+        for reply in replies {
+            // Whoever is gone needs no answer.
+            reply.send(()).ok();
+        }
+    }
+    Ok(())
+}
