@@ -2,9 +2,10 @@
 //! log may be written over.
 //!
 //! This thread is the only one that writes to sled while a store is open, and the shape in which it does is not a matter of
-//! taste. Sled 0.34 deadlocks when small batches are written without a flush after each; so: one batch, one flush, the next.
-//! Sled's flush asks the kernel for `sync_file_range`, which does not survive a loss of power, hence `fdatasync` on its file
-//! before the mark is written, and after. A batch is small, since sled holds readers up while it applies one.
+//! taste. Sled 0.34 deadlocks when small batches are written without a flush after each. Its flush asks the kernel for
+//! `sync_file_range`, which does not survive a loss of power; and when the power goes, sled opens again if one batch is torn, but
+//! not if pages are missing from several. So: one batch, one flush, one `fdatasync`, the next. A batch is small, since sled
+//! holds readers up while it applies one.
 //!
 //! A checkpoint that is cut short has copied some of the edits. That does no harm: the log has all of them, and copying them
 //! again comes to the same. Edits of one key were combined before, so a resource that changed a hundred times, or an event
@@ -99,14 +100,18 @@ fn checksum(value: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Copies states to the tree and then writes the mark, all of it durable when this returns.
+/// Copies states to the tree and then writes the mark, all of it durable when this returns. `sync` makes what was written to
+/// sled's file durable.
 pub(crate) fn copy(
     table: &Table,
-    data: &File,
+    mut sync: impl FnMut() -> io::Result<()>,
     states: impl Iterator<Item = (IVec, State)>,
     mark: Mark,
 ) -> Result<(), StoreError> {
-    let sync = || data.sync_data().map_err(|source| table.io("sync", source));
+    let mut write = |batch: sled::Batch| {
+        table.write_through(batch)?;
+        sync().map_err(|source| table.io("sync", source))
+    };
     let (mut batch, mut edits, mut bytes) = (sled::Batch::default(), 0, 0);
     for (key, state) in states {
         edits += 1;
@@ -116,17 +121,17 @@ pub(crate) fn copy(
             None => batch.remove(key),
         }
         if edits >= BATCH_EDITS || bytes >= BATCH_BYTES {
-            table.write_through(std::mem::take(&mut batch))?;
+            write(std::mem::take(&mut batch))?;
             (edits, bytes) = (0, 0);
         }
     }
-    table.write_through(batch)?;
+    if edits > 0 {
+        write(batch)?;
+    }
     // The mark must not be durable before what it is about.
-    sync()?;
     let mut batch = sled::Batch::default();
     batch.insert(keys::MARK, mark.encode());
-    table.write_through(batch)?;
-    sync()
+    write(batch)
 }
 
 /// The thread, as the commit thread sees it.
@@ -196,7 +201,7 @@ impl Checkpoints {
 fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
     while let Ok(Work { frozen, mark }) = todo.recv() {
         let begun = Instant::now();
-        let copied = contained("checkpoint", || copy(&shared.table, data, Entries::of(&frozen), mark));
+        let copied = contained("checkpoint", || copy(&shared.table, || data.sync_data(), Entries::of(&frozen), mark));
         if let Err(error) = copied {
             // The log has everything, but it cannot go on without end.
             shared.poison(&error);

@@ -274,12 +274,12 @@ pub(crate) fn settle(dir: &Path, table: &Table, data: &File) -> Result<Mark, Sto
             return Err(table.damaged(keys::MARK, "it is missing, and there is a write-ahead log"));
         }
         let mark = Mark::new();
-        return checkpoint::copy(table, data, std::iter::empty(), mark).map(|()| mark);
+        return checkpoint::copy(table, || data.sync_data(), std::iter::empty(), mark).map(|()| mark);
     };
     let recovered = wal::recover(dir, mark)?;
     if recovered.mark != mark {
         tracing::info!(keys = recovered.states.len(), "the write-ahead log is being copied to the tree");
-        checkpoint::copy(table, data, recovered.states.into_iter(), recovered.mark)?;
+        checkpoint::copy(table, || data.sync_data(), recovered.states.into_iter(), recovered.mark)?;
     }
     Ok(recovered.mark)
 }

@@ -6,6 +6,7 @@ mod history;
 mod in_flight;
 mod load;
 mod log;
+mod power;
 mod reopen;
 mod stall;
 mod stress;

@@ -1,0 +1,99 @@
+//! Loss of power while a checkpoint copies the log to the tree: of what was not synced, any page may be on the disk or not.
+//!
+//! The log's records are synced before they are acknowledged, so it is there whole. Of sled's file there may be, page by page,
+//! what it was when it was synced last or what was written since. Sled does not open again when that is more than one batch, which
+//! is why a checkpoint syncs after each.
+
+use std::{fs, os::unix::fs::FileExt as _};
+
+use super::{checkpoint::Mark, *};
+
+const PAGE: usize = 4096;
+/// Mixtures of what is synced and what is written, for each sync.
+const MIXES: usize = 12;
+
+fn db(dir: &Path) -> PathBuf {
+    dir.join("store/db")
+}
+
+/// Copies the files of a store.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to.join("store/blobs")).unwrap();
+    for entry in fs::read_dir(from.join("store")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, to.join("store").join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+/// Puts into `dir` a file that has some pages of `before` and the others of `after`.
+fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
+    let file = fs::OpenOptions::new().write(true).open(db(dir)).unwrap();
+    let len = if random.bool() { after.len() } else { before.len().max(after.len()) };
+    file.set_len(0).unwrap();
+    file.set_len(len as u64).unwrap();
+    // Sometimes almost everything got there, sometimes almost nothing.
+    let chance = random.u8(..);
+    for at in (0..len).step_by(PAGE) {
+        let page = |bytes: &[u8]| bytes.get(at..(at + PAGE).min(bytes.len())).map(<[u8]>::to_vec);
+        let (old, new) = (page(before), page(after));
+        let page = if random.u8(..) < chance { new.or(old) } else { old };
+        if let Some(page) = page {
+            file.write_all_at(&page, at as u64).unwrap();
+        }
+    }
+}
+
+/// Copies the log to the tree as a checkpoint does. Returns what sled's file is at each sync, the first time before all.
+fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
+    let store = dir.join("store");
+    let mut images = vec![fs::read(db(dir)).unwrap()];
+    let table = Table::new(open::open_sled(&store, &db(dir), 1 << 20).unwrap(), db(dir));
+    let mark = Mark::read(&table).unwrap().unwrap();
+    let recovered = wal::recover(&store, mark).unwrap();
+    assert!(recovered.mark.generation > mark.generation);
+    let sync = || {
+        images.push(fs::read(db(dir))?);
+        Ok(())
+    };
+    checkpoint::copy(&table, sync, recovered.states.into_iter(), recovered.mark).unwrap();
+    images
+}
+
+#[tokio::test]
+async fn power_that_goes_during_a_checkpoint_costs_nothing() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut store = Fresh::new(|options| Options { history_events: 100, ..options });
+    let mut stored = Vec::new();
+    for n in 0..150 {
+        stored.push(write(&*store, &sized(numbered(resource(&format!("r-{n:03}")), n), random.usize(..6_000))).await);
+    }
+    // Several lives, so that sled has parts of its file to use again.
+    for life in 0..4 {
+        store.reopen();
+        for n in 0..200_usize {
+            let slot = random.usize(..stored.len());
+            let next = numbered(stored[slot].clone(), life * 1_000 + n as u64);
+            stored[slot] = write(&*store, &sized(next, random.usize(..6_000))).await;
+        }
+    }
+    let expected = list(&*store, &everything()).await;
+    let [killed, copied] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    for dir in [&killed, &copied] {
+        copy(&store.path(), dir.path());
+    }
+    let images = checkpoint(copied.path());
+    assert!(images.len() > 5, "{} syncs", images.len());
+    for (sync, images) in images.windows(2).enumerate() {
+        for round in 0..MIXES {
+            let dir = tempfile::tempdir().unwrap();
+            copy(killed.path(), dir.path());
+            mix(dir.path(), &images[0], &images[1], &mut random);
+            let opened = SledBackend::open(Options::new(dir.path()));
+            let opened = opened.unwrap_or_else(|error| panic!("after sync {sync}, round {round}: {error}"));
+            assert_eq!(list(&opened, &everything()).await, expected, "after sync {sync}, round {round}");
+            assert_eq!(opened.check().await.unwrap(), [], "after sync {sync}, round {round}");
+        }
+    }
+}
