@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 45] = {
+pub const ALL: [Metric; 46] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -203,6 +203,12 @@ pub const ALL: [Metric; 45] = {
             "mortise_store_checkpoint_seconds",
             "",
             "Time to copy a part of the write-ahead log to the tree.",
+        ),
+        metric(
+            Counter,
+            "mortise_store_checkpoint_waits_total",
+            "",
+            "Times that writers waited until a part of the write-ahead log was copied.",
         ),
         metric(Histogram, "mortise_store_commit_group_size", "", "Writes that shared one commit."),
         metric(Histogram, "mortise_store_commit_seconds", "", "Time of one commit, the disk included."),

@@ -44,11 +44,16 @@ impl WriteBatch {
     pub(crate) fn into_sled(self) -> sled::Batch {
         let mut batch = sled::Batch::default();
         for Edit { key, value, .. } in self.edits {
-            match value {
-                Some(value) => batch.insert(key, value),
-                None => batch.remove(key),
-            }
+            put(&mut batch, key, value);
         }
         batch
+    }
+}
+
+/// Adds to a batch of sled what becomes of a key.
+pub(crate) fn put(batch: &mut sled::Batch, key: IVec, value: Option<IVec>) {
+    match value {
+        Some(value) => batch.insert(key, value),
+        None => batch.remove(key),
     }
 }

@@ -17,7 +17,7 @@
 //! open scan. A type that nobody watches has no hub.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -69,14 +69,8 @@ impl Board {
         self.watch_buffer
     }
 
-    /// Publishes a group, which is durable: `show` makes the table show it, and `any_of` then tells whether that has a resource
-    /// of a type.
-    pub(crate) fn publish(
-        &self,
-        changes: &[Change],
-        show: impl FnOnce(),
-        any_of: impl Fn(&TypeKey) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+    /// Publishes a group, which is durable: `show` makes the table show it.
+    pub(crate) fn publish(&self, changes: &[Change], show: impl FnOnce()) {
         let mut state = self.state.lock();
         // Before the events: whoever has seen an event must not read what was before it.
         show();
@@ -96,14 +90,14 @@ impl Board {
                 hub.send(event).ok();
             }
         }
-        let deleted: HashSet<&TypeKey> =
-            changes.iter().filter(|change| change.now.is_none()).map(|change| &change.type_key).collect();
-        for type_key in deleted {
-            if !any_of(type_key)? {
-                types.remove(type_key);
-            }
+    }
+
+    /// Forgets types of which no resource is left.
+    pub(crate) fn forget(&self, gone: &[TypeKey]) {
+        if !gone.is_empty() {
+            let mut state = self.state.lock();
+            state.types.retain(|type_key| !gone.contains(type_key));
         }
-        Ok(())
     }
 
     /// The types of which resources are stored.

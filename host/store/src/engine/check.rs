@@ -1,6 +1,6 @@
 //! The walk over everything, while nothing moves: run by the commit thread, or over a store that nobody has open.
 //!
-//! It goes over the tree once, in key order, so what it has to remember is small: which versions and events have chunks,
+//! It goes over the table once, in key order, so what it has to remember is small: which versions and events have chunks,
 //! and what the events say about the newest state of each resource that they name.
 //!
 //! Checked: every record's checksum, key and content; versions against sequences and counters; chunks against heads, both
@@ -15,8 +15,8 @@ use std::{
 use mortise_resource::pb;
 
 use super::{
-    checkpoint::Mark,
     keys,
+    mark::Mark,
     record::{Head, Kind, Meta},
     table::{Payload, Table},
 };
@@ -116,7 +116,7 @@ impl<'t> Check<'t> {
             self.problem(key, "its head belongs to another record");
         }
         if !self.meta.events().contains(&head.seq) {
-            self.problem(key, "it is outside the log");
+            self.problem(key, "it is outside the history");
         }
         let version = resource.version.parse::<u64>().ok();
         if version.is_none_or(|version| if deletion { version >= head.seq } else { version != head.seq }) {

@@ -1,4 +1,4 @@
-//! The commit thread: the only writer, and the only one that flushes.
+//! The commit thread: the only one that decides what is written.
 //!
 //! It takes every waiting batch, judges them one after another ([`stage`](super::stage)), and makes the whole group durable
 //! with one write to the write-ahead log and one sync of the disk; then it publishes and answers. A batch that came alone goes
@@ -25,13 +25,14 @@ use super::{
     checkpoint::Checkpoints,
     contained,
     history::History,
-    keys, metrics,
+    keys,
+    last::Last,
+    metrics,
     record::{self, Kind, Meta},
     snapshot::{Going, SledSnapshot},
     stage::{Slot, Stage},
     tally::Tally,
     wal::Wal,
-    walk,
 };
 use crate::{Batch, SnapshotHead, StoreError, check::Problem};
 
@@ -73,12 +74,13 @@ pub(crate) struct Committer {
     wal: Wal,
     checkpoints: Checkpoints,
     tally: Tally,
+    last: Last,
 }
 
 impl Committer {
     /// Goes on after `meta`.
     pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, wal: Wal, checkpoints: Checkpoints) -> Self {
-        Self { shared, meta, history, wal, checkpoints, tally: Tally::new() }
+        Self { shared, meta, history, wal, checkpoints, tally: Tally::new(), last: Last::default() }
     }
 
     /// Works until the queue is closed and drained.
@@ -145,7 +147,7 @@ impl Committer {
     }
 
     fn snapshot(&mut self) -> Result<Option<SledSnapshot>, StoreError> {
-        // What the tree has then is not what is published.
+        // Nobody knows what is on the disk then: no moment to call a state the one to restore.
         if let Some(why) = self.shared.poisoned.get() {
             return Err(StoreError::Poisoned(why.clone()));
         }
@@ -225,8 +227,10 @@ impl Committer {
                 .map(|sequence| Going { key: keys::event(sequence), sequence, recoding: false });
             overwritten.chain(trimmed).collect()
         });
-        board.publish(&stage.changes, || table.apply(&batch), |type_key| walk::any_of(table, type_key))?;
+        board.publish(&stage.changes, || table.apply(&batch));
         drop(showing);
+        // Before the answers: whoever deleted the last one must not find its type.
+        board.forget(&self.last.gone(table, &stage.changes));
         self.meta = meta;
         self.tally.note(&stage.changes);
         Ok(())
@@ -242,8 +246,14 @@ impl Committer {
         if !reached(1, &self.wal) || (!self.checkpoints.is_idle() && !reached(2, &self.wal)) {
             return Ok(());
         }
-        // One that failed has poisoned the store already.
-        if self.checkpoints.wait() { self.checkpoint() } else { Ok(()) }
+        if !self.checkpoints.is_idle() {
+            metrics::checkpoint_awaited();
+        }
+        if self.checkpoints.wait() {
+            return self.checkpoint();
+        }
+        // One that failed has poisoned the store already, with a better reason.
+        Err(StoreError::Poisoned("the checkpoint thread ended".to_owned()))
     }
 
     /// Begins a checkpoint of everything up to here. None may be on its way.

@@ -1,6 +1,6 @@
-//! The event log: which events are kept, and which go with the next commit.
+//! The history: which events are kept, and which go with the next commit.
 //!
-//! Sequences are dense, so the log is a range of them. It is bounded in events and in bytes, and trimmed in the batch that
+//! Sequences are dense, so the history is a range of them. It is bounded in events and in bytes, and trimmed in the batch that
 //! adds to it, so it never holds more than its bounds. Lengths of the events that this process wrote are remembered (4 bytes
 //! each); those of older ones are read when they go.
 

@@ -5,7 +5,7 @@
 //! | space | key | value |
 //! |---|---|---|
 //! | meta | `m` | [`Meta`](super::record::Meta) |
-//! | mark | `w` | [`Mark`](super::checkpoint::Mark); only in the tree, not in the log |
+//! | mark | `w` | [`Mark`](super::mark::Mark); only in the tree, not in the log |
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |

@@ -1,46 +1,89 @@
-//! The commit with which a store was closed, in the file `closed-at` beside sled's own: `mortise-commit 42` and a line feed.
-//!
-//! Sled takes a damaged end of its file for a write that a crash cut off, and goes on without it. Whoever was told that those
-//! commits are durable was told the truth, until the disk forgot them. A store that ends before the commit with which it was
-//! once closed is therefore not opened: it lost something, and a person decides what follows.
-//!
-//! The number only grows, so it holds after a crash, too: it then says less than it could, and never anything wrong. It
-//! costs one small file and its sync for each close that follows a commit.
+//! The mark: how far the tree has what the write-ahead log has. The only record that stands in the tree alone.
 
-use std::path::Path;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use super::number_file;
+use super::{keys, table::Table};
 use crate::StoreError;
 
-/// Name of the file.
-const FILE: &str = "closed-at";
-/// The word before the number.
-const WORD: &str = "mortise-commit";
+/// The layout of the mark.
+const LAYOUT: u8 = 1;
 
-/// Notes in the store's directory that it is closed with this commit as its last.
-pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
-    if number_file::read(&dir.join(FILE), WORD)? == Some(last_seq) {
-        return Ok(());
-    }
-    number_file::replace(dir, FILE, WORD, last_seq)
+/// The mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The newest generation of which the tree has everything; 0 before the first.
+    pub(crate) generation: u64,
+    /// The number of the first record that it has not.
+    pub(crate) number: u64,
+    /// What the log's checksums begin with.
+    pub(crate) salt: u64,
 }
 
-/// What is wrong with a store whose last commit is this one, if anything is.
-pub(crate) fn judge(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
-    let closed_at = number_file::read(&dir.join(FILE), WORD).map_err(|error| match error {
-        StoreError::Corrupt { path, what } => {
-            let what =
-                format!("{what} (only this file may be: without it the store opens, and a lost end is not noticed)");
-            StoreError::Corrupt { path, what }
+impl Mark {
+    /// Of a store that had no log yet.
+    pub(crate) fn new() -> Self {
+        // What the standard library seeds its maps with is random, and of each call another.
+        Self { generation: 0, number: 0, salt: RandomState::new().build_hasher().finish() }
+    }
+
+    /// The mark in the tree, `None` in that of a store which never had a log.
+    pub(crate) fn read(table: &Table) -> Result<Option<Self>, StoreError> {
+        let Some(value) = table.get(keys::MARK)? else { return Ok(None) };
+        Self::decode(&value).map(Some).ok_or_else(|| table.damaged(keys::MARK, "the checksum does not match"))
+    }
+
+    /// Layout (1), generation (8), number (8), salt (8), CRC-32 of the key and these (4).
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let mut value = vec![LAYOUT];
+        for number in [self.generation, self.number, self.salt] {
+            value.extend_from_slice(&number.to_be_bytes());
         }
-        other => other,
-    })?;
-    let closed_at = closed_at.unwrap_or(0);
-    Ok((last_seq < closed_at).then(|| {
-        format!(
-            "its last commit is {last_seq}, but it was closed with commit {closed_at}: its end is damaged (to go on without \
-             what is lost, remove {})",
-            dir.join(FILE).display()
-        )
-    }))
+        let sum = checksum(&value);
+        value.extend_from_slice(&sum.to_be_bytes());
+        value
+    }
+
+    /// From the stored form; `None` when that is damaged.
+    pub(crate) fn decode(value: &[u8]) -> Option<Self> {
+        let (rest, sum) = value.split_last_chunk::<4>()?;
+        let (&layout, numbers) = rest.split_first()?;
+        let (generation, numbers) = numbers.split_first_chunk::<8>()?;
+        let (number, salt) = numbers.split_first_chunk::<8>()?;
+        let mark = Self {
+            generation: u64::from_be_bytes(*generation),
+            number: u64::from_be_bytes(*number),
+            salt: u64::from_be_bytes(salt.try_into().ok()?),
+        };
+        (layout == LAYOUT && checksum(rest) == u32::from_be_bytes(*sum)).then_some(mark)
+    }
+}
+
+fn checksum(value: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(keys::MARK);
+    hasher.update(value);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mark;
+
+    #[test]
+    fn every_flipped_bit_of_a_mark_is_noticed() {
+        let mark = Mark { generation: 7, number: 9, ..Mark::new() };
+        let value = mark.encode();
+        assert_eq!(Mark::decode(&value), Some(mark));
+        for position in 0..value.len() * 8 {
+            let mut broken = value.clone();
+            broken[position / 8] ^= 1 << (position % 8);
+            assert_eq!(Mark::decode(&broken), None, "{position}");
+        }
+        assert_eq!(Mark::decode(&value[1..]), None);
+    }
+
+    #[test]
+    fn salts_differ() {
+        assert_ne!(Mark::new().salt, Mark::new().salt);
+    }
 }

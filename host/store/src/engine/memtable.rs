@@ -10,8 +10,10 @@
 //! is invisible, since the frozen map stands in front of the tree until all of it is there.
 //!
 //! # Cost
-//! Memory: a map is frozen at the bound in [`Options`](super::options::Options), so both hold about twice that at most. A look-up is
-//! two searches in a B-tree under a lock that writers hold for one group, some microseconds.
+//! Memory: a checkpoint begins at the bound in [`Options`](super::options::Options), and writers wait when there is twice as much
+//! before the last one is through; so both maps together hold at most four times the bound, and a group more. A look-up
+//! is two searches in a B-tree, under a lock that the commit thread holds while it adds a group, about a microsecond for
+//! each edit.
 
 use std::{
     collections::BTreeMap,

@@ -16,6 +16,8 @@ use super::memtable::{Layers, Memtable, State};
 
 /// Entries that are taken from a map at a time.
 const PAGE: usize = 64;
+/// Removed keys that are passed over in one step.
+const PASSED: usize = 32;
 
 /// A walk over one of the maps.
 struct Cursor {
@@ -26,7 +28,8 @@ struct Cursor {
     to: Bound<Vec<u8>>,
 }
 
-/// The walk, over keys and values.
+/// The walk, over keys and values. A step may come upon nothing but removed keys, and is then `None`, so that whoever bounds
+/// its steps bounds the work.
 pub(crate) struct Merge {
     /// The newer map first.
     cursors: Vec<Cursor>,
@@ -43,6 +46,12 @@ impl Merge {
             to: to.clone(),
         };
         Self { cursors: layers.newest_first().map(cursor).collect(), tree: tree.peekable() }
+    }
+}
+
+impl Merge {
+    fn next_of_tree(&mut self) -> Option<sled::Result<Option<(IVec, IVec)>>> {
+        self.tree.next().map(|item| item.map(Some))
     }
 }
 
@@ -64,15 +73,15 @@ impl Cursor {
 }
 
 impl Iterator for Merge {
-    type Item = sled::Result<(IVec, IVec)>;
+    type Item = sled::Result<Option<(IVec, IVec)>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
+        for _ in 0..PASSED {
             let smallest = self.cursors.iter_mut().filter_map(|cursor| cursor.peek().cloned()).min();
-            let Some(key) = smallest else { return self.tree.next() };
+            let Some(key) = smallest else { return self.next_of_tree() };
             match self.tree.peek() {
-                Some(Ok((in_tree, _))) if *in_tree < key => return self.tree.next(),
-                Some(Err(_)) => return self.tree.next(),
+                Some(Ok((in_tree, _))) if *in_tree < key => return self.next_of_tree(),
+                Some(Err(_)) => return self.next_of_tree(),
                 Some(Ok((in_tree, _))) if *in_tree == key => drop(self.tree.next()),
                 _ => {}
             }
@@ -86,9 +95,10 @@ impl Iterator for Merge {
                 }
             }
             if let Some(Some(value)) = state {
-                return Some(Ok((key, value)));
+                return Some(Ok(Some((key, value))));
             }
         }
+        Some(Ok(None))
     }
 }
 
@@ -152,7 +162,8 @@ mod tests {
                 }
                 let range = (from.clone(), to.clone());
                 let walk = Merge::new(&recent.layers(), &from, &to, db.range::<Vec<u8>, _>(range.clone()));
-                let walked: Vec<_> = walk.map(|item| item.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+                let walked: Vec<_> =
+                    walk.filter_map(|step| step.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
                 let expected: Vec<_> = model.range(range).map(|(k, v)| (k.clone(), v.clone())).collect();
                 assert_eq!(walked, expected);
             }

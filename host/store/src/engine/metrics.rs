@@ -8,6 +8,7 @@
 //! | `mortise_store_sync_seconds` | histogram | how long it takes to append a group to the log and sync the disk |
 //! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |
 //! | `mortise_store_checkpoint_seconds` | histogram | how long it takes to copy a part of the log to the tree |
+//! | `mortise_store_checkpoint_waits_total` | counter | times that writers waited for one |
 //! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
 //! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
 //! | `mortise_store_history_events` | gauge | events kept on disk |
@@ -31,6 +32,11 @@ pub(crate) fn synced(took: Duration) {
 /// A part of the log was copied to the tree.
 pub(crate) fn checkpoint(took: Duration) {
     metrics::histogram!("mortise_store_checkpoint_seconds").record(took);
+}
+
+/// Writers have to wait for a checkpoint.
+pub(crate) fn checkpoint_awaited() {
+    metrics::counter!("mortise_store_checkpoint_waits_total").increment(1);
 }
 
 /// A watch ended because its reader was too slow.

@@ -1,10 +1,10 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
-//! - `open`, `format`: the directory, its lock, its format, creation that survives a loss of power.
+//! - `open`, `format`, `closed_at`: the directory, its lock, its format, creation that survives a loss of power.
 //! - `keys`, `record`, `table`, `merge`: what stands in the table, and how it is seen as one.
 //! - `queue`, `commit`, `stage`, `history`, `batch`, `wal`: the life of a write, until it is durable.
-//! - `memtable`, `checkpoint`: its way from the log to the tree.
-//! - `board`: what is published, and the argument why readers see nothing else.
+//! - `memtable`, `checkpoint`, `mark`: its way from the log to the tree.
+//! - `board`, `last`: the moment at which a commit is seen, and what changes together with it.
 //! - `read`, `filter`, `walk`, `scan`, `watch`: the ways to look.
 //! - `snapshot`, `tally`: the whole store as of one commit, and how much it is.
 //! - `load`: a store made of the records of a snapshot.
@@ -14,11 +14,13 @@ mod batch;
 mod board;
 mod check;
 mod checkpoint;
+mod closed_at;
 mod commit;
 mod filter;
 mod format;
 mod history;
 mod keys;
+mod last;
 mod load;
 mod mark;
 mod memtable;
@@ -163,7 +165,8 @@ impl SledBackend {
     }
 
     /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`]. Blocks
-    /// until what is in the write-ahead log is in the tree, up to a second or two after many writes. Reads go on until the value is dropped, and with it the directory is free again.
+    /// until what is in the write-ahead log is in the tree: up to a second or two after many writes, longer on a disk that takes
+    /// more than a few milliseconds for a sync. Reads go on until the value is dropped, and with it the directory is free again.
     pub fn close(&self) {
         self.shared.queue.close();
         if let Some(thread) = self.thread.lock().take() {
@@ -207,7 +210,7 @@ impl Shared {
             return;
         }
         let dir = self.options.path.join(open::STORE);
-        let noted = open::meta(&self.table).and_then(|meta| mark::set(&dir, meta.last_seq));
+        let noted = open::meta(&self.table).and_then(|meta| closed_at::set(&dir, meta.last_seq));
         if let Err(error) = noted {
             tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not written down");
         }
@@ -297,7 +300,8 @@ impl Backend for SledBackend {
     }
 }
 
-/// Sled panics where it meets a state that it holds impossible. Nobody may wait for ever because of that. `thread` is its name.
+/// Sled panics where it meets a state that it holds impossible. Nobody may wait for ever because of that. `thread` names who
+/// works.
 fn contained<T>(thread: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(StoreError::Poisoned(format!("the {thread} thread failed: {}", panic_text(panic.as_ref()))))

@@ -6,10 +6,11 @@
 use std::{fs, path::Path};
 
 use super::{
-    check, checkpoint, format, mark,
+    check, closed_at, format,
     open::{self, DB, STORE},
     record::Meta,
     table::Table,
+    wal,
 };
 use crate::{
     StoreError,
@@ -35,10 +36,10 @@ pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
     open::remove_unfinished_snapshots(to)?;
     let table = Table::new(open::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
     // Errors name the log as it is, not the copy.
-    open::settle(&dir, &table, &checkpoint::data_file(&to.join(DB))?)?;
+    open::settle(&dir, &table, &open::data_file(&to.join(DB))?, false)?;
     let meta = open::meta(&table)?;
     let mut problems = check::walk(&table, &dir.join("blobs"), meta)?;
-    let lost = mark::judge(&dir, meta.last_seq)?;
+    let lost = closed_at::judge(&dir, meta.last_seq)?;
     problems.extend(lost.map(|fault| Problem { thing: dir.join(DB).display().to_string(), fault }));
     let Meta { last_seq: sequence, first_event, .. } = meta;
     drop(lock);
@@ -49,6 +50,10 @@ fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(from).map_err(open::io_fault(from, "read"))? {
         let path = entry.map_err(open::io_fault(from, "read"))?.path();
         let Some(name) = path.file_name() else { continue };
+        // The log is read where it is.
+        if wal::FILES.iter().any(|log| name == *log) {
+            continue;
+        }
         let target = to.join(name);
         if path.is_dir() {
             fs::create_dir(&target).map_err(open::io_fault(&target, "make"))?;

@@ -4,7 +4,7 @@
 //! <path>/lock            locked while the store is open
 //! <path>/store/format    the format number
 //! <path>/store/closed-at the commit with which it was closed last
-//! <path>/store/wal.{0,1}  the write-ahead log
+//! <path>/store/wal.{0,1} the write-ahead log
 //! <path>/store/{db,conf,blobs/,snap.*}   sled's
 //! <path>/store.new/      a store in the making; removed when found
 //! <path>/check-…/        a copy that a check works on; removed when found
@@ -29,11 +29,13 @@ use tokio::sync::Semaphore;
 use super::{
     Shared, SledBackend,
     board::Board,
-    checkpoint::{self, Checkpoints, Mark},
+    checkpoint::{self, Checkpoints},
+    closed_at,
     commit::Committer,
     format,
     history::History,
-    keys, mark,
+    keys,
+    mark::Mark,
     options::Options,
     panic_text,
     queue::Queue,
@@ -81,10 +83,10 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     let table = Table::new(open_sled(&dir, &file, options.cache_bytes)?, file.clone());
     // Sled renamed a snapshot into place.
     sync_path(&dir)?;
-    let data = checkpoint::data_file(&file)?;
-    let mark = settle(&dir, &table, &data)?;
+    let data = data_file(&file)?;
+    let mark = settle(&dir, &table, &data, true)?;
     let meta = meta(&table)?;
-    if let Some(what) = mark::judge(&dir, meta.last_seq)? {
+    if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
     let types = walk::types(&table)?;
@@ -264,11 +266,19 @@ fn is_lock(error: &io::Error) -> bool {
     error.to_string().contains("could not acquire lock")
 }
 
-/// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file. Returns the mark after that.
+/// Sled's file, to sync it.
+pub(crate) fn data_file(path: &Path) -> Result<File, StoreError> {
+    fs::OpenOptions::new().read(true).write(true).open(path).map_err(io_fault(path, "open"))
+}
+
+/// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file; `own` says that the log is the
+/// tree's own, and not that of which the tree is a copy. Returns the mark after that.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not in the log.
-pub(crate) fn settle(dir: &Path, table: &Table, data: &File) -> Result<Mark, StoreError> {
+pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Result<Mark, StoreError> {
+    // What is seen of the tree, the mark not least, may not be on the disk yet.
+    data.sync_data().map_err(|source| table.io("sync", source))?;
     let Some(mark) = Mark::read(table)? else {
         if wal::size_on_disk(dir) > 0 {
             return Err(table.damaged(keys::MARK, "it is missing, and there is a write-ahead log"));
@@ -278,6 +288,9 @@ pub(crate) fn settle(dir: &Path, table: &Table, data: &File) -> Result<Mark, Sto
     };
     let recovered = wal::recover(dir, mark)?;
     if recovered.mark != mark {
+        if own {
+            recovered.secure()?;
+        }
         tracing::info!(keys = recovered.states.len(), "the write-ahead log is being copied to the tree");
         checkpoint::copy(table, || data.sync_data(), recovered.states.into_iter(), recovered.mark)?;
     }

@@ -9,7 +9,7 @@ pub struct Options {
     pub path: PathBuf,
     /// How much of the file is kept in memory, bytes. Default 32 MiB, which holds some 20,000 resources of 600 bytes;
     /// what does not fit is read from the file when it is asked for. What was written last and is not in the tree yet takes
-    /// memory besides: half as much, but at most 16 MiB, and under a load that the disk cannot follow up to four times that.
+    /// memory besides: half as much, but at most 16 MiB, and up to four times that under a load that the disk cannot follow.
     pub cache_bytes: u64,
     /// Largest encoded resource, its version left out, bytes. Default 1 MiB, at most 1 GiB: more means 1 GiB.
     pub max_resource_bytes: usize,
@@ -45,7 +45,7 @@ impl Options {
         half.clamp(64 << 10, 16 << 20)
     }
 
-    /// The same, with every value in the range that the documentation of the fields promises.
+    /// The options, with every value in the range that the documentation of the fields promises.
     pub(crate) fn in_range(mut self) -> Self {
         self.max_resource_bytes = self.max_resource_bytes.min(1 << 30);
         self.watch_buffer = self.watch_buffer.clamp(1, 1 << 24).next_power_of_two();

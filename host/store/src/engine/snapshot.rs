@@ -1,7 +1,7 @@
 //! Snapshots: the whole store as of one commit, read at leisure while writers go on.
 //!
-//! A snapshot begins on the commit thread, between two groups: nothing is in flight, and what the tree holds is the state of
-//! the commit *S*. From then on a reader walks over the tree, events first, then resources, and takes each record that is
+//! A snapshot begins on the commit thread, between two groups: nothing is in flight, and what the table holds is the state of
+//! the commit *S*. From then on a reader walks over the table, events first, then resources, and takes each record that is
 //! of *S* or older. Before the commit thread shows that a record is overwritten or removed which the reader has not passed yet,
 //! it *saves* it: copies it, as it is stored, to where the reader will find it.
 //!
@@ -107,7 +107,7 @@ impl Snapshots {
         self.open.lock().len()
     }
 
-    /// Begins one of the state that the tree has now. Only the commit thread may call it, with no write in flight.
+    /// Begins one of the state that the table has now. Only the commit thread may call it, with no write in flight.
     pub(crate) fn begin(
         self: &Arc<Self>,
         table: Table,
@@ -163,7 +163,7 @@ impl Snapshots {
 }
 
 impl Spool {
-    /// Copies the record that the tree has under `key`.
+    /// Copies the record that the table has under `key`.
     fn keep(&mut self, table: &Table, key: &[u8]) -> Result<(), String> {
         let value = table.get(key).map_err(|e| e.to_string())?;
         let value = value.ok_or_else(|| format!("{} is missing", keys::describe(key)))?;
@@ -213,7 +213,7 @@ impl Spool {
     }
 }
 
-/// A record of the tree that nobody changes meanwhile.
+/// A record of the table that nobody changes meanwhile.
 fn whole(table: &Table, key: &[u8], value: &sled::IVec) -> Result<Record, StoreError> {
     let head = table.head(key, value)?;
     let payload = table.payload(key, value.clone())?;

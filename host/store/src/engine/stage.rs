@@ -19,7 +19,7 @@ pub(crate) struct Change {
     pub(crate) type_key: TypeKey,
     /// The sequence of this change; of one that is no event, that of the resource's last change.
     pub(crate) seq: u64,
-    /// Whether watchers and the log hear of it: all but a recoding.
+    /// Whether watchers and the history hear of it: all but a recoding.
     pub(crate) is_event: bool,
     /// What it was, `None` before a creation.
     pub(crate) prior: Option<Arc<pb::Resource>>,

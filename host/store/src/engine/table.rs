@@ -72,11 +72,19 @@ impl Table {
         &self,
         range: R,
     ) -> impl Iterator<Item = Result<(IVec, IVec), StoreError>> + Send + use<R> {
+        self.steps(range).filter_map(Result::transpose)
+    }
+
+    /// As [`Table::range`], in steps whose work is bounded: one that comes upon removed keys only is `None`.
+    pub(crate) fn steps<R: RangeBounds<Vec<u8>>>(
+        &self,
+        range: R,
+    ) -> impl Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> + Send + use<R> {
         let table = self.clone();
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         let layers = self.recent.layers();
         let walk = Merge::new(&layers, &from, &to, self.db.range::<Vec<u8>, R>(range));
-        walk.map(move |item| item.map_err(|e| table.fault("read", e)))
+        walk.map(move |step| step.map_err(|e| table.fault("read", e)))
     }
 
     /// Shows a batch, which the log has, to every reader at once. For the commit thread only.
@@ -87,6 +95,11 @@ impl Table {
     /// What stands in front of the tree.
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// Whether the tree itself has a key.
+    pub(crate) fn tree_has(&self, key: &[u8]) -> Result<bool, StoreError> {
+        self.db.contains_key(key).map_err(|e| self.fault("read", e))
     }
 
     /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power. One

@@ -9,10 +9,10 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 8 | generation |
+//! | 8 | generation, xor the store's salt |
 //! | 8 | number of the record, from 0; generations go on with it |
-//! | 4 | length of the body |
-//! | 4 | CRC-32 of the store's salt, the 20 bytes above, and the body |
+//! | 8 | length of the body |
+//! | 4 | CRC-32 of the store's salt, the 24 bytes above, and the body |
 //! | … | the body: edits, one after another |
 //! | … | zeros up to a multiple of [`BLOCK`], so that no write touches a sector that an acknowledged group stands in |
 //!
@@ -23,30 +23,31 @@
 //! # What opening finds
 //! The records of each generation beyond the mark, from the number in the mark until one is not there. A record that was being
 //! written when the power went was not acknowledged, and nothing follows it; so a damaged one that *is* followed by another
-//! was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the very last record nobody can tell.
+//! was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the very last record nobody can tell. A file that is of a
+//! later generation than the two after the mark says that the tree has lost its end.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Seek as _, SeekFrom, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
 };
 
 use sled::IVec;
 
-use super::{batch::WriteBatch, checkpoint::Mark, memtable::State, open::io_fault};
+use super::{batch::WriteBatch, mark::Mark, memtable::State, open::io_fault};
 use crate::StoreError;
 
 /// Records begin at multiples of this, the unit that disks write whole.
 const BLOCK: usize = 512;
 /// Bytes of a record before its body.
-const HEADER: usize = 24;
+const HEADER: usize = 28;
 /// Files grow by as much as they hold, at least by this and at most by eight times this, bytes.
 const GROWTH: u64 = 1 << 20;
 /// A buffer that a large group made larger than this is given back.
 const KEPT_BUFFER: usize = 1 << 20;
-/// The files.
-const FILES: [&str; 2] = ["wal.0", "wal.1"];
+/// Their names in the store's directory.
+pub(crate) const FILES: [&str; 2] = ["wal.0", "wal.1"];
 
 /// Makes what was written to a file durable.
 pub(crate) type SyncDisk = Box<dyn FnMut(&File) -> io::Result<()> + Send>;
@@ -79,6 +80,8 @@ pub(crate) struct Recovered {
     pub(crate) states: BTreeMap<IVec, State>,
     /// What the mark is once they are in the tree: the newest generation of which there is a record, and the number after it.
     pub(crate) mark: Mark,
+    /// The files that have it, and up to where.
+    held: Vec<(PathBuf, usize)>,
 }
 
 impl Wal {
@@ -111,7 +114,7 @@ impl Wal {
     pub(crate) fn append(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
         let mut record = std::mem::take(&mut self.buffer);
         record.clear();
-        encode(&mut record, self.salt, self.generation, self.number, batch)?;
+        encode(&mut record, self.salt, self.generation, self.number, batch);
         let result = self.current.write(self.position, &record).and_then(|()| {
             let LogFile { file, path, .. } = &self.current;
             (self.sync)(file).map_err(io_fault(path, "sync"))
@@ -195,11 +198,12 @@ pub(crate) fn size_on_disk(dir: &Path) -> u64 {
 }
 
 /// Appends a record to `out`, which is empty.
-fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &WriteBatch) -> Result<(), StoreError> {
-    out.extend_from_slice(&generation.to_be_bytes());
+fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &WriteBatch) {
+    out.extend_from_slice(&(generation ^ salt).to_be_bytes());
     out.extend_from_slice(&number.to_be_bytes());
-    out.extend_from_slice(&[0; 8]);
-    // Bounds on resources and groups keep all lengths far below 4 GiB.
+    // Length and checksum, once they are known.
+    out.extend_from_slice(&[0; 12]);
+    // Keys are short, and larger values than 4 KiB stand in chunks.
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
     for edit in batch.edits() {
         out.push(if edit.value.is_some() { b'+' } else { b'-' });
@@ -211,27 +215,22 @@ fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &Wr
         }
     }
     let end = out.len();
-    let body = out.get(HEADER..).unwrap_or_default();
-    let (len, too_long) = (length(body), body.len() > u32::MAX as usize);
-    if too_long {
-        return Err(StoreError::Poisoned(format!("a group of {end} bytes is too long for the write-ahead log")));
-    }
-    if let Some(place) = out.get_mut(16..20) {
+    let len = (end.saturating_sub(HEADER) as u64).to_be_bytes();
+    if let Some(place) = out.get_mut(16..24) {
         place.copy_from_slice(&len);
     }
     let sum = checksum(salt, out).to_be_bytes();
-    if let Some(place) = out.get_mut(20..HEADER) {
+    if let Some(place) = out.get_mut(24..HEADER) {
         place.copy_from_slice(&sum);
     }
     out.resize(end.next_multiple_of(BLOCK), 0);
-    Ok(())
 }
 
 /// Of a record without its zeros.
 fn checksum(salt: u64, record: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_be_bytes());
-    hasher.update(record.get(..20).unwrap_or_default());
+    hasher.update(record.get(..24).unwrap_or_default());
     hasher.update(record.get(HEADER..).unwrap_or_default());
     hasher.finalize()
 }
@@ -244,17 +243,21 @@ struct Found<'b> {
     size: usize,
 }
 
+/// The generation that a record which `bytes` begin with is of.
+fn generation(salt: u64, bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk::<8>().map(|masked| u64::from_be_bytes(*masked) ^ salt)
+}
+
 /// The record that `bytes` begin with, if that is one of the generation, and whole.
 fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<Found<'_>> {
-    let (generation, rest) = bytes.split_first_chunk::<8>()?;
     // Before the checksum, which takes time: most of what is looked at is none.
-    if u64::from_be_bytes(*generation) != of {
+    if generation(salt, bytes)? != of {
         return None;
     }
-    let (number, rest) = rest.split_first_chunk::<8>()?;
-    let (len, rest) = rest.split_first_chunk::<4>()?;
+    let (number, rest) = bytes.get(8..)?.split_first_chunk::<8>()?;
+    let (len, rest) = rest.split_first_chunk::<8>()?;
     let (sum, _) = rest.split_first_chunk::<4>()?;
-    let end = HEADER.checked_add(u32::from_be_bytes(*len) as usize)?;
+    let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes(*len)).ok()?)?;
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
     let body = record.get(HEADER..).unwrap_or_default();
@@ -266,7 +269,7 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<Found<'_>> {
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not there.
 pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
-    let mut recovered = Recovered { states: BTreeMap::new(), mark };
+    let mut recovered = Recovered { states: BTreeMap::new(), mark, held: Vec::new() };
     // A generation begins only once the one before the last is in the tree.
     for generation in [mark.generation + 1, mark.generation + 2] {
         let path = path(dir, generation);
@@ -275,9 +278,17 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(io_fault(&path, "read")(source)),
         };
-        let damaged = |at: usize, number: u64, what: &str| StoreError::Corrupt {
-            path: path.clone(),
-            what: format!("record {number} of the write-ahead log, at or before byte {at}, {what}"),
+        let corrupt = |what: String| StoreError::Corrupt { path: path.clone(), what };
+        if let Some(found) = self::generation(mark.salt, &bytes).filter(|found| *found > mark.generation + 2)
+            && parse(mark.salt, found, &bytes).is_some()
+        {
+            let has = mark.generation;
+            return Err(corrupt(format!(
+                "it is of generation {found}, and the tree beside it has no more than generation {has}: the end of the tree's file is lost"
+            )));
+        }
+        let damaged = |at: usize, number: u64, what: &str| {
+            corrupt(format!("record {number} of the write-ahead log, at or before byte {at}, {what}"))
         };
         let record_at = |at: usize| parse(mark.salt, generation, bytes.get(at..)?);
         let (mut at, mut number) = (0, recovered.mark.number);
@@ -295,8 +306,31 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
         if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
             return Err(damaged(later, number, "is damaged, and others follow it"));
         }
+        if at > 0 {
+            recovered.held.push((path, at.min(bytes.len())));
+        }
     }
     Ok(recovered)
+}
+
+impl Recovered {
+    /// Makes durable what was found. The last record may have been written and never synced, and when the power goes while a
+    /// part of it was copied to the tree, the rest must still be there. Written again, since a sync that failed once may
+    /// have left the kernel in the belief that it is on the disk.
+    pub(crate) fn secure(&self) -> Result<(), StoreError> {
+        for (path, len) in &self.held {
+            let rewrite = || {
+                let mut file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+                let mut bytes = vec![0; *len];
+                file.read_exact(&mut bytes)?;
+                file.rewind()?;
+                file.write_all(&bytes)?;
+                file.sync_data()
+            };
+            rewrite().map_err(io_fault(path, "secure"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Takes the first edit off a body.

@@ -1,4 +1,4 @@
-//! Walks over the tree: the records that match a filter, in key order, seeking past those that do not.
+//! Walks over the table: the records that match a filter, in key order, seeking past those that do not.
 //!
 //! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](super::scan) makes it exact.
 //!
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) payload: Payload,
 }
 
-type Items = Box<dyn Iterator<Item = Result<(IVec, IVec), StoreError>> + Send>;
+type Items = Box<dyn Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> + Send>;
 
 /// A walk in progress.
 pub(crate) struct Walk {
@@ -64,12 +64,12 @@ impl Walk {
     pub(crate) fn new(table: Table, filter: &Filter) -> Self {
         let start = match filter {
             Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| {
-                let items: Items = Box::new(table.range(start..plan.end.clone()));
+                let items: Items = Box::new(table.steps(start..plan.end.clone()));
                 (Plan::Query(plan), items)
             }),
             Filter::Owner(owner) => keys::owned_by(owner).map(|start| {
                 let end = keys::after(&start);
-                let items: Items = Box::new(table.range(start..end));
+                let items: Items = Box::new(table.steps(start..end));
                 (Plan::Owner, items)
             }),
         };
@@ -77,11 +77,11 @@ impl Walk {
         Self { table, plan, items }
     }
 
-    /// Goes on, over at most `keys` keys. True when the end is reached.
+    /// Goes on, over at most `keys` keys, or as many runs of removed ones. True when the end is reached.
     pub(crate) fn step(&mut self, keys: usize, found: &mut Vec<Found>) -> Result<bool, StoreError> {
         for _ in 0..keys {
             let Some(item) = self.items.next() else { return Ok(true) };
-            let (key, value) = item?;
+            let Some((key, value)) = item? else { continue };
             match &self.plan {
                 Plan::Query(plan) => match plan.judge(&key) {
                     Some(Verdict::Take) => {
@@ -93,7 +93,7 @@ impl Walk {
                         if from >= plan.end {
                             return Ok(true);
                         }
-                        self.items = Box::new(self.table.range(from..plan.end.clone()));
+                        self.items = Box::new(self.table.steps(from..plan.end.clone()));
                     }
                     None => return Err(self.table.damaged(&key, "its key is not one")),
                 },
@@ -182,7 +182,7 @@ impl QueryPlan {
     }
 }
 
-/// The types of which sled has resources, with one seek for each.
+/// The types of which the table has resources, with one seek for each.
 pub(crate) fn types(table: &Table) -> Result<BTreeSet<TypeKey>, StoreError> {
     let mut types = BTreeSet::new();
     let mut from = vec![keys::RESOURCE];
@@ -195,13 +195,6 @@ pub(crate) fn types(table: &Table) -> Result<BTreeSet<TypeKey>, StoreError> {
         types.insert(type_key);
     }
     Ok(types)
-}
-
-/// Whether sled has any resource of a type.
-pub(crate) fn any_of(table: &Table, type_key: &TypeKey) -> Result<bool, StoreError> {
-    let Ok(base) = keys::of_type(type_key) else { return Ok(false) };
-    let end = keys::after(&base);
-    table.range(base..end).next().transpose().map(|item| item.is_some())
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ const WRITERS: usize = 16;
 const KILLS: u64 = 110;
 
 fn options(path: &Path) -> Options {
-    // A small log and a small cache, so that trimming and reading from the file are part of it.
-    Options { history_events: 500, history_bytes: 2 << 20, cache_bytes: 4 << 20, ..Options::new(path) }
+    // A small history and a small cache, so that trimming, checkpoints and reading from the file are part of it.
+    Options { history_events: 500, history_bytes: 2 << 20, cache_bytes: 256 << 10, ..Options::new(path) }
 }
 
 fn everything() -> Query {
@@ -110,7 +110,7 @@ fn acknowledged_writes_survive_kills() {
     let path = dir.path().join("data");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut ledger = Ledger::default();
-    let mut opened = 0;
+    let (mut opened, mut checkpoints) = (0, 0);
     for round in 0..KILLS {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["child", "--exact", "--nocapture", "--test-threads=1"])
@@ -136,6 +136,9 @@ fn acknowledged_writes_survive_kills() {
         assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
         child.kill().unwrap();
         child.wait().unwrap();
+        // Both files of the write-ahead log are in use once a life has come to its second checkpoint.
+        let used = |name: &str| std::fs::metadata(path.join("store").join(name)).is_ok_and(|file| file.len() > 0);
+        checkpoints += u64::from(used("wal.0") && used("wal.1"));
         let lines = listener.join().unwrap();
         opened += u64::from(lines.iter().any(|line| line.starts_with("done")));
         for line in lines {
@@ -148,8 +151,12 @@ fn acknowledged_writes_survive_kills() {
             runtime.block_on(examine(&store, &mut ledger));
         }
     }
-    println!("{} commits acknowledged, in {opened} of {KILLS} lives", ledger.acknowledged);
+    println!(
+        "{} commits acknowledged, in {opened} of {KILLS} lives, {checkpoints} with checkpoints",
+        ledger.acknowledged
+    );
     assert!(opened > KILLS / 2, "{opened}");
+    assert!(checkpoints > KILLS / 10, "{checkpoints}");
     assert!(ledger.acknowledged > 10_000, "{}", ledger.acknowledged);
     assert_eq!(std::fs::read_dir(path.join("store/blobs")).unwrap().count(), 0);
 }

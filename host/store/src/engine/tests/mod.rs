@@ -10,6 +10,7 @@ mod power;
 mod reopen;
 mod stall;
 mod stress;
+mod types;
 
 use std::{
     ops::Deref,

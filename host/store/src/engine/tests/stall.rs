@@ -1,5 +1,6 @@
 //! Sled 0.34 deadlocks within minutes when small batches are written in another shape than ours. This runs many small
-//! commits, each a sled batch of its own, with readers and scans beside them and a cache that is too small.
+//! commits and the checkpoints that they make, and then many small batches in the shape of a checkpoint, with readers and scans
+//! beside them and a cache that is too small.
 
 use std::{
     sync::{
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::*;
+use super::{batch::WriteBatch, *};
 
 /// Groups; each has several commits. A few seconds' worth; more by `MORTISE_STALL_GROUPS`.
 const GROUPS: u64 = 5_000;
@@ -86,4 +87,59 @@ async fn many_small_commits_with_readers_and_scans_do_not_stall() {
     assert_eq!(store.problems().await, [""; 0]);
     let file = std::fs::metadata(store.path().join("store/db")).unwrap().len();
     assert!(file < 64 << 20, "the file grew to {file} bytes");
+}
+
+/// Batches; a few seconds' worth. More by `MORTISE_STALL_GROUPS`, too.
+const BATCHES: u64 = 3_000;
+
+/// As a checkpoint writes, but in many more and smaller batches.
+#[test]
+fn many_small_batches_with_readers_do_not_stall() {
+    let wanted = std::env::var("MORTISE_STALL_GROUPS").map_or(BATCHES, |groups| groups.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("db");
+    let table = Table::new(open::open_sled(dir.path(), &file, 256 << 10).unwrap(), file);
+    let key = |n: u64| format!("r{:04}", n * 7_919 % 2_000).into_bytes();
+    let (done, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut threads = Vec::new();
+    for reader in 0..2 {
+        let (table, done) = (table.clone(), done.clone());
+        threads.push(std::thread::spawn(move || {
+            for n in reader.. {
+                table.get(&key(n)).unwrap();
+                if n % 500 == 0 {
+                    table.range(Vec::new()..).for_each(|item| drop(item.unwrap()));
+                }
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        }));
+    }
+    threads.push(std::thread::spawn({
+        let (done, written) = (done.clone(), written.clone());
+        move || {
+            for n in 0..wanted {
+                let mut batch = WriteBatch::default();
+                batch.insert(key(n), vec![n as u8; 700]);
+                batch.insert(keys::event(n), vec![n as u8; 700]);
+                batch.remove(keys::event(n.saturating_sub(1_000)));
+                table.write_through(batch.into_sled()).unwrap();
+                written.store(n, Ordering::Relaxed);
+            }
+            done.store(true, Ordering::Relaxed);
+        }
+    }));
+    let (mut last, mut moved) = (0, Instant::now());
+    while !done.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(50));
+        let now = written.load(Ordering::Relaxed);
+        if now > last {
+            (last, moved) = (now, Instant::now());
+        }
+        assert!(moved.elapsed() < PATIENCE, "no batch since {PATIENCE:?}, after {now}");
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }

@@ -86,8 +86,10 @@ fn a_file_that_is_written_over_shows_nothing_of_its_earlier_turns() {
 fn a_torn_end_is_no_damage_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let mut wal = begin(dir.path(), START);
+    let mut ends = Vec::new();
     for n in 0..3 {
         wal.append(&group(n, 900)).unwrap();
+        ends.push(wal.len());
     }
     let (end, generation) = (wal.len(), wal.mark().generation);
     wal.append(&group(3, 3_000)).unwrap();
@@ -110,11 +112,11 @@ fn a_torn_end_is_no_damage_and_goes_on() {
     wal.append(&group(9, 10)).unwrap();
     assert_eq!(recover(dir.path(), mark).unwrap().states, states([9], 10));
     // A file that ends in the middle is a torn end, too.
-    for len in [0, 1, 511, 512, 1_700] {
+    for len in [end, end - 100, 1_700, 1_024, 900, 512, 1, 0] {
         file(dir.path(), generation).set_len(len).unwrap();
         fs::remove_file(path(dir.path(), generation + 1)).ok();
-        let found = recover(dir.path(), START).unwrap();
-        assert!(found.states.len() <= 3, "{len}");
+        let whole = ends.iter().filter(|end| **end <= len).count();
+        assert_eq!(recover(dir.path(), START).unwrap().states, states(0..whole, 900), "{len}");
     }
 }
 
@@ -162,9 +164,9 @@ fn damage_before_the_end_is_noticed() {
 fn nobody_can_forge_a_record() {
     let dir = tempfile::tempdir().unwrap();
     let mut forged = Vec::new();
-    encode(&mut forged, SALT + 1, START.generation + 1, START.number + 1, &group(7, 100)).unwrap();
+    encode(&mut forged, SALT + 1, START.generation + 1, START.number + 1, &group(7, 100));
     let mut genuine = Vec::new();
-    encode(&mut genuine, SALT, START.generation + 1, START.number + 1, &group(7, 100)).unwrap();
+    encode(&mut genuine, SALT, START.generation + 1, START.number + 1, &group(7, 100));
     for (inside, taken) in [(forged, false), (genuine, true)] {
         // A torn record whose value holds what looks like a record, at the beginning of a block.
         let mut batch = WriteBatch::default();
@@ -172,9 +174,8 @@ fn nobody_can_forge_a_record() {
         batch.insert(b"k".to_vec(), [vec![0; ahead], inside, vec![0; BLOCK]].concat());
         let mut wal = begin(dir.path(), START);
         wal.append(&batch).unwrap();
-        file(dir.path(), wal.mark().generation).write_all_at(&[0; 8], wal.len() - BLOCK as u64 + 4).unwrap();
-        assert!(recover(dir.path(), START).unwrap().mark != START, "whole");
-        file(dir.path(), wal.mark().generation).write_all_at(&[9; 4], 20).unwrap();
+        assert_eq!(recover(dir.path(), START).unwrap().states.len(), 1, "whole");
+        file(dir.path(), wal.mark().generation).write_all_at(&[9; 4], 24).unwrap();
         match recover(dir.path(), START) {
             Ok(found) => assert!(!taken && found.states.is_empty()),
             Err(error) => assert!(taken, "{error}"),
@@ -193,4 +194,42 @@ fn files_grow_ahead_and_in_steps() {
     assert_eq!(size_on_disk(dir.path()), 4 << 20);
     assert_eq!(recover(dir.path(), START).unwrap().mark.number, START.number + 2);
     assert!(wal.buffer.capacity() <= KEPT_BUFFER, "what a large group took is given back");
+}
+
+#[test]
+fn a_tree_that_fell_behind_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wal = begin(dir.path(), START);
+    let mut marks = vec![START];
+    for n in 0..6 {
+        wal.append(&group(n, 100)).unwrap();
+        marks.push(wal.mark());
+        wal.rotate().unwrap();
+    }
+    // The files hold the generations of the last two marks.
+    for (behind, mark) in marks.iter().rev().enumerate() {
+        match recover(dir.path(), *mark) {
+            Ok(found) => assert!(behind <= 2 && found.mark == *marks.last().unwrap(), "{behind}"),
+            Err(error) => {
+                assert!(behind > 2 && error.to_string().contains("the end of the tree's file is lost"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_found_is_secured_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wal = begin(dir.path(), START);
+    for n in 0..5 {
+        wal.append(&group(n, 700)).unwrap();
+        if n == 2 {
+            wal.rotate().unwrap();
+        }
+    }
+    let files = || FILES.map(|name| fs::read(dir.path().join(name)).unwrap());
+    let (before, found) = (files(), recover(dir.path(), START).unwrap());
+    assert_eq!(found.held.len(), 2);
+    found.secure().unwrap();
+    assert_eq!(files(), before);
 }
