@@ -2,11 +2,8 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use super::{keys, table::Table};
+use super::{keys, record, table::Table};
 use crate::StoreError;
-
-/// The layout of the mark.
-const LAYOUT: u8 = 1;
 
 /// The mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,37 +29,16 @@ impl Mark {
         Self::decode(&value).map(Some).ok_or_else(|| table.damaged(keys::MARK, "the checksum does not match"))
     }
 
-    /// Layout (1), generation (8), number (8), salt (8), CRC-32 of the key and these (4).
+    /// As it is stored.
     pub(crate) fn encode(self) -> Vec<u8> {
-        let mut value = vec![LAYOUT];
-        for number in [self.generation, self.number, self.salt] {
-            value.extend_from_slice(&number.to_be_bytes());
-        }
-        let sum = checksum(&value);
-        value.extend_from_slice(&sum.to_be_bytes());
-        value
+        record::encode_numbers(keys::MARK, [self.generation, self.number, self.salt])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
-        let (rest, sum) = value.split_last_chunk::<4>()?;
-        let (&layout, numbers) = rest.split_first()?;
-        let (generation, numbers) = numbers.split_first_chunk::<8>()?;
-        let (number, salt) = numbers.split_first_chunk::<8>()?;
-        let mark = Self {
-            generation: u64::from_be_bytes(*generation),
-            number: u64::from_be_bytes(*number),
-            salt: u64::from_be_bytes(salt.try_into().ok()?),
-        };
-        (layout == LAYOUT && checksum(rest) == u32::from_be_bytes(*sum)).then_some(mark)
+        let [generation, number, salt] = record::decode_numbers(keys::MARK, value)?;
+        Some(Self { generation, number, salt })
     }
-}
-
-fn checksum(value: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(keys::MARK);
-    hasher.update(value);
-    hasher.finalize()
 }
 
 #[cfg(test)]

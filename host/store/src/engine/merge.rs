@@ -47,9 +47,7 @@ impl Merge {
         };
         Self { cursors: layers.newest_first().map(cursor).collect(), tree: tree.peekable() }
     }
-}
 
-impl Merge {
     fn next_of_tree(&mut self) -> Option<sled::Result<Option<(IVec, IVec)>>> {
         self.tree.next().map(|item| item.map(Some))
     }
@@ -60,9 +58,8 @@ impl Cursor {
         if self.page.is_empty()
             && let Some(from) = self.from.take()
         {
-            let bound = |bound: &Bound<Vec<u8>>| bound.clone();
-            let (from, to) = (bound(&from), bound(&self.to));
-            let page = self.memtable.page(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice), PAGE);
+            let (from, to) = (from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
+            let page = self.memtable.page(from, to, PAGE);
             if page.len() == PAGE {
                 self.from = page.last().map(|(key, _)| Bound::Excluded(key.to_vec()));
             }

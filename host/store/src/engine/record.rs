@@ -28,7 +28,7 @@ pub(crate) const MAX_VALUE: usize = 4096;
 const HEADER: usize = 18;
 /// Largest payload that stands in the head.
 pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
-/// The layout of heads and of the meta record.
+/// The layout of heads and of records that are numbers.
 const LAYOUT: u8 = 1;
 
 /// What a record is.
@@ -187,28 +187,35 @@ impl Meta {
 
     /// As it is stored.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut value = vec![LAYOUT];
-        for number in [self.last_seq, self.first_event, self.event_bytes] {
-            value.extend_from_slice(&number.to_be_bytes());
-        }
-        let crc = crc(keys::META, &value, &[]);
-        value.extend_from_slice(&crc.to_be_bytes());
-        value
+        encode_numbers(keys::META, [self.last_seq, self.first_event, self.event_bytes])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
-        let (rest, sum) = value.split_last_chunk::<4>()?;
-        let (&layout, numbers) = rest.split_first()?;
-        let (last_seq, numbers) = numbers.split_first_chunk::<8>()?;
-        let (first_event, event_bytes) = numbers.split_first_chunk::<8>()?;
-        let meta = Self {
-            last_seq: u64::from_be_bytes(*last_seq),
-            first_event: u64::from_be_bytes(*first_event),
-            event_bytes: u64::from_be_bytes(event_bytes.try_into().ok()?),
-        };
-        (layout == LAYOUT && crc(keys::META, rest, &[]) == u32::from_be_bytes(*sum)).then_some(meta)
+        let [last_seq, first_event, event_bytes] = decode_numbers(keys::META, value)?;
+        Some(Self { last_seq, first_event, event_bytes })
     }
+}
+
+/// The value of a record that is three numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
+pub(crate) fn encode_numbers(key: &[u8], numbers: [u64; 3]) -> Vec<u8> {
+    let mut value = vec![LAYOUT];
+    for number in numbers {
+        value.extend_from_slice(&number.to_be_bytes());
+    }
+    let crc = crc(key, &value, &[]);
+    value.extend_from_slice(&crc.to_be_bytes());
+    value
+}
+
+/// The numbers in such a value; `None` when it is damaged.
+pub(crate) fn decode_numbers(key: &[u8], value: &[u8]) -> Option<[u64; 3]> {
+    let (rest, sum) = value.split_last_chunk::<4>()?;
+    let (&layout, numbers) = rest.split_first()?;
+    let (first, numbers) = numbers.split_first_chunk::<8>()?;
+    let (second, third) = numbers.split_first_chunk::<8>()?;
+    let numbers = [*first, *second, third.try_into().ok()?].map(u64::from_be_bytes);
+    (layout == LAYOUT && crc(key, rest, &[]) == u32::from_be_bytes(*sum)).then_some(numbers)
 }
 
 #[cfg(test)]

@@ -7,21 +7,8 @@ use super::*;
 /// The files of the store as they are now, while nothing moves: what a process that is killed leaves.
 fn killed(store: &Fresh) -> tempfile::TempDir {
     let to = tempfile::tempdir().unwrap();
-    copy(&store.path().join("store"), &to.path().join("store"));
+    copy_store(&store.path(), to.path());
     to
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let to = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &to);
-        } else {
-            fs::copy(&path, &to).unwrap();
-        }
-    }
 }
 
 fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {

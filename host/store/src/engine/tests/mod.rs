@@ -115,6 +115,23 @@ fn blobs(path: &Path) -> usize {
     std::fs::read_dir(path.join("store/blobs")).map_or(0, Iterator::count)
 }
 
+/// Copies the files of a store, as they are now.
+fn copy_store(from: &Path, to: &Path) {
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            let to = to.join(path.file_name().unwrap());
+            if path.is_dir() {
+                copy(&path, &to);
+            } else {
+                std::fs::copy(&path, &to).unwrap();
+            }
+        }
+    }
+    copy(&from.join("store"), &to.join("store"));
+}
+
 /// The resource with a text of so many bytes in its metadata.
 fn sized(mut resource: pb::Resource, bytes: usize) -> pb::Resource {
     resource.metadata.insert("text".into(), "x".repeat(bytes));

@@ -18,17 +18,6 @@ fn db(dir: &Path) -> PathBuf {
     dir.join("store/db")
 }
 
-/// Copies the files of a store.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to.join("store/blobs")).unwrap();
-    for entry in fs::read_dir(from.join("store")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            fs::copy(&path, to.join("store").join(path.file_name().unwrap())).unwrap();
-        }
-    }
-}
-
 /// Puts into `dir` a file that has some pages of `before` and the others of `after`.
 fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
     let file = fs::OpenOptions::new().write(true).open(db(dir)).unwrap();
@@ -85,14 +74,14 @@ async fn power_that_goes_during_a_checkpoint_costs_nothing() {
     let expected = list(&*store, &everything()).await;
     let [killed, copied] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     for dir in [&killed, &copied] {
-        copy(&store.path(), dir.path());
+        copy_store(&store.path(), dir.path());
     }
     let images = checkpoint(copied.path());
     assert!(images.len() > 4, "{} syncs", images.len());
     for (sync, images) in images.windows(2).enumerate() {
         for round in 0..MIXES {
             let dir = tempfile::tempdir().unwrap();
-            copy(killed.path(), dir.path());
+            copy_store(killed.path(), dir.path());
             mix(dir.path(), &images[0], &images[1], &mut random);
             let opened = SledBackend::open(Options::new(dir.path()));
             let opened = opened.unwrap_or_else(|error| panic!("after sync {sync}, round {round}: {error}"));
@@ -113,25 +102,25 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     }
     let acknowledged = list(&*store, &everything()).await;
     let [before, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    copy(&store.path(), before.path());
+    copy_store(&store.path(), before.path());
     let batch: Vec<_> =
         (0..30).map(|n| Mutation::Put(Box::new(sized(resource(&format!("s-{n:03}")), 6_000)))).collect();
     store.commit(Batch { expect: vec![], mutations: batch }).await.unwrap();
     let all = list(&*store, &everything()).await;
-    copy(&store.path(), after.path());
+    copy_store(&store.path(), after.path());
     let log = |dir: &Path| fs::read(dir.join("store/wal.1")).unwrap();
     let (log_before, log_after) = (log(before.path()), log(after.path()));
 
     // What opening does, up to each sync of the tree. The log is secured before the first.
     let mended = tempfile::tempdir().unwrap();
-    copy(after.path(), mended.path());
+    copy_store(after.path(), mended.path());
     let images = checkpoint(mended.path());
     assert!(images.len() > 3, "{} syncs", images.len());
     let mut torn = 0;
     for (sync, images) in images.windows(2).enumerate() {
         for _ in 0..MIXES {
             let dir = tempfile::tempdir().unwrap();
-            copy(after.path(), dir.path());
+            copy_store(after.path(), dir.path());
             mix(dir.path(), &images[0], &images[1], &mut random);
             let opened = SledBackend::open(Options::new(dir.path())).unwrap();
             assert_eq!(list(&opened, &everything()).await, all, "after sync {sync}");
@@ -141,7 +130,7 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     // Before that, the record may be torn, and then the tree has nothing of it.
     for _ in 0..MIXES {
         let dir = tempfile::tempdir().unwrap();
-        copy(before.path(), dir.path());
+        copy_store(before.path(), dir.path());
         let file = fs::OpenOptions::new().write(true).open(dir.path().join("store/wal.1")).unwrap();
         for at in (0..log_after.len()).step_by(512) {
             let of = if random.u8(..) < 250 { &log_after } else { &log_before };
