@@ -398,6 +398,9 @@ async fn bodies_of_the_wrong_format_are_refused() {
         "{\"data\": {\"name\": \"x\"}, \"metadata\": []}",
         "{\"data\": {\"name\": \"x\"}, \"metadata\": {\"a\": 1}}",
         "{\"data\": {\"name\": \"x\"}, \"metadata\": {\"a\": null}}",
+        "{\"data\": {\"name\": \"x\"}, \"metadata\": {\"a\": \"1\", \"a\": \"2\"}}",
+        "{\"data\": {\"name\": \"x\"}, \"data\": {\"name\": \"y\"}}",
+        "{\"data\": {\"name\": \"x\"}, \"owner\": {\"name\": \"a\", \"name\": \"b\"}}",
         "{\"data\": {\"name\": \"x\"}, \"owner\": \"korn\"}",
         "{\"data\": {\"name\": \"x\"}, \"owner\": {\"nome\": \"korn\"}}",
         "{\"data\": {\"name\": \"x\"}, \"owner\": {\"type\": {\"kind\": 7}}}",
@@ -430,6 +433,9 @@ async fn data_that_is_not_of_the_type_is_refused() {
         "{\"data\": {\"name\": \"x\", \"genre\": \"GENRE_NOISE\"}}",
         "{\"data\": {\"name\": \"x\", \"groupMembers\": {\"a\": 1}}}",
         "{\"data\": {\"name\": \"x\", \"groupMembers\": []}}",
+        "{\"data\": {\"name\": \"x\", \"name\": \"y\"}}",
+        "{\"data\": {\"name\": \"x\", \"groupMembers\": {}, \"group_members\": {}}}",
+        "{\"data\": {\"name\": \"x\", \"groupMembers\": {\"a\": \"1\", \"a\": \"1\"}}}",
     ] {
         assert_eq!(put_raw(&server, &korn, body).await.said(), NO_SCHEMA, "{body}");
     }

@@ -7,7 +7,7 @@
 //! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes, or
 //! nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -20,13 +20,16 @@ use http_body_util::BodyExt as _;
 use mortise_resource::{Error, pb};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     fault::{Fault, Kind},
-    json,
+    json, once,
 };
 
 /// What Consul says of a body that is no JSON, or has the wrong shape.
@@ -41,12 +44,40 @@ const DRAINED: usize = 8 << 20;
 /// What stands in a body, as far as it matters.
 #[derive(Deserialize)]
 struct Written<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metadata")]
     metadata: Option<BTreeMap<String, String>>,
     #[serde(default, borrow)]
     data: Option<&'a RawValue>,
     #[serde(default, borrow)]
     owner: Option<&'a RawValue>,
+}
+
+/// Metadata, if it is not null; no key may stand twice.
+fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Option<BTreeMap<String, String>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = BTreeMap::new();
+            while let Some((key, value)) = map.next_entry::<String, String>()? {
+                if entries.insert(key.clone(), value).is_some() {
+                    return Err(A::Error::custom(format!("{} '{key}'", once::DUPLICATE)));
+                }
+            }
+            Ok(Some(entries))
+        }
+    }
+    from.deserialize_any(Entries)
 }
 
 /// Bodies up to this size are read whatever else is under way, bytes: connections bound them well enough.

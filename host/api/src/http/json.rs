@@ -13,7 +13,7 @@ use prost_reflect::{
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
 
-use super::fault::Fault;
+use super::{fault::Fault, once};
 
 /// The message of every resource.
 pub(super) const RESOURCE: &str = "hashicorp.consul.resource.Resource";
@@ -76,7 +76,7 @@ pub(super) fn pretty(value: &Value) -> String {
 const DEPTH: usize = 100;
 
 fn print(message: &DynamicMessage) -> Option<Value> {
-    if !is_shallow(message, DEPTH) {
+    if !has_form(message, DEPTH) {
         return None;
     }
     let options = SerializeOptions::new().skip_default_fields(true).stringify_64_bit_integers(true);
@@ -86,47 +86,74 @@ fn print(message: &DynamicMessage) -> Option<Value> {
     serde_json::from_slice(&text).ok()
 }
 
-/// Whether a message stands in no more than so many others, also where an `Any` holds it: whoever prints goes down by calls.
-fn is_shallow(message: &DynamicMessage, left: usize) -> bool {
+/// Whether a message can be printed without loss: it stands in no more than so many others, also where an `Any` holds it
+/// (whoever prints goes down by calls), and none of its wrapped numbers is NaN or infinite, which would be printed as null.
+fn has_form(message: &DynamicMessage, left: usize) -> bool {
     let Some(left) = left.checked_sub(1) else { return false };
-    if message.descriptor().full_name() == "google.protobuf.Any" {
-        let url = message.get_field_by_number(1);
-        let value = message.get_field_by_number(2);
-        let name = url.as_ref().and_then(|url| url.as_str()).and_then(|url| url.rsplit('/').next()).unwrap_or_default();
-        let inner = message.descriptor().parent_pool().get_message_by_name(name);
-        let (Some(inner), Some(bytes)) = (inner, value.as_ref().and_then(|value| value.as_bytes())) else {
-            return true;
-        };
-        // What does not decode is not printed, either.
-        return DynamicMessage::decode(inner, bytes.clone()).map_or(true, |inner| is_shallow(&inner, left));
+    match message.descriptor().full_name() {
+        "google.protobuf.Any" => {
+            let (url, value) = (message.get_field_by_number(1), message.get_field_by_number(2));
+            let name = url.as_ref().and_then(|url| url.as_str()?.rsplit('/').next()).unwrap_or_default();
+            let inner = message.descriptor().parent_pool().get_message_by_name(name);
+            let (Some(inner), Some(bytes)) = (inner, value.as_ref().and_then(|value| value.as_bytes())) else {
+                return true;
+            };
+            // What does not decode is not printed, either.
+            DynamicMessage::decode(inner, bytes.clone()).map_or(true, |inner| has_form(&inner, left))
+        }
+        "google.protobuf.FloatValue" | "google.protobuf.DoubleValue" => {
+            message.fields().all(|(_, value)| match value {
+                prost_reflect::Value::F32(number) => number.is_finite(),
+                prost_reflect::Value::F64(number) => number.is_finite(),
+                _ => true,
+            })
+        }
+        _ => message.fields().all(|(_, value)| has_value_form(value, left)),
     }
-    message.fields().all(|(_, value)| is_value_shallow(value, left))
 }
 
-fn is_value_shallow(value: &prost_reflect::Value, left: usize) -> bool {
+fn has_value_form(value: &prost_reflect::Value, left: usize) -> bool {
     match value {
-        prost_reflect::Value::Message(inner) => is_shallow(inner, left),
-        prost_reflect::Value::List(values) => values.iter().all(|value| is_value_shallow(value, left)),
-        prost_reflect::Value::Map(entries) => entries.values().all(|value| is_value_shallow(value, left)),
+        prost_reflect::Value::Message(inner) => has_form(inner, left),
+        prost_reflect::Value::List(values) => values.iter().all(|value| has_value_form(value, left)),
+        prost_reflect::Value::Map(entries) => entries.values().all(|value| has_value_form(value, left)),
         _ => true,
     }
 }
 
-/// Reads proto3 JSON. Unknown fields are refused.
+/// Reads proto3 JSON. Unknown fields are refused, and fields that stand twice.
 ///
 /// # Errors
 /// Where, from `root` down in the names of protobuf, and what.
 pub(super) fn parse(message: &MessageDescriptor, root: &str, text: &str) -> Result<DynamicMessage, (String, String)> {
     let options = DeserializeOptions::new().deny_unknown_fields(true);
+    let parsed =
+        tracked(message, root, text, |from| DynamicMessage::deserialize_with_options(message.clone(), from, &options))?;
+    tracked(message, root, text, |from| once::check(message, from))?;
+    Ok(parsed)
+}
+
+/// Where the reader of a text is, for its faults.
+type Tracked<'r, 'de> =
+    serde_path_to_error::Deserializer<'r, 'r, &'r mut serde_json::Deserializer<serde_json::de::StrRead<'de>>>;
+
+/// Lets `read` have the text, and says where it found a fault.
+fn tracked<T>(
+    message: &MessageDescriptor,
+    root: &str,
+    text: &str,
+    read: impl FnOnce(Tracked<'_, '_>) -> serde_json::Result<T>,
+) -> Result<T, (String, String)> {
     let mut from = serde_json::Deserializer::from_str(text);
     let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(&mut from, &mut track);
-    DynamicMessage::deserialize_with_options(message.clone(), tracked, &options).map_err(|e| {
+    read(serde_path_to_error::Deserializer::new(&mut from, &mut track)).map_err(|e| {
         let what = without_place(&e);
         let path = proto_path(message, root, &track.path());
-        // A name that is not known is not on the way yet.
-        let unknown = what.strip_prefix("unrecognized field name '").and_then(|rest| rest.strip_suffix('\''));
-        (unknown.map_or_else(|| path.clone(), |name| format!("{path}.{name}")), what)
+        // Names that are refused are not on the way yet.
+        let refused =
+            ["unrecognized field name", once::DUPLICATE].into_iter().find_map(|begin| what.strip_prefix(begin));
+        let name = refused.and_then(|rest| rest.strip_prefix(" '")?.strip_suffix('\''));
+        (name.map_or_else(|| path.clone(), |name| format!("{path}.{name}")), what)
     })
 }
 
@@ -220,5 +247,51 @@ mod tests {
         assert_eq!(printed("FloatValue", &0.1_f32.encode_to_vec()).to_string(), "0.1");
         assert_eq!(printed("DoubleValue", &0.1_f64.encode_to_vec()).to_string(), "0.1");
         assert_eq!(printed("FloatValue", &f32::MAX.encode_to_vec()).to_string(), "3.4028235e+38");
+    }
+
+    /// They would be printed as null, which says that there is none.
+    #[test]
+    fn wrapped_numbers_that_are_none_are_printed_as_bytes() {
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let bytes = number.encode_to_vec();
+            assert_eq!(printed("DoubleValue", &bytes)["@base64"], BASE64_STANDARD.encode(&bytes), "{number}");
+            let nested = any("DoubleValue", bytes).encode_to_vec();
+            assert!(printed("Any", &nested).get("@base64").is_some(), "{number}");
+        }
+        assert!(printed("FloatValue", &f32::NAN.encode_to_vec()).get("@base64").is_some());
+    }
+
+    #[test]
+    fn no_field_may_stand_twice_in_whatever_spelling() {
+        let pool = mortise_resource::DESCRIPTORS;
+        let pool = DescriptorPool::decode(pool).unwrap();
+        let resource = pool.get_message_by_name(RESOURCE).unwrap();
+        let refused = |text: &str| parse(&resource, "data", text).unwrap_err();
+        for (text, path, name) in [
+            (r#"{"version":"1","version":"1"}"#, "data.version", "version"),
+            (r#"{"version":null,"version":"1"}"#, "data.version", "version"),
+            (r#"{"id":{"uid":"1"},"owner":{"uid":"a","uid":"b"}}"#, "data.owner.uid", "uid"),
+            (
+                r#"{"status":{"a":{"observedGeneration":"1","observed_generation":"1"}}}"#,
+                "data.status[\"a\"].observed_generation",
+                "observed_generation",
+            ),
+            (
+                r#"{"status":{"a":{"conditions":[{},{"type":"t","type":"t"}]}}}"#,
+                "data.status[\"a\"].conditions[1].type",
+                "type",
+            ),
+            (r#"{"metadata":{"a":"1","b":"2","a":"3"}}"#, "data.metadata.a", "a"),
+        ] {
+            assert_eq!(refused(text), (path.to_owned(), format!("duplicate field name '{name}'")), "{text}");
+        }
+        assert!(
+            parse(
+                &resource,
+                "data",
+                r#"{"metadata":{"version":"1"},"version":"1","owner":{"uid":"1"},"id":{"uid":"1"}}"#
+            )
+            .is_ok()
+        );
     }
 }

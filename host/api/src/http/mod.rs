@@ -27,6 +27,7 @@ mod item;
 mod json;
 mod listen;
 mod methods;
+mod once;
 mod openapi;
 mod query;
 mod route;
