@@ -1,7 +1,11 @@
 //! `mortise edit`: what comes of what an editor does. Editors are shell scripts here.
 
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
 use crate::{
-    common::{Server, artist, decoded, demo, id},
+    common::{PATIENCE, Server, artist, decoded, demo, id},
     golden::Transcript,
 };
 
@@ -51,6 +55,36 @@ esac";
     std::fs::remove_file(kept).unwrap();
     t.call(kept, "<kept>");
     t.finish();
+}
+
+/// Ctrl-C while the write is under way.
+#[tokio::test]
+async fn what_was_typed_outlives_an_interruption() {
+    let server = Server::start().await;
+    let t = Transcript::new("edit_interrupted", &server);
+    server.write(artist("korn")).await.unwrap();
+    // The write finds a server that does not answer.
+    let done = t.dir().join("done");
+    let script = format!("sed -i s/JAZZ/METAL/ \"$1\"; kill -STOP {}; touch '{}'", server.pid(), done.display());
+    t.file("editor.sh", script);
+    let mut command = t.command(&["edit", "artist", "korn"]);
+    let child = command.env("EDITOR", format!("sh {}", t.dir().join("editor.sh").display())).spawn().unwrap();
+    let typing = async {
+        while !done.exists() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, typing).await.unwrap();
+    sleep(Duration::from_millis(500)).await;
+    let pid = child.id().unwrap().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let ended = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();
+    server.signal("CONT");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    let kept = said.trim().strip_prefix("mortise: what you typed is in ").unwrap();
+    assert!(std::fs::read_to_string(kept).unwrap().contains("GENRE_METAL"));
+    std::fs::remove_file(kept).unwrap();
 }
 
 #[tokio::test]

@@ -549,9 +549,14 @@ impl Server {
         Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
     }
 
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("the server runs")
+    }
+
     /// Sends a signal, such as `INT`.
     pub fn signal(&self, name: &str) {
-        let pid = self.child.id().expect("the server runs").to_string();
+        let pid = self.pid().to_string();
         assert!(std::process::Command::new("kill").arg(format!("-{name}")).arg(pid).status().unwrap().success());
     }
 
@@ -565,7 +570,7 @@ impl Server {
 
     /// Memory that the server has in use, bytes.
     pub fn resident_bytes(&self) -> usize {
-        let pid = self.child.id().expect("the server runs");
+        let pid = self.pid();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024

@@ -3,16 +3,16 @@
 //! The write is conditional on the version that was read. When somebody else was faster, their change and this one are put
 //! together as `git merge` does it: if they touch different lines, the result is written; if not, the editor opens again,
 //! with both in it. A text that is refused comes back with the reasons above it. What was typed is never lost: when the
-//! command gives up, it says where the text is.
+//! command gives up or is interrupted, it says where the text is.
 
-use std::{io::Write as _, path::Path};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mortise_resource::pb;
 use mortise_text::{Document, Format, Source};
 
 use crate::{
-    CliError, Connect, Exit, Session, Shield, Tenancy,
+    CliError, Connect, Exit, Session, Shield, Tenancy, Ui,
     catalog::Catalog,
     connect::env,
     ids::{self, Key, id_of, placed_title},
@@ -52,37 +52,38 @@ impl Edit {
              not count.\n"
         );
         let mut conflicts = 0;
-        let mut file = tempfile::Builder::new().prefix("mortise-edit-").suffix(".yaml").tempfile()?;
+        let mut typed = Typed::new(self.connect.ui())?;
         loop {
             let shown = format!("{said}{text}");
-            let edited = match open(&mut file, &shown).await {
-                Ok(()) => input::text(file.path()),
-                Err(error) if text == base => return Err(error),
-                Err(error) => Err(error),
-            };
-            let edited = match edited {
+            if let Err(error) = open(&typed.path, &shown).await {
+                return Err(typed.keep(error));
+            }
+            typed.matters = true;
+            let edited = match input::text(&typed.path) {
                 Ok(edited) => edited,
-                Err(error) => return Err(keep(file, error)),
+                Err(error) => return Err(typed.keep(error)),
             };
             let content = without_comments(&edited);
             if content.trim().is_empty() {
+                typed.matters = false;
                 ui::line(format!("{name}: nothing was written, since the text is empty"))?;
                 return Ok(Exit::Done);
             }
             if without_comments(&shown) == content {
                 if text == base {
+                    typed.matters = false;
                     ui::line(format!("{name} unchanged"))?;
                     return Ok(Exit::Done);
                 }
-                return Err(keep(
-                    file,
-                    CliError::failed(format!("{name}: gave up, since the text is as it was refused")),
-                ));
+                return Err(
+                    typed.keep(CliError::failed(format!("{name}: gave up, since the text is as it was refused")))
+                );
             }
             text = content;
             loop {
                 match write(&session, &catalog, &stored, &text).await {
                     Ok(warnings) => {
+                        typed.matters = false;
                         warnings.iter().for_each(|warning| self.connect.ui().warn(warning));
                         ui::line(format!("{name} updated"))?;
                         return Ok(Exit::Done);
@@ -91,11 +92,11 @@ impl Edit {
                         conflicts += 1;
                         stored = match ids::read(&session, &id).await {
                             Ok(stored) => stored,
-                            Err(error) => return Err(keep(file, error)),
+                            Err(error) => return Err(typed.keep(error)),
                         };
                         let theirs = match editable(&stored, &catalog) {
                             Ok(theirs) => theirs,
-                            Err(error) => return Err(keep(file, error)),
+                            Err(error) => return Err(typed.keep(error)),
                         };
                         let merged = diffy::merge(&base, &text, &theirs);
                         let change =
@@ -124,12 +125,12 @@ impl Edit {
                     }
                     Err(Refused::Conflict) => {
                         let error = CliError::failed(format!("{name}: somebody else keeps changing it"));
-                        return Err(keep(file, error.remedy("try again later")));
+                        return Err(typed.keep(error.remedy("try again later")));
                     }
                     Err(Refused::Wrong(error)) => {
                         said = format!("# {name} was not written:\n{}#\n", commented(&error.to_string()));
                     }
-                    Err(Refused::Failed(error)) => return Err(keep(file, error)),
+                    Err(Refused::Failed(error)) => return Err(typed.keep(error)),
                 }
                 break;
             }
@@ -202,20 +203,13 @@ async fn write(
 }
 
 /// Writes the text into the file and waits for the editor.
-async fn open(file: &mut tempfile::NamedTempFile, text: &str) -> Result<(), CliError> {
-    std::fs::write(file.path(), text).map_err(|e| CliError::file("cannot write", file.path(), &e))?;
-    file.flush()?;
+async fn open(file: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(file, text).map_err(|e| CliError::file("cannot write", file, &e))?;
     let editor = env("VISUAL").or_else(|| env("EDITOR")).unwrap_or_else(|| "vi".into());
     // By a shell, since the variable may hold arguments; the file's name comes as one of its own.
     let ended = {
         let _shield = Shield::raise();
-        tokio::process::Command::new("sh")
-            .arg("-c")
-            .arg(format!("{editor} \"$1\""))
-            .arg("sh")
-            .arg(file.path())
-            .status()
-            .await
+        tokio::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file).status().await
     };
     match ended {
         Ok(status) if status.success() => Ok(()),
@@ -234,10 +228,44 @@ fn commented(text: &str) -> String {
     text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// Leaves the file where it is, and says so.
-fn keep(file: tempfile::NamedTempFile, error: CliError) -> CliError {
-    match file.keep() {
-        Ok((_, path)) => error.detail(format!("what you typed is in {}", Path::display(&path))),
-        Err(e) => error.detail(format!("what you typed could not be kept: {e}")),
+/// The file with what is typed. It goes when it is dropped, unless what it holds matters: then it stays, and standard error
+/// says where. That is so when the command is dropped amid a write, by Ctrl-C.
+struct Typed {
+    file: Option<tempfile::NamedTempFile>,
+    path: PathBuf,
+    /// Whether there is something in it that was typed and is not written.
+    matters: bool,
+    ui: Ui,
+}
+
+impl Typed {
+    fn new(ui: Ui) -> Result<Self, CliError> {
+        let file = tempfile::Builder::new().prefix("mortise-edit-").suffix(".yaml").tempfile()?;
+        Ok(Self { path: file.path().to_owned(), file: Some(file), matters: false, ui })
+    }
+
+    /// Adds to an error where the file is, which stays if it matters.
+    fn keep(mut self, error: CliError) -> CliError {
+        match self.leave() {
+            Some(said) => error.detail(said),
+            None => error,
+        }
+    }
+
+    /// Leaves the file where it is, if it matters; answers what is to be said then.
+    fn leave(&mut self) -> Option<String> {
+        let file = self.file.take().filter(|_| self.matters)?;
+        Some(match file.keep() {
+            Ok((_, path)) => format!("what you typed is in {}", path.display()),
+            Err(e) => format!("what you typed could not be kept: {e}"),
+        })
+    }
+}
+
+impl Drop for Typed {
+    fn drop(&mut self) {
+        if let Some(said) = self.leave() {
+            self.ui.note(&format!("mortise: {said}"));
+        }
     }
 }
