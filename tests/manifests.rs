@@ -11,7 +11,7 @@ use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
 
 /// What the log says about each bad manifest: fault, and what is right instead.
-const SAYS: [(&str, &[&str]); 24] = [
+const SAYS: [(&str, &[&str]); 27] = [
     ("not-protobuf", &["describe answered no mortise.plugin.v1.Manifest"]),
     ("no-manifest", &["name: a plugin's name must consist of lower case alphanumeric characters"]),
     ("empty-name", &["name: a plugin's name must consist of", "got: \"\""]),
@@ -28,6 +28,15 @@ const SAYS: [(&str, &[&str]); 24] = [
     ("unknown-message", &["message \"mortise.test.v1.Nothing\" is not in", "add the file"]),
     ("no-descriptors", &["message \"mortise.test.v1.Thing\" is not in", "add the file"]),
     ("broken-descriptors", &["descriptors: ", "mortise.test.v1.Lost", "give whole files with their imports"]),
+    (
+        "map-without-a-key",
+        &["descriptors: message mortise.test.v1.Thing.XEntry: as the entry of a map it lacks the field key = 1"],
+    ),
+    (
+        "map-without-a-value",
+        &["mortise.test.v1.Thing.XEntry", "lacks the field value = 2", "declare a map<KEY, VALUE>"],
+    ),
+    ("map-by-bytes", &["mortise.test.v1.Thing.XEntry", "an integer, bool or string, and its field key is bytes"]),
     ("duplicate-type", &["type good.v1.Thing: declared twice; declare it once"]),
     ("no-types", &["types: must be 1 to 256, got: 0"]),
     ("hook-without-export", &["hooks name validating", "export it, or take the hook out"]),
@@ -243,4 +252,19 @@ async fn the_cache_is_used_and_a_damaged_entry_is_compiled_anew() {
         fs::write(path, b"").unwrap();
     }
     assert!(start().await.contains("damaged or foreign"));
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_used_costs_time_and_nothing_else() {
+    let cache = tempfile::tempdir().unwrap();
+    fs::create_dir(cache.path().join("secret")).unwrap();
+    let setup = Setup::new().component("good", good()).env("MORTISE_CACHE_DIR", cache.path().display());
+    let server = setup.start().await;
+    server.write(good_thing()).await.unwrap();
+    server.write(artist("korn")).await.unwrap();
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("the compile cache (cache_dir) cannot be used")).unwrap();
+    let secret = cache.path().join("secret");
+    assert!(line.contains(secret.to_str().unwrap()) && line.contains("another directory"), "{line}");
+    assert!(entries(cache.path()).is_empty());
 }

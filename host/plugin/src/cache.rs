@@ -3,13 +3,14 @@
 //! One file for each component digest and engine: a keyed checksum, then the manifest's bytes, then machine code. Machine
 //! code is trusted by whoever loads it, so a file counts only if its checksum, keyed with a secret that lives beside it
 //! with private mode, is right; anything else is as good as absent, and is compiled and written anew. Files are written
-//! to a temporary name and renamed. A cache that cannot be written costs time, never correctness.
+//! to a temporary name and renamed. A cache that cannot be written or read costs time, never correctness: only a
+//! `cache_dir` that is no directory is an error, since someone meant something else.
 //!
 //! Loading from the cache takes well under a millisecond where compiling takes tens.
 
 use std::{
     fs::{self, OpenOptions},
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -28,7 +29,8 @@ const MAC_LEN: usize = 32;
 
 pub(crate) struct Cache {
     dir: PathBuf,
-    secret: [u8; 32],
+    /// None: the directory cannot be used, and nothing is kept.
+    secret: Option<[u8; 32]>,
     /// Differs between wasmtime versions, settings and processors.
     fingerprint: String,
 }
@@ -46,13 +48,25 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 
 impl Cache {
     pub(crate) fn open(dir: PathBuf, engine: &Engine) -> Result<Self, LoadError> {
-        let unusable = |what| move |e: std::io::Error| LoadError::Host { what, source: wasmtime::Error::new(e) };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .map_err(unusable("creating the compile cache's directory (cache_dir)"))?;
-        let secret = secret(&dir).map_err(unusable("reading the compile cache's secret (cache_dir)"))?;
+        if dir.exists() && !dir.is_dir() {
+            let what = format!("{} is not a directory; remove it, or choose another", dir.display());
+            return Err(LoadError::Host {
+                what: "creating the compile cache's directory (cache_dir)",
+                source: wasmtime::Error::msg(what),
+            });
+        }
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        let secret = match made.map_err(|e| (dir.clone(), e)).and_then(|()| secret(&dir)) {
+            Ok(secret) => Some(secret),
+            Err((path, e)) => {
+                tracing::warn!(
+                    path = %path.display(),
+                    "the compile cache (cache_dir) cannot be used: {e}; every start compiles all plugins until this user \
+                     may read and write it, or cache_dir names another directory"
+                );
+                None
+            }
+        };
         Ok(Self { dir, secret, fingerprint: fingerprint(engine) })
     }
 
@@ -66,13 +80,14 @@ impl Cache {
     }
 
     fn mac(&self, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).ok()?;
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.secret.as_ref()?).ok()?;
         parts.iter().for_each(|part| mac.update(part));
         Some(mac)
     }
 
     /// The entry of a digest; none when it is missing or not one of ours.
     pub(crate) fn get(&self, engine: &Engine, digest: &str) -> Option<Entry> {
+        self.secret?;
         let path = self.path(digest);
         let bytes = fs::read(&path).ok()?;
         let entry = self.verified(digest, &bytes).and_then(|(manifest, code)| {
@@ -95,6 +110,9 @@ impl Cache {
 
     /// Keeps an entry. A failure is logged and costs the next start some time.
     pub(crate) fn put(&self, digest: &str, component: &Component, manifest: &[u8]) {
+        if self.secret.is_none() {
+            return;
+        }
         if let Err(e) = self.try_put(digest, component, manifest) {
             tracing::warn!(dir = %self.dir.display(), "compile cache not written: {e}");
         }
@@ -128,30 +146,30 @@ pub(crate) fn moved(component: &Component, to: &Engine) -> Option<Component> {
     deserialize(to, &component.serialize().ok()?)
 }
 
-/// The secret of this directory, made at the first use.
-fn secret(dir: &Path) -> std::io::Result<[u8; 32]> {
+/// The secret of this directory, made at the first use; or where it should be, and what is wrong there.
+fn secret(dir: &Path) -> Result<[u8; 32], (PathBuf, io::Error)> {
     let path = dir.join("secret");
-    let read = || -> std::io::Result<[u8; 32]> {
+    let read = || -> io::Result<[u8; 32]> {
         let mut secret = [0; 32];
         fs::File::open(&path)?.read_exact(&mut secret)?;
         Ok(secret)
     };
-    if let Ok(secret) = read() {
-        return Ok(secret);
-    }
-    let mut secret = [0; 32];
-    fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    let mut file = tempfile::Builder::new().tempfile_in(dir)?;
-    file.write_all(&secret)?;
-    match file.persist_noclobber(&path) {
-        Ok(_) => Ok(secret),
-        // Another process was first, or a truncated file is in the way.
-        Err(_) => read().or_else(|_| {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-            file.write_all(&secret)?;
-            Ok(secret)
-        }),
-    }
+    let make = || {
+        let mut secret = [0; 32];
+        fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
+        let mut file = tempfile::Builder::new().tempfile_in(dir)?;
+        file.write_all(&secret)?;
+        match file.persist_noclobber(&path) {
+            Ok(_) => Ok(secret),
+            // Another process was first, or a truncated file is in the way.
+            Err(_) => read().or_else(|_| {
+                let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+                file.write_all(&secret)?;
+                Ok(secret)
+            }),
+        }
+    };
+    read().or_else(|_| make()).map_err(|e| (path.clone(), e))
 }
 
 /// The only unsafe code of the host: machine code from a file.
@@ -206,6 +224,36 @@ mod tests {
         assert!(one.get(&engine, &b).is_none(), "renamed");
         fs::copy(one.path(&a), two.path(&a)).unwrap();
         assert!(two.get(&engine, &a).is_none(), "from a cache with another secret");
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_used_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::default();
+        let (crooked, file) = (dir.path().join("crooked"), dir.path().join("file"));
+        fs::create_dir_all(crooked.join("secret")).unwrap();
+        fs::write(&file, b"").unwrap();
+        for place in [crooked.clone(), file.join("below")] {
+            let cache = Cache::open(place, &engine).unwrap();
+            let digest = digest(EMPTY);
+            fs::write(crooked.join(format!("{digest}-{}-{LAYOUT}.bin", fingerprint(&engine))), b"foreign").unwrap();
+            cache.put(&digest, &component(&engine), b"");
+            assert!(cache.get(&engine, &digest).is_none());
+            assert!(cache.of_engine(&engine).get(&engine, &digest).is_none());
+        }
+        assert_eq!(fs::read_dir(&crooked).unwrap().count(), 2, "nothing was written beside what was there");
+    }
+
+    #[test]
+    fn a_file_is_no_directory_for_a_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, b"").unwrap();
+        let error = Cache::open(file.clone(), &Engine::default()).err().unwrap().to_string();
+        assert!(
+            error.contains("(cache_dir)") && error.contains(&format!("{} is not a directory", file.display())),
+            "{error}"
+        );
     }
 
     #[test]

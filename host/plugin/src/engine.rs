@@ -98,7 +98,8 @@ impl Sandbox {
     /// Takes a few milliseconds. Starts one thread, which ends when the last clone of the sandbox is gone.
     ///
     /// # Errors
-    /// [`LoadError::Host`] when the address space is too small for the pool, or the cache directory cannot be used.
+    /// [`LoadError::Host`] when the address space is too small for the pool, or `cache_dir` is no directory. One that cannot
+    /// be used is said in the log, and does without.
     pub fn new(limits: &Limits, cache_dir: PathBuf) -> Result<Self, LoadError> {
         Self::with_policy(limits, Policy::default(), cache_dir)
     }

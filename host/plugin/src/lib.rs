@@ -18,6 +18,7 @@ mod configure;
 mod confinement;
 mod contract;
 pub mod controllers;
+mod descriptors;
 pub mod engine;
 pub mod error;
 pub mod extract;

@@ -9,6 +9,7 @@ use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use crate::{
     contract::Exports,
     controllers::{self, ControllerDecl},
+    descriptors,
     error::LoadError,
     permission::Permissions,
 };
@@ -99,7 +100,8 @@ impl Manifest {
             return Err(fault(format!("types: must be 1 to {MAX_TYPES}, got: {}", wire.types.len())));
         }
 
-        let pool = pool(wire.descriptors.unwrap_or_default())?;
+        let pool = descriptors::pool(wire.descriptors.unwrap_or_default())
+            .map_err(|what| fault(format!("descriptors: {what}")))?;
         let mut seen = HashSet::new();
         let mut types = Vec::with_capacity(wire.types.len());
         for declared in wire.types {
@@ -175,22 +177,6 @@ impl TypeDecl {
 
 fn fault(what: String) -> LoadError {
     LoadError::Manifest(what)
-}
-
-/// A pool of the plugin's files on top of the well-known ones.
-fn pool(files: prost_types::FileDescriptorSet) -> Result<DescriptorPool, LoadError> {
-    let bad = |what: String| fault(format!("descriptors: {what}"));
-    // The descriptors come from a stranger, and the library that reads them is large: should it panic, only this plugin
-    // may notice.
-    let built = std::panic::catch_unwind(move || {
-        let mut pool = DescriptorPool::global();
-        pool.add_file_descriptor_protos(files.file).map(|()| pool)
-    });
-    match built {
-        Ok(Ok(pool)) => Ok(pool),
-        Ok(Err(e)) => Err(bad(format!("{e}; give whole files with their imports, in dependency order"))),
-        Err(_) => Err(bad("cannot be read; build them with protoc, buf or protox".into())),
-    }
 }
 
 fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, String> {
@@ -281,7 +267,7 @@ mod tests {
     #[test]
     fn a_question_has_a_hook_or_a_permission() {
         let files = prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
-        let pool = pool(files).unwrap();
+        let pool = descriptors::pool(files).unwrap();
         let exports = Exports { authorizing: true, ..Exports::default() };
         let key = wire::Permission { permission: "key:read".into(), on: "{name}".into() };
         let declare = |hooks, permissions| {

@@ -123,7 +123,7 @@ impl Plugin {
         Ok(Arc::new(Self {
             digest,
             size: bytes.len(),
-            turns: Arc::new(Semaphore::new(limits.concurrency.max(1))),
+            turns: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
             memo: Memo::new(limits.remembered_decisions),
             health: health(&inner, &manifest, meter.clone()),
             meter,

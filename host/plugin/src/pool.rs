@@ -147,6 +147,9 @@ impl PoolSize {
             .max_core_instances_per_component(instances)
             .max_memories_per_component(memories)
             .max_tables_per_component(tables)
+            // All of them may be in one module. Neither reserves anything: slots have room for a component.
+            .max_memories_per_module(memories)
+            .max_tables_per_module(tables)
             .max_memory_size(limits.memory_bytes)
             .table_elements(limits.table_elements)
             .linear_memory_keep_resident(self.keep_resident)

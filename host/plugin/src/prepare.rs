@@ -108,7 +108,7 @@ pub(crate) async fn compile(engine: &Engine, sandbox: &Inner, bytes: &[u8]) -> R
     .await;
     match compiled {
         Ok(Ok(component)) => Ok(component),
-        Ok(Err(e)) => Err(not(format!("{e:#}"))),
+        Ok(Err(e)) => Err(too_hungry(&e, &sandbox.limits).unwrap_or_else(|| not(format!("{e:#}")))),
         Err(_) => Err(not("the compiler gave up on it".into())),
     }
 }
@@ -119,27 +119,74 @@ pub(crate) fn least_memory(component: &Component) -> u64 {
     pages.saturating_mul(64 << 10)
 }
 
-/// Refuses what could not be instantiated anyway, with a better message.
+/// What a component may need more of than there is.
+#[derive(Debug, Clone, Copy)]
+enum Need {
+    CoreInstances,
+    Memories,
+    /// Bytes of one memory.
+    Memory,
+    Tables,
+    /// Elements of one table.
+    TableElements,
+}
+
+impl Need {
+    /// Refuses a component that needs `n`.
+    fn over(self, n: u64, limits: &Limits) -> LoadError {
+        let (what, limit, setting) = match self {
+            Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, "sandbox.core_instances"),
+            Self::Memories => (format!("{n} memories"), limits.memories, "sandbox.memories"),
+            Self::Memory => (format!("{n} bytes of memory"), limits.memory_bytes, "sandbox.memory_bytes"),
+            Self::Tables => (format!("{n} tables"), limits.tables, "sandbox.tables"),
+            Self::TableElements => {
+                (format!("a table of {n} elements"), limits.table_elements, "sandbox.table_elements")
+            }
+        };
+        LoadError::TooHungry { what, limit, setting }
+    }
+}
+
+/// How wasmtime says that a component does not fit into a slot of the pool, which it does after compiling, or that an
+/// instance made on demand has too many parts: the words before the number, those after it, and what is meant. It has no
+/// type for either.
+const SAYS: [(&str, &str, Need); 8] = [
+    ("component transitively contains ", " core module instances", Need::CoreInstances),
+    ("component transitively contains ", " Wasm linear memories", Need::Memories),
+    ("component transitively contains ", " tables", Need::Tables),
+    ("defined memories count of ", " exceeds", Need::Memories),
+    ("defined tables count of ", " exceeds", Need::Tables),
+    ("memory has a minimum byte size of ", " which exceeds", Need::Memory),
+    ("has a minimum element size of ", " which exceeds", Need::TableElements),
+    ("resource limit exceeded: instance count too high at ", "", Need::CoreInstances),
+];
+
+/// The limit that an error of wasmtime is about, if it is about one.
+fn too_hungry(error: &wasmtime::Error, limits: &Limits) -> Option<LoadError> {
+    let text = error.root_cause().to_string();
+    SAYS.into_iter().find_map(|(before, after, need)| {
+        let (_, rest) = text.split_once(before)?;
+        let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+        rest.starts_with(after).then(|| number.parse().ok())?.map(|n| need.over(n, limits))
+    })
+}
+
+/// Refuses what could not be instantiated anyway, with a better message: without a pool nobody has looked before.
 fn check_appetite(component: &Component, limits: &Limits) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
         return Err(LoadError::NotAComponent {
             what: "it instantiates modules that it imports; a plugin must be complete in itself".into(),
         });
     };
-    let hungry = |what, limit, setting| Err(LoadError::TooHungry { what, limit, setting });
-    let memory = least_memory(component);
-    if memory > limits.memory_bytes as u64 {
-        return hungry(format!("{memory} bytes of memory"), limits.memory_bytes, "sandbox.memory_bytes");
-    }
-    if needs.num_memories as usize > limits.memories {
-        return hungry(format!("{} memories", needs.num_memories), limits.memories, "sandbox.memories");
-    }
-    if needs.num_tables as usize > limits.tables {
-        return hungry(format!("{} tables", needs.num_tables), limits.tables, "sandbox.tables");
-    }
-    let table = needs.max_initial_table_size.unwrap_or(0);
-    if table > limits.table_elements as u64 {
-        return hungry(format!("a table of {table} elements"), limits.table_elements, "sandbox.table_elements");
+    for (need, n, limit) in [
+        (Need::Memory, least_memory(component), limits.memory_bytes),
+        (Need::Memories, needs.num_memories.into(), limits.memories),
+        (Need::Tables, needs.num_tables.into(), limits.tables),
+        (Need::TableElements, needs.max_initial_table_size.unwrap_or(0), limits.table_elements),
+    ] {
+        if n > limit as u64 {
+            return Err(need.over(n, limits));
+        }
     }
     Ok(())
 }
@@ -178,6 +225,9 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
         Ok(Ok(bytes)) if bytes.len() > limits.reply_bytes => Err(fault(HookFault::Reply { limit: limits.reply_bytes })),
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(e)) => {
+            if let Some(hungry) = too_hungry(&e, limits) {
+                return Err(hungry);
+            }
             let kind = confinement::classify(&e, store.data());
             let text = format!("hook {HOOK} {kind}\n{}", backtrace::render(&e));
             sandbox.logs.host(called, HOOK, 1, text.trim_end().to_owned());
@@ -186,3 +236,6 @@ async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) 
         Err(_) => Err(fault(late)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,6 +205,15 @@ async fn a_plugin_without_controllers_makes_no_second_engine() {
 }
 
 #[tokio::test]
+async fn any_concurrency_is_taken() {
+    for concurrency in [0, 1 << 61, usize::MAX] {
+        let set =
+            set_up(Limits { concurrency, ..Limits::default() }, ReconcileLimits::default(), Grants::default()).await;
+        assert_eq!(set.count().await, 1);
+    }
+}
+
+#[tokio::test]
 async fn every_limit_ends_a_call_and_is_named() {
     let tight =
         ReconcileLimits { fuel: 1_000_000_000_000, deadline_ms: 150, host_calls: 20, ..ReconcileLimits::default() };

@@ -3,7 +3,7 @@
 use mortise_plugin::{
     manifest::{Hooks, Manifest, Permission, Permissions, ResourceType, Scope},
     prost::Message,
-    prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet},
+    prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions},
 };
 
 use super::manifest_only;
@@ -54,6 +54,9 @@ pub fn bad_manifests() -> Vec<(&'static str, Vec<u8>)> {
     bad("unknown-message", |manifest| each(manifest, |one| one.message = "mortise.test.v1.Nothing".to_owned()));
     bad("no-descriptors", |manifest| manifest.descriptors = None);
     bad("broken-descriptors", |manifest| manifest.descriptors = Some(broken()));
+    bad("map-without-a-key", |manifest| map(manifest, &[]));
+    bad("map-without-a-value", |manifest| map(manifest, &[("key", STRING)]));
+    bad("map-by-bytes", |manifest| map(manifest, &[("key", BYTES), ("value", STRING)]));
     bad("duplicate-type", |manifest| manifest.types = vec![thing("good", "v1", "Thing"), thing("good", "v1", "Thing")]);
     bad("no-types", |manifest| manifest.types.clear());
     bad("hook-without-export", |manifest| {
@@ -88,6 +91,38 @@ fn thing(group: &str, group_version: &str, kind: &str) -> ResourceType {
 
 fn each(manifest: &mut Manifest, spoil: fn(&mut ResourceType)) {
     manifest.types.iter_mut().for_each(spoil);
+}
+
+/// Types of fields.
+const STRING: i32 = 9;
+const MESSAGE: i32 = 11;
+const BYTES: i32 = 12;
+
+/// Gives the message a field that is a map, whose entry has these fields and not those that one must have.
+fn map(manifest: &mut Manifest, entry: &[(&str, i32)]) {
+    let field = |(number, (name, of)): (i32, &(&str, i32))| FieldDescriptorProto {
+        name: Some((*name).to_owned()),
+        number: Some(number),
+        r#type: Some(*of),
+        label: Some(1),
+        ..FieldDescriptorProto::default()
+    };
+    let entry = DescriptorProto {
+        name: Some("XEntry".to_owned()),
+        field: (1..).zip(entry).map(field).collect(),
+        options: Some(MessageOptions { map_entry: Some(true), ..MessageOptions::default() }),
+        ..DescriptorProto::default()
+    };
+    let x = FieldDescriptorProto {
+        label: Some(3),
+        type_name: Some(".mortise.test.v1.Thing.XEntry".to_owned()),
+        ..field((20, &("x", MESSAGE)))
+    };
+    let files = manifest.descriptors.iter_mut().flat_map(|files| &mut files.file);
+    for thing in files.flat_map(|file| &mut file.message_type).filter(|message| message.name() == "Thing") {
+        thing.field.push(x.clone());
+        thing.nested_type.push(entry.clone());
+    }
 }
 
 /// Decodes, and describes the message, but with a field of a type that is nowhere.
