@@ -132,6 +132,55 @@ async fn disable_and_enable_hold_over_restarts() {
     assert_eq!(server.plugin(NAME).await.unwrap().reason, "Serving");
 }
 
+/// Wherever its file goes meanwhile, whether somebody looks or not, and whatever the file holds.
+#[tokio::test]
+async fn what_is_disabled_stays_so_until_it_is_enabled_or_removed() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = |name: &str| folder.path().join(name);
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path()).env("MORTISE_PLUGINS_RESCAN_MS", 200);
+    fs::write(file("a.wasm"), guest("version-stamp-1")).unwrap();
+    let server = setup().start().await;
+    version(&server).await.unwrap();
+    let mut client = server.plugins().await;
+    client.disable(data::DisableRequest { name: name() }).await.unwrap();
+    let is_off_in = |source: &'static str| {
+        move |seen: &Seen| seen.reason == "Disabled" && seen.data.disabled && seen.data.source == source
+    };
+
+    fs::rename(file("a.wasm"), file("b.wasm")).unwrap();
+    server.plugin_until(NAME, is_off_in("b.wasm")).await;
+    fs::remove_file(file("b.wasm")).unwrap();
+    server.plugin_until(NAME, |seen| seen.reason == "Removed" && seen.data.disabled).await;
+    let (code, message) = refusal(client.enable(data::EnableRequest { name: name() }).await);
+    assert!(code == Code::FailedPrecondition && message.contains("put it back"), "{message}");
+    let (code, message) = refusal(server.install(NAME, &guest("version-stamp-1")).await);
+    assert!(code == Code::FailedPrecondition && message.contains("remove the plugin first"), "{message}");
+    fs::write(file("c.wasm"), guest("version-stamp-1")).unwrap();
+    server.plugin_until(NAME, is_off_in("c.wasm")).await;
+    assert!(refusal(version(&server).await).1.contains("is disabled; enable it"));
+
+    assert!(server.stop().await.success());
+    fs::rename(file("c.wasm"), file("d.wasm")).unwrap();
+    let server = setup().start().await;
+    let seen = server.plugin(NAME).await.unwrap();
+    assert!(is_off_in("d.wasm")(&seen), "{seen:?}");
+    assert!(refusal(version(&server).await).1.contains("is disabled; enable it"));
+    fs::write(file("d.wasm"), guest("version-stamp-2")).unwrap();
+    fs::write(file("later.wasm"), crate::common::hookless(&["good.v1.Thing"])).unwrap();
+    server.plugin_until("good", |seen| seen.reason == "Serving").await;
+    let seen = server.plugin(NAME).await.unwrap();
+    assert!(is_off_in("d.wasm")(&seen), "{seen:?}");
+
+    let mut client = server.plugins().await;
+    client.enable(data::EnableRequest { name: name() }).await.unwrap();
+    assert_eq!(version(&server).await.unwrap(), "2.0.0");
+    client.disable(data::DisableRequest { name: name() }).await.unwrap();
+    let left = client.remove(data::RemoveRequest { name: name() }).await.unwrap().into_inner();
+    assert!(!Seen::from(left.plugin.unwrap()).data.disabled);
+    server.install(NAME, &guest("version-stamp-1")).await.unwrap();
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+}
+
 #[tokio::test]
 async fn remove_takes_the_file_and_inspect_tells_everything() {
     let server = Server::start().await;

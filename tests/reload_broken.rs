@@ -3,11 +3,12 @@
 
 use std::fs;
 
-use crate::common::{Server, Setup, any, id, resource};
+use crate::common::{Server, Setup, any, id, refusal, resource};
 use crate::plugins::Plugins as _;
-use mortise_resource::{manifest, pb};
+use mortise_resource::{data, manifest, pb};
 use mortise_test_guests::{Thing, bad_manifests, component, good_manifest, manifest_only};
 use prost::Message as _;
+use tonic::Code;
 
 const GOOD: &str = "good.v1.Thing";
 
@@ -179,4 +180,70 @@ async fn a_restart_does_not_make_a_broken_file_worse() {
     server.write(stored()).await.unwrap();
     fs::write(&path, good(|m| m.version = "0.2.0".into())).unwrap();
     server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
+}
+
+/// A removed plugin of two types, of which something is stored, and another that has taken one of them over.
+async fn heir(setup: Setup, heir: &str) -> Server {
+    let server = setup.env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let path = server.plugin_dir.join("a.wasm");
+    fs::write(&path, good(|m| m.name = "aplug".into())).unwrap();
+    server.plugin_until("aplug", |p| p.reason == "Serving").await;
+    server.write(stored()).await.unwrap();
+    server.write(resource(id("good.v1.Other", "fine"), stored().data)).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    server.plugin_until("aplug", |p| p.reason == "Removed").await;
+    let bytes = good(|m| {
+        m.name = "bplug".into();
+        m.types.truncate(1);
+    });
+    fs::write(server.plugin_dir.join(heir), bytes).unwrap();
+    server.plugin_until("bplug", |p| p.reason == "Serving").await;
+    server.write(stored()).await.unwrap();
+    server
+}
+
+/// Its resource says why, a restart changes nothing, and nobody says that it serves.
+#[tokio::test]
+async fn a_removed_plugin_that_is_put_back_and_refused_stays_removed() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let mut server = heir(setup(), "b.wasm").await;
+    fs::write(folder.path().join("a.wasm"), good(|m| m.name = "aplug".into())).unwrap();
+    for _ in 0..3 {
+        let seen = server.plugin_until("aplug", |p| p.reason == "Removed" && p.message.contains("TypeTaken")).await;
+        assert!(
+            seen.message.contains("\"bplug\"") && seen.message.contains("nothing of it serves"),
+            "{}",
+            seen.message
+        );
+        assert_eq!(server.plugin("bplug").await.unwrap().reason, "Serving");
+        assert_eq!(server.plugin_names().await, ["aplug", "bplug", "demo"], "no page but its own");
+        server.write(stored()).await.unwrap();
+        let other = server.write(resource(id("good.v1.Other", "fine"), stored().data)).await;
+        assert_eq!(refusal(other).0, Code::FailedPrecondition);
+        let enabled = server.plugins().await.enable(data::EnableRequest { name: "aplug".into() }).await;
+        assert_eq!(refusal(enabled).0, Code::FailedPrecondition);
+        assert!(server.stop().await.success());
+        server = setup().start().await;
+    }
+    // It is back as soon as nothing is in its way.
+    fs::remove_file(folder.path().join("b.wasm")).unwrap();
+    server.plugin_until("aplug", |p| p.reason == "Serving").await;
+    server.write(stored()).await.unwrap();
+}
+
+/// Neither a restart nor an order about the plugin that was there before touches it.
+#[tokio::test]
+async fn a_file_that_has_become_another_plugin_belongs_to_that_one() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let server = heir(setup(), "a.wasm").await;
+    assert!(server.stop().await.success());
+    let server = setup().start().await;
+    assert_eq!(server.plugin("aplug").await.unwrap().reason, "Removed");
+    assert_eq!(server.plugin("bplug").await.unwrap().reason, "Serving");
+    server.plugins().await.remove(data::RemoveRequest { name: "aplug".into() }).await.unwrap();
+    assert!(folder.path().join("a.wasm").exists());
+    assert_eq!(server.plugin("bplug").await.unwrap().reason, "Serving");
+    server.write(stored()).await.unwrap();
 }

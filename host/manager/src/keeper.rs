@@ -35,6 +35,8 @@ pub(crate) struct Managed {
     pub(crate) page: Page,
     /// Nothing of it ever served: the page is about a file.
     pub(crate) only_file: bool,
+    /// Its source is gone, and what has been offered since then, if anything, was refused.
+    pub(crate) removed: bool,
     pub(crate) last_failure: Option<data::inspect_response::Failure>,
     /// Replaced versions that are not gone yet.
     pub(crate) draining: u32,
@@ -216,6 +218,13 @@ impl Keeper {
 
     /// Deals with a file that looks as it has looked for a while. Answers when to look again if it is not whole.
     async fn deal_with(&mut self, file: &str, stamp: Stamp, stable: Duration) -> Option<Duration> {
+        let known = self.files.entry(file.to_owned()).or_default();
+        let plugin = known.provides.as_ref().and_then(|plugin| self.plugins.get(plugin));
+        if plugin.is_some_and(|managed| managed.page.data.disabled) {
+            // It is looked at when the plugin is switched on.
+            (known.acted, known.pending, known.again) = (Some(stamp), None, false);
+            return None;
+        }
         let path = self.options.plugin_dir.join(file);
         let limit = self.sandbox.limits().component_bytes;
         let read = tokio::task::spawn_blocking(move || files::read(&path, limit)).await;
@@ -301,17 +310,23 @@ impl Keeper {
         let about = match (provides, name) {
             (Some(plugin), _) => plugin,
             (None, named) => {
-                let free =
-                    |name: &String| self.plugins.get(name).is_none_or(|m| m.only_file && m.page.data.source == file);
-                let about = named.filter(free).unwrap_or_else(|| self.name_for(file));
+                let concerned = |name: &String| {
+                    let known = self.plugins.get(name);
+                    known.is_none_or(|m| m.removed || m.only_file && m.page.data.source == file)
+                };
+                let about = named.filter(concerned).unwrap_or_else(|| self.name_for(file));
                 if let Some(before) = before.filter(|before| *before != about) {
                     self.forget(&before).await;
                 }
-                self.known(file).shown = Some(about.clone());
-                let managed = self.managed(&about);
-                managed.only_file = true;
-                file.clone_into(&mut managed.page.data.source);
-                managed.page.data.digest.clone_from(&digest);
+                let removed = self.managed(&about).removed;
+                // The page of a plugin that was there does not go with this file.
+                self.known(file).shown = (!removed).then(|| about.clone());
+                if !removed {
+                    let managed = self.managed(&about);
+                    managed.only_file = true;
+                    file.clone_into(&mut managed.page.data.source);
+                    managed.page.data.digest.clone_from(&digest);
+                }
                 about
             }
         };

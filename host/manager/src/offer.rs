@@ -85,17 +85,18 @@ impl Keeper {
     /// Whether the source holds what serves already, which may have been hidden by something broken meanwhile.
     async fn serves_already(&mut self, offer: &Offer) -> Option<Brought> {
         let name = offer.told.clone()?;
-        let serving = self
-            .registry
-            .load()
-            .plugin(&name)
-            .is_some_and(|plugin| plugin.digest() == offer.digest && plugin.is_set_to(&self.settings));
-        if !serving || matches!(offer.how, How::Rollback { .. }) {
+        let same = |plugin: &&Arc<Plugin>| plugin.digest() == offer.digest && plugin.is_set_to(&self.settings);
+        let serving = self.registry.load().plugin(&name).filter(same).cloned()?;
+        if matches!(offer.how, How::Rollback { .. }) {
             return None;
         }
+        // Another source may hold the same and be one too many. Whatever fails here is said by the long way.
+        self.check_name(&serving, offer).ok()?;
         if let How::Install(_) = &offer.how {
+            self.keep(&name, offer).await.ok()?;
             self.put_into_folder(&offer.source, &offer.bytes).await.ok()?;
         }
+        self.comes_from(&name, &offer.source);
         if !matches!(offer.how, How::Again) {
             let data = &mut self.managed(&name).page.data;
             data.rolled_back = false;
@@ -116,7 +117,12 @@ impl Keeper {
         self.check_name(&plugin, &offer)?;
         if self.plugins.get(&name).is_some_and(|m| m.page.data.disabled) && offer.how != How::Again {
             // Switched off by name, wherever it comes from. What its source holds is looked at when it is switched on.
-            self.managed(&name).page.data.source.clone_from(&offer.source);
+            self.comes_from(&name, &offer.source);
+            if self.managed(&name).removed {
+                self.managed(&name).removed = false;
+                self.take_out(&name, Why::Disabled);
+            }
+            self.disabled(&name, "").await;
             return Ok(Brought { name, unchanged: true });
         }
         if !self.plugins.contains_key(&name) {
@@ -136,8 +142,9 @@ impl Keeper {
         let before: Vec<_> = own.into_iter().chain(adopted).collect();
         let mut canary = Canary::new(self.backend.clone(), plugin.clone(), &before);
         canary.compare(&before)?;
-        let known = self.managed(&name).page.data.digest == offer.digest;
-        if !(self.starting && known) {
+        // Of a plugin that did not serve at the stop, more may have been stored by another that had its types.
+        let served = offer.told.is_some() && self.managed(&name).page.data.digest == offer.digest;
+        if !(self.starting && served) {
             canary.scan().await?;
         }
 
@@ -212,7 +219,7 @@ impl Keeper {
             BUNDLED => self.options.bundled.iter().any(|(bundled, _)| *bundled == name),
             file => self.path(file).exists(),
         };
-        let owns = self.registry.load().plugin(name).is_some() || known.page.data.disabled;
+        let owns = self.registry.load().plugin(name).is_some() || known.page.data.disabled && !known.removed;
         if there && owns {
             let what = match other.as_str() {
                 BUNDLED => {
@@ -224,10 +231,19 @@ impl Keeper {
             let what = format!("a plugin named {name:?} is loaded already (version {version}); {what}");
             return refused("NameTaken", what);
         }
-        if let Some(known) = self.files.get_mut(&other) {
-            known.provides = None;
-        }
         Ok(())
+    }
+
+    /// Ties a plugin to its source. The file that it came from before has nothing to do with it any more, and shows its
+    /// fault, if it has one, in a page of its own.
+    fn comes_from(&mut self, name: &str, source: &str) {
+        let before = std::mem::replace(&mut self.managed(name).page.data.source, source.to_owned());
+        if before != source
+            && let Some(known) = self.files.get_mut(&before)
+            && known.provides.as_deref() == Some(name)
+        {
+            (known.provides, known.again) = (None, known.failed);
+        }
     }
 
     /// Keeps the component for restarts and rollbacks.
@@ -258,8 +274,9 @@ impl Keeper {
         let types = migrate::mark(types, before);
         let limits = plugin.limits();
         let was_there = self.registry.load().plugin(plugin.name()).is_some();
+        self.comes_from(plugin.name(), &offer.source);
         let managed = self.managed(plugin.name());
-        managed.only_file = false;
+        (managed.only_file, managed.removed) = (false, false);
         let data = &mut managed.page.data;
         let changed = data.digest != offer.digest;
         if changed && !data.digest.is_empty() && !data.version.is_empty() {
@@ -269,7 +286,6 @@ impl Keeper {
         if changed || !was_there || data.loaded_at.is_none() {
             data.loaded_at = Some(book::now());
         }
-        data.source.clone_from(&offer.source);
         data.digest.clone_from(&offer.digest);
         plugin.version().clone_into(&mut data.version);
         mortise_plugin_host::CONTRACT_VERSION.clone_into(&mut data.contract_version);

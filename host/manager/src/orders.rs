@@ -16,7 +16,6 @@ use crate::{
     keeper::{BUNDLED, Keeper},
     offer::{How, Offer, Refusal},
     stage::{Failure, Stage},
-    tidy::REMOVED,
 };
 
 /// How long the manager stands still at most.
@@ -71,8 +70,13 @@ impl Keeper {
         if managed.is_some_and(|m| m.only_file) {
             return Err(precondition(format!("{} never became a plugin; mend it, or remove it", page.source)));
         }
-        if managed.is_some_and(|m| m.page.loaded.reason == REMOVED) {
-            return Err(precondition(format!("plugin {name:?} is removed; install it")));
+        if managed.is_some_and(|m| m.removed) {
+            let what = if page.disabled {
+                "is disabled and its file is gone; put it back, or remove the plugin and install it"
+            } else {
+                "is removed; install it"
+            };
+            return Err(precondition(format!("plugin {name:?} {what}")));
         }
         Ok(page)
     }
@@ -97,7 +101,12 @@ impl Keeper {
                 return Err(precondition(format!("plugin {name:?} {what}")));
             }
             if page.disabled {
-                return Err(precondition(format!("plugin {name:?} is disabled; enable it first")));
+                let what = if managed.removed {
+                    " and its file is gone; remove the plugin first"
+                } else {
+                    "; enable it first"
+                };
+                return Err(precondition(format!("plugin {name:?} is disabled{what}")));
             }
             if page.source != BUNDLED && self.path(&page.source).exists() {
                 file.clone_from(&page.source);
@@ -148,16 +157,24 @@ impl Keeper {
 
     async fn remove(&mut self, name: &str) -> Result<Option<pb::Resource>, Error> {
         let source = self.page(name)?.source.clone();
-        if source == BUNDLED {
+        if source == BUNDLED && self.bundled(name).is_some() {
             let what = "is bundled; take it out of plugins.bundled, or disable it";
             return Err(precondition(format!("plugin {name:?} {what}")));
         }
-        let (dir, file) = (self.options.plugin_dir.clone(), source.clone());
-        let removed = tokio::task::spawn_blocking(move || files::take_out(&dir, &file)).await;
-        let at = self.path(&source);
-        let fault = |e: String| Error::internal(format!("removing {}: {e}", at.display()));
-        removed.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
-        self.files.remove(&source);
+        let provides = self.files.get(&source).and_then(|known| known.provides.as_deref());
+        // A plugin that is removed already has left its file's name to others.
+        if source != BUNDLED && provides.is_none_or(|plugin| plugin == name) {
+            let (dir, file) = (self.options.plugin_dir.clone(), source.clone());
+            let removed = tokio::task::spawn_blocking(move || files::take_out(&dir, &file)).await;
+            let at = self.path(&source);
+            let fault = |e: String| Error::internal(format!("removing {}: {e}", at.display()));
+            removed.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
+            let shown = self.files.remove(&source).and_then(|known| known.shown);
+            if let Some(shown) = shown.filter(|shown| shown != name) {
+                self.forget(&shown).await;
+            }
+        }
+        self.managed(name).page.data.disabled = false;
         self.withdraw(name).await;
         Ok(self.resource(name))
     }
@@ -216,7 +233,7 @@ impl Keeper {
         self.answer(name)
     }
 
-    async fn disabled(&mut self, name: &str, more: &str) {
+    pub(crate) async fn disabled(&mut self, name: &str, more: &str) {
         let text = format!("disabled; what is stored can be read and deleted, not written{more}");
         self.tell(name, State::False, "Disabled", text).await;
     }
@@ -224,6 +241,10 @@ impl Keeper {
     async fn enable(&mut self, name: &str) -> Result<pb::Resource, Error> {
         let page = self.owned(name)?.clone();
         if !page.disabled {
+            if self.registry.load().plugin(name).is_none() {
+                let why = self.plugins.get(name).map(|m| m.page.loaded.message.as_str()).unwrap_or_default();
+                return Err(precondition(format!("plugin {name:?} is switched on, but not loaded: {why}")));
+            }
             return self.answer(name);
         }
         let content = match page.source.as_str() {

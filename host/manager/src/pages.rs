@@ -13,6 +13,7 @@ use crate::{
     files,
     keeper::{Keeper, Managed, short},
     stage::{Failure, Stage},
+    tidy::REMOVED,
 };
 
 impl Keeper {
@@ -31,7 +32,12 @@ impl Keeper {
             digest,
             at: Some(book::now()),
         });
+        let removed = managed.removed;
         let text = format!("while {}: {}; {serves}", failure.stage.reason().to_lowercase(), failure.message);
+        if removed {
+            let text = format!("{} {text}; what is stored can be read and deleted, not written", failure.reason);
+            return self.tell(about, State::False, REMOVED, text).await;
+        }
         self.tell(about, State::False, failure.reason, text).await;
     }
 
@@ -55,6 +61,7 @@ impl Keeper {
                 healthy: not_loaded(),
             },
             only_file: false,
+            removed: false,
             last_failure: None,
             draining: 0,
         })

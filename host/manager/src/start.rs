@@ -27,6 +27,13 @@ struct Candidate {
     content: Result<(Vec<u8>, String), Failure>,
 }
 
+impl Managed {
+    /// Whether this is a plugin whose source, when the server stopped, was that one.
+    fn came_from(&self, source: &str) -> bool {
+        !self.only_file && !self.removed && self.page.data.source == source
+    }
+}
+
 impl Keeper {
     /// Loads everything.
     pub(crate) async fn begin(&mut self) -> Result<(), StartError> {
@@ -41,8 +48,9 @@ impl Keeper {
         for name in missing {
             let text = format!("{} is gone; what is stored can be read and deleted, not written", self.source(&name));
             self.leave_absent(&name, Why::Removed).await;
+            self.managed(&name).removed = true;
             let data = &mut self.managed(&name).page.data;
-            (data.rolled_back, data.disabled) = (false, false);
+            data.rolled_back = false;
             data.held_digest.clear();
             self.tell(&name, State::False, REMOVED, text).await;
         }
@@ -82,26 +90,27 @@ impl Keeper {
                     .unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
             };
             let page = Page { loaded: of("Loaded"), healthy: of("Healthy"), data };
-            let only_file = page.data.version.is_empty();
-            self.plugins.insert(name, Managed { page, only_file, last_failure: None, draining: 0 });
+            let (only_file, removed) = (page.data.version.is_empty(), page.loaded.reason == REMOVED);
+            self.plugins.insert(name, Managed { page, only_file, removed, last_failure: None, draining: 0 });
         }
     }
 
-    /// What is bundled, then the files: those that were plugins before come first, so that a name stays with its source.
+    /// What is bundled, then the files. What served at the stop comes first, so that names and types stay where they are;
+    /// what had been removed and is there again has no more rights than what is new.
     async fn candidates(&mut self) -> Result<Vec<Candidate>, StartError> {
-        let mut candidates = Vec::new();
+        let (mut candidates, mut fresh) = (Vec::new(), Vec::new());
         for (name, bytes) in self.options.bundled.clone() {
-            let told = self.plugins.get(name).filter(|m| !m.only_file && m.page.data.source == BUNDLED);
-            candidates.push(Candidate {
+            let removed = self.plugins.get(name).is_some_and(|m| m.removed);
+            let list = if removed { &mut fresh } else { &mut candidates };
+            list.push(Candidate {
                 source: BUNDLED.to_owned(),
-                told: told.map(|_| name.to_owned()),
+                told: self.plugins.get(name).filter(|m| m.came_from(BUNDLED)).map(|_| name.to_owned()),
                 content: Ok((bytes.to_vec(), files::digest(bytes))),
             });
         }
         let dir = self.options.plugin_dir.clone();
         let found = files::scan(&dir).map_err(|source| StartError::PluginDir { path: dir.clone(), source })?;
         let limit = self.sandbox.limits().component_bytes;
-        let mut fresh = Vec::new();
         for (file, stamp) in found {
             let path = dir.join(&file);
             let read = tokio::task::spawn_blocking(move || files::read(&path, limit)).await;
@@ -116,7 +125,7 @@ impl Keeper {
             let known = self.known(&file);
             known.acted = Some(stamp);
             known.digest = content.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
-            let told = self.plugins.iter().find(|(_, m)| !m.only_file && m.page.data.source == file);
+            let told = self.plugins.iter().find(|(_, m)| m.came_from(&file));
             let told = told.map(|(name, _)| name.clone());
             self.known(&file).provides.clone_from(&told);
             let list = if told.is_some() { &mut candidates } else { &mut fresh };
@@ -160,6 +169,10 @@ impl Keeper {
         let Some(name) = told else {
             if source == BUNDLED {
                 tracing::error!("plugin bundled is not loaded: {}", refusal.failure.message);
+                let removed = |name: &String| self.plugins.get(name).is_some_and(|m| m.removed);
+                if let Some(name) = refusal.name.filter(removed) {
+                    self.failed(&name, refusal.failure, String::new()).await;
+                }
             } else {
                 self.refuse_file(&source, refusal).await;
             }

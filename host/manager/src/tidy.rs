@@ -22,8 +22,9 @@ impl Keeper {
             return self.forget(name).await;
         }
         self.take_out(name, Why::Removed);
+        self.managed(name).removed = true;
         let data = &mut self.managed(name).page.data;
-        (data.rolled_back, data.disabled) = (false, false);
+        data.rolled_back = false;
         data.held_digest.clear();
         let text = format!("{} is gone; what is stored can be read and deleted, not written", data.source);
         self.tell(name, State::False, REMOVED, text).await;
@@ -85,7 +86,7 @@ impl Keeper {
         let mut leaving = Vec::new();
         for (name, managed) in self.plugins.iter_mut().filter(|(_, managed)| !managed.only_file) {
             let types = mark(types_of(&registry, name), &managed.page.data.types);
-            let removed = managed.page.loaded.reason == REMOVED && registry.plugin(name).is_none();
+            let removed = managed.removed && registry.plugin(name).is_none();
             if removed && types.is_empty() && managed.draining == 0 {
                 leaving.push(name.clone());
             } else if (removed || registry.plugin(name).is_some()) && managed.page.data.types != types {

@@ -21,14 +21,15 @@ impl Vault {
         Self { dir }
     }
 
-    /// Keeps a component, durably.
+    /// Keeps a component, durably. A copy that is damaged is replaced.
     ///
     /// # Errors
     /// Whatever the file system says.
     pub fn keep(&self, plugin: &str, digest: &str, bytes: &[u8]) -> io::Result<()> {
-        let (dir, name) = (self.dir.join(plugin), format!("{digest}.wasm"));
-        let there = fs::metadata(dir.join(&name)).is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64);
-        if there { Ok(()) } else { files::put(&dir, &name, bytes) }
+        if self.get(plugin, digest).is_ok() {
+            return Ok(());
+        }
+        files::put(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
     }
 
     /// A component that was kept.
@@ -83,6 +84,8 @@ mod tests {
         assert_eq!(vault.get("p", &a).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::write(dir.path().join("plugins/p").join(format!("{b}.wasm")), "x").unwrap();
         assert_eq!(vault.get("p", &b).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        vault.keep("p", &b, b"b").unwrap();
+        assert_eq!(vault.get("p", &b).unwrap(), b"b", "a damaged copy of the same length is replaced");
         vault.forget("p");
         vault.forget("p");
         assert!(!dir.path().join("plugins/p").exists());
