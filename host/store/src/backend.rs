@@ -21,7 +21,8 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
-use mortise_resource::pb;
+use mortise_resource::{meta, pb};
+use prost::Message as _;
 
 use crate::error::StoreError;
 
@@ -244,6 +245,20 @@ pub struct Stats {
     pub poisoned: Option<String>,
 }
 
+/// Bytes of a resource as limits count them: encoded, without its version, which is the store's own, and without the mark of a
+/// deletion, which has to be possible for what just fits.
+#[must_use]
+pub fn limited_size(resource: &pb::Resource) -> usize {
+    // Each entry of a map is a message of its own, with a tag and a length before it, its key, and its value.
+    const ENTRY: usize = 6;
+    // A mark is a point in time. Whatever else somebody puts there counts.
+    const MARK: usize = 40;
+    let version = if resource.version.is_empty() { 0 } else { resource.version.len() + 2 };
+    let mark = resource.metadata.get(meta::DELETION_TIMESTAMP).filter(|value| value.len() <= MARK);
+    let mark = mark.map_or(0, |value| meta::DELETION_TIMESTAMP.len() + value.len() + ENTRY);
+    resource.encoded_len().saturating_sub(version + mark)
+}
+
 /// A store of resources. See the module's documentation for what every implementation guarantees.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
@@ -258,8 +273,8 @@ pub trait Backend: Send + Sync + 'static {
     /// `None` otherwise.
     ///
     /// # Errors
-    /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource over
-    /// the backend's limit.
+    /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource whose
+    /// [`limited_size`] is over the backend's limit and over that of what is stored.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError>;
 
     /// The matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace, name.

@@ -33,7 +33,7 @@ pub enum StoreError {
         /// Position in the batch's expectations.
         expectation: usize,
     },
-    /// A resource is over the limit.
+    /// A resource is over the limit, and larger than what is stored.
     #[error("the resource takes {size} bytes, more than the limit of {limit} (store.max_resource_bytes)")]
     TooLarge {
         /// Encoded size, bytes.
@@ -41,8 +41,8 @@ pub enum StoreError {
         /// The limit, bytes.
         limit: usize,
     },
-    /// A mutation lacks a part of its id, or has a zero byte in one. A fault of the caller's code.
-    #[error("incomplete id: {0} is missing or has a zero byte in it")]
+    /// A mutation lacks a part of its id, or has one that no key can hold. A fault of the caller's code.
+    #[error("incomplete id: {0} is missing, too long, or has a zero byte in it")]
     IncompleteId(&'static str),
     /// The reader of a watch is further behind than events are remembered.
     #[error("watch closed because its reader fell more than {bound} events behind; start it again")]

@@ -63,6 +63,7 @@ macro_rules! conformance_tests {
             write::large_resources_come_back_whole,
             write::incomplete_ids_are_refused,
             write::too_large_is_refused,
+            write::an_owner_that_no_key_can_hold_is_refused,
             write::one_of_many_racing_writers_wins,
             delete::deletes,
             delete::absent_succeeds,

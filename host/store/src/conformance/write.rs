@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mortise_resource::{pb, proto};
+use mortise_resource::{meta, pb, proto};
 use prost::Message;
 
 use super::{
@@ -170,7 +170,28 @@ pub async fn too_large_is_refused<B: Backend>(store: &B) {
         other => panic!("{other:?}"),
     }
     let stored = write(store, &sized(MAX_RESOURCE_BYTES)).await;
+    let mut stored = write(store, &stored).await;
+    // What just fits can be marked, and what is marked can lose something.
+    stored.metadata.insert(meta::DELETION_TIMESTAMP.into(), "2026-01-01T00:00:00.000000000Z".into());
+    let mut stored = write(store, &stored).await;
+    stored.metadata.insert("one".into(), "more".into());
+    assert!(matches!(store.write_cas(stored.clone()).await, Err(StoreError::TooLarge { .. })));
+    // A mark is no place for anything else.
+    stored.metadata.remove("one");
+    stored.metadata.insert(meta::DELETION_TIMESTAMP.into(), "x".repeat(50));
+    assert!(matches!(store.write_cas(stored.clone()).await, Err(StoreError::TooLarge { .. })));
+    stored.metadata.remove("text");
     write(store, &stored).await;
+}
+
+/// Keys have the owner's id in them, and are not for texts of any length.
+pub async fn an_owner_that_no_key_can_hold_is_refused<B: Backend>(store: &B) {
+    let owner = write(store, &resource("owner")).await;
+    for uid in ["x".repeat(2_000), "a\0b".to_owned()] {
+        let mut child = resource("child");
+        child.owner = Some(pb::Id { uid, ..id(&owner) });
+        assert!(matches!(store.write_cas(child).await, Err(StoreError::IncompleteId("owner"))));
+    }
 }
 
 /// Of many who update the same version at once, exactly one succeeds.

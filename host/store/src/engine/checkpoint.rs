@@ -1,11 +1,12 @@
 //! Checkpoints: copying a frozen memtable to the tree, on a thread of their own, so that its generation of the write-ahead
 //! log may be written over.
 //!
-//! This thread is the only one that writes to sled while a store is open, and the shape in which it does is not a matter of
-//! taste. Sled 0.34 deadlocks when small batches are written without a flush after each. Its flush asks the kernel for
-//! `sync_file_range`, which does not survive a loss of power. When the power goes, sled opens again if a small batch is torn; with
-//! one of 256 KiB, or with pages missing from several, it sometimes did not (`tests/power.rs`; in 12,000 states with 64 KiB it
-//! always did). So: one small batch, one flush, one `fdatasync`, the next. Sled also holds readers up while it applies one.
+//! This thread is the only one that changes sled's keys while a store is open (sled's readers split and merge its pages), and
+//! the shape in which it does is not a matter of taste. Sled 0.34 deadlocks when small batches are written without a flush
+//! after each. Its flush asks the kernel for `sync_file_range`, which does not survive a loss of power. When the power goes, sled
+//! opens again if a small batch is torn; with one of 256 KiB, or with pages missing from several, it sometimes did not
+//! (`tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush, one `fdatasync`, the next.
+//! Sled also holds readers up while it applies one.
 //!
 //! A checkpoint that is cut short has copied some of the edits. That does no harm: the log has all of them, and copying them
 //! again comes to the same. Edits of one key were combined before, so a resource that changed a hundred times, or an event
@@ -38,7 +39,7 @@ use crate::StoreError;
 
 /// A batch is cut at this many edits, each of which may make sled write another page,
 const BATCH_EDITS: usize = 64;
-/// or this many bytes.
+/// or about this many bytes: after the edit that reaches them.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// Copies states to the tree and then writes the mark, all of it durable when this returns. `sync` makes what was written to

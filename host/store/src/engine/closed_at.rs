@@ -25,6 +25,11 @@ pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
     number_file::replace(dir, FILE, WORD, last_seq)
 }
 
+/// Whether the store was closed with this commit as its last: then nothing is in its log. Not if nobody can tell.
+pub(crate) fn is(dir: &Path, last_seq: u64) -> bool {
+    number_file::read(&dir.join(FILE), WORD).is_ok_and(|closed_at| closed_at == Some(last_seq))
+}
+
 /// What is wrong with a store whose last commit is this one, if anything is.
 pub(crate) fn judge(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
     let closed_at = number_file::read(&dir.join(FILE), WORD).map_err(|error| match error {

@@ -41,7 +41,7 @@ type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// The resources after a batch.
 pub(crate) type Results = Vec<Option<pb::Resource>>;
 
-/// A group is cut at this many bytes of resources, so that what is in flight stays small.
+/// A group is cut at this many bytes of resources, written or deleted, so that what is in flight stays small.
 const MAX_GROUP_BYTES: usize = 8 << 20;
 /// A checkpoint begins when the log is as many times as large as what is in memory may be. Most of what it has more is about
 /// keys that changed again.
@@ -49,21 +49,14 @@ const LOG_TO_MEMORY: u64 = 4;
 
 /// Work for the thread.
 pub(crate) enum Job {
-    /// Apply a batch; with its size, bytes.
-    Commit(Batch, usize, Reply<Results>),
+    /// Apply a batch.
+    Commit(Batch, Reply<Results>),
     /// Walk the whole store, with no write in flight.
     Check(Reply<Vec<Problem>>),
     /// What the store holds; `None` when there is more to count, and the caller has to ask again.
     Head(Reply<Option<SnapshotHead>>),
     /// Begin a snapshot; `None` as above.
     Snapshot(Reply<Option<SledSnapshot>>),
-}
-
-/// Batches that are committed together, and who waits for them.
-#[derive(Default)]
-struct Group {
-    batches: Vec<Batch>,
-    replies: Vec<Reply<Results>>,
 }
 
 /// The thread's state.
@@ -89,22 +82,12 @@ impl Committer {
         let mut expected = 1;
         while let Some(jobs) = self.shared.clone().queue.take(expected) {
             expected = jobs.len();
-            let mut group = Group::default();
-            let mut bytes = 0;
+            let mut batches = Vec::new();
             for job in jobs {
                 match job {
-                    Job::Commit(batch, size, reply) => {
-                        if bytes + size > MAX_GROUP_BYTES && !group.batches.is_empty() {
-                            self.commit(std::mem::take(&mut group));
-                            bytes = 0;
-                        }
-                        bytes += size;
-                        group.batches.push(batch);
-                        group.replies.push(reply);
-                    }
+                    Job::Commit(batch, reply) => batches.push((batch, reply)),
                     Job::Check(reply) => {
-                        self.commit(std::mem::take(&mut group));
-                        bytes = 0;
+                        self.commit(std::mem::take(&mut batches));
                         // A caller who is gone needs no answer; so below.
                         let Shared { table, options, .. } = &*self.shared;
                         reply
@@ -114,18 +97,16 @@ impl Committer {
                             .ok();
                     }
                     Job::Head(reply) => {
-                        self.commit(std::mem::take(&mut group));
-                        bytes = 0;
+                        self.commit(std::mem::take(&mut batches));
                         reply.send(self.head()).ok();
                     }
                     Job::Snapshot(reply) => {
-                        self.commit(std::mem::take(&mut group));
-                        bytes = 0;
+                        self.commit(std::mem::take(&mut batches));
                         reply.send(self.snapshot()).ok();
                     }
                 }
             }
-            self.commit(group);
+            self.commit(batches);
         }
         self.finish();
     }
@@ -156,43 +137,56 @@ impl Committer {
         snapshots.begin(table.clone(), head, &options.path).map(Some)
     }
 
-    fn commit(&mut self, group: Group) {
+    /// Commits batches, in one group or, if they are large, in several, and answers them.
+    fn commit(&mut self, batches: Vec<(Batch, Reply<Results>)>) {
         let shared = self.shared.clone();
-        let result = match shared.poisoned.get() {
-            Some(why) => Err(StoreError::Poisoned(why.clone())),
-            None => contained("commit", || self.attempt(group.batches)),
-        };
-        match result {
-            Ok(results) => {
-                for (reply, result) in group.replies.into_iter().zip(results) {
-                    reply.send(result).ok();
+        let (batches, replies): (Vec<_>, Vec<_>) = batches.into_iter().unzip();
+        let (mut batches, mut replies) = (batches.into_iter(), replies.into_iter());
+        while !batches.as_slice().is_empty() {
+            let result = match shared.poisoned.get() {
+                Some(why) => Err(StoreError::Poisoned(why.clone())),
+                None => contained("commit", || self.attempt(&mut batches)),
+            };
+            match result {
+                Ok(results) => {
+                    for (result, reply) in results.into_iter().zip(&mut replies) {
+                        reply.send(result).ok();
+                    }
+                    // After the answers: it may have to wait.
+                    if let Err(error) = self.make_room() {
+                        shared.poison(&error);
+                    }
                 }
-                // After the answers: it may have to wait.
-                if let Err(error) = self.make_room() {
-                    shared.poison(&error);
-                }
-            }
-            Err(error) => {
-                // Before any answer: whoever has one must find the store poisoned.
-                let why = shared.poison(&error);
-                for reply in group.replies {
-                    reply.send(Err(StoreError::Poisoned(why.clone()))).ok();
+                Err(error) => {
+                    // Before any answer: whoever has one must find the store poisoned.
+                    let why = shared.poison(&error);
+                    for reply in replies {
+                        reply.send(Err(StoreError::Poisoned(why.clone()))).ok();
+                    }
+                    return;
                 }
             }
         }
     }
 
-    /// The results of the batches, once all of them are durable. Any error means that nobody knows what is on the disk.
-    fn attempt(&mut self, batches: Vec<Batch>) -> Result<Vec<Result<Results, StoreError>>, StoreError> {
+    /// Takes batches until the group is large enough; their results, once all of them are durable. Any error is one of
+    /// writing: nobody knows what is on the disk then.
+    fn attempt(
+        &mut self,
+        batches: &mut impl Iterator<Item = Batch>,
+    ) -> Result<Vec<Result<Results, StoreError>>, StoreError> {
         let begun = Instant::now();
         let shared = self.shared.clone();
-        let mut stage = Stage::new(&shared.table, self.meta.last_seq);
-        let mut results = Vec::with_capacity(batches.len());
+        let mut stage = Stage::new(&shared.table, self.meta.last_seq, shared.options.max_resource_bytes);
+        let mut results = Vec::new();
         let mut changing = 0;
         for batch in batches {
-            let seq = stage.seq;
+            let before = stage.changes.len();
             results.push(stage.add(batch));
-            changing += usize::from(stage.seq > seq);
+            changing += usize::from(stage.changes.len() > before);
+            if stage.bytes() >= MAX_GROUP_BYTES {
+                break;
+            }
         }
         let changes = stage.changes.iter().filter(|change| change.is_event).count();
         if !stage.changes.is_empty() {
@@ -210,7 +204,7 @@ impl Committer {
         for (key, slot) in stage.slots.iter().filter(|(_, slot)| slot.is_changed()) {
             write(&mut batch, key, slot)?;
         }
-        let meta = self.history.write(table, self.meta, &stage.changes, &mut batch)?;
+        let meta = self.history.write(table, self.meta, &stage.changes, &mut batch);
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();

@@ -2,7 +2,8 @@
 //!
 //! Sequences are dense, so the history is a range of them. It is bounded in events and in bytes, and trimmed in the batch that
 //! adds to it, so it never holds more than its bounds. Lengths of the events that this process wrote are remembered (4 bytes
-//! each); those of older ones are read when they go.
+//! each); those of older ones are read when they go. One that is damaged goes all the same, with what can be found of it: an
+//! event that nobody will ask for any more must not stand in the way of a write.
 
 use std::collections::VecDeque;
 
@@ -31,13 +32,7 @@ impl History {
 
     /// Puts the events of `changes` into the batch, and the removal of what is over the bounds. Returns the counters as they
     /// are after the batch.
-    pub(crate) fn write(
-        &mut self,
-        table: &Table,
-        mut meta: Meta,
-        changes: &[Change],
-        batch: &mut WriteBatch,
-    ) -> Result<Meta, StoreError> {
+    pub(crate) fn write(&mut self, table: &Table, mut meta: Meta, changes: &[Change], batch: &mut WriteBatch) -> Meta {
         let stored_until = meta.last_seq;
         let events = || changes.iter().filter(|change| change.is_event);
         for change in events() {
@@ -48,7 +43,11 @@ impl History {
         }
         while !meta.events().is_empty() && self.is_over(&meta) {
             let seq = meta.first_event;
-            let len = self.forget_oldest(table, &meta)?;
+            let len = self.forget_oldest(table, &meta).unwrap_or_else(|error| {
+                tracing::warn!(%error, "the oldest event is trimmed, though its length is not known");
+                remove_found_chunks(table, batch, seq);
+                0
+            });
             if seq <= stored_until {
                 batch.remove(keys::event(seq));
                 record::remove_chunks(batch, keys::EVENT, seq, len);
@@ -56,11 +55,15 @@ impl History {
             meta.first_event += 1;
             meta.event_bytes = meta.event_bytes.saturating_sub(u64::from(len));
         }
+        if meta.events().is_empty() {
+            // Lengths that were not known are still in it.
+            meta.event_bytes = 0;
+        }
         for change in events().filter(|change| change.seq >= meta.first_event) {
             let kind = if change.now.is_some() { Kind::Upsert } else { Kind::Delete };
             record::write(batch, &keys::event(change.seq), kind, change.seq, &change.payload);
         }
-        Ok(meta)
+        meta
     }
 
     fn is_over(&self, meta: &Meta) -> bool {
@@ -78,5 +81,14 @@ impl History {
         let key = keys::event(meta.first_event);
         let value = table.get(&key)?.ok_or_else(|| table.damaged(&key, "it is missing"))?;
         table.head(&key, &value).map(|head| head.len)
+    }
+}
+
+/// Adds the removal of an event's chunks, as many as can be found, to a batch.
+fn remove_found_chunks(table: &Table, batch: &mut WriteBatch, seq: u64) {
+    let range = keys::chunk(seq, keys::EVENT, 0)..keys::chunk(seq, keys::EVENT + 1, 0);
+    // After a page that cannot be read there is no telling what is there.
+    for (key, _) in table.range(range).map_while(Result::ok) {
+        batch.remove(key);
     }
 }

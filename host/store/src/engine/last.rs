@@ -3,32 +3,46 @@
 //! Of a type that loses a resource, one that is there is remembered. As long as it is there, nothing need be looked for. When it
 //! goes, the next one in key order is, and after the last key the first. Keys that were removed stay in memory until the next
 //! checkpoint, and a look that began at the first key each time would pass all of them over for each deletion; this one passes
-//! them once, in whatever order they go.
+//! them once, in whatever order they go. Of a type that was seen to have none, all that were made since are remembered, up to
+//! [`FEW`], so that one that is emptied again and again is not looked through each time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{keys, stage::Change, table::Table};
 use crate::{StoreError, TypeKey};
 
-/// What is remembered: of each type that lost a resource, the key of one that is there.
+/// As many keys of a type are remembered.
+const FEW: usize = 256;
+
+/// What is remembered of each type that lost a resource.
 #[derive(Debug, Default)]
 pub(crate) struct Last {
-    known: HashMap<TypeKey, Vec<u8>>,
+    known: HashMap<TypeKey, Known>,
+}
+
+#[derive(Debug)]
+enum Known {
+    /// The key of one that was there.
+    One(Vec<u8>),
+    /// The keys of all that there are.
+    All(BTreeSet<Vec<u8>>),
 }
 
 impl Last {
     /// The types that have no resource left after these changes, which the table shows already.
     pub(crate) fn gone(&mut self, table: &Table, changes: &[Change]) -> Vec<TypeKey> {
-        let deleted = changes.iter().filter(|change| change.now.is_none()).map(|change| &change.type_key);
-        let deleted: HashSet<&TypeKey> = deleted.collect();
+        let mut deleted = HashSet::new();
+        for change in changes {
+            self.note(change);
+            if change.now.is_none() {
+                deleted.insert(&change.type_key);
+            }
+        }
         let mut gone = Vec::new();
         for type_key in deleted {
-            match self.find(table, type_key) {
-                Ok(Some(key)) => drop(self.known.insert(type_key.clone(), key)),
-                Ok(None) => {
-                    self.known.remove(type_key);
-                    gone.push(type_key.clone());
-                }
+            match self.is_empty(table, type_key) {
+                Ok(true) => gone.push(type_key.clone()),
+                Ok(false) => {}
                 // The commit is durable and shown; a type too many in a list is the smaller evil.
                 Err(error) => tracing::warn!(%type_key, %error, "whether there is a resource left is not known"),
             }
@@ -36,16 +50,36 @@ impl Last {
         gone
     }
 
-    /// The key of a resource that is there.
-    fn find(&self, table: &Table, type_key: &TypeKey) -> Result<Option<Vec<u8>>, StoreError> {
-        let Ok(base) = keys::of_type(type_key) else { return Ok(None) };
+    /// Keeps up with a type of which all keys are known.
+    fn note(&mut self, change: &Change) {
+        let Some(known) = self.known.get_mut(&change.type_key) else { return };
+        let Known::All(all) = known else { return };
+        match change.now {
+            Some(_) if all.len() >= FEW => *known = Known::One(change.key.clone()),
+            Some(_) => drop(all.insert(change.key.clone())),
+            None => drop(all.remove(&change.key)),
+        }
+    }
+
+    /// Whether a type has no resource; remembers what it saw.
+    fn is_empty(&mut self, table: &Table, type_key: &TypeKey) -> Result<bool, StoreError> {
+        let Ok(base) = keys::of_type(type_key) else { return Ok(true) };
+        let from = match self.known.get(type_key) {
+            Some(Known::All(all)) => return Ok(all.is_empty()),
+            Some(Known::One(key)) => key.clone(),
+            None => base.clone(),
+        };
         let end = keys::after(&base);
-        let from = self.known.get(type_key).unwrap_or(&base).clone();
         let first = |from: Vec<u8>, to: Vec<u8>| table.range(from..to).next().transpose();
         let found = match first(from.clone(), end)? {
             Some(found) => Some(found),
             None => first(base, from)?,
         };
-        Ok(found.map(|(key, _)| key.to_vec()))
+        let known = match &found {
+            Some((key, _)) => Known::One(key.to_vec()),
+            None => Known::All(BTreeSet::new()),
+        };
+        self.known.insert(type_key.clone(), known);
+        Ok(found.is_none())
     }
 }

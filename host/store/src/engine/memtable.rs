@@ -11,9 +11,9 @@
 //!
 //! # Cost
 //! Memory: a checkpoint begins at the bound in [`Options`](super::options::Options), and writers wait when there is twice as much
-//! before the last one is through; so both maps together hold at most four times the bound, and a group more. A look-up
-//! is two searches in a B-tree, under a lock that the commit thread holds while it adds a group, about a microsecond for
-//! each edit.
+//! before the last one is through; so both maps together hold at most four times the bound, and a group more each. Scans that
+//! run hold the maps that there were when they began, at most four long ones at a time. A look-up is two searches in a
+//! B-tree, under a lock that the commit thread holds while it adds a group, about a microsecond for each edit.
 
 use std::{
     collections::BTreeMap,
@@ -60,7 +60,7 @@ impl Memtable {
     pub(crate) fn page(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, count: usize) -> Vec<(IVec, State)> {
         // Such a range is empty, and a B-tree would not take it.
         if let (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) = (from, to)
-            && a >= b
+            && (a > b || (a == b && !matches!((from, to), (Bound::Included(_), Bound::Included(_)))))
         {
             return Vec::new();
         }
@@ -223,5 +223,6 @@ mod tests {
         assert_eq!(keys(Bound::Excluded(b"a"), Bound::Excluded(b"c"), 9), [b"b"]);
         assert_eq!(keys(Bound::Included(b"c"), Bound::Excluded(b"a"), 9), [[0; 0]; 0]);
         assert_eq!(keys(Bound::Excluded(b"b"), Bound::Excluded(b"b"), 9), [[0; 0]; 0]);
+        assert_eq!(keys(Bound::Included(b"b"), Bound::Included(b"b"), 9), [b"b"]);
     }
 }

@@ -3,7 +3,7 @@
 //! | metric | kind | what |
 //! |---|---|---|
 //! | `mortise_store_commits_total` | counter | batches that changed something and are durable |
-//! | `mortise_store_changes_total` | counter | resources changed by them, which is also the number of events |
+//! | `mortise_store_changes_total` | counter | resources changed by them and told of, which is the number of events |
 //! | `mortise_store_commit_group_size` | histogram | batches answered by one sync |
 //! | `mortise_store_sync_seconds` | histogram | how long it takes to append a group to the log and sync the disk |
 //! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |

@@ -58,7 +58,6 @@ use std::{
 use async_trait::async_trait;
 use mortise_resource::pb;
 use parking_lot::Mutex;
-use prost::Message;
 use tokio::sync::{Semaphore, oneshot};
 
 use self::{
@@ -92,7 +91,7 @@ struct Shared {
     poisoned: OnceLock<String>,
     snapshots: Arc<Snapshots>,
     /// Bounds how many scans hold their results in memory at once.
-    long_scans: Semaphore,
+    long_scans: Arc<Semaphore>,
     options: Options,
     /// Keeps other processes out.
     _lock: File,
@@ -221,26 +220,17 @@ impl Shared {
         self.poisoned.get().map_or(StoreError::Closed, |why| StoreError::Poisoned(why.clone()))
     }
 
-    /// Judges what needs no look at the store, on the caller's time. Returns the size of the batch.
-    fn admit(&self, batch: &Batch) -> Result<usize, StoreError> {
+    /// Judges what needs no look at the store, on the caller's time.
+    fn admit(&self, batch: &Batch) -> Result<(), StoreError> {
         if let Some(why) = self.poisoned.get() {
             return Err(StoreError::Poisoned(why.clone()));
         }
-        let limit = self.options.max_resource_bytes;
-        let mut bytes = 0;
         for mutation in &batch.mutations {
             if let Mutation::Put(resource) | Mutation::Recode(resource) = mutation {
                 stage::complete(resource)?;
-                // The version is the store's own: a resource that fits must not stop to fit as versions grow longer.
-                let version = if resource.version.is_empty() { 0 } else { resource.version.len() + 2 };
-                let size = resource.encoded_len().saturating_sub(version);
-                if size > limit {
-                    return Err(StoreError::TooLarge { size, limit });
-                }
-                bytes += size;
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 
@@ -252,9 +242,9 @@ impl Backend for SledBackend {
 
     /// A batch that was accepted is committed even when the future is dropped before it is done.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError> {
-        let size = self.shared.admit(&batch)?;
+        self.shared.admit(&batch)?;
         let (reply, answer) = oneshot::channel();
-        if self.shared.queue.push(Job::Commit(batch, size, reply)).await.is_err() {
+        if self.shared.queue.push(Job::Commit(batch, reply)).await.is_err() {
             return Err(self.shared.gone());
         }
         answer.await.unwrap_or_else(|_| Err(self.shared.gone()))

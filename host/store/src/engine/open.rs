@@ -69,6 +69,8 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     let lock = lock(&path)?;
     let dir = path.join(STORE);
     let unfinished = path.join(UNFINISHED);
+    // Whoever made the store may have been killed before its name was durable; nobody may write to it before it is.
+    sync_path(&path)?;
     // Whoever left it did not get to the rename, and we have the lock.
     remove(&unfinished)?;
     remove_copies(&path)?;
@@ -80,6 +82,9 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     remove_unfinished_snapshots(&dir)?;
 
     let file = dir.join(DB);
+    if wal::size_on_disk(&dir) > 0 {
+        read_anew(&file)?;
+    }
     let table = Table::new(open_sled(&dir, &file, options.cache_bytes)?, file.clone());
     // Sled renamed a snapshot into place.
     sync_path(&dir)?;
@@ -104,7 +109,7 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
         queue: Queue::new(options.commit_queue),
         poisoned: OnceLock::new(),
         snapshots: Arc::default(),
-        long_scans: Semaphore::new(LONG_SCANS),
+        long_scans: Arc::new(Semaphore::new(LONG_SCANS)),
         options,
         _lock: lock,
     });
@@ -216,11 +221,26 @@ pub(crate) fn make_dir(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(path).map_err(io_fault(path, "make"))?;
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_path(parent),
-        _ => sync_path(Path::new(".")),
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_dir(parent)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made.map_err(io_fault(path, "make"))?,
     }
+    sync_path(parent)
+}
+
+/// Has the kernel forget what it holds of a file and has on the disk, so that what is read next comes from there. After a sync
+/// that failed, the kernel takes for written what is not, and shows it to whoever reads; a store that was not closed may
+/// have seen one.
+fn read_anew(file: &Path) -> Result<(), StoreError> {
+    let opened = File::open(file).map_err(io_fault(file, "open"))?;
+    // Of what is still to be written it writes some, and forgets none.
+    rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed)
+        .map_err(|error| io_fault(file, "give advice on")(error.into()))
 }
 
 /// A process that is killed while sled opens leaves `snap.….generating` behind, which sled would take for its newest
@@ -286,6 +306,13 @@ pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Resul
         let mark = Mark::new();
         return checkpoint::copy(table, || data.sync_data(), std::iter::empty(), mark).map(|()| mark);
     };
+    // What the counters say may be yet to come; those of a closed store are right.
+    let last_seq = table.get(keys::META)?.and_then(|value| Meta::decode(&value)).map(|meta| meta.last_seq);
+    let closed = last_seq.is_some_and(|last_seq| closed_at::is(dir, last_seq));
+    if let Some(path) = wal::missing(dir, mark, closed) {
+        let what = "it is not there, and with it what only this file of the write-ahead log had".to_owned();
+        return Err(StoreError::Corrupt { path, what });
+    }
     let recovered = wal::recover(dir, mark)?;
     if recovered.mark != mark {
         if own {

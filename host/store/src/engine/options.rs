@@ -10,6 +10,7 @@ pub struct Options {
     /// How much of the file is kept in memory, bytes. Default 32 MiB, which holds some 20,000 resources of 600 bytes;
     /// what does not fit is read from the file when it is asked for. What was written last and is not in the tree yet takes
     /// memory besides: half as much, but at most 16 MiB, and up to four times that under a load that the disk cannot follow.
+    /// At least 64 KiB: less means that.
     pub cache_bytes: u64,
     /// Largest encoded resource, its version left out, bytes. Default 1 MiB, at most 1 GiB: more means 1 GiB.
     pub max_resource_bytes: usize,
@@ -18,10 +19,11 @@ pub struct Options {
     /// How many bytes of resources those events may hold; the oldest go first. Default 64 MiB.
     pub history_bytes: u64,
     /// How many events of its type an open watch may be behind before it ends with
-    /// [`WatchLagged`](crate::StoreError::WatchLagged). Default 4,096, rounded up to a power of two. A type that is
-    /// watched takes about 60 bytes for each.
+    /// [`WatchLagged`](crate::StoreError::WatchLagged). Default 4,096, at most 1,048,576, rounded up to a power of
+    /// two. A type that is watched takes about 60 bytes for each.
     pub watch_buffer: usize,
-    /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024.
+    /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024, at most
+    /// 1,048,576.
     pub commit_queue: usize,
 }
 
@@ -47,8 +49,10 @@ impl Options {
 
     /// The options, with every value in the range that the documentation of the fields promises.
     pub(crate) fn in_range(mut self) -> Self {
+        // The tree panics on a cache of a few bytes.
+        self.cache_bytes = self.cache_bytes.max(64 << 10);
         self.max_resource_bytes = self.max_resource_bytes.min(1 << 30);
-        self.watch_buffer = self.watch_buffer.clamp(1, 1 << 24).next_power_of_two();
+        self.watch_buffer = self.watch_buffer.clamp(1, 1 << 20).next_power_of_two();
         self.commit_queue = self.commit_queue.clamp(1, 1 << 20);
         self
     }
@@ -60,7 +64,9 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_brought_into_it() {
-        let options = Options { watch_buffer: 1000, commit_queue: 0, ..Options::new("x") }.in_range();
-        assert_eq!((options.watch_buffer, options.commit_queue), (1024, 1));
+        let options = Options { watch_buffer: 1000, commit_queue: 0, cache_bytes: 1, ..Options::new("x") }.in_range();
+        assert_eq!((options.watch_buffer, options.commit_queue, options.cache_bytes), (1024, 1, 64 << 10));
+        let options = Options { watch_buffer: 100_000_000, ..Options::new("x") }.in_range();
+        assert_eq!(options.watch_buffer, 1 << 20, "it is allocated at once");
     }
 }

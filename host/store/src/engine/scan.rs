@@ -1,7 +1,8 @@
 //! Exact scans: what a walk saw, corrected to the state of one commit (the argument stands in [`board`](super::board)).
 //!
 //! A scan runs on the caller's task while it is short. One that turns out long moves to a blocking thread, so that it
-//! does not hold up other tasks; only a few run at once, since each holds its result in memory.
+//! does not hold up other tasks; only a few run at once, since each holds its result in memory, and as much of what is not in
+//! the tree yet as there was when it began to run.
 
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::{StoreError, TypeKey, WatchEvent};
 
 /// Keys that are looked at on the caller's task: 64 take some 50 µs, about what moving to another thread and back costs.
 const INLINE_KEYS: usize = 64;
+/// Keys after which a long scan looks whether anybody still waits for it.
+const STRIDE: usize = 1_024;
 
 /// The state of one commit, and, of a watch, every event after it.
 pub(crate) struct Exact {
@@ -61,12 +64,24 @@ pub(crate) async fn exact<T: Send + 'static>(
     if scan.step(INLINE_KEYS)? {
         return then(table.decoder(), scan.finish(watch.as_ref())?);
     }
-    let _permit = shared.long_scans.acquire().await.map_err(|_| StoreError::Closed)?;
+    // Whoever waits holds no more than what it found so far.
+    scan.walk.rest();
+    let permit = shared.long_scans.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+    let (wanted, abandoned) = (Arc::new(()), StoreError::Closed);
+    let asked = Arc::downgrade(&wanted);
     let long = tokio::task::spawn_blocking(move || {
-        while !scan.step(usize::MAX)? {}
+        // Held as long as this runs, also when nobody waits for it any more; then it ends soon.
+        let _permit = permit;
+        while !scan.step(STRIDE)? {
+            if asked.strong_count() == 0 {
+                return Err(abandoned);
+            }
+        }
         then(table.decoder(), scan.finish(watch.as_ref())?)
     });
-    match long.await {
+    let ended = long.await;
+    drop(wanted);
+    match ended {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         // The runtime is going down.

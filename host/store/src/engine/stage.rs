@@ -9,7 +9,7 @@ use mortise_resource::pb;
 use prost::Message;
 
 use super::{keys, record::Stored, table::Table};
-use crate::{Batch, Expectation, Mutation, StoreError, TypeKey};
+use crate::{Batch, Expectation, Mutation, StoreError, TypeKey, backend::limited_size};
 
 /// One step: what a resource was and became.
 pub(crate) struct Change {
@@ -55,15 +55,25 @@ pub(crate) struct Stage<'t> {
     pub(crate) slots: HashMap<Vec<u8>, Slot>,
     /// Every step, in order.
     pub(crate) changes: Vec<Change>,
+    bytes: usize,
+    max_resource_bytes: usize,
 }
+
+/// Longest id of an owner, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not sync them.
+const MAX_OWNER: usize = 1_024;
 
 /// How a slot was before a batch touched it.
 type Undo = Vec<(Vec<u8>, Option<Stored>, Option<Arc<[u8]>>)>;
 
 impl<'t> Stage<'t> {
     /// An empty group after the commit `seq`.
-    pub(crate) fn new(table: &'t Table, seq: u64) -> Self {
-        Self { table, seq, slots: HashMap::new(), changes: Vec::new() }
+    pub(crate) fn new(table: &'t Table, seq: u64, max_resource_bytes: usize) -> Self {
+        Self { table, seq, slots: HashMap::new(), changes: Vec::new(), bytes: 0, max_resource_bytes }
+    }
+
+    /// Bytes of the resources that the group has written or deleted so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Adds a batch, whole or not at all. The result is what its caller gets once the group is durable.
@@ -96,6 +106,7 @@ impl<'t> Stage<'t> {
                 }
             }
         }
+        self.bytes += self.changes.iter().skip(changes).map(|change| change.payload.len()).sum::<usize>();
         Ok(results)
     }
 
@@ -114,8 +125,9 @@ impl<'t> Stage<'t> {
         undo: &mut Undo,
     ) -> Result<Option<pb::Resource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
-        let seq = self.seq + 1;
+        let (seq, limit) = (self.seq + 1, self.max_resource_bytes);
         let slot = self.slot(key.clone())?;
+        check_size(&resource, slot.now.as_ref(), limit)?;
         let version = match &slot.now {
             Some(stored) if uid(&stored.resource) != uid(&resource) => return Err(StoreError::WrongUid),
             Some(stored) => stored.resource.version.as_str(),
@@ -141,7 +153,9 @@ impl<'t> Stage<'t> {
 
     fn recode(&mut self, resource: pb::Resource, undo: &mut Undo) -> Result<Option<pb::Resource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
+        let limit = self.max_resource_bytes;
         let slot = self.slot(key.clone())?;
+        check_size(&resource, slot.now.as_ref(), limit)?;
         let same =
             |stored: &&Stored| uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version;
         let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
@@ -202,6 +216,16 @@ impl<'t> Stage<'t> {
     }
 }
 
+/// Refuses what is over the limit, unless it is no larger than what is stored: a limit that was lowered, or a mark, must not
+/// keep anybody from deleting.
+fn check_size(resource: &pb::Resource, stored: Option<&Stored>, limit: usize) -> Result<(), StoreError> {
+    let size = limited_size(resource);
+    match size > limit && stored.is_none_or(|stored| size > limited_size(&stored.resource)) {
+        true => Err(StoreError::TooLarge { size, limit }),
+        false => Ok(()),
+    }
+}
+
 /// The key and type of a resource whose id is complete. Also judges the owner, which stands in a key of the index.
 pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), StoreError> {
     let id = resource.id.as_ref().ok_or(StoreError::IncompleteId("id"))?;
@@ -215,7 +239,10 @@ pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), St
         return Err(StoreError::IncompleteId(what));
     }
     if let Some(owner) = &resource.owner {
-        keys::owned_by(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
+        let entry = keys::owned_by(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
+        if entry.len() > MAX_OWNER {
+            return Err(StoreError::IncompleteId("owner"));
+        }
     }
     let key = keys::resource(id).map_err(StoreError::IncompleteId)?;
     Ok((key, type_key(id)))

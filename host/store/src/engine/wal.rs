@@ -14,7 +14,7 @@
 //! | 8 | length of the body |
 //! | 4 | CRC-32 of the store's salt, the 24 bytes above, and the body |
 //! | … | the body: edits, one after another |
-//! | … | zeros up to a multiple of [`BLOCK`], so that no write touches a sector that an acknowledged group stands in |
+//! | … | zeros up to a multiple of [`BLOCK`], so that no write changes a sector that an acknowledged group stands in |
 //!
 //! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key. Numbers
 //! are big-endian. The salt is random and never leaves the store's files, so nobody who writes resources can make one that
@@ -24,7 +24,8 @@
 //! The records of each generation beyond the mark, from the number in the mark until one is not there. A record that was being
 //! written when the power went was not acknowledged, and nothing follows it; so a damaged one that *is* followed by another
 //! was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the very last record nobody can tell. A file that is of a
-//! later generation than the two after the mark says that the tree has lost its end.
+//! later generation than the two after the mark says that the tree has lost its end. One that is not there, or stands in the
+//! place of the other, is damage, too.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +39,8 @@ use sled::IVec;
 use super::{batch::WriteBatch, mark::Mark, memtable::State, open::io_fault};
 use crate::StoreError;
 
-/// Records begin at multiples of this, the unit that disks write whole.
+/// Records begin at multiples of this, the smallest unit that disks write whole. On those whose unit is larger, and in the
+/// kernel's pages, a record shares it with the one before, which is written again with it, unchanged.
 const BLOCK: usize = 512;
 /// Bytes of a record before its body.
 const HEADER: usize = 28;
@@ -197,6 +199,15 @@ pub(crate) fn size_on_disk(dir: &Path) -> u64 {
     FILES.iter().filter_map(|name| fs::metadata(dir.join(name)).ok()).map(|found| found.len()).sum()
 }
 
+/// A file of the log that should be there and is not: both are made before anything is written to either. A store that was
+/// closed in good order needs neither.
+pub(crate) fn missing(dir: &Path, mark: Mark, closed: bool) -> Option<PathBuf> {
+    let gone: Vec<PathBuf> = FILES.iter().map(|name| dir.join(name)).filter(|path| !path.exists()).collect();
+    let begun = mark.generation > 0 || size_on_disk(dir) > 0;
+    let needed = begun && !(closed && gone.len() == FILES.len());
+    gone.into_iter().next().filter(|_| needed)
+}
+
 /// Appends a record to `out`, which is empty.
 fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &WriteBatch) {
     out.extend_from_slice(&(generation ^ salt).to_be_bytes());
@@ -279,9 +290,11 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
             Err(source) => return Err(io_fault(&path, "read")(source)),
         };
         let corrupt = |what: String| StoreError::Corrupt { path: path.clone(), what };
-        if let Some(found) = self::generation(mark.salt, &bytes).filter(|found| *found > mark.generation + 2)
-            && parse(mark.salt, found, &bytes).is_some()
-        {
+        let found = self::generation(mark.salt, &bytes).filter(|found| parse(mark.salt, *found, &bytes).is_some());
+        if let Some(found) = found.filter(|found| found % 2 != generation % 2) {
+            return Err(corrupt(format!("it is of generation {found}, which stands in the other file of the log")));
+        }
+        if let Some(found) = found.filter(|found| *found > mark.generation + 2) {
             let has = mark.generation;
             return Err(corrupt(format!(
                 "it is of generation {found}, and the tree beside it has no more than generation {has}: the end of the tree's file is lost"

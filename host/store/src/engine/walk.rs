@@ -6,7 +6,7 @@
 //! One step for each match, and one seek for each group of keys that is passed over: a wildcard partition with an exact
 //! namespace seeks once or twice per partition, a prefix once or twice per namespace.
 
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::{cmp::Ordering, collections::BTreeSet, ops::Bound};
 
 use mortise_resource::{pb, tenancy};
 use sled::IVec;
@@ -32,7 +32,13 @@ type Items = Box<dyn Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> +
 pub(crate) struct Walk {
     table: Table,
     plan: Plan,
-    items: Items,
+    /// Where what is left begins, when nothing of it was looked at yet, and where it ends.
+    from: Bound<Vec<u8>>,
+    end: Vec<u8>,
+    /// The last key that was looked at.
+    seen: Option<IVec>,
+    /// What is left; `None` while the walk rests.
+    items: Option<Items>,
 }
 
 enum Plan {
@@ -44,8 +50,6 @@ enum Plan {
 struct QueryPlan {
     /// What the keys of the type begin with.
     base: Vec<u8>,
-    /// Where the walk ends.
-    end: Vec<u8>,
     /// The namespace, if it is one.
     namespace: Option<String>,
     name_prefix: String,
@@ -63,25 +67,44 @@ impl Walk {
     /// At its beginning. A filter with a zero byte in it, which no key can hold, matches nothing.
     pub(crate) fn new(table: Table, filter: &Filter) -> Self {
         let start = match filter {
-            Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| {
-                let items: Items = Box::new(table.steps(start..plan.end.clone()));
-                (Plan::Query(plan), items)
-            }),
-            Filter::Owner(owner) => keys::owned_by(owner).map(|start| {
-                let end = keys::after(&start);
-                let items: Items = Box::new(table.steps(start..end));
-                (Plan::Owner, items)
-            }),
+            Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start)),
+            Filter::Owner(owner) => keys::owned_by(owner).map(|start| (Plan::Owner, start)),
         };
-        let (plan, items) = start.unwrap_or_else(|_| (Plan::Owner, Box::new(std::iter::empty())));
-        Self { table, plan, items }
+        let Ok((plan, start)) = start else {
+            let items: Items = Box::new(std::iter::empty());
+            return Self {
+                table,
+                plan: Plan::Owner,
+                from: Bound::Unbounded,
+                end: Vec::new(),
+                seen: None,
+                items: Some(items),
+            };
+        };
+        Self { table, plan, end: keys::after(&start), from: Bound::Included(start), seen: None, items: None }
+    }
+
+    /// Lets go of the maps in front of the tree until the next step, which takes them as they are then.
+    pub(crate) fn rest(&mut self) {
+        if let Some(key) = &self.seen {
+            self.from = Bound::Excluded(key.to_vec());
+        }
+        self.items = None;
+    }
+
+    fn left(&mut self) -> &mut Items {
+        self.items.get_or_insert_with(|| {
+            let range = (self.from.clone(), Bound::Excluded(self.end.clone()));
+            Box::new(self.table.steps(range))
+        })
     }
 
     /// Goes on, over at most `keys` keys, or as many runs of removed ones. True when the end is reached.
     pub(crate) fn step(&mut self, keys: usize, found: &mut Vec<Found>) -> Result<bool, StoreError> {
         for _ in 0..keys {
-            let Some(item) = self.items.next() else { return Ok(true) };
+            let Some(item) = self.left().next() else { return Ok(true) };
             let Some((key, value)) = item? else { continue };
+            self.seen = Some(key.clone());
             match &self.plan {
                 Plan::Query(plan) => match plan.judge(&key) {
                     Some(Verdict::Take) => {
@@ -90,10 +113,15 @@ impl Walk {
                     }
                     Some(Verdict::Seek(from)) => {
                         // A match beyond the end cannot be one.
-                        if from >= plan.end {
+                        if from >= self.end {
                             return Ok(true);
                         }
-                        self.items = Box::new(self.table.steps(from..plan.end.clone()));
+                        if *from <= *key {
+                            return Err(self
+                                .table
+                                .damaged(&key, "a walk comes back to it; this is a fault of Mortise"));
+                        }
+                        (self.from, self.seen, self.items) = (Bound::Included(from), None, None);
                     }
                     None => return Err(self.table.damaged(&key, "its key is not one")),
                 },
@@ -117,22 +145,27 @@ impl QueryPlan {
     fn new(query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
         let pb::Tenancy { partition, namespace } = &query.tenancy;
         let exact = |unit: &str| unit != tenancy::WILDCARD;
+        // No key has one. A search for it would come to the key before it for ever.
+        if query.name_prefix.contains('\0') {
+            return Err("name_prefix");
+        }
         let base = keys::of_type(&query.type_key)?;
         let mut fixed = base.clone();
         if exact(partition) {
             keys::push(&mut fixed, &[("tenancy.partition", partition)])?;
             if exact(namespace) {
                 keys::push(&mut fixed, &[("tenancy.namespace", namespace)])?;
-                if query.name_prefix.contains('\0') {
-                    return Err("name_prefix");
-                }
                 fixed.extend_from_slice(query.name_prefix.as_bytes());
             }
         }
         let plan = Self {
             base,
-            end: keys::after(&fixed),
-            namespace: exact(namespace).then(|| namespace.clone()),
+            namespace: match exact(namespace) {
+                // It has the same trouble with an exact one in any partition.
+                true if namespace.contains('\0') => return Err("tenancy.namespace"),
+                true => Some(namespace.clone()),
+                false => None,
+            },
             name_prefix: query.name_prefix.clone(),
         };
         Ok((plan, fixed))
@@ -199,7 +232,13 @@ pub(crate) fn types(table: &Table) -> Result<BTreeSet<TypeKey>, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            batch::WriteBatch,
+            record::{self, Kind},
+        },
+        *,
+    };
 
     fn plan(partition: &str, namespace: &str, prefix: &str) -> (QueryPlan, String) {
         let query = Query {
@@ -226,13 +265,53 @@ mod tests {
     #[test]
     fn exact_units_and_the_prefix_bound_the_range() {
         let (plan, start) = plan("p", "n", "we");
-        assert_eq!((start.as_str(), shown(&plan.end).as_str()), ("rg/K/p/n/we", "rg/K/p/n/wf"));
+        assert_eq!((start.as_str(), plan.namespace.as_deref()), ("rg/K/p/n/we", Some("n")));
+        assert_eq!(shown(&keys::after(b"rg\0K\0p\0n\0we")), "rg/K/p/n/wf");
+    }
+
+    /// What it has seen does not come again, and nothing else is missed, wherever what is left stands by then.
+    #[test]
+    fn a_walk_that_rested_goes_on_where_it_was() {
+        let name = |i: u64| format!("n{i:02}");
+        for pause in 1..12 {
+            let db = sled::Config::new().temporary(true).open().unwrap();
+            let table = Table::new(db, "db".into());
+            for i in 0..20 {
+                let mut batch = WriteBatch::default();
+                let id = pb::Id {
+                    r#type: Some(pb::Type { group: "g".into(), group_version: "v1".into(), kind: "K".into() }),
+                    tenancy: Some(pb::Tenancy { partition: "p".into(), namespace: format!("s{}", i % 2) }),
+                    name: name(i),
+                    uid: String::new(),
+                };
+                record::write(&mut batch, &keys::resource(&id).unwrap(), Kind::Resource, i, b"");
+                if i % 3 == 0 { table.write_through(batch.into_sled()).unwrap() } else { table.apply(&batch) }
+            }
+            let query = |namespace: &str| {
+                Filter::Query(Query {
+                    type_key: TypeKey { group: "g".into(), kind: "K".into() },
+                    tenancy: pb::Tenancy { partition: "*".into(), namespace: namespace.into() },
+                    name_prefix: String::new(),
+                })
+            };
+            for (namespace, count) in [("*", 20), ("s1", 10)] {
+                let (mut walk, mut found) = (Walk::new(table.clone(), &query(namespace)), Vec::new());
+                while !walk.step(pause, &mut found).unwrap() {
+                    walk.rest();
+                }
+                let mut sorted: Vec<_> = found.iter().map(|found| found.key.clone()).collect();
+                sorted.sort();
+                sorted.dedup();
+                assert_eq!(sorted.len(), count, "{namespace} by {pause}");
+                assert!(found.iter().map(|found| &found.key).eq(&sorted), "in order");
+            }
+        }
     }
 
     #[test]
     fn an_exact_namespace_in_any_partition_seeks_from_partition_to_partition() {
         let (plan, start) = plan("*", "n", "w");
-        assert_eq!((start.as_str(), shown(&plan.end).as_str()), ("rg/K/", "rg/K!"));
+        assert_eq!((start.as_str(), plan.namespace.as_deref()), ("rg/K/", Some("n")));
         assert_eq!(judged(&plan, "p", "a", "x"), "rg/K/p/n/w");
         assert_eq!(judged(&plan, "p", "n", "a"), "rg/K/p/n/w");
         assert_eq!(judged(&plan, "p", "n", "web"), "take");
@@ -247,5 +326,28 @@ mod tests {
         assert_eq!(judged(&plan, "p", "a", "web"), "take");
         assert_eq!(judged(&plan, "p", "a", "x"), "rg/K/p/a!");
         assert!(plan.judge(b"rg\0K\0").is_none());
+    }
+
+    /// Between a name and the same name with a zero byte behind it there is nothing to seek to.
+    #[test]
+    fn a_filter_with_a_zero_byte_matches_nothing_wherever_it_is() {
+        let query = |partition: &str, namespace: &str, prefix: &str| Query {
+            type_key: TypeKey { group: "g".into(), kind: "K".into() },
+            tenancy: pb::Tenancy { partition: partition.into(), namespace: namespace.into() },
+            name_prefix: prefix.into(),
+        };
+        for (partition, namespace, prefix) in [
+            ("p", "n", "a\0"),
+            ("p", "*", "a\0"),
+            ("*", "n", "\0"),
+            ("*", "*", "a\0b"),
+            ("*", "n\0", ""),
+            ("p\0", "*", ""),
+        ] {
+            assert!(
+                QueryPlan::new(&query(partition, namespace, prefix)).is_err(),
+                "{partition:?} {namespace:?} {prefix:?}"
+            );
+        }
     }
 }

@@ -71,3 +71,30 @@ async fn there_need_be_none_and_bounds_may_change() {
         assert_eq!(store.problems().await, [""; 0]);
     }
 }
+
+/// What nobody asks for any more does not stand in the way of a write.
+#[tokio::test]
+async fn a_damaged_event_is_trimmed_like_any_other() {
+    let mut store = Fresh::new(|options| Options { history_events: 3, ..options });
+    let mut stored = write(&*store, &sized(resource("a"), 20_000)).await;
+    for _ in 0..2 {
+        stored = write(&*store, &sized(stored, 20_000)).await;
+    }
+    store.shut();
+    store.tamper(|db| {
+        db.remove(keys::event(1)).unwrap();
+        db.insert(keys::event(2), "no head").unwrap();
+    });
+    store.open().unwrap();
+    for n in 4..=9 {
+        stored = write(&*store, &numbered(stored, n)).await;
+        assert_eq!(stored.version, n.to_string());
+    }
+    assert_eq!(store.poisoned(), None);
+    assert_eq!(kept(&store), (7, 9));
+    let left = store.shared.table.range(vec![b'c']..vec![b'd']).filter(|item| {
+        let (seq, of, _) = keys::chunk_parts(&item.as_ref().unwrap().0).unwrap();
+        of == keys::EVENT && seq < 7
+    });
+    assert_eq!(left.count(), 0, "no chunk of one that went is left");
+}

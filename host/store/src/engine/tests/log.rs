@@ -171,3 +171,32 @@ async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
     assert_eq!(list(&*store, &everything()).await, listed);
     write(&*store, &resource("a")).await;
 }
+
+/// Both files are there before anything is written to either, and each generation has its own.
+#[tokio::test]
+async fn a_file_of_the_log_that_is_gone_or_in_the_others_place_is_noticed() {
+    let (store, listed) = filled().await;
+    let copy = killed(&store);
+    let refused = |what: &str, name: &str| {
+        let error = SledBackend::open(Options::new(copy.path())).unwrap_err().to_string();
+        assert!(error.contains(what) && error.contains(name), "{error}");
+    };
+    let (even, odd) = (copy.path().join("store/wal.0"), copy.path().join("store/wal.1"));
+    let aside = copy.path().join("aside");
+    for (file, name) in [(&even, "wal.0"), (&odd, "wal.1")] {
+        fs::rename(file, &aside).unwrap();
+        if name == "wal.0" || fs::metadata(&even).unwrap().len() > 0 {
+            refused("it is not there", name);
+        }
+        fs::rename(&aside, file).unwrap();
+    }
+    fs::rename(&even, &aside).unwrap();
+    fs::rename(&odd, &even).unwrap();
+    fs::rename(&aside, &odd).unwrap();
+    refused("which stands in the other file", "wal.0");
+    fs::rename(&odd, &aside).unwrap();
+    fs::rename(&even, &odd).unwrap();
+    fs::rename(&aside, &even).unwrap();
+    let opened = SledBackend::open(Options::new(copy.path())).unwrap();
+    assert_eq!(list(&opened, &everything()).await, listed);
+}

@@ -33,3 +33,34 @@ async fn a_type_goes_with_its_last_resource_in_whatever_order_they_go() {
     }
     assert_eq!(store.problems().await, [""; 0]);
 }
+
+/// As many as are remembered, and more; in all orders, and with several changes in one commit.
+#[tokio::test]
+async fn a_type_that_empties_again_and_again_comes_and_goes() {
+    let mut random = fastrand::Rng::with_seed(8);
+    let store = Fresh::new(|options| options);
+    let mut stored: Vec<pb::Resource> = Vec::new();
+    for round in 0..600 {
+        let target = [0, 0, 1, 2, 3, 300][random.usize(0..6)];
+        let mut mutations = Vec::new();
+        let mut left = stored.len();
+        while left > target {
+            let gone = stored.swap_remove(random.usize(..stored.len()));
+            mutations.push(Mutation::Delete { id: id(&gone), version: gone.version });
+            left -= 1;
+        }
+        mutations.extend((left..target).map(|n| Mutation::Put(Box::new(resource(&format!("r-{round}-{n}"))))));
+        let made = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+        stored.extend(made.into_iter().flatten());
+        assert_eq!(store.types().await.unwrap().len(), usize::from(!stored.is_empty()), "{round}");
+    }
+    let one = Mutation::Put(Box::new(resource("short-lived")));
+    for resource in stored.drain(..) {
+        delete(&*store, &resource).await;
+    }
+    let made = store.commit(Batch::of(one)).await.unwrap().remove(0).unwrap();
+    assert_eq!(store.types().await.unwrap().len(), 1);
+    delete(&*store, &made).await;
+    assert_eq!(store.types().await.unwrap().len(), 0);
+    assert_eq!(store.problems().await, [""; 0]);
+}
