@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use crate::author::{Done, plugin};
+use crate::{
+    author::{Done, plugin},
+    common::hookless,
+};
 use mortise_test_guests::component;
 
 /// A folder with cases for a component: the component's path, and the folder's.
@@ -99,6 +102,26 @@ async fn a_file_that_is_no_plugin_is_code_1_with_a_remedy() {
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["loads"], false);
     assert!(json["imports"].as_array().unwrap().iter().any(|one| one["known"] == false), "{json}");
+}
+
+/// The loader takes them; a server's table of types does not.
+#[tokio::test]
+async fn a_type_in_a_group_of_the_host_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    for group in ["internal", "mortise", "tenancy"] {
+        let ty = format!("{group}.v1.Mine");
+        fs::write(dir.path().join("mine.wasm"), hookless(&[ty.as_str()])).unwrap();
+        let done = plugin(dir.path(), &["inspect", "mine.wasm"]).await;
+        assert_eq!(done.code, Some(1), "{group}: {}{}", done.out, done.err);
+        assert!(done.out.contains(&ty) && !done.out.contains("takes it"), "{}", done.out);
+        let says = format!("mortise: mine.wasm: type {ty}: group {group:?} belongs to the host; choose another\n");
+        assert!(done.err.starts_with(&says) && done.err.contains("  hint: "), "{}", done.err);
+        let done = plugin(dir.path(), &["inspect", "mine.wasm", "-o", "json"]).await;
+        let json: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!(done.code, Some(1), "{json}");
+        assert_eq!(json["loads"], false, "{json}");
+        assert!(json["fault"].as_str().unwrap().contains("belongs to the host"), "{json}");
+    }
 }
 
 #[tokio::test]
@@ -219,6 +242,41 @@ expect:
         "{}",
         done.out
     );
+}
+
+/// What no expectation of a case looks at has to be as a server takes it.
+#[tokio::test]
+async fn what_a_server_refuses_of_mutate_fails_the_case() {
+    for (guest, name, says) in [
+        ("mutate-deletion", "boom", "mutate changed metadata.deletionTimestamp; it may change data and metadata only"),
+        ("garbage-reply", "boom-data", "mutate answered data that is no mortise.test.v1.Thing: data: "),
+        ("garbage-reply", "boom-url", "mutate made data a \"type.googleapis.com/mortise.test.v1.Inner\""),
+    ] {
+        let case = |name: &str| {
+            let ty = format!("{}.v1.Thing", guest.replace('-', "_"));
+            format!("case: a\nwrite: {{type: {ty}, name: {name}, data: {{text: x}}}}\nexpect: {{allow: true}}\n")
+        };
+        let (done, _dir) = test(guest, &case(name), &[]).await;
+        assert_eq!(done.code, Some(1), "{name}: {}{}", done.out, done.err);
+        assert!(done.out.contains(says), "{name}: {}", done.out);
+        let (done, _dir) = test(guest, &case("fine"), &[]).await;
+        assert_eq!(done.code, Some(0), "{guest}: {}{}", done.out, done.err);
+    }
+}
+
+/// As a server says it: after the hooks, if they allow the write.
+#[tokio::test]
+async fn a_write_may_not_change_an_immutable_field_of_what_is_stored() {
+    let refusal = "data.number cannot be changed once the resource exists";
+    let refused = format!("diagnostics: [{{error: {refusal}, path: data.number}}]");
+    let (allowed, refused) = ("allow: true", refused.as_str());
+    for (number, expect, code) in [(1, allowed, 0), (2, allowed, 1), (2, refused, 0), (1, refused, 1)] {
+        let thing = |number| format!("{{type: immutable_field.v1.Thing, name: x, data: {{number: {number}}}}}");
+        let case = format!("case: a\nwrite: {}\nstored: {}\nexpect: {{{expect}}}\n", thing(number), thing(1));
+        let (done, _dir) = test("immutable-field", &case, &[]).await;
+        assert_eq!(done.code, Some(code), "{case}: {}{}", done.out, done.err);
+        assert_eq!(done.out.contains(refusal), code == 1, "{case}: {}", done.out);
+    }
 }
 
 /// Limits are those of a server, and a plugin that breaks is told from one that answers wrongly.

@@ -57,6 +57,22 @@ esac";
     t.finish();
 }
 
+/// There is no place to name then.
+#[tokio::test]
+async fn a_file_that_the_editor_removed_is_said_to_be_gone() {
+    let server = Server::start().await;
+    let mut t = Transcript::new("edit_removed", &server);
+    server.write(artist("korn")).await.unwrap();
+    // At once, and after a text that was refused.
+    let later = "[ ! -e \"$0.once\" ] || exec rm \"$1\"\ntouch \"$0.once\"\nsed -i s/GENRE_JAZZ/GENRE_POLKA/ \"$1\"";
+    for script in ["rm \"$1\"", later] {
+        let (code, said) = edit(&mut t, script).await;
+        assert_eq!(code, Some(1), "{script}: {said}");
+        assert!(said.contains(", and what you typed with it; nothing was written"), "{said}");
+        assert!(!said.contains("what you typed is in"), "{said}");
+    }
+}
+
 /// Ctrl-C while the write is under way.
 #[tokio::test]
 async fn what_was_typed_outlives_an_interruption() {

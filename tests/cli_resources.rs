@@ -2,10 +2,15 @@
 
 use std::process::Stdio;
 
+use prost::Message as _;
+use prost_types::{
+    DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
+    field_descriptor_proto::{Label, Type},
+};
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use crate::{
-    common::{PATIENCE, Server, Setup, artist, id, noted, thing},
+    common::{PATIENCE, Server, Setup, artist, id, noted, resource, thing},
     golden::Transcript,
     kit::until,
 };
@@ -221,6 +226,77 @@ async fn another_version_of_a_type_can_be_applied() {
     t.works(&["apply", "-f", "two.yaml"]).await;
     t.works(&["get", "demo.v2.Artist", "korn", "-o", "name"]).await;
     t.finish();
+}
+
+/// A plugin with the type `bag.v1.Bag`, without hooks: text = 1, numbers = 2 (repeated int32), notes = 3 (map of strings).
+fn bags() -> Vec<u8> {
+    let field = |name: &str, number, label: Label, ty: Type| FieldDescriptorProto {
+        name: Some(name.into()),
+        number: Some(number),
+        label: Some(label.into()),
+        r#type: Some(ty.into()),
+        ..FieldDescriptorProto::default()
+    };
+    let one = |name, number| field(name, number, Label::Optional, Type::String);
+    let notes = FieldDescriptorProto {
+        type_name: Some(".bag.v1.Bag.NotesEntry".into()),
+        ..field("notes", 3, Label::Repeated, Type::Message)
+    };
+    let entry = DescriptorProto {
+        name: Some("NotesEntry".into()),
+        field: vec![one("key", 1), one("value", 2)],
+        options: Some(MessageOptions { map_entry: Some(true), ..MessageOptions::default() }),
+        ..DescriptorProto::default()
+    };
+    let bag = DescriptorProto {
+        name: Some("Bag".into()),
+        field: vec![one("text", 1), field("numbers", 2, Label::Repeated, Type::Int32), notes],
+        nested_type: vec![entry],
+        ..DescriptorProto::default()
+    };
+    let file = FileDescriptorProto {
+        name: Some("bag/v1/bag.proto".into()),
+        package: Some("bag.v1".into()),
+        syntax: Some("proto3".into()),
+        message_type: vec![bag],
+        ..FileDescriptorProto::default()
+    };
+    let mut manifest = mortise_test_guests::good_manifest();
+    manifest.name = "bag".into();
+    manifest.descriptors = Some(FileDescriptorSet { file: vec![file] });
+    let ty = &mut manifest.types[0];
+    (ty.group, ty.kind, ty.message) = ("bag".into(), "Bag".into(), "bag.v1.Bag".into());
+    mortise_test_guests::manifest_only(&manifest.encode_to_vec())
+}
+
+/// Clients of other languages put the entries of maps in any order, and zeros where none are needed.
+#[tokio::test]
+async fn what_is_as_wanted_in_other_bytes_is_left_alone() {
+    let server = Setup::new().component("bag", bags()).start().await;
+    let mut t = Transcript::new("other_bytes", &server);
+    // Notes, b before a, whose empty value is written out; numbers one by one; the first field last, and empty.
+    let value = b"\x1a\x06\x0a\x01b\x12\x012\x1a\x05\x0a\x01a\x12\x00\x10\x01\x10\x02\x0a\x00".to_vec();
+    let data = prost_types::Any { type_url: "type.googleapis.com/bag.v1.Bag".into(), value: value.clone() };
+    let stored = server.write(resource(id("bag.v1.Bag", "b"), Some(data))).await.unwrap();
+    assert_eq!(stored.data.as_ref().unwrap().value, value, "a server keeps the bytes");
+    let printed = t.works(&["get", "bag.v1.Bag", "b", "-o", "yaml"]).await;
+    let written = "type: bag.v1.Bag\nname: b\ndata: {numbers: [1, 2], notes: {a: \"\", b: \"2\"}}\n";
+    for text in [printed.as_str(), written] {
+        for (args, out) in [
+            (&["diff", "-f", "-"][..], ""),
+            (&["apply", "-f", "-", "--dry-run"][..], "bag.v1.Bag/b unchanged (dry run)\n"),
+            (&["apply", "-f", "-"][..], "bag.v1.Bag/b unchanged\n"),
+        ] {
+            let ran = t.run_with(args, text, &[]).await;
+            assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), out, ""), "{args:?}: {text}");
+        }
+    }
+    assert_eq!(server.read(&id("bag.v1.Bag", "b")).await.unwrap(), stored, "its generation rests");
+    // What differs beside the data, and data that says something else, is written.
+    for text in [written.replace("name: b", "name: b\nmetadata: {app: shop}"), written.replace("b: \"2\"", "b: \"\"")] {
+        let ran = t.run_with(&["apply", "-f", "-"], &text, &[]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "bag.v1.Bag/b updated\n"), "{text}: {}", ran.err);
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use mortise_cli::{CliError, Exit, ui};
+use mortise_plugin_host::Manifest;
+use mortise_registry::builtin::RESERVED_GROUPS;
 
 use crate::{fault, offline::Offline, report::About};
 
@@ -41,12 +43,18 @@ impl Inspect {
     /// Says what it is; fails if this host would refuse it.
     ///
     /// # Errors
-    /// The file cannot be read; the loader's fault with its remedy.
+    /// The file cannot be read; the loader's fault with its remedy; a type in a group of the host.
     pub async fn run(self) -> Result<Exit, CliError> {
         let offline = Offline::new(&self.file)?;
         let about = About::read(&offline).await?;
+        let reserved = about.manifest().and_then(reserved);
         if self.output == Format::Json {
-            ui::line(format!("{:#}", about.json()))?;
+            let mut json = about.json();
+            if let (Some(what), Some(all)) = (&reserved, json.as_object_mut()) {
+                all.insert("loads".into(), false.into());
+                all.insert("fault".into(), what.as_str().into());
+            }
+            ui::line(format!("{json:#}"))?;
         } else {
             ui::print(format!("{}\n{}", self.file.display(), about.text()))?;
             for (what, port) in about.strangers() {
@@ -56,6 +64,10 @@ impl Inspect {
                     port.remedy.as_deref().unwrap_or_default()
                 ))?;
             }
+        }
+        if let Some(what) = reserved {
+            let next = "change it in the plugin's static table in src/lib.rs, and run `mortise plugin build` again";
+            return Err(fault::failed(format!("{}: {what}", self.file.display()), next));
         }
         match about.fault() {
             None if self.output == Format::Text => {
@@ -76,4 +88,10 @@ impl Inspect {
             Some(fault) => Err(fault::load(&self.file, fault)),
         }
     }
+}
+
+/// What a server has against types that only its registry refuses.
+fn reserved(manifest: &Manifest) -> Option<String> {
+    let gvk = manifest.types.iter().map(|one| &one.gvk).find(|gvk| RESERVED_GROUPS.contains(&gvk.group.as_str()))?;
+    Some(format!("type {gvk}: group {:?} belongs to the host; choose another", gvk.group))
 }

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use mortise_resource::{
     Diagnostic,
+    data::GetTypeRequest,
     meta::{DELETION_TIMESTAMP, FINALIZERS},
     pb,
+    types::gvk,
 };
+use mortise_text::{Indent, TypeTable, Types};
 
 use crate::{
     CliError, Session,
@@ -56,14 +59,20 @@ pub(crate) async fn plan(session: &Session, wanted: &pb::Resource) -> Result<Pla
     let after = answer.resource.unwrap_or_default();
     let change = match &before {
         None => Change::Created,
-        Some(before) if same(&after, before) => Change::Unchanged,
+        Some(before) if same(&after, before) || same_otherwise_put(session, &after, before).await? => Change::Unchanged,
         Some(_) => Change::Updated,
     };
     Ok(Plan { change, before, after, warnings: answer.warnings })
 }
 
-/// Whether what is stored is what is wanted: data, owner, and metadata but for what the server keeps by itself.
+/// Whether what is stored is what is wanted, to the byte: data, owner, and metadata but for what the server keeps by itself.
 pub(crate) fn same(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
+    wanted.data.as_ref().map(|data| &data.value) == stored.data.as_ref().map(|data| &data.value)
+        && same_but_for_bytes(wanted, stored)
+}
+
+/// The same, whatever the bytes of the data are.
+fn same_but_for_bytes(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
     let type_of = |resource: &pb::Resource| resource.id.as_ref().and_then(|id| id.r#type.clone());
     let owner_is = match (&wanted.owner, &stored.owner) {
         (None, None) => true,
@@ -73,13 +82,39 @@ pub(crate) fn same(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
         }
         _ => false,
     };
-    let name = |any: &prost_types::Any| any.type_url.rsplit('/').next().unwrap_or_default().to_owned();
-    let data_is = match (&wanted.data, &stored.data) {
-        (None, None) => true,
-        (Some(wanted), Some(stored)) => name(wanted) == name(stored) && wanted.value == stored.value,
-        _ => false,
+    let message = |resource: &pb::Resource| {
+        resource.data.as_ref().map(|any| any.type_url.rsplit('/').next().unwrap_or_default().to_owned())
     };
-    owner_is && data_is && type_of(wanted) == type_of(stored) && metadata_with_kept(wanted, stored) == stored.metadata
+    owner_is
+        && message(wanted) == message(stored)
+        && type_of(wanted) == type_of(stored)
+        && metadata_with_kept(wanted, stored) == stored.metadata
+}
+
+/// Whether other bytes are all that differs, and they say the same: a client may put entries of maps in any order, or a zero
+/// where none is needed. What bytes say is known by the type's descriptors, so the server is asked for them.
+async fn same_otherwise_put(session: &Session, wanted: &pb::Resource, stored: &pb::Resource) -> Result<bool, CliError> {
+    if !same_but_for_bytes(wanted, stored) {
+        return Ok(false);
+    }
+    let ty = id_of(stored).r#type.unwrap_or_default();
+    let request = GetTypeRequest { r#type: Some(ty.clone()) };
+    let answer = session.call(gvk(&ty), async { session.types().get_type(request).await }).await?;
+    let mut types = TypeTable::new();
+    types
+        .add(&answer.r#type.unwrap_or_default(), &answer.descriptors.unwrap_or_default())
+        .map_err(|e| CliError::failed(format!("the server's answer: {e}")))?;
+    Ok(says_the_same(wanted, stored, &types))
+}
+
+/// Whether data of one type decodes to the same. It is compared as it is printed: that loses nothing, and has one form for
+/// all NaNs and for the content of an `Any`; and so data changes exactly where [`Plan::diff`] shows it.
+fn says_the_same(wanted: &pb::Resource, stored: &pb::Resource, types: &dyn Types) -> bool {
+    let said = |resource: &pb::Resource| {
+        let data = pb::Resource { id: stored.id.clone(), data: resource.data.clone(), ..pb::Resource::default() };
+        mortise_text::to_json(&data, types, Indent::Compact)
+    };
+    said(wanted) == said(stored)
 }
 
 /// The wanted metadata, with what a write without a version keeps of the stored.
@@ -122,4 +157,107 @@ pub(crate) fn bare(resource: &pb::Resource) -> pb::Resource {
         id.uid.clear();
     }
     bare
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::data::TypeInfo;
+    use prost_types::{
+        DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
+        field_descriptor_proto::{Label, Type},
+    };
+
+    use super::*;
+
+    fn field(name: &str, number: i32, label: Label, ty: Type, message: Option<&str>) -> FieldDescriptorProto {
+        FieldDescriptorProto {
+            name: Some(name.into()),
+            number: Some(number),
+            label: Some(label.into()),
+            r#type: Some(ty.into()),
+            type_name: message.map(str::to_owned),
+            ..FieldDescriptorProto::default()
+        }
+    }
+
+    /// The type `bag.v1.Bag`: text = 1, numbers = 2 (repeated int32), notes = 3 (map of strings), ratio = 4 (double).
+    fn types() -> TypeTable {
+        let one = |name, number, ty| field(name, number, Label::Optional, ty, None);
+        let entry = DescriptorProto {
+            name: Some("NotesEntry".into()),
+            field: vec![one("key", 1, Type::String), one("value", 2, Type::String)],
+            options: Some(MessageOptions { map_entry: Some(true), ..MessageOptions::default() }),
+            ..DescriptorProto::default()
+        };
+        let bag = DescriptorProto {
+            name: Some("Bag".into()),
+            field: vec![
+                one("text", 1, Type::String),
+                field("numbers", 2, Label::Repeated, Type::Int32, None),
+                field("notes", 3, Label::Repeated, Type::Message, Some(".bag.v1.Bag.NotesEntry")),
+                one("ratio", 4, Type::Double),
+            ],
+            nested_type: vec![entry],
+            ..DescriptorProto::default()
+        };
+        let file = FileDescriptorProto {
+            name: Some("bag.proto".into()),
+            package: Some("bag.v1".into()),
+            syntax: Some("proto3".into()),
+            message_type: vec![bag],
+            ..FileDescriptorProto::default()
+        };
+        let info = TypeInfo { r#type: Some(ty()), message: "bag.v1.Bag".into(), ..TypeInfo::default() };
+        let mut types = TypeTable::new();
+        types.add(&info, &FileDescriptorSet { file: vec![file] }).unwrap();
+        types
+    }
+
+    fn ty() -> pb::Type {
+        pb::Type { group: "bag".into(), group_version: "v1".into(), kind: "Bag".into() }
+    }
+
+    fn bag(value: &[u8]) -> pb::Resource {
+        let data = prost_types::Any { type_url: "type.googleapis.com/bag.v1.Bag".into(), value: value.to_vec() };
+        let id = pb::Id { name: "b".into(), r#type: Some(ty()), ..pb::Id::default() };
+        pb::Resource { id: Some(id), data: Some(data), ..pb::Resource::default() }
+    }
+
+    #[test]
+    fn data_that_says_the_same_in_other_bytes_is_the_same() {
+        let types = types();
+        let said = |wanted: &[u8], stored: &[u8]| {
+            let (wanted, stored) = (bag(wanted), bag(stored));
+            assert!(!same(&wanted, &stored) && same_but_for_bytes(&wanted, &stored));
+            says_the_same(&wanted, &stored, &types)
+        };
+        let entry = |key: u8, value: u8| [0x1a, 6, 0x0a, 1, key, 0x12, 1, value];
+        let sorted = [entry(b'a', b'1'), entry(b'b', b'2')].concat();
+        assert!(said(&sorted, &[entry(b'b', b'2'), entry(b'a', b'1')].concat()), "entries in another order");
+        assert!(!said(&sorted, &[entry(b'a', b'2'), entry(b'b', b'1')].concat()), "other values");
+        let empty = [0x1a, 3, 0x0a, 1, b'a'];
+        assert!(said(&empty, &[0x1a, 5, 0x0a, 1, b'a', 0x12, 0]), "an empty value, written out");
+        assert!(!said(&empty, &[]), "no entry");
+        assert!(said(&[], &[0x0a, 0]), "an empty text, written out");
+        assert!(said(&[0x12, 2, 1, 2], &[0x10, 1, 0x10, 2]), "numbers that are not packed");
+        assert!(!said(&[0x12, 2, 1, 2], &[0x10, 2, 0x10, 1]), "numbers in another order");
+        assert!(said(&[0x0a, 1, b'x', 0x12, 1, 5], &[0x12, 1, 5, 0x0a, 1, b'x']), "fields in another order");
+        // Field 100, which the message does not have.
+        assert!(said(&[0x0a, 1, b'x', 0xa0, 6, 1], &[0xa0, 6, 1, 0x0a, 1, b'x']), "an unknown field elsewhere");
+        assert!(!said(&[0xa0, 6, 1], &[0xa0, 6, 2]), "another unknown field");
+        let ratio = |ratio: f64| [&[0x21][..], &ratio.to_le_bytes()].concat();
+        assert!(said(&ratio(f64::NAN), &ratio(-f64::NAN)), "a number that is none");
+        assert!(!said(&ratio(f64::NAN), &ratio(1.0)), "a number and none");
+        assert!(!said(&[0x0a, 1, b'x'], &[0x0a, 9]), "bytes that are no message");
+    }
+
+    #[test]
+    fn what_else_differs_is_a_change_whatever_the_data_says() {
+        let stored = bag(&[]);
+        let label = BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
+        assert!(same_but_for_bytes(&bag(&[0x0a, 0]), &stored));
+        assert!(!same_but_for_bytes(&pb::Resource { metadata: label, ..bag(&[0x0a, 0]) }, &stored));
+        assert!(!same_but_for_bytes(&pb::Resource { owner: stored.id.clone(), ..bag(&[0x0a, 0]) }, &stored));
+        assert!(!same_but_for_bytes(&pb::Resource { data: None, ..stored.clone() }, &stored));
+    }
 }

@@ -13,6 +13,9 @@ use crate::comments::Commented as _;
 /// The dialect.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
+/// The largest float as it is printed, in the fewest digits that mean it: a little more than it is.
+const MAX_FLOAT: f64 = 3.402_823_5e38;
+
 /// Numbers beyond 64 bits of a float: as the mapping writes them.
 const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
@@ -191,7 +194,7 @@ fn simple(kind: &Kind) -> Value {
             json!({ "anyOf": [number, { "type": "string", "pattern": UNSIGNED }] })
         }
         Kind::Float => {
-            let number = json!({ "type": "number", "minimum": f64::from(f32::MIN), "maximum": f64::from(f32::MAX) });
+            let number = json!({ "type": "number", "minimum": -MAX_FLOAT, "maximum": MAX_FLOAT });
             json!({ "anyOf": [number, { "enum": NOT_FINITE }] })
         }
         Kind::Double => json!({ "anyOf": [{ "type": "number" }, { "enum": NOT_FINITE }] }),
@@ -220,7 +223,7 @@ fn well_known(name: &str) -> Option<Value> {
     let wrapped = |kind: Kind| Some(simple(&kind));
     match name.strip_prefix("google.protobuf.")? {
         "Timestamp" => Some(json!({ "type": "string", "format": "date-time" })),
-        "Duration" => Some(json!({ "type": "string", "pattern": "^-?[0-9]{1,11}(?:\\.[0-9]{1,9})?s$" })),
+        "Duration" => Some(json!({ "type": "string", "pattern": "^-?[0-9]{1,12}(?:\\.[0-9]{1,9})?s$" })),
         "FieldMask" => {
             Some(json!({ "type": "string", "description": "Paths in lower camel case, separated by commas." }))
         }
@@ -243,5 +246,33 @@ fn well_known(name: &str) -> Option<Value> {
         "FloatValue" => wrapped(Kind::Float),
         "DoubleValue" => wrapped(Kind::Double),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+
+    fn validator(name: &str) -> jsonschema::Validator {
+        let message = DescriptorPool::global().get_message_by_name(&format!("google.protobuf.{name}")).unwrap();
+        jsonschema::draft202012::new(&json_schema(&message)).unwrap()
+    }
+
+    /// The ends of their ranges, in the digits that the server prints.
+    #[test]
+    fn the_longest_duration_and_the_largest_float_are_valid() {
+        let duration = validator("Duration");
+        for text in ["315576000000s", "-315576000000s", "315576000000.999999999s", "0s"] {
+            assert!(duration.is_valid(&json!(text)), "{text}");
+        }
+        assert!(!duration.is_valid(&json!("3155760000000s")));
+        let float = validator("FloatValue");
+        for number in [f32::MAX, f32::MIN, 0.1] {
+            let printed: Value = serde_json::from_str(&format!("{number:e}")).unwrap();
+            assert!(float.is_valid(&printed), "{printed}");
+        }
+        assert!(!float.is_valid(&json!(3.5e38)) && !float.is_valid(&json!(-3.5e38)));
     }
 }

@@ -7,9 +7,11 @@ use std::{
 };
 
 use mortise_plugin_host::{Call, Decision, HookError, Mutated, Permission, Plugin, TypeDecl, Upgraded};
+use mortise_registry::Schema;
 use mortise_resource::{
     Diagnostic, Severity,
     authorizer::{AllowAll, Authorizer, denial},
+    meta::DELETION_TIMESTAMP,
     pb,
     types::Gvk,
 };
@@ -106,27 +108,37 @@ impl<'a> Hooks<'a> {
                     self.problems.add(format!("mutate answered what is no resource: {e}"));
                     None
                 }
-                Ok(after) => {
-                    self.kept(before, &after);
-                    Some(after)
-                }
+                Ok(after) => self.kept(before, &after)?.then_some(after),
             },
         })
     }
 
-    /// What a server holds `mutate` to.
-    fn kept(&mut self, before: &pb::Resource, after: &pb::Resource) {
+    /// What a server holds `mutate` to. False when nothing can be done with its data.
+    fn kept(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<bool, Faulty> {
+        let going = |resource: &pb::Resource| resource.metadata.get(DELETION_TIMESTAMP).cloned();
         for (field, same) in [
             ("id", before.id == after.id),
             ("owner", before.owner == after.owner),
             ("version", before.version == after.version),
             ("generation", before.generation == after.generation),
             ("status", before.status == after.status),
+            ("metadata.deletionTimestamp", going(before) == going(after)),
         ] {
             if !same {
                 self.problems.add(format!("mutate changed {field}; it may change data and metadata only"));
             }
         }
+        let Some(data) = &after.data else { return Ok(true) };
+        let schema = schema(self.decl(before)?);
+        let of = schema.message().full_name();
+        let fault = if schema.accepts_url(&data.type_url) {
+            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is no {of}: {fault}"))
+        } else {
+            Some(format!("mutate made data a {:?}; it has to be a {of}", data.type_url))
+        };
+        let usable = fault.is_none();
+        self.problems.extend(fault);
+        Ok(usable)
     }
 
     /// A resource that is read, changed and written back goes through `mutate` once more.
@@ -187,9 +199,30 @@ impl<'a> Hooks<'a> {
     }
 
     async fn validated(&mut self, call: &mut Call, resource: &pb::Resource) -> Result<Option<Vec<Diagnostic>>, Faulty> {
-        let prior = self.case.stored.as_ref().map(|stored| self.texts.read("stored", stored)).transpose()?;
+        let prior = self.stored()?;
         let answer = call.validate(resource.encode_to_vec(), prior.map(|prior| prior.encode_to_vec())).await;
         Ok(self.took(call, answer))
+    }
+
+    /// What is stored under the resource's name.
+    fn stored(&self) -> Result<Option<pb::Resource>, Faulty> {
+        self.case.stored.as_ref().map(|stored| self.texts.read("stored", stored)).transpose()
+    }
+
+    /// What a server says last of all: that a field differs from what is stored which may not.
+    fn immutable(&self, decl: &TypeDecl, after: &pb::Resource) -> Result<Option<Diagnostic>, Faulty> {
+        let is_of = |stored: &pb::Resource| {
+            stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|of| decl.gvk.matches(of))
+        };
+        let Some(stored) = self.stored()?.filter(is_of) else { return Ok(None) };
+        let bytes = |of: &pb::Resource| of.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
+        let changed = schema(decl).changed_immutable(&bytes(&stored), &bytes(after));
+        Ok(changed.map(|path| Diagnostic {
+            severity: Severity::Error.into(),
+            summary: format!("{path} cannot be changed once the resource exists"),
+            path: path.to_string(),
+            detail: String::new(),
+        }))
     }
 
     /// All hooks of a write, in a server's order, in one instance.
@@ -222,6 +255,9 @@ impl<'a> Hooks<'a> {
             };
             self.decided(&decision, false);
             self.compare(&before, &after)?;
+            if decision == Decision::Allow {
+                said.extend(self.immutable(decl, &after)?);
+            }
         }
         self.problems.no_fault(self.case.expect.fault.as_deref());
         self.problems.diagnostics(&self.case.expect.diagnostics, &said);
@@ -339,6 +375,11 @@ impl<'a> Hooks<'a> {
         }
         Ok(())
     }
+}
+
+/// What data of the type is checked against.
+fn schema(decl: &TypeDecl) -> Schema {
+    Schema::new(decl.message.clone(), decl.immutable.clone())
 }
 
 fn type_of(resource: &pb::Resource) -> String {

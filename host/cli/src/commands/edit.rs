@@ -212,6 +212,10 @@ async fn open(file: &Path, text: &str) -> Result<(), CliError> {
         tokio::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file).status().await
     };
     match ended {
+        Ok(status) if status.success() && !file.exists() => {
+            let gone = format!("the editor {editor:?} removed {}, and what you typed with it", file.display());
+            Err(CliError::failed(format!("{gone}; nothing was written")).remedy("VISUAL or EDITOR names another"))
+        }
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(CliError::failed(format!("the editor {editor:?} failed: {status}; nothing was written"))
             .remedy("VISUAL or EDITOR names another")),
@@ -252,9 +256,9 @@ impl Typed {
         }
     }
 
-    /// Leaves the file where it is, if it matters; answers what is to be said then.
+    /// Leaves the file where it is, if it matters and nobody removed it; answers what is to be said then.
     fn leave(&mut self) -> Option<String> {
-        let file = self.file.take().filter(|_| self.matters)?;
+        let file = self.file.take().filter(|_| self.matters && self.path.exists())?;
         Some(match file.keep() {
             Ok((_, path)) => format!("what you typed is in {}", path.display()),
             Err(e) => format!("what you typed could not be kept: {e}"),
