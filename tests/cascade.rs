@@ -365,3 +365,107 @@ async fn owners_deleted_all_at_once() {
     all_gone(&server, &lost).await;
     settled(&server).await;
 }
+
+/// Difference: `default` exists always, whoever claims to own it.
+#[tokio::test]
+async fn no_cascade_takes_a_default_unit() {
+    let server = quick().await;
+    make_place(&server, "q", "n").await;
+    let boss = parent(&server, resource(id("demo.v1.Executive", "boss"), None)).await;
+    let units = [
+        id("tenancy.v2beta1.Partition", "default"),
+        id_in("tenancy.v2beta1.Namespace", "default", "default", ""),
+        id_in("tenancy.v2beta1.Namespace", "default", "q", ""),
+    ];
+    for unit in &units {
+        let stored = server.read(unit).await.ok();
+        let written = resource(unit.clone(), stored.and_then(|stored| stored.data));
+        child(&server, written, &boss).await;
+    }
+    let goes = child(&server, resource(id_in("tenancy.v2beta1.Namespace", "owned", "q", ""), None), &boss).await;
+    let kept = [concept("keep"), at(concept("keep"), "q", "default")];
+    for one in &kept {
+        server.write(one.clone()).await.unwrap();
+    }
+    server.delete(&boss, "").await.unwrap();
+    all_gone(&server, &[goes]).await;
+    settled(&server).await;
+    for unit in &units {
+        assert!(!server.read(unit).await.unwrap().metadata.contains_key("deletionTimestamp"), "{unit:?}");
+    }
+    for one in kept {
+        server.write(one).await.unwrap();
+    }
+    // With the partition around it, it goes.
+    server.delete(&id("tenancy.v2beta1.Partition", "q"), "").await.unwrap();
+    all_gone(&server, &[id("tenancy.v2beta1.Partition", "q"), units[2].clone()]).await;
+}
+
+/// The largest that is taken, by its metadata.
+async fn filled_to_the_limit(server: &Server, one: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
+    for size in (19_000..20_000).rev() {
+        let pad = "x".repeat(size);
+        let padded = noted(one.clone(), &[pairs, &[("pad", pad.as_str())]].concat());
+        if let Ok(stored) = server.write(padded).await {
+            return stored;
+        }
+    }
+    panic!("nothing is taken");
+}
+
+/// Deleting needs a mark, and there is room for it; and what cannot be deleted does not keep its siblings.
+#[tokio::test]
+async fn what_just_fits_can_be_deleted_by_hand_with_its_owner_and_with_its_place() {
+    let server = Setup::new()
+        .env("MORTISE_SERVICE_SECOND_PASS_MS", 300)
+        .env("MORTISE_STORE_MAX_RESOURCE_BYTES", 20_000)
+        .start()
+        .await;
+    make_place(&server, "default", "n").await;
+    let boss = parent(&server, concept("boss")).await;
+    let held = [("finalizers", "f")];
+    let by_hand = id_of(&filled_to_the_limit(&server, concept("by-hand"), &held).await);
+    let owned_one = id_of(&filled_to_the_limit(&server, owned(concept("a-child"), &boss), &held).await);
+    let sibling = child(&server, concept("b-child"), &boss).await;
+    let placed = id_of(&filled_to_the_limit(&server, at(concept("placed"), "default", "n"), &held).await);
+    let place = id_in("tenancy.v2beta1.Namespace", "full", "default", "");
+    let place = id_of(&filled_to_the_limit(&server, resource(place, None), &[]).await);
+
+    server.delete(&by_hand, "").await.unwrap();
+    server.delete(&boss, "").await.unwrap();
+    server.delete(&id_in("tenancy.v2beta1.Namespace", "n", "default", ""), "").await.unwrap();
+    server.delete(&place, "").await.unwrap();
+    all_gone(&server, &[sibling, place]).await;
+    for id in [by_hand, owned_one, placed] {
+        let marked = async || server.read(&id).await.unwrap().metadata.contains_key("deletionTimestamp");
+        eventually("it is marked", marked).await;
+        let mut stored = server.read(&id).await.unwrap();
+        stored.metadata.insert("finalizers".into(), String::new());
+        server.write(stored).await.unwrap();
+        assert!(is_gone(&server, &id).await);
+    }
+}
+
+/// A limit that was lowered keeps nobody from making things smaller, nor from deleting.
+#[tokio::test]
+async fn what_is_over_a_lowered_limit_can_shrink_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Setup::new().data_dir(dir.path()).start().await;
+    let pad = "x".repeat(30_000);
+    let pairs = [("finalizers", "f g"), ("pad", pad.as_str())];
+    server.write(noted(concept("large"), &pairs)).await.unwrap();
+    assert!(server.stop().await.success());
+    let server = Setup::new().data_dir(dir.path()).env("MORTISE_STORE_MAX_RESOURCE_BYTES", 20_000).start().await;
+    let large = id("demo.v1.Concept", "large");
+    let grown = noted(concept("large"), &[pairs.as_slice(), &[("more", "y")]].concat());
+    assert_eq!(refusal(server.write(grown).await).0, Code::InvalidArgument);
+    let shorter = [("finalizers", "f g"), ("pad", &pad[1..])];
+    server.write(noted(concept("large"), &shorter)).await.unwrap();
+    server.delete(&large, "").await.unwrap();
+    for left in ["g", ""] {
+        let mut stored = server.read(&large).await.unwrap();
+        stored.metadata.insert("finalizers".into(), left.into());
+        server.write(stored).await.unwrap();
+    }
+    assert!(is_gone(&server, &large).await);
+}

@@ -23,16 +23,53 @@ async fn a_wrong_configuration_is_code_2_and_named() {
     let unknown = file("unknown.toml", "[store]\ncash_bytes = 1\n");
     let malformed = file("malformed.toml", "data_dir = \n");
     let wrong = file("wrong.toml", "[sandbox]\nfuel = \"much\"\n");
+    let loud = file("loud.toml", "[plugin.demo]\nlog_level = \"loud\"\n");
+    let hurried = file("hurried.toml", "[http]\nrequest_timeout_ms = 0\n");
+    let faults = file("faults.toml", "[quarantine]\nfaults = 5\nprobation_faults = 7\n");
+    let bundled = file("bundled.toml", "[plugins]\nbundled = [\"teleport\"]\n");
     let missing = dir.path().join("missing.toml").to_str().unwrap().to_owned();
-    let cases: [Case<'_>; 11] = [
+    let data = dir.path().join("data");
+    let at = data.to_str().unwrap();
+    let cases: [Case<'_>; 21] = [
         (&["serve", "--config", &unknown], &[], &["unknown.toml", "cash_bytes", "line 2"]),
         (&["serve", "--config", &malformed], &[], &["malformed.toml", "line 1"]),
         (&["dev", "--config", &wrong], &[], &["wrong.toml", "line 2", "\"much\""]),
         (&["serve", "--config", &missing], &[], &["cannot read the configuration", "missing.toml"]),
         (&["serve"], &[("MORTISE_CONFIG", &missing)], &["cannot read the configuration", "missing.toml"]),
         (&["serve"], &[("MORTISE_SANDBOX_FUEL", "much")], &["MORTISE_SANDBOX_FUEL", "must be a whole number"]),
-        (&["serve"], &[("MORTISE_GRPC_ADDR", "here")], &["grpc_addr"]),
+        (&["serve"], &[("MORTISE_GRPC_ADDR", "here")], &["grpc_addr", "MORTISE_GRPC_ADDR", "got \"here\""]),
         (&["serve"], &[("MORTISE_LOG_LEVEL", "info,=,=")], &["log.level", "use error, warn, info, debug or trace"]),
+        // Words that a filter would take for targets, and log nothing.
+        (&["serve"], &[("MORTISE_LOG_LEVEL", "inf")], &["log.level \"inf\"", "use error, warn, info, debug or trace"]),
+        (&["serve"], &[("MORTISE_LOG_LEVEL", "info,plugin")], &["MORTISE_LOG_LEVEL", "\"plugin\" is no level"]),
+        (
+            &["serve", "--data-dir", at],
+            &[("MORTISE_PLUGINS_BUNDLED", "demo,teleport")],
+            &["MORTISE_PLUGINS_BUNDLED", "plugins.bundled names \"teleport\"", "it has demo"],
+        ),
+        (&["serve", "--data-dir", at, "--config", &bundled], &[], &["bundled.toml", "names \"teleport\""]),
+        (
+            &["serve", "--data-dir", at, "--config", &loud],
+            &[],
+            &["loud.toml", "plugin.demo.log_level \"loud\" is no level; use off, error, warn, info, debug or trace"],
+        ),
+        (&["serve", "--data-dir", at, "--config", &hurried], &[], &["http.request_timeout_ms must be 10 to ", "got 0"]),
+        (
+            &["serve", "--data-dir", at, "--config", &faults],
+            &[],
+            &["faults.toml", "quarantine.probation_faults must be 1 to 5, got 7"],
+        ),
+        (
+            &["serve", "--data-dir", at],
+            &[("MORTISE_QUARANTINE_BACKOFF_MS", "70000")],
+            &["MORTISE_QUARANTINE_BACKOFF_MS", "quarantine.backoff_ms must be 1 to 60000, got 70000"],
+        ),
+        (
+            &["serve", "--data-dir", at],
+            &[("MORTISE_CONTROLLERS_FUEL", "0")],
+            &["MORTISE_CONTROLLERS_FUEL", "controllers.fuel must be 1 to "],
+        ),
+        (&["dev"], &[("MORTISE_CONTROLLERS_HOST_CALLS", "-1")], &["MORTISE_CONTROLLERS_HOST_CALLS", "got -1"]),
         (&["serve", "--grpc-addr", "here"], &[], &["--grpc-addr"]),
         (&["serve", "--teleport"], &[], &["--teleport"]),
         (&["teleport"], &[], &["teleport"]),
@@ -46,6 +83,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         }
         assert!(!err.contains("panicked"), "{err}");
     }
+    assert!(!data.exists(), "nothing is opened before");
 }
 
 #[tokio::test]
@@ -57,15 +95,10 @@ async fn what_stands_in_the_way_of_a_start_is_code_1_and_named() {
     let occupied = dir.path().join("occupied");
     std::fs::write(&occupied, "a file").unwrap();
     let occupied = occupied.to_str().unwrap().to_owned();
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 5] = [
         (&["serve", "--data-dir", &data, "--grpc-addr", &grpc], &[], &[&grpc, "(grpc_addr)", "in use"]),
         (&["serve", "--data-dir", &data, "--http-addr", &http], &[], &[&http, "(http_addr)", "in use"]),
         (&["dev", "--plugin-dir", &occupied], &[], &["plugin_dir", &occupied, "make it readable, or choose another"]),
-        (
-            &["serve", "--data-dir", &data],
-            &[("MORTISE_PLUGINS_BUNDLED", "demo,teleport")],
-            &["plugins.bundled names \"teleport\"", "it has demo"],
-        ),
         (&["serve", "--data-dir", &occupied], &[], &[&occupied]),
         (&["serve", "--data-dir", &data], &[("MORTISE_CACHE_DIR", &occupied)], &["cache_dir"]),
     ];

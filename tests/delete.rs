@@ -317,3 +317,31 @@ async fn of_many_deletes_at_once_one_deletes_and_all_succeed() {
     assert!(watch.is_quiet().await);
     assert_eq!(tombstones(&server).await.len(), 1);
 }
+
+/// A blanket deletion hides conflicts, also that somebody else was faster while the hooks of its marking ran.
+#[tokio::test]
+async fn a_deletion_that_finds_the_resource_gone_has_succeeded() {
+    let server = Setup::new().guest("log-flood").start().await;
+    let data = mortise_test_guests::Thing { number: 500, ..Default::default() };
+    let slow = id("log_flood.v1.Thing", "boom-write");
+    for round in 0..4 {
+        let stored = server.write(noted(thing("log_flood", "boom-write", &data), &[FINALIZERS])).await.unwrap();
+        let mut client = server.client();
+        let request = pb::DeleteRequest { id: Some(slow.clone()), version: String::new() };
+        let deletion = tokio::spawn(async move { client.delete(request).await });
+        let mut released = stored;
+        released.metadata.clear();
+        // Either may be first.
+        tokio::time::sleep(std::time::Duration::from_millis(round * 5)).await;
+        if server.write(released).await.is_ok() {
+            server.delete(&slow, "").await.unwrap();
+        }
+        deletion.await.unwrap().unwrap();
+        // Whoever was first, it is gone or marked.
+        if let Ok(mut left) = server.read(&slow).await {
+            left.metadata.insert("finalizers".into(), String::new());
+            server.write(left).await.unwrap();
+        }
+        eventually("it is gone", || is_gone(&server, &slow)).await;
+    }
+}

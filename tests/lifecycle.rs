@@ -10,8 +10,13 @@ use std::{
 use crate::common::{Client, Server, Setup, any, artist, gvk, id, mortise, refusal, resource};
 use mortise_resource::pb;
 use tokio::{task::JoinSet, time::sleep};
+use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest,
+};
 
 /// What writers were told is stored: name to the counter in its metadata, and the version.
 type Acknowledged = Arc<Mutex<BTreeMap<String, (u64, u64)>>>;
@@ -110,6 +115,39 @@ async fn idle_watches_and_connections_do_not_delay_the_end() {
     let begun = std::time::Instant::now();
     assert!(server.stop().await.success());
     assert!(begun.elapsed() < Duration::from_secs(8), "within the grace: {:?}", begun.elapsed());
+}
+
+/// Watches of health hear that the server stops; they and reflection end by themselves.
+#[tokio::test]
+async fn health_watches_and_reflection_do_not_delay_the_end() {
+    let mut server = Setup::new().env("MORTISE_SHUTDOWN_GRACE_MS", 10_000).start().await;
+    let mut health = HealthClient::new(server.channel().await);
+    let mut watches = Vec::new();
+    for service in ["", "hashicorp.consul.resource.ResourceService"] {
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let mut watch = health.watch(request).await.unwrap().into_inner();
+        assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving, "{service:?}");
+        watches.push(watch);
+    }
+    let question = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let questions = tokio_stream::once(question).chain(tokio_stream::pending());
+    let mut reflection = ServerReflectionClient::new(server.channel().await);
+    let mut answers = reflection.server_reflection_info(questions).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some(), "the stream is open");
+
+    let begun = std::time::Instant::now();
+    server.signal("TERM");
+    let stopping = (Code::Unavailable, "the server is stopping".to_owned());
+    for mut watch in watches {
+        assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+        assert_eq!(refusal(watch.message().await), stopping);
+    }
+    assert_eq!(refusal(answers.message().await), stopping);
+    assert!(server.ended().await.success(), "{}", server.log());
+    assert!(begun.elapsed() < Duration::from_secs(5), "well within the grace: {:?}", begun.elapsed());
 }
 
 #[tokio::test]

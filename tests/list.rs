@@ -247,3 +247,26 @@ async fn a_rule_that_fails_fails_the_call() {
     let found = server.list(gvk("panicking.v1.Thing"), tenancy("", ""), "honest").await.unwrap();
     assert_eq!(names(&found), ["honest"]);
 }
+
+/// Between a name and the same name with a zero byte behind it there is nothing, wherever the wildcards are.
+#[tokio::test]
+async fn a_prefix_with_a_zero_byte_matches_nothing() {
+    let server = Server::start().await;
+    server.write(concept("ab")).await.unwrap();
+    server.write(label("ab", "")).await.unwrap();
+    let patience = std::time::Duration::from_secs(10);
+    for (t, place) in [
+        (CONCEPT, tenancy("", "")),
+        (CONCEPT, tenancy("", "*")),
+        (CONCEPT, tenancy("*", "")),
+        (CONCEPT, tenancy("*", "*")),
+        (LABEL, tenancy("*", "")),
+    ] {
+        for prefix in ["ab\0", "a\0", "\0", "ab\0c"] {
+            let listed = tokio::time::timeout(patience, server.list(gvk(t), place.clone(), prefix)).await;
+            assert_eq!(listed.expect("an answer").unwrap(), [], "{place:?} {prefix:?}");
+            let mut watch = server.watch(gvk(t), Some(place.clone()), prefix).await.unwrap();
+            assert_eq!(tokio::time::timeout(patience, watch.snapshot()).await.expect("a snapshot"), []);
+        }
+    }
+}

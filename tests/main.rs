@@ -35,6 +35,7 @@ mod controllers_reload;
 mod delete;
 mod edge;
 mod golden;
+mod grpc_connections;
 mod guest_answers;
 mod guest_neighbours;
 mod guests;

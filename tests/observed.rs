@@ -198,7 +198,7 @@ async fn a_plugins_log_has_a_level_of_its_own() {
         assert_eq!(server.log().lines().filter(|line| line.contains("flood flood")).count(), said);
     }
     let (code, _, stderr) = crate::common::mortise(&["dev", "--config", &config("loud")], &[]).await;
-    assert_eq!(code, Some(1), "{stderr}");
+    assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("plugin.log-flood.log_level \"loud\" is no level"), "{stderr}");
 }
 

@@ -1,10 +1,13 @@
 //! Reflection: stock clients learn every message from the server, plugins' included.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use crate::common::{PATIENCE, Server, Setup};
 use prost::Message as _;
-use prost_types::FileDescriptorProto;
+use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 use tokio::{process::Command, time::timeout};
 
 /// The same questions in both versions of the protocol.
@@ -51,6 +54,32 @@ macro_rules! protocol {
                     MessageResponse::ErrorResponse(error) => (error.error_code, error.error_message),
                     other => panic!("{other:?}"),
                 }
+            }
+
+            /// The file that declares each symbol, all asked on one stream.
+            async fn declared_in(server: &Server, symbols: &[String]) -> Vec<Option<String>> {
+                let mut client = ServerReflectionClient::new(server.channel().await);
+                let requests: Vec<_> = symbols
+                    .iter()
+                    .map(|symbol| ServerReflectionRequest {
+                        host: String::new(),
+                        message_request: Some(MessageRequest::FileContainingSymbol(symbol.clone())),
+                    })
+                    .collect();
+                let mut answers =
+                    client.server_reflection_info(tokio_stream::iter(requests)).await.unwrap().into_inner();
+                let mut declared_in = Vec::new();
+                for symbol in symbols {
+                    declared_in.push(match answers.message().await.unwrap().unwrap().message_response.unwrap() {
+                        MessageResponse::FileDescriptorResponse(files) => {
+                            let first = files.file_descriptor_proto[0].as_slice();
+                            Some(FileDescriptorProto::decode(first).unwrap().name().to_owned())
+                        }
+                        MessageResponse::ErrorResponse(error) if error.error_code == 5 => None,
+                        other => panic!("{symbol}: {other:?}"),
+                    });
+                }
+                declared_in
             }
 
             #[tokio::test]
@@ -100,6 +129,82 @@ macro_rules! protocol {
             }
 
             #[tokio::test]
+            async fn every_symbol_is_found_by_its_real_name_and_by_no_other() {
+                let server = Setup::new().guest("prior").start().await;
+                let mut files = BTreeMap::new();
+                for known in [
+                    "hashicorp.consul.resource.ResourceService",
+                    "mortise.v1.ControllerService",
+                    "mortise.v1.PluginService",
+                    "mortise.v1.ServerService",
+                    "mortise.v1.TypeService",
+                    "hashicorp.consul.internal.demo.v1.Artist",
+                    "hashicorp.consul.internal.demo.v2.Artist",
+                    "google.protobuf.FileDescriptorProto",
+                    "grpc.health.v1.Health",
+                    "grpc.reflection.v1.ServerReflection",
+                    "grpc.reflection.v1alpha.ServerReflection",
+                    "mortise.test.v1.Thing",
+                ] {
+                    files.extend(symbol(&server, known).await.into_iter().map(|file| (file.name().to_owned(), file)));
+                }
+                let (symbols, homes): (Vec<_>, Vec<_>) = files
+                    .iter()
+                    .flat_map(|(home, file)| symbols(file).into_iter().map(move |symbol| (symbol, Some(home.clone()))))
+                    .unzip();
+                for known in [
+                    "google.protobuf.EDITION_PROTO2",
+                    "google.protobuf.FieldDescriptorProto.TYPE_DOUBLE",
+                    "grpc.health.v1.HealthCheckResponse.SERVING",
+                    "grpc.reflection.v1.ServerReflectionRequest.message_request",
+                    "hashicorp.consul.internal.demo.v2.GENRE_JAZZ",
+                    "hashicorp.consul.resource.ResourceService.Write",
+                ] {
+                    assert!(symbols.iter().any(|symbol| symbol == known), "{known} is served");
+                }
+                let found = declared_in(&server, &symbols).await;
+                for ((symbol, home), found) in symbols.iter().zip(homes).zip(found) {
+                    assert_eq!(found, home, "{symbol}");
+                }
+
+                let mut made_up: Vec<_> = symbols.iter().map(|symbol| format!("{symbol}.nope")).collect();
+                made_up.extend(
+                    [
+                        "google.protobuf.Edition.EDITION_PROTO2",
+                        "google.protobuf.nope",
+                        "grpc.health.v1.HealthCheckResponse.ServingStatus.SERVING",
+                        "hashicorp.consul.internal.demo.v2.Genre.GENRE_JAZZ",
+                        "hashicorp.consul.resource.Resource.",
+                        "hashicorp.consul.resource.ResourceService.Nope",
+                        "EDITION_PROTO2",
+                    ]
+                    .map(str::to_owned),
+                );
+                let found = declared_in(&server, &made_up).await;
+                for (symbol, found) in made_up.iter().zip(found) {
+                    assert_eq!(found, None, "{symbol}");
+                }
+            }
+
+            #[tokio::test]
+            async fn extensions_of_every_message_are_listed() {
+                let server = Server::start().await;
+                for name in [
+                    "grpc.health.v1.HealthCheckRequest",
+                    "grpc.reflection.v1.ServerReflectionRequest",
+                    "grpc.reflection.v1alpha.ServerReflectionRequest",
+                    "hashicorp.consul.resource.Resource",
+                ] {
+                    match ask(&server, MessageRequest::AllExtensionNumbersOfType(name.into())).await {
+                        MessageResponse::AllExtensionNumbersResponse(answer) => {
+                            assert_eq!((answer.base_type_name.as_str(), answer.extension_number), (name, Vec::new()));
+                        }
+                        other => panic!("{name}: {other:?}"),
+                    }
+                }
+            }
+
+            #[tokio::test]
             async fn what_is_unknown_is_not_found_and_the_stream_goes_on() {
                 let server = Server::start().await;
                 for name in ["nothing.v1.Nothing", "hashicorp.consul.resource.Nothing", "", ".", "mortise.test.v1.Thing"] {
@@ -144,6 +249,39 @@ fn whole(files: &[FileDescriptorProto]) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), files.len());
+}
+
+/// The full name of everything that a file declares. An enum's values stand beside it.
+fn symbols(file: &FileDescriptorProto) -> Vec<String> {
+    let scope = file.package();
+    let mut all = Vec::new();
+    file.message_type.iter().for_each(|message| message_symbols(scope, message, &mut all));
+    file.enum_type.iter().for_each(|declared| enum_symbols(scope, declared, &mut all));
+    all.extend(file.extension.iter().map(|extension| within(scope, extension.name())));
+    for service in &file.service {
+        let service_name = within(scope, service.name());
+        all.extend(service.method.iter().map(|method| within(&service_name, method.name())));
+        all.push(service_name);
+    }
+    all
+}
+
+fn message_symbols(scope: &str, message: &DescriptorProto, all: &mut Vec<String>) {
+    let scope = within(scope, message.name());
+    all.extend(message.field.iter().chain(&message.extension).map(|field| within(&scope, field.name())));
+    all.extend(message.oneof_decl.iter().map(|oneof| within(&scope, oneof.name())));
+    message.nested_type.iter().for_each(|nested| message_symbols(&scope, nested, all));
+    message.enum_type.iter().for_each(|nested| enum_symbols(&scope, nested, all));
+    all.push(scope);
+}
+
+fn enum_symbols(scope: &str, declared: &EnumDescriptorProto, all: &mut Vec<String>) {
+    all.push(within(scope, declared.name()));
+    all.extend(declared.value.iter().map(|value| within(scope, value.name())));
+}
+
+fn within(scope: &str, name: &str) -> String {
+    if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") }
 }
 
 /// A Python that has what the clients need. CI installs it; elsewhere their tests say that they are skipped.

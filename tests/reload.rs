@@ -344,3 +344,138 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
     })
     .await;
 }
+
+/// What belongs to a deletion is judged by what is stored, not by what the client repeats; nothing else is written.
+#[tokio::test]
+async fn of_an_orphan_only_what_belongs_to_a_deletion_is_written() {
+    let server = Setup::new()
+        .component("version-stamp", guest("version-stamp-1"))
+        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
+        .start()
+        .await;
+    let named = |name: &str| {
+        let mut one = stamped();
+        one.id.as_mut().unwrap().name = name.into();
+        one
+    };
+    let held = server.write(crate::common::noted(named("held"), &[("finalizers", "a b")])).await.unwrap();
+    let mut plain = server.write(named("plain")).await.unwrap();
+    plain.metadata.insert("deletionTimestamp".into(), "2026-01-01T00:00:00Z".into());
+    let plain = server.write(plain).await.unwrap();
+    fs::remove_file(file(&server)).unwrap();
+    server.plugin_until("version-stamp", |p| p.reason == "Removed").await;
+    let refused = async |resource: mortise_resource::pb::Resource| {
+        let (code, message) = refusal(server.write(resource).await);
+        assert_eq!(code, Code::FailedPrecondition, "{message}");
+        assert!(message.contains("is removed"), "{message}");
+    };
+    let blanket = |stored: &mortise_resource::pb::Resource, pairs: &[(&str, &str)]| {
+        let mut one = stored.clone();
+        one.version.clear();
+        one.metadata.remove("deletionTimestamp");
+        one.metadata.extend(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        one
+    };
+    // Marked and without finalizers it could be changed, if somebody were there to validate it.
+    let mut changed = plain.clone();
+    changed.metadata.insert("free".into(), "x".into());
+    refused(changed).await;
+    let mut created = named("created");
+    created.metadata.insert("deletionTimestamp".into(), "2026-01-01T00:00:00Z".into());
+    refused(created.clone()).await;
+    assert_eq!(refusal(server.mutate_and_validate(created).await).0, Code::FailedPrecondition);
+    refused(blanket(&held, &[])).await;
+
+    let id = crate::common::id_of(&held);
+    server.delete(&id, "").await.unwrap();
+    let held = server.read(&id).await.unwrap();
+    server.write(blanket(&held, &[("finalizers", "a")])).await.unwrap();
+    server.write(blanket(&held, &[("finalizers", "")])).await.unwrap();
+    assert!(crate::common::is_gone(&server, &id).await);
+}
+
+/// The manifest with which it was made, without what `mutate` added, is the same metadata.
+#[tokio::test]
+async fn a_marked_resource_is_released_with_the_manifest_that_made_it() {
+    let server = first().await;
+    let manifest = |finalizers: &str| crate::common::noted(stamped(), &[("finalizers", finalizers), ("k", "v")]);
+    let stored = server.write(manifest("a b")).await.unwrap();
+    let id = crate::common::id_of(&stored);
+    assert!(stored.metadata.len() > 2, "mutate adds to it");
+    server.delete(&id, "").await.unwrap();
+    server.write(manifest("b")).await.unwrap();
+    server.write(manifest("")).await.unwrap();
+    assert!(crate::common::is_gone(&server, &id).await);
+}
+
+/// Installing what serves already ties it to the file that is written, so that the one before may go.
+#[tokio::test]
+async fn an_install_of_what_serves_outlives_the_link_that_it_came_from() {
+    let shelf = tempfile::tempdir().unwrap();
+    let target = shelf.path().join("target");
+    fs::write(&target, guest("version-stamp-1")).unwrap();
+    let server = Setup::new().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let link = server.plugin_dir.join("vs.wasm");
+    symlink(&target, &link).unwrap();
+    becomes(&server, "1.0.0").await;
+    fs::remove_file(&target).unwrap();
+    server.plugin_until("version-stamp", |p| p.reason == "Unreadable").await;
+    assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
+    let seen = server.plugin("version-stamp").await.unwrap();
+    assert_eq!((seen.reason.as_str(), seen.data.source.as_str()), ("Serving", "version-stamp.wasm"));
+    server.plugin_until("vs", |p| p.reason == "Unreadable").await;
+    fs::remove_file(&link).unwrap();
+    crate::common::eventually("its page goes with it", async || server.plugin("vs").await.is_none()).await;
+    // An order is obeyed when the folder has been dealt with.
+    assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
+    becomes(&server, "1.0.0").await;
+}
+
+/// The same when the file before has just gone, and nobody has noticed.
+#[tokio::test]
+async fn an_install_of_what_serves_outlives_the_file_that_was_renamed_before_it() {
+    let server = Setup::new()
+        .component("a", guest("version-stamp-1"))
+        .env("MORTISE_PLUGINS_RESCAN_MS", 200)
+        .env("MORTISE_PLUGINS_SETTLE_MS", 1_000)
+        .start()
+        .await;
+    becomes(&server, "1.0.0").await;
+    let renamed = server.plugin_dir.join("n.wasm");
+    fs::rename(server.plugin_dir.join("a.wasm"), &renamed).unwrap();
+    server.install("version-stamp", &guest("version-stamp-1")).await.unwrap();
+    assert_eq!(server.plugin("version-stamp").await.unwrap().data.source, "version-stamp.wasm");
+    let seen = server.plugin_until("n", |p| p.reason == "NameTaken").await;
+    assert!(seen.message.contains("the file version-stamp.wasm provides it"), "{}", seen.message);
+    fs::remove_file(&renamed).unwrap();
+    crate::common::eventually("its page goes with it", async || server.plugin("n").await.is_none()).await;
+    assert!(server.install("version-stamp", &guest("version-stamp-1")).await.unwrap().unchanged);
+    becomes(&server, "1.0.0").await;
+}
+
+/// What is switched on by name is that plugin, whatever file holds the same.
+#[tokio::test]
+async fn a_bundled_plugin_outlives_a_file_of_the_same_content() {
+    let dev = Server::start().await;
+    let digest = dev.plugin("demo").await.unwrap().data.digest;
+    let bytes = fs::read(dev.data_dir.join("plugins/demo").join(format!("{digest}.wasm"))).unwrap();
+    assert!(dev.stop().await.success());
+
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("zz.wasm");
+    fs::write(&file, bytes).unwrap();
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let server = setup().serve().start().await;
+    assert_eq!(server.plugin("demo").await.unwrap().data.source, "zz.wasm");
+    assert!(server.stop().await.success());
+
+    let server = setup().env("MORTISE_PLUGINS_RESCAN_MS", 200).start().await;
+    let seen = server.plugin("demo").await.unwrap();
+    assert_eq!((seen.reason.as_str(), seen.data.source.as_str()), ("Serving", "bundled"));
+    let seen = server.plugin("zz").await.unwrap();
+    assert!(seen.reason == "NameTaken" && seen.message.contains("it is bundled"), "{seen:?}");
+    fs::remove_file(&file).unwrap();
+    crate::common::eventually("its page goes with it", async || server.plugin("zz").await.is_none()).await;
+    assert_eq!(server.plugin("demo").await.unwrap().reason, "Serving");
+    server.write(crate::common::artist("korn")).await.unwrap();
+}

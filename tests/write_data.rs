@@ -197,3 +197,53 @@ async fn a_resource_has_a_largest_size() {
     assert!(server.write(sized(1_000_000)).await.is_ok());
     assert_eq!(refusal(server.write(sized(1 << 20)).await).0, Code::InvalidArgument);
 }
+
+/// It is refused before anybody is asked: a plugin that has no room for it is not to blame.
+#[tokio::test]
+async fn what_is_too_large_never_gets_to_a_plugin() {
+    let server = Server::start().await;
+    let mut large = artist("large");
+    let mut data = decoded::<demo::v2::Artist>(&large);
+    data.name = "x".repeat(12 << 20);
+    large.data = Some(any(V2_ARTIST, &data));
+    for _ in 0..12 {
+        let (code, text) = refusal(server.write(large.clone()).await);
+        assert_eq!(code, Code::InvalidArgument);
+        assert!(text.contains("store.max_resource_bytes"), "{text}");
+    }
+    assert_eq!(refusal(server.mutate_and_validate(large).await).0, Code::InvalidArgument);
+    server.write(artist("korn")).await.unwrap();
+}
+
+/// It stands in keys of the store.
+#[tokio::test]
+async fn an_owner_has_a_uid_and_a_type_that_can_be_one() {
+    let server = Server::start().await;
+    let owner = id("demo.v1.Concept", "owner");
+    let with = |change: &dyn Fn(&mut pb::Id)| {
+        let mut child = concept("child");
+        let mut owner = pb::Id { uid: "u".into(), ..owner.clone() };
+        change(&mut owner);
+        child.owner = Some(owner);
+        child
+    };
+    let long = || "x".repeat(129);
+    let cases: [(&str, pb::Resource); 6] = [
+        ("uid", with(&|owner| owner.uid = long())),
+        ("uid", with(&|owner| owner.uid = "a\0b".into())),
+        ("type.group", with(&|owner| owner.r#type.as_mut().unwrap().group = long())),
+        ("type.group_version", with(&|owner| owner.r#type.as_mut().unwrap().group_version = "\0".into())),
+        ("type.kind", with(&|owner| owner.r#type.as_mut().unwrap().kind = long())),
+        ("uid", with(&|owner| owner.uid = "u".repeat(1 << 20))),
+    ];
+    for (part, child) in cases {
+        for answer in [
+            refusal(server.write(child.clone()).await.map(drop)),
+            refusal(server.mutate_and_validate(child).await.map(drop)),
+        ] {
+            assert_eq!(answer.0, Code::InvalidArgument);
+            assert!(answer.1.starts_with(&format!("resource.owner.{part} invalid: ")), "{}", answer.1);
+        }
+    }
+    server.write(with(&|owner| owner.uid = "x".repeat(128))).await.unwrap();
+}

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 46] = {
+pub const ALL: [Metric; 48] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -113,6 +113,13 @@ pub const ALL: [Metric; 46] = {
             "mortise_controller_writes_total",
             "controller, operation",
             "What a controller wrote: write, write-status or delete.",
+        ),
+        metric(Gauge, "mortise_grpc_connections", "", "Connections of the gRPC port that are open."),
+        metric(
+            Counter,
+            "mortise_grpc_connections_refused_total",
+            "",
+            "Connections of the gRPC port that were closed because too many are open.",
         ),
         metric(Counter, "mortise_grpc_requests_total", "method", "Calls of the gRPC port, watches included."),
         metric(Gauge, "mortise_http_connections", "", "Connections of the HTTP port that are open."),

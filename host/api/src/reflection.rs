@@ -7,16 +7,18 @@
 use std::{collections::HashSet, pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
-use futures::Stream;
+use futures::{Stream, stream};
 use mortise_registry::Registry;
+use mortise_service::ResourceService;
 use prost_reflect::{DescriptorPool, FileDescriptor};
-use tokio_stream::StreamExt as _;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 /// What reflection answers from.
 #[derive(Clone)]
 pub(crate) struct Reflection {
     registry: Arc<ArcSwap<Registry>>,
+    /// Says when the server stops, which ends every stream.
+    service: ResourceService,
     /// Health and reflection itself.
     own: DescriptorPool,
 }
@@ -34,7 +36,10 @@ const SERVICES: [&str; 8] = [
 ];
 
 impl Reflection {
-    pub(crate) fn new(registry: Arc<ArcSwap<Registry>>) -> Result<Self, prost_reflect::DescriptorError> {
+    pub(crate) fn new(
+        registry: Arc<ArcSwap<Registry>>,
+        service: ResourceService,
+    ) -> Result<Self, prost_reflect::DescriptorError> {
         let mut own = DescriptorPool::new();
         for set in [
             tonic_health::pb::FILE_DESCRIPTOR_SET,
@@ -43,15 +48,13 @@ impl Reflection {
         ] {
             own.decode_file_descriptor_set(set)?;
         }
-        Ok(Self { registry, own })
+        Ok(Self { registry, service, own })
     }
 
     /// Every method that this server has, such as `hashicorp.consul.resource.ResourceService/Write`.
     pub(crate) fn methods(&self) -> Vec<String> {
         let registry = self.registry.load();
-        let find = |name: &&str| {
-            registry.pools().chain(std::iter::once(&self.own)).find_map(|pool| pool.get_service_by_name(name))
-        };
+        let find = |name: &&str| self.pools(&registry).find_map(|pool| pool.get_service_by_name(name));
         let methods = |service: prost_reflect::ServiceDescriptor| {
             let name = |m: prost_reflect::MethodDescriptor| format!("{}/{}", service.full_name(), m.name());
             service.methods().map(name).collect::<Vec<_>>()
@@ -59,18 +62,20 @@ impl Reflection {
         SERVICES.iter().filter_map(find).flat_map(methods).collect()
     }
 
+    fn pools<'a>(&'a self, registry: &'a Registry) -> impl Iterator<Item = &'a DescriptorPool> {
+        registry.pools().chain(std::iter::once(&self.own))
+    }
+
     fn find(&self, look: impl Fn(&DescriptorPool) -> Option<FileDescriptor>) -> Option<Vec<Vec<u8>>> {
         let registry = self.registry.load();
-        let file = registry.pools().chain(std::iter::once(&self.own)).find_map(look)?;
+        let file = self.pools(&registry).find_map(look)?;
         let (mut seen, mut out) = (HashSet::new(), Vec::new());
         collect(file, &mut seen, &mut out);
         Some(out)
     }
 
     fn by_symbol(&self, symbol: &str) -> Option<Vec<Vec<u8>>> {
-        // A field, an enum's value or a method is found with what it stands in.
-        let parent = symbol.rsplit_once('.').map(|(parent, _)| parent);
-        [Some(symbol), parent].into_iter().flatten().find_map(|name| self.find(|pool| file_of(pool, name)))
+        self.find(|pool| file_of(pool, symbol))
     }
 
     fn by_name(&self, name: &str) -> Option<Vec<Vec<u8>>> {
@@ -86,17 +91,41 @@ impl Reflection {
 
     fn extensions(&self, message: &str) -> Option<Vec<i32>> {
         let registry = self.registry.load();
-        let message = registry.pools().find_map(|pool| pool.get_message_by_name(message))?;
+        let message = self.pools(&registry).find_map(|pool| pool.get_message_by_name(message))?;
         Some(message.extensions().filter_map(|extension| i32::try_from(extension.number()).ok()).collect())
     }
 }
 
-fn file_of(pool: &DescriptorPool, name: &str) -> Option<FileDescriptor> {
-    pool.get_message_by_name(name)
+/// The file that declares a symbol: by itself, or as a member of something.
+fn file_of(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor> {
+    pool.get_message_by_name(symbol)
         .map(|d| d.parent_file())
-        .or_else(|| pool.get_enum_by_name(name).map(|d| d.parent_file()))
-        .or_else(|| pool.get_service_by_name(name).map(|d| d.parent_file()))
-        .or_else(|| pool.get_extension_by_name(name).map(|d| d.parent_file()))
+        .or_else(|| pool.get_enum_by_name(symbol).map(|d| d.parent_file()))
+        .or_else(|| pool.get_service_by_name(symbol).map(|d| d.parent_file()))
+        .or_else(|| pool.get_extension_by_name(symbol).map(|d| d.parent_file()))
+        .or_else(|| file_of_member(pool, symbol))
+}
+
+/// The file that declares a field, a oneof, a method, or an enum's value.
+fn file_of_member(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor> {
+    let (parent, name) = split(symbol);
+    if let Some(message) = pool.get_message_by_name(parent)
+        && (message.get_field_by_name(name).is_some() || message.oneofs().any(|oneof| oneof.name() == name))
+    {
+        return Some(message.parent_file());
+    }
+    if let Some(service) = pool.get_service_by_name(parent) {
+        return service.methods().any(|method| method.name() == name).then(|| service.parent_file());
+    }
+    // An enum's value stands beside its enum, not in it.
+    pool.all_enums()
+        .find(|d| split(d.full_name()).0 == parent && d.get_value_by_name(name).is_some())
+        .map(|d| d.parent_file())
+}
+
+/// A name, after what it stands in; that is empty at the top.
+fn split(symbol: &str) -> (&str, &str) {
+    symbol.rsplit_once('.').unwrap_or(("", symbol))
 }
 
 /// The file, then what it imports, each once.
@@ -164,20 +193,27 @@ macro_rules! protocol {
                     &self,
                     request: Request<Streaming<ServerReflectionRequest>>,
                 ) -> Result<Response<Self::ServerReflectionInfoStream>, Status> {
-                    let reflection = self.clone();
-                    let replies = request.into_inner().map(move |request| {
-                        let request = request?;
+                    let state = (self.clone(), request.into_inner(), Box::pin(self.service.stopped()));
+                    let replies = stream::try_unfold(state, |(reflection, mut requests, mut stopped)| async move {
+                        let request = tokio::select! {
+                            // What was asked before the server stops is still answered.
+                            biased;
+                            request = requests.message() => request?,
+                            () = &mut stopped => return Err(Status::unavailable("the server is stopping")),
+                        };
+                        let Some(request) = request else { return Ok(None) };
                         let message = reply(&reflection, request.message_request.as_ref()).unwrap_or_else(|e| {
                             MessageResponse::ErrorResponse(ErrorResponse {
                                 error_code: Code::from(e.code()) as i32,
                                 error_message: e.message().to_owned(),
                             })
                         });
-                        Ok(ServerReflectionResponse {
+                        let reply = ServerReflectionResponse {
                             valid_host: request.host.clone(),
                             original_request: Some(request),
                             message_response: Some(message),
-                        })
+                        };
+                        Ok(Some((reply, (reflection, requests, stopped))))
                     });
                     Ok(Response::new(Box::pin(replies)))
                 }

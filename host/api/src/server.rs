@@ -9,8 +9,12 @@ use mortise_manager::Manager;
 use mortise_registry::Registry;
 use mortise_service::ResourceService;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
-use tonic::transport::{Server, server::TcpIncoming};
-use tonic_health::ServingStatus;
+use tonic::transport::Server;
+use tonic_health::{
+    ServingStatus,
+    pb::health_server::HealthServer,
+    server::{HealthReporter, HealthService},
+};
 use tonic_reflection::pb::{
     v1::server_reflection_server::ServerReflectionServer as ReflectionV1,
     v1alpha::server_reflection_server::ServerReflectionServer as ReflectionV1Alpha,
@@ -20,7 +24,9 @@ use tower::util::MapRequestLayer;
 use crate::{
     controllers::Controllers,
     grpc::Grpc,
+    health::Health,
     http::{self, HttpOptions},
+    incoming::{Bounds, incoming},
     plugin_stubs::{
         controller_service_server::{ControllerServiceServer, SERVICE_NAME as CONTROLLER_SERVICE},
         plugin_service_server::{PluginServiceServer, SERVICE_NAME as PLUGIN_SERVICE},
@@ -36,6 +42,9 @@ use crate::{
     types::Types,
 };
 
+/// What has a health: the server as a whole, which has no name, and its services.
+const HEALTHY: [&str; 6] = ["", SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
+
 /// How the server listens. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -45,6 +54,8 @@ pub struct ServerOptions {
     pub http_addr: SocketAddr,
     /// Largest request, bytes.
     pub max_request_bytes: usize,
+    /// Connections of the gRPC port at once; further ones are closed. One has as long to begin as HTTP gives for a head.
+    pub max_connections: usize,
     /// Streams of one connection at once.
     pub max_streams: u32,
     /// How long calls in flight may take to finish at shutdown.
@@ -131,11 +142,11 @@ impl Bound {
     pub async fn serve(self, parts: Parts, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let Parts { about, service, registry, manager, conductor, metrics } = parts;
         let (ready_tx, ready) = watch::channel(true);
-        let (health, health_service) = tonic_health::server::health_reporter();
-        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE] {
+        let health = HealthReporter::new();
+        for name in HEALTHY {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
-        let reflection = Reflection::new(registry.clone())?;
+        let reflection = Reflection::new(registry.clone(), service.clone())?;
         let counts = Counts::new(reflection.methods());
         let sources = Sources {
             about,
@@ -157,6 +168,7 @@ impl Bound {
             // An error means that the sender is gone, which means stop too.
             let _ = stopping.wait_for(|stopping| *stopping).await;
         };
+        let bounds = Bounds { connections: self.options.max_connections, preface: self.options.http.request_timeout };
         let grpc = Server::builder()
             .max_concurrent_streams(self.options.max_streams)
             .initial_stream_window_size(1 << 20)
@@ -173,13 +185,10 @@ impl Bound {
             .add_service(types)
             .add_service(controllers)
             .add_service(server)
-            .add_service(health_service)
+            .add_service(HealthServer::new(Health(HealthService::from_health_reporter(health.clone()))))
             .add_service(ReflectionV1::new(reflection.clone()))
             .add_service(ReflectionV1Alpha::new(reflection))
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(self.grpc).with_nodelay(Some(true)),
-                until(stopping.clone()),
-            );
+            .serve_with_incoming_shutdown(incoming(self.grpc, bounds, stopping.clone()), until(stopping.clone()));
         let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
         let shared = http::Shared::new(service.clone(), conductor, metrics, ready, self.options.http.clone());
         let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
@@ -193,7 +202,7 @@ impl Bound {
             () = stop => {}
         }
         ready_tx.send_replace(false);
-        for name in [SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE] {
+        for name in HEALTHY {
             health.set_service_status(name, ServingStatus::NotServing).await;
         }
         service.stop();

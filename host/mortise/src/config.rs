@@ -1,10 +1,12 @@
 //! The configuration: a file, the environment, flags, in rising order of precedence; unset keys have defaults.
 //!
 //! Every key has a variable: `MORTISE_` and its path in upper case, joined by underscores, such as
-//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors.
+//! `MORTISE_STORE_CACHE_BYTES`. Unknown keys are errors, and so are values out of their ranges: all of it is checked here,
+//! before anything is opened.
 
 use std::{
     collections::BTreeMap,
+    fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -15,7 +17,7 @@ use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimi
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::plugin_settings;
+use crate::{bundled, logging, plugin_settings, run};
 
 /// The whole configuration; `config.toml` documents each key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,7 @@ pub(crate) struct Config {
     /// Single plugins, by name.
     pub(crate) plugin: BTreeMap<String, PluginConfig>,
     pub(crate) service: Service,
+    pub(crate) grpc: Grpc,
     pub(crate) http: Http,
     pub(crate) store: Store,
     pub(crate) sandbox: Limits,
@@ -69,6 +72,20 @@ impl Default for Plugins {
 }
 
 impl Config {
+    /// Refuses what no range of a single setting can: numbers that do not fit each other, and names that mean nothing.
+    fn check(&self) -> Result<(), String> {
+        self.quarantine.check()?;
+        self.controllers.check()?;
+        run::http_options(self).check()?;
+        if let Some(name) = self.plugins.bundled.iter().find(|name| bundled::find(name).is_none()) {
+            let known = bundled::ALL.map(|(name, _)| name).join(", ");
+            return Err(format!("plugins.bundled names {name:?}, which this binary does not have; it has {known}"));
+        }
+        logging::filter(&self.log).map_err(|e| e.to_string())?;
+        plugin_settings::read(&self.plugin).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
     /// All that takes effect with a restart only: everything but the settings and the grants of plugins.
     pub(crate) fn without_settings(mut self) -> Self {
         for plugin in self.plugin.values_mut() {
@@ -107,6 +124,13 @@ pub(crate) struct Service {
     pub(crate) second_pass_ms: u64,
 }
 
+/// The gRPC port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Grpc {
+    pub(crate) max_connections: usize,
+}
+
 /// The HTTP port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -143,6 +167,7 @@ impl Default for Config {
             plugins: Plugins::default(),
             plugin: BTreeMap::new(),
             service: Service::default(),
+            grpc: Grpc::default(),
             http: Http::default(),
             store: Store::default(),
             sandbox: Limits::default(),
@@ -163,6 +188,12 @@ impl Default for Log {
 impl Default for Service {
     fn default() -> Self {
         Self { max_request_bytes: 50 << 20, max_streams: 2048, max_watches: 10_000, second_pass_ms: 30_000 }
+    }
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Self { max_connections: 4_096 }
     }
 }
 
@@ -255,10 +286,14 @@ pub(crate) enum ConfigError {
     Malformed { path: PathBuf, what: String },
     #[error("environment variable {name}: {what}")]
     Environment { name: String, what: String },
-    #[error("log.level {level:?} is no filter: {source}; use error, warn, info, debug or trace")]
-    LogLevel { level: String, source: tracing_subscriber::filter::ParseError },
+    #[error("{0}")]
+    Setting(String),
+    #[error("log.level {level:?} is no filter: {what}; use error, warn, info, debug or trace")]
+    LogLevel { level: String, what: String },
     #[error("{key}: {what}")]
     PluginSetting { key: String, what: &'static str },
+    #[error("plugin.{plugin}.log_level {level:?} is no level; use off, error, warn, info, debug or trace")]
+    PluginLogLevel { plugin: String, level: String },
 }
 
 impl Settings {
@@ -274,14 +309,15 @@ impl Settings {
             let path = path.to_owned();
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
-            let malformed = |e: toml::de::Error| ConfigError::Malformed { path: path.clone(), what: e.to_string() };
-            // Straight into the type first: its errors point at lines.
-            toml::from_str::<Config>(&text).map_err(malformed)?;
-            table = text.parse().map_err(malformed)?;
+            let malformed = |what: String| ConfigError::Malformed { path: path.clone(), what };
+            table = text.parse().map_err(|e: toml::de::Error| malformed(e.to_string()))?;
+            check_ranges("", &table).map_err(malformed)?;
+            // Straight from the text into the type: these errors point at lines.
+            toml::from_str::<Config>(&text).map_err(|e| malformed(e.to_string()))?;
         }
         let defaults = Table::try_from(Config::default())
             .map_err(|e| ConfigError::Environment { name: "MORTISE_".into(), what: e.to_string() })?;
-        environment("MORTISE", &defaults, &mut table, env)?;
+        environment("", &defaults, &mut table, env)?;
         let mut given = |key: &str, value: Option<String>| {
             if let Some(value) = value {
                 table.insert(key.to_owned(), Value::String(value));
@@ -292,55 +328,179 @@ impl Settings {
         given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
 
-        let chosen = |key: &str| table.contains_key(key);
-        let data_dir_given = chosen("data_dir");
-        let config = table
-            .try_into()
-            .map_err(|e: toml::de::Error| ConfigError::Environment {
-                name: "MORTISE_…".into(), what: e.to_string()
-            })?;
+        let data_dir_given = table.contains_key("data_dir");
+        let given = |key: &str| table.get("quarantine").is_some_and(|section| section.get(key).is_some());
+        let (probation_given, backoff_given) = (given("probation_faults"), given("backoff_ms"));
+        // Every part of it was taken by itself before.
+        let mut config: Config = table.try_into().map_err(|e: toml::de::Error| ConfigError::Setting(e.to_string()))?;
+        // A default follows the setting that bounds it.
+        let rules = &mut config.quarantine;
+        if !probation_given {
+            rules.probation_faults = rules.probation_faults.min(rules.faults);
+        }
+        if !backoff_given {
+            rules.backoff_ms = rules.backoff_ms.min(rules.max_backoff_ms);
+        }
+        config.check().map_err(|what| {
+            // Every such error begins with the key.
+            let name = what.split(' ').next().map(variable).filter(|name| env(name).is_some());
+            match (name, file) {
+                (Some(name), _) => ConfigError::Environment { name, what },
+                (None, Some(path)) => ConfigError::Malformed { path: path.to_owned(), what },
+                (None, None) => ConfigError::Setting(what),
+            }
+        })?;
         Ok(Self { config, data_dir_given, reload })
     }
 }
 
-/// Lays variables over the table, for every key that has a default, in the default's type.
+/// What a whole number may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    least: i64,
+    most: i64,
+    /// Zero as well, which has a meaning of its own.
+    or_zero: bool,
+}
+
+impl Range {
+    fn holds(self, number: i128) -> bool {
+        (self.or_zero && number == 0) || (self.least.into()..=self.most.into()).contains(&number)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { least, most, or_zero } = self;
+        f.write_str(if *or_zero { "0, or " } else { "" })?;
+        write!(f, "{least} to {most}")
+    }
+}
+
+/// The ranges of all settings that are whole numbers, by key; config.toml documents each. They are wide: below them nothing
+/// could be served, above them are typing errors, and what no machine has.
+fn range(key: &str) -> Option<Range> {
+    const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+    const KIB: i64 = 1 << 10;
+    const MIB: i64 = 1 << 20;
+    const GIB: i64 = 1 << 30;
+    const TIB: i64 = 1 << 40;
+    let (least, most) = match key {
+        "shutdown_grace_ms"
+        | "plugins.settle_ms"
+        | "plugins.unfinished_ms"
+        | "plugins.drain_ms"
+        | "service.second_pass_ms"
+        | "sandbox.aside_ms" => (0, DAY_MS),
+        "plugins.rescan_ms"
+        | "sandbox.deadline_ms"
+        | "sandbox.describe_deadline_ms"
+        | "controllers.deadline_ms"
+        | "controllers.host_call_ms"
+        | "quarantine.window_ms"
+        | "quarantine.backoff_ms"
+        | "quarantine.max_backoff_ms" => (1, DAY_MS),
+        "http.request_timeout_ms" | "http.stall_timeout_ms" | "http.keep_alive_ms" => (10, DAY_MS),
+        "service.max_streams" | "service.max_watches" | "grpc.max_connections" | "http.max_connections" => {
+            (1, 1_000_000)
+        }
+        "service.max_request_bytes" | "sandbox.component_bytes" => (KIB, GIB),
+        // Plugins describe themselves in an answer.
+        "sandbox.reply_bytes" => (64 * KIB, GIB),
+        "store.cache_bytes" => (64 * KIB, TIB),
+        // The host keeps resources of its own, one for each plugin.
+        "store.max_resource_bytes" => (1_000, GIB),
+        "store.history_events" => (0, 100_000_000),
+        "store.history_bytes" => (0, TIB),
+        "store.watch_buffer" | "store.commit_queue" | "plugin_logs.follow_lines" => (1, 1 << 20),
+        "sandbox.instances" | "controllers.instances" => (0, 10_000),
+        "sandbox.fuel" | "controllers.fuel" => (1, i64::MAX),
+        "sandbox.memory_bytes" | "controllers.memory_bytes" => (64 * KIB, 4 * GIB),
+        "sandbox.table_elements" => (1, 10_000_000),
+        "sandbox.core_instances" | "sandbox.tables" => (1, 1_000),
+        "sandbox.memories" => (1, 100),
+        "sandbox.handles" => (1, 1_000_000),
+        "sandbox.host_calls" | "controllers.host_calls" => (1, u32::MAX.into()),
+        "sandbox.log_bytes" => (0, 64 * MIB),
+        "sandbox.concurrency" | "quarantine.faults" | "quarantine.probation_faults" => (1, 10_000),
+        // No settings at all are two bytes of JSON.
+        "sandbox.settings_bytes" => (2, 64 * MIB),
+        "sandbox.remembered_decisions" | "plugin_logs.lines_per_second" | "plugin_logs.kept_lines" => (0, 1_000_000),
+        "sandbox.compile_threads" => (0, 256),
+        "plugin_logs.bytes_per_second" | "plugin_logs.kept_bytes" => (0, GIB),
+        "kv.values" => (0, 10_000_000),
+        "kv.bytes" => (0, TIB),
+        _ => return None,
+    };
+    Some(Range { least, most, or_zero: key == "store.cache_bytes" })
+}
+
+/// Refuses a number that is out of the range of its key.
+fn check_range(key: &str, number: i128) -> Result<(), String> {
+    match range(key) {
+        Some(range) if !range.holds(number) => Err(format!("{key} must be {range}, got {number}")),
+        _ => Ok(()),
+    }
+}
+
+/// The same for all numbers of a table, whose keys begin with `section`.
+fn check_ranges(section: &str, table: &Table) -> Result<(), String> {
+    table.iter().try_for_each(|(key, value)| match value {
+        Value::Table(inner) => check_ranges(&format!("{section}{key}."), inner),
+        Value::Integer(number) => check_range(&format!("{section}{key}"), (*number).into()),
+        _ => Ok(()),
+    })
+}
+
+/// The environment variable of a key.
+fn variable(key: &str) -> String {
+    format!("MORTISE_{}", key.to_uppercase().replace('.', "_"))
+}
+
+/// Lays variables over the table, for every key that has a default, in the default's type. Keys begin with `section`.
 fn environment(
-    prefix: &str,
+    section: &str,
     defaults: &Table,
     table: &mut Table,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Result<(), ConfigError> {
     for (key, default) in defaults {
-        let name = format!("{prefix}_{}", key.to_uppercase());
+        let full = format!("{section}{key}");
+        let name = variable(&full);
         if let Value::Table(defaults) = default {
             let mut inner = match table.remove(key) {
                 Some(Value::Table(inner)) => inner,
                 _ => Table::new(),
             };
-            environment(&name, defaults, &mut inner, env)?;
+            environment(&format!("{full}."), defaults, &mut inner, env)?;
             table.insert(key.clone(), Value::Table(inner));
         } else if let Some(text) = env(&name) {
-            let value = parse(default, &text).map_err(|what| ConfigError::Environment { name, what })?;
+            let value = parse(&full, default, &text).map_err(|what| ConfigError::Environment { name, what })?;
             table.insert(key.clone(), value);
         }
     }
     Ok(())
 }
 
-fn parse(default: &Value, text: &str) -> Result<Value, String> {
-    match default {
+fn parse(key: &str, default: &Value, text: &str) -> Result<Value, String> {
+    let value = match default {
         Value::Integer(_) => {
-            text.parse().map(Value::Integer).map_err(|_| format!("must be a whole number, got {text:?}"))
+            let not = |_| format!("must be a whole number, got {text:?}");
+            let number = text.parse::<i128>().map_err(not)?;
+            check_range(key, number)?;
+            Value::Integer(number.try_into().map_err(|_| format!("{number} is no number of 64 bits"))?)
         }
-        Value::Boolean(_) => {
-            text.parse().map(Value::Boolean).map_err(|_| format!("must be true or false, got {text:?}"))
-        }
+        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| format!("must be true or false, got {text:?}"))?),
         Value::Array(_) => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            Ok(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
+            Value::Array(items.map(|item| Value::String(item.to_owned())).collect())
         }
-        _ => Ok(Value::String(text.to_owned())),
-    }
+        _ => Value::String(text.to_owned()),
+    };
+    // By itself: what is wrong with the whole configuration would not say whose fault it is.
+    let alone = key.rsplit('.').fold(value.clone(), |inner, key| Table::from_iter([(key.to_owned(), inner)]).into());
+    Config::deserialize(alone).map_err(|e| format!("{key}: {}, got {text:?}", e.message()))?;
+    Ok(value)
 }
 
 #[cfg(test)]
@@ -390,20 +550,95 @@ mod tests {
         }
     }
 
+    /// Keys of whole numbers with their defaults.
+    fn numbers(section: &str, table: &Table) -> Vec<(String, i64)> {
+        table
+            .iter()
+            .flat_map(|(key, value)| match value {
+                Value::Table(inner) => numbers(&format!("{section}{key}."), inner),
+                Value::Integer(number) => vec![(format!("{section}{key}"), *number)],
+                _ => Vec::new(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_number_has_a_range_with_its_default_in_it_and_just_its_ends_are_taken() {
+        for (key, default) in numbers("", &Table::try_from(Config::default()).unwrap()) {
+            let range = range(&key).unwrap_or_else(|| panic!("{key} has no range"));
+            let (least, most) = (range.least.into(), range.most.into());
+            for number in [default.into(), least, most] {
+                assert_eq!(check_range(&key, number), Ok(()), "{key}");
+            }
+            assert_eq!(check_range(&key, most + 1), Err(format!("{key} must be {range}, got {}", most + 1)));
+            assert_eq!(check_range(&key, -1), Err(format!("{key} must be {range}, got -1")));
+            if least > 0 {
+                assert!(check_range(&key, least - 1).is_err(), "{key}");
+                assert_eq!(check_range(&key, 0).is_ok(), range.or_zero, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_range_stands_in_the_documented_file() {
+        let (mut section, mut comment) = (String::new(), String::new());
+        for line in std::fs::read_to_string(FILE).unwrap().lines() {
+            match line.split_once(" = ") {
+                _ if line.starts_with('#') => comment.push_str(line.trim_start_matches('#')),
+                _ if line.starts_with('[') => section = format!("{}.", line.trim_matches(['[', ']'])),
+                Some((key, _)) => {
+                    if let Some(range) = range(&format!("{section}{key}")) {
+                        let said = comment.ends_with(&format!(" {range}."));
+                        assert!(said, "{section}{key}: its comment does not end with its range, {range}");
+                    }
+                    comment.clear();
+                }
+                None => comment.clear(),
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_ranges_are_taken_by_the_parts_that_judge_for_themselves() {
+        for (key, _) in numbers("", &Table::try_from(Config::default()).unwrap()) {
+            let Range { least, most, .. } = range(&key).unwrap();
+            for number in [least, most] {
+                let taken = load(None, &[(&variable(&key), &number.to_string())], Overrides::default());
+                // The first wait may be no longer than the longest, and there are no more probation faults than faults.
+                let bounded = ["quarantine.backoff_ms", "quarantine.probation_faults"].contains(&key.as_str());
+                assert!(taken.is_ok() || (bounded && number == most), "{key}: {taken:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_default_follows_the_setting_that_bounds_it() {
+        let env = [("MORTISE_QUARANTINE_FAULTS", "1"), ("MORTISE_QUARANTINE_MAX_BACKOFF_MS", "20")];
+        let rules = load(None, &env, Overrides::default()).unwrap().config.quarantine;
+        assert_eq!((rules.probation_faults, rules.backoff_ms), (1, 20));
+        let env = [("MORTISE_QUARANTINE_FAULTS", "5"), ("MORTISE_QUARANTINE_PROBATION_FAULTS", "7")];
+        let text = load(None, &env, Overrides::default()).unwrap_err().to_string();
+        let variable = "environment variable MORTISE_QUARANTINE_PROBATION_FAULTS: ";
+        assert_eq!(text, format!("{variable}quarantine.probation_faults must be 1 to 5, got 7"));
+    }
+
     #[test]
     fn flags_beat_the_environment_which_beats_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
         std::fs::write(&path, "data_dir = \"file\"\nplugin_dir = \"file\"\n[store]\nwatch_buffer = 7\n").unwrap();
-        let env =
-            [("MORTISE_DATA_DIR", "env"), ("MORTISE_STORE_CACHE_BYTES", "99"), ("MORTISE_PLUGINS_BUNDLED", "a, b")];
+        let env = [
+            ("MORTISE_DATA_DIR", "env"),
+            ("MORTISE_STORE_CACHE_BYTES", "99000"),
+            ("MORTISE_PLUGINS_BUNDLED", "demo, routes"),
+        ];
         let flags = Overrides { data_dir: Some("flag".into()), ..Default::default() };
         let settings = load(path.to_str(), &env, flags).unwrap();
         assert_eq!(settings.config.data_dir, Path::new("flag"));
         assert_eq!(settings.config.plugin_dir, Path::new("file"));
-        assert_eq!(settings.config.store.cache_bytes, 99);
+        assert_eq!(settings.config.store.cache_bytes, 99_000);
         assert_eq!(settings.config.store.watch_buffer, 7);
-        assert_eq!(settings.config.plugins.bundled, ["a", "b"]);
+        assert_eq!(settings.config.plugins.bundled, ["demo", "routes"]);
         assert!(settings.data_dir_given);
     }
 
@@ -458,6 +693,12 @@ mod tests {
         let text = load(Some("/nonexistent.toml"), &[], Overrides::default()).unwrap_err().to_string();
         assert!(text.contains("/nonexistent.toml"), "{text}");
         let text = load(None, &[("MORTISE_GRPC_ADDR", "here")], Overrides::default()).unwrap_err().to_string();
-        assert!(text.contains("grpc_addr"), "{text}");
+        assert_eq!(
+            text,
+            "environment variable MORTISE_GRPC_ADDR: grpc_addr: invalid socket address syntax, got \"here\""
+        );
+        let number = "99999999999999999999";
+        let text = load(None, &[("MORTISE_SANDBOX_FUEL", number)], Overrides::default()).unwrap_err().to_string();
+        assert!(text.ends_with(&format!("sandbox.fuel must be 1 to {}, got {number}", i64::MAX)), "{text}");
     }
 }

@@ -1,10 +1,11 @@
-//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON. What they are granted goes along.
+//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON. What they are granted goes along. A `log_level` that
+//! is none is refused here too, so that a configuration that is read again is judged as at the start.
 //!
 //! Dates and times become strings as TOML writes them. What JSON has no word for (`inf`, `nan`) is refused with its key.
 
 use std::collections::BTreeMap;
 
-use mortise_plugin_host::PluginSettings;
+use mortise_plugin_host::{PluginSettings, logs::level};
 use serde_json::{Map, Number, Value};
 use toml::Table;
 
@@ -14,6 +15,9 @@ use crate::config::{ConfigError, PluginConfig};
 pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSettings, ConfigError> {
     let mut all = PluginSettings::default();
     for (name, plugin) in plugins {
+        if level(&plugin.log_level).is_none() {
+            return Err(ConfigError::PluginLogLevel { plugin: name.clone(), level: plugin.log_level.clone() });
+        }
         all.set(name, object(&plugin.settings, &format!("plugin.{name}.settings"))?);
         all.grant(name, plugin.grants.clone());
     }
@@ -71,6 +75,12 @@ mod tests {
         assert_eq!(all.grants_of("demo").read[0].to_string(), "edge.v1.Route");
         assert_eq!(*all.grants_of("other"), Grants::default());
         assert_ne!(all, read_text("[demo]\n[other]\n").unwrap(), "a change of grants is a change");
+    }
+
+    #[test]
+    fn a_log_level_that_is_none_is_refused_with_its_plugin() {
+        let fault = read_text("[demo]\n[other]\nlog_level = \"loud\"\n").unwrap_err().to_string();
+        assert!(fault.starts_with("plugin.other.log_level \"loud\" is no level; use off, error,"), "{fault}");
     }
 
     #[test]

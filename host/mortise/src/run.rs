@@ -1,7 +1,6 @@
 //! Wires the parts together, serves, and takes them apart again.
 
 use std::{
-    collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -45,10 +44,6 @@ pub(crate) enum RunError {
     Controllers(#[from] mortise_conductor::ControllersError),
     #[error("{0}")]
     Config(#[from] ConfigError),
-    #[error("{0}")]
-    Setting(String),
-    #[error("plugin.{plugin}.log_level {level:?} is no level; use off, error, warn, info, debug or trace")]
-    PluginLogLevel { plugin: String, level: String },
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
 }
@@ -91,7 +86,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
     }
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
-    let bound = mortise_api::bind(server_options(&config)?).await?;
+    let bound = mortise_api::bind(server_options(&config)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
 
     let cache_dir = cache_dir(&config, temporary.is_some());
@@ -102,7 +97,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
         Ok::<_, RunError>(SledBackend::open(store_options)?)
     });
-    let sandbox = Sandbox::with_policy(&config.sandbox, policy(&config)?, cache_dir)?;
+    let sandbox = Sandbox::with_policy(&config.sandbox, policy(&config), cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
@@ -171,47 +166,45 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
     })
 }
 
-fn server_options(config: &Config) -> Result<ServerOptions, RunError> {
-    let http = HttpOptions {
+/// The options of the HTTP port.
+pub(crate) fn http_options(config: &Config) -> HttpOptions {
+    HttpOptions {
         api: config.http.api,
         max_connections: config.http.max_connections,
         request_timeout: Duration::from_millis(config.http.request_timeout_ms),
         stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
         keep_alive: Duration::from_millis(config.http.keep_alive_ms),
         max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
-    };
-    http.check().map_err(RunError::Setting)?;
-    Ok(ServerOptions {
+    }
+}
+
+fn server_options(config: &Config) -> ServerOptions {
+    ServerOptions {
         grpc_addr: config.grpc_addr,
         http_addr: config.http_addr,
         max_request_bytes: config.service.max_request_bytes,
+        max_connections: config.grpc.max_connections,
         max_streams: config.service.max_streams,
         grace: Duration::from_millis(config.shutdown_grace_ms),
-        http,
-    })
+        http: http_options(config),
+    }
 }
 
-fn policy(config: &Config) -> Result<Policy, RunError> {
-    config.quarantine.check().map_err(RunError::Setting)?;
-    config.controllers.check().map_err(RunError::Setting)?;
-    let mut log_levels = BTreeMap::new();
-    for (plugin, settings) in &config.plugin {
-        let Some(level) = level(&settings.log_level) else {
-            return Err(RunError::PluginLogLevel { plugin: plugin.clone(), level: settings.log_level.clone() });
-        };
-        log_levels.insert(plugin.clone(), level);
-    }
-    Ok(Policy {
+fn policy(config: &Config) -> Policy {
+    // What is no level was refused with the configuration.
+    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
+    Policy {
         quarantine: config.quarantine.clone(),
         logs: config.plugin_logs.clone(),
-        log_levels,
+        log_levels: levels.collect(),
         controllers: config.controllers.clone(),
-    })
+    }
 }
 
 fn service_options(config: &Config) -> Options {
     Options {
         max_watches: config.service.max_watches,
+        max_resource_bytes: config.store.max_resource_bytes,
         second_pass: Duration::from_millis(config.service.second_pass_ms),
     }
 }

@@ -134,15 +134,13 @@ impl ResourceType {
         }
     }
 
-    /// Refuses what no client writes: plugins as resources, and types whose plugin is not there. `marked` says that
-    /// the write belongs to a deletion, which stays possible.
+    /// Refuses types whose plugin is not there. Writes that belong to a deletion stay possible, and do not ask.
     ///
     /// # Errors
-    /// `PermissionDenied` for the former, `FailedPrecondition` for the latter.
-    pub fn check_writable(&self, marked: bool) -> Result<(), Error> {
-        self.check_deletable()?;
+    /// `FailedPrecondition`.
+    pub fn check_present(&self) -> Result<(), Error> {
         match &self.owner {
-            Owner::Absent(absent) if !marked => Err(Error::new(
+            Owner::Absent(absent) => Err(Error::new(
                 Code::FailedPrecondition,
                 format!(
                     "type {} is not written: plugin {:?}, which provides it, {}",

@@ -97,6 +97,33 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
     tenancy::check(prefix, id.tenancy.get_or_insert_default())
 }
 
+/// Longest part of an id that somebody else chose, bytes: a uid is a ULID of 26, and types have shorter names.
+const MAX_PART: usize = 128;
+
+/// Checks what a reference says of type and uid beyond [`check_id`]: it stands in keys of the store.
+///
+/// # Errors
+/// `InvalidArgument`; `prefix` names the field that holds the id.
+pub fn check_reference(prefix: &str, id: &pb::Id) -> Result<(), Error> {
+    let ty = id.r#type.clone().unwrap_or_default();
+    let parts = [
+        ("type.group", &ty.group),
+        ("type.group_version", &ty.group_version),
+        ("type.kind", &ty.kind),
+        ("uid", &id.uid),
+    ];
+    for (part, text) in parts {
+        if text.len() > MAX_PART {
+            let length = text.len();
+            return Err(Error::invalid(format!("{prefix}.{part} invalid: {length} bytes, at most {MAX_PART} can be")));
+        }
+        if text.contains('\0') {
+            return Err(Error::invalid(format!("{prefix}.{part} invalid: it has a zero byte in it")));
+        }
+    }
+    Ok(())
+}
+
 /// Whether two ids name the same incarnation of one resource, leaving the GroupVersion aside.
 #[must_use]
 pub fn same_resource(a: &pb::Id, b: &pb::Id) -> bool {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mortise_registry::{Registry, ResourceType};
-use mortise_resource::{Diagnostic, Error, Scope, meta, pb, types};
+use mortise_resource::{Diagnostic, Error, Scope, pb, types};
+use mortise_store::{StoreError, limited_size};
 
 use crate::{
     judge::{Judge, type_of},
@@ -27,12 +28,13 @@ pub(crate) fn shape(
     types::check_id("resource.id", id)?;
     if let Some(owner) = &mut resource.owner {
         types::check_id("resource.owner", owner)?;
+        types::check_reference("resource.owner", owner)?;
     }
     let kind = registry.resolve(&type_of(id))?.clone();
     let tenancy = id.tenancy.get_or_insert_default();
     kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
     kind.scope.fill(tenancy);
-    kind.check_writable(meta::is_marked(&resource.metadata))?;
+    kind.check_deletable()?;
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
     }
@@ -60,10 +62,11 @@ fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error>
 
 impl ResourceService {
     /// Asks the hooks of a new state of a resource, in order, and looks its place up. Returns the warnings of
-    /// validation.
+    /// validation. `prior` is what is stored.
     ///
     /// # Errors
-    /// Those of the hooks; `PermissionDenied`; `InvalidArgument` for a place that does not exist.
+    /// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
+    /// `PermissionDenied`.
     pub(crate) async fn admit(
         &self,
         judge: &mut Judge,
@@ -71,12 +74,23 @@ impl ResourceService {
         resource: &mut pb::Resource,
         prior: Option<&pb::Resource>,
     ) -> Result<(Vec<Diagnostic>, Place), Error> {
+        // Before anybody is asked: a plugin that has no room for it is not to blame.
+        self.check_size(resource, prior)?;
         judge.mutate(resource).await?;
         let warnings = judge.validate(resource, prior).await?;
         judge.write(resource, "failed write acl").await?;
         judge.rest();
         let place = self.place_of(kind, resource).await?;
         Ok((warnings, place))
+    }
+
+    /// Refuses what the store would, as far as it is known yet: uid, generation and status come later.
+    pub(crate) fn check_size(&self, resource: &pb::Resource, stored: Option<&pb::Resource>) -> Result<(), Error> {
+        let (size, limit) = (limited_size(resource), self.options.max_resource_bytes);
+        if size > limit && stored.is_none_or(|stored| size > limited_size(stored)) {
+            return Err(Error::invalid(StoreError::TooLarge { size, limit }.to_string()));
+        }
+        Ok(())
     }
 
     /// Looks up the place that a resource is to live in.

@@ -27,10 +27,16 @@ pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     Ok(())
 }
 
+/// Whether an id is that of a unit which exists always: as long as the unit around it does.
+pub(crate) fn is_default(id: &pb::Id) -> bool {
+    let ty = id.r#type.as_ref();
+    id.name == tenancy::DEFAULT && ty.is_some_and(|ty| types::partition().matches(ty) || types::namespace().matches(ty))
+}
+
 /// `default` exists always.
 pub(crate) fn refuse_default(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
-    let name = resource.id.as_ref().map_or("", |id| id.name.as_str());
-    if is_tenancy(kind) && name == tenancy::DEFAULT {
+    if let Some(id) = resource.id.as_ref().filter(|id| is_default(id)) {
+        let name = &id.name;
         let unit = kind.gvk.kind.to_lowercase();
         return Err(Error::invalid(format!("{unit} {name:?} exists always and cannot be deleted")));
     }

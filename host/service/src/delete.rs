@@ -66,13 +66,21 @@ impl ResourceService {
         if meta::is_marked(&stored.metadata) {
             return Ok(());
         }
+        let (id, version) = (stored.id.clone().unwrap_or_default(), stored.version.clone());
         let mut marked = stored;
         removal::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
-        self.write_as(caller, registry, request).await.map(drop).map_err(|e| match e.code {
-            Code::Aborted => Failure::Conflict(e),
-            _ => Failure::Final(e),
-        })
+        let error = match self.write_as(caller, registry, request).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.code == Code::Aborted => return Err(Failure::Conflict(error)),
+            Err(error) => error,
+        };
+        // To a write, what went meanwhile is a resource that is yet to be made.
+        match self.backend.read(Consistency::Consistent, &id).await {
+            Err(StoreError::NotFound) => Ok(()),
+            Ok(now) if now.version != version => Err(Failure::Conflict(cas_failure())),
+            _ => Err(Failure::Final(error)),
+        }
     }
 }
 

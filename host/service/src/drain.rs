@@ -8,19 +8,19 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use futures::{StreamExt as _, stream};
 use mortise_resource::{
     meta, pb,
-    tenancy::WILDCARD,
+    tenancy::{DEFAULT, WILDCARD},
     types::{self, Gvk},
 };
 use mortise_store::{Consistency, Query, StoreError, TypeKey, WatchEvent};
 use tokio::task::JoinSet;
 
-use crate::{builtin::FINALIZER, read::tenancy_of, service::ResourceService};
-
-/// Deletions under way at once: enough to fill a group commit.
-const PARALLEL: usize = 32;
+use crate::{
+    builtin::{self, FINALIZER},
+    read::tenancy_of,
+    service::ResourceService,
+};
 
 /// Waits between looks at a unit that is not empty yet double from the first to the second.
 const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -88,6 +88,30 @@ impl ResourceService {
         }
     }
 
+    /// Whether a unit that is marked may be emptied: a `default` one only when the partition around it is leaving.
+    async fn may_leave(&self, unit: &pb::Id) -> Result<bool, StoreError> {
+        if !builtin::is_default(unit) {
+            return Ok(true);
+        }
+        let partition = &tenancy_of(unit).partition;
+        // Of a partition itself it is empty.
+        if partition.is_empty() || partition == DEFAULT {
+            return Ok(false);
+        }
+        let around = pb::Id {
+            r#type: Some(types::partition().to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            name: partition.clone(),
+            uid: String::new(),
+        };
+        match self.backend.read(Consistency::Consistent, &around).await {
+            Ok(around) => Ok(meta::is_marked(&around.metadata)),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(meta::is_marked(&stored.metadata)),
+            Err(StoreError::NotFound) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
     /// One sweep; whether the unit needs no more.
     async fn try_empty(&self, id: &pb::Id) -> Result<bool, StoreError> {
         let unit = match self.backend.read(Consistency::Consistent, id).await {
@@ -96,13 +120,16 @@ impl ResourceService {
             Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
             Err(e) => return Err(e),
         };
+        if !self.may_leave(id).await? {
+            return Ok(false);
+        }
         let is_partition = id.r#type.as_ref().is_some_and(|t| types::partition().matches(t));
         let tenancy = if is_partition {
             pb::Tenancy { partition: id.name.clone(), namespace: WILDCARD.into() }
         } else {
             pb::Tenancy { partition: tenancy_of(id).partition.clone(), namespace: id.name.clone() }
         };
-        let mut empty = true;
+        let (mut empty, mut failed) = (true, Ok(()));
         for type_key in self.backend.types().await? {
             if type_key == TypeKey::from(&types::tombstone().to_pb()) {
                 continue;
@@ -110,13 +137,11 @@ impl ResourceService {
             let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
             let found = self.backend.list(Consistency::Consistent, &query).await?;
             empty &= found.is_empty();
-            let mut deletions = stream::iter(found.into_iter().filter_map(|resource| resource.id))
-                .map(|id| async move { self.expire(&id).await })
-                .buffer_unordered(PARALLEL);
-            while let Some(outcome) = deletions.next().await {
-                outcome?;
-            }
+            let swept = self.expire_all(found.into_iter().filter_map(|resource| resource.id)).await;
+            // What cannot be deleted now does not keep the rest.
+            failed = failed.and(swept);
         }
+        failed?;
         if !empty {
             return Ok(false);
         }

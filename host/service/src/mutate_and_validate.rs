@@ -17,8 +17,10 @@ impl ResourceService {
     ) -> Result<pb::MutateAndValidateResponse, Error> {
         let registry = self.types();
         let (mut resource, kind) = admit::shape(&registry, request.resource)?;
+        kind.check_present()?;
         let mut judge = Judge::new(kind.clone(), caller);
         let (warnings, place) = self.admit(&mut judge, &kind, &mut resource, None).await?;
+        self.check_size(&resource, None)?;
         if place.leaving {
             let id = resource.id.unwrap_or_default();
             let tenancy = tenancy_of(&id);

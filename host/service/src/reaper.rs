@@ -11,7 +11,6 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures::{StreamExt as _, stream};
 use mortise_controller::{Context, Definition, Outcome, ReconcileError, Reconciler, Request};
 use mortise_resource::{
     pb::{self, condition::State},
@@ -20,13 +19,13 @@ use mortise_resource::{
 use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
-use crate::{service::ResourceService, stamp};
+use crate::{builtin, service::ResourceService, stamp};
 
 /// The status entry in which the first pass is noted.
 const STATUS_KEY: &str = "consul.io/reaper-controller";
 const FIRST_PASS: &str = "FirstPassCompleted";
 
-/// Tombstones worked on at once, and children of each: enough to fill a group commit.
+/// Tombstones worked on at once: enough to fill a group commit.
 const PARALLEL: usize = 32;
 
 /// The controller of tombstones.
@@ -92,13 +91,9 @@ impl ResourceService {
 
     async fn expire_children(&self, owner: &pb::Id) -> Result<(), StoreError> {
         let children = self.backend.list_by_owner(owner).await?;
-        let mut deletions = stream::iter(children.into_iter().filter_map(|child| child.id))
-            .map(|child| async move { self.expire(&child).await })
-            .buffer_unordered(PARALLEL);
-        while let Some(outcome) = deletions.next().await {
-            outcome?;
-        }
-        Ok(())
+        // Whoever owned one of these had no say in whether it exists.
+        let children = children.into_iter().filter_map(|child| child.id).filter(|child| !builtin::is_default(child));
+        self.expire_all(children).await
     }
 
     async fn note_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, stream};
 use mortise_resource::{meta, name, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, StoreError};
 use prost::Message as _;
@@ -10,6 +11,9 @@ use crate::{service::ResourceService, stamp};
 
 /// Where the tombstone notes when it was made.
 const GENERATED_AT: &str = "generated_at";
+
+/// The host's own deletions under way at once: enough to fill a group commit.
+const PARALLEL: usize = 32;
 
 /// How often the host's own deletions try again after a conflict.
 const ATTEMPTS: u32 = 10;
@@ -69,6 +73,17 @@ impl ResourceService {
                 other => return other,
             }
         }
+    }
+}
+
+impl ResourceService {
+    /// [`ResourceService::expire`] of many, all of them, also after one failed.
+    ///
+    /// # Errors
+    /// The first.
+    pub(crate) async fn expire_all(&self, ids: impl Iterator<Item = pb::Id>) -> Result<(), StoreError> {
+        let deletions = stream::iter(ids).map(|id| async move { self.expire(&id).await }).buffer_unordered(PARALLEL);
+        deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 }
 

@@ -15,13 +15,16 @@ use tokio::{
 pub struct Options {
     /// Watches that may be open at once; one more is refused.
     pub max_watches: usize,
+    /// Largest resource that hooks are asked about, bytes as [`mortise_store::limited_size`] counts them. That of the store,
+    /// which judges what they make of it.
+    pub max_resource_bytes: usize,
     /// How long after its first pass the reaper looks for children that were created meanwhile.
     pub second_pass: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_watches: 10_000, second_pass: Duration::from_secs(30) }
+        Self { max_watches: 10_000, max_resource_bytes: 1 << 20, second_pass: Duration::from_secs(30) }
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Once marked, a resource can only lose finalizers. The rules are judged from top to bottom.
 
+use std::collections::BTreeMap;
+
 use mortise_resource::{
     Error,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
@@ -9,6 +11,8 @@ use mortise_resource::{
 };
 
 use crate::{read::tenancy_of, tenancy::proto_text};
+
+type Metadata = BTreeMap<String, String>;
 
 /// Judges an update.
 ///
@@ -45,13 +49,14 @@ pub(crate) fn vet(stored: &pb::Resource, incoming: &pb::Resource, place_leaving:
             refuse("cannot modify metadata")
         } else if !same_data {
             refuse("cannot modify data")
-        } else if !loses_finalizers(stored, incoming) {
+        } else if !loses_finalizers(&stored.metadata, &incoming.metadata) {
             refuse("expected at least one finalizer to be removed")
         } else {
             Ok(())
         };
     }
-    let only_loses_finalizers = same_data && same_metadata(&[FINALIZERS]) && loses_finalizers(stored, incoming);
+    let only_loses_finalizers =
+        same_data && same_metadata(&[FINALIZERS]) && loses_finalizers(&stored.metadata, &incoming.metadata);
     if place_leaving && !only_loses_finalizers {
         let tenancy = incoming.id.as_ref().map(|id| proto_text(tenancy_of(id))).unwrap_or_default();
         return refuse(&format!("cannot write resource when tenancy marked for deletion: {tenancy}"));
@@ -59,9 +64,18 @@ pub(crate) fn vet(stored: &pb::Resource, incoming: &pb::Resource, place_leaving:
     Ok(())
 }
 
+/// Whether an update belongs to a deletion: it marks, or takes finalizers from what is marked. What else it may do, [`vet`]
+/// says. `metadata` is what the update makes of it.
+pub(crate) fn is_of_deletion(stored: &pb::Resource, metadata: &Metadata) -> bool {
+    match meta::is_marked(&stored.metadata) {
+        false => meta::is_marked(metadata),
+        true => loses_finalizers(&stored.metadata, metadata),
+    }
+}
+
 /// Whether the new finalizers are a proper subset of the stored ones.
-fn loses_finalizers(stored: &pb::Resource, incoming: &pb::Resource) -> bool {
-    let (before, after) = (meta::finalizers(&stored.metadata), meta::finalizers(&incoming.metadata));
+fn loses_finalizers(stored: &Metadata, incoming: &Metadata) -> bool {
+    let (before, after) = (meta::finalizers(stored), meta::finalizers(incoming));
     after.len() < before.len() && after.is_subset(&before)
 }
 

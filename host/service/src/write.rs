@@ -5,7 +5,7 @@
 //! run once; `validate`, which sees what is stored, runs again when that has changed. What is committed depends on the
 //! places and the owner that were looked up: should one of them change in between, it is all looked up again.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use mortise_registry::{Owner, Registry, ResourceType};
 use mortise_resource::{
@@ -94,6 +94,10 @@ impl ResourceService {
             None => None,
         };
         let version = stored.as_ref().map_or("", |s| s.version.as_str());
+        let goes = |stored: &pb::Resource| vet::is_of_deletion(stored, &carried(incoming, stored, &incoming.metadata));
+        if !stored.as_ref().is_some_and(goes) {
+            kind.check_present()?;
+        }
 
         let (resource, place) = match admitted {
             None => {
@@ -178,7 +182,10 @@ impl ResourceService {
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
         if going && incoming.data == stored.data && !matches!(kind.owner, Owner::Host) {
             resource.data.clone_from(&incoming.data);
-            resource.metadata.clone_from(&incoming.metadata);
+            // Metadata that lacks what `mutate` adds is that of a manifest that is applied again.
+            if meta::equal_except(&incoming.metadata, &stored.metadata, &[DELETION_TIMESTAMP, FINALIZERS]) {
+                resource.metadata.clone_from(&incoming.metadata);
+            }
         }
 
         let stored_id = stored.id.clone().unwrap_or_default();
@@ -187,12 +194,8 @@ impl ResourceService {
         }
         if incoming.version.is_empty() {
             resource.version.clone_from(&stored.version);
-            for key in [DELETION_TIMESTAMP, FINALIZERS] {
-                if let (false, Some(kept)) = (resource.metadata.contains_key(key), stored.metadata.get(key)) {
-                    resource.metadata.insert(key.to_owned(), kept.clone());
-                }
-            }
         }
+        resource.metadata = carried(incoming, &stored, &resource.metadata);
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
@@ -230,6 +233,23 @@ impl ResourceService {
         let stored = self.backend.commit(batch).await.map_err(|e| refusal(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
+}
+
+/// Metadata with the reserved keys that a blanket write leaves as they are.
+fn carried(
+    incoming: &pb::Resource,
+    stored: &pb::Resource,
+    metadata: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut metadata = metadata.clone();
+    if incoming.version.is_empty() {
+        for key in [DELETION_TIMESTAMP, FINALIZERS] {
+            if let (false, Some(kept)) = (metadata.contains_key(key), stored.metadata.get(key)) {
+                metadata.insert(key.to_owned(), kept.clone());
+            }
+        }
+    }
+    metadata
 }
 
 fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(), Error> {

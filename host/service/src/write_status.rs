@@ -40,7 +40,8 @@ impl ResourceService {
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         kind.scope.fill(tenancy);
-        kind.check_writable(false)?;
+        kind.check_deletable()?;
+        kind.check_present()?;
 
         let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
         self.place_of(&kind, &shell).await?;

@@ -29,7 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     fault::{Fault, Kind},
-    json, once,
+    json, strict,
 };
 
 /// What Consul says of a body that is no JSON, or has the wrong shape.
@@ -71,7 +71,7 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String
             let mut entries = BTreeMap::new();
             while let Some((key, value)) = map.next_entry::<String, String>()? {
                 if entries.insert(key.clone(), value).is_some() {
-                    return Err(A::Error::custom(format!("{} '{key}'", once::DUPLICATE)));
+                    return Err(A::Error::custom(format!("{} '{key}'", strict::DUPLICATE)));
                 }
             }
             Ok(Some(entries))

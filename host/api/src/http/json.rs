@@ -4,6 +4,8 @@
 //! Data that proto3 JSON has no form for (a time out of range, an `Any` of an unknown message; a gRPC client may store
 //! these) is printed as its type and its bytes in base64, so that it does not spoil a list.
 
+use std::ops::RangeInclusive;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use mortise_resource::{Error, FieldPath, PathStep, pb};
 use prost::Message as _;
@@ -13,7 +15,7 @@ use prost_reflect::{
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
 
-use super::{fault::Fault, once};
+use super::{fault::Fault, strict};
 
 /// The message of every resource.
 pub(super) const RESOURCE: &str = "hashicorp.consul.resource.Resource";
@@ -86,8 +88,20 @@ fn print(message: &DynamicMessage) -> Option<Value> {
     serde_json::from_slice(&text).ok()
 }
 
+/// From the year 1 to the year 9999.
+const TIMESTAMP_SECONDS: RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+/// Ten thousand years.
+const DURATION_SECONDS: i64 = 315_576_000_000;
+
+/// A field's whole number.
+fn whole(message: &DynamicMessage, number: u32) -> i64 {
+    let value = message.get_field_by_number(number);
+    value.and_then(|value| value.as_i64().or_else(|| value.as_i32().map(i64::from))).unwrap_or_default()
+}
+
 /// Whether a message can be printed without loss: it stands in no more than so many others, also where an `Any` holds it
-/// (whoever prints goes down by calls), and none of its wrapped numbers is NaN or infinite, which would be printed as null.
+/// (whoever prints goes down by calls), none of its wrapped numbers is NaN or infinite, which would be printed as null, and its
+/// times are in range, which would be printed as others.
 fn has_form(message: &DynamicMessage, left: usize) -> bool {
     let Some(left) = left.checked_sub(1) else { return false };
     match message.descriptor().full_name() {
@@ -100,6 +114,15 @@ fn has_form(message: &DynamicMessage, left: usize) -> bool {
             };
             // What does not decode is not printed, either.
             DynamicMessage::decode(inner, bytes.clone()).map_or(true, |inner| has_form(&inner, left))
+        }
+        "google.protobuf.Timestamp" => {
+            let (seconds, nanos) = (whole(message, 1), whole(message, 2));
+            TIMESTAMP_SECONDS.contains(&seconds) && (0..1_000_000_000).contains(&nanos)
+        }
+        "google.protobuf.Duration" => {
+            let (seconds, nanos) = (whole(message, 1), whole(message, 2));
+            let one_sign = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
+            one_sign && seconds.abs() <= DURATION_SECONDS && nanos.abs() < 1_000_000_000
         }
         "google.protobuf.FloatValue" | "google.protobuf.DoubleValue" => {
             message.fields().all(|(_, value)| match value {
@@ -121,7 +144,7 @@ fn has_value_form(value: &prost_reflect::Value, left: usize) -> bool {
     }
 }
 
-/// Reads proto3 JSON. Unknown fields are refused, and fields that stand twice.
+/// Reads proto3 JSON. Unknown fields are refused, and whatever would not be stored as it stands.
 ///
 /// # Errors
 /// Where, from `root` down in the names of protobuf, and what.
@@ -129,7 +152,7 @@ pub(super) fn parse(message: &MessageDescriptor, root: &str, text: &str) -> Resu
     let options = DeserializeOptions::new().deny_unknown_fields(true);
     let parsed =
         tracked(message, root, text, |from| DynamicMessage::deserialize_with_options(message.clone(), from, &options))?;
-    tracked(message, root, text, |from| once::check(message, from))?;
+    tracked(message, root, text, |from| strict::check(message, from))?;
     Ok(parsed)
 }
 
@@ -151,7 +174,7 @@ fn tracked<T>(
         let path = proto_path(message, root, &track.path());
         // Names that are refused are not on the way yet.
         let refused =
-            ["unrecognized field name", once::DUPLICATE].into_iter().find_map(|begin| what.strip_prefix(begin));
+            ["unrecognized field name", strict::DUPLICATE].into_iter().find_map(|begin| what.strip_prefix(begin));
         let name = refused.and_then(|rest| rest.strip_prefix(" '")?.strip_suffix('\''));
         (name.map_or_else(|| path.clone(), |name| format!("{path}.{name}")), what)
     })
@@ -259,6 +282,54 @@ mod tests {
             assert!(printed("Any", &nested).get("@base64").is_some(), "{number}");
         }
         assert!(printed("FloatValue", &f32::NAN.encode_to_vec()).get("@base64").is_some());
+    }
+
+    #[test]
+    fn times_out_of_range_are_printed_as_bytes() {
+        let time = |seconds, nanos| prost_types::Timestamp { seconds, nanos }.encode_to_vec();
+        let span = |seconds, nanos| prost_types::Duration { seconds, nanos }.encode_to_vec();
+        assert_eq!(printed("Timestamp", &time(0, 999_999_999)), json!("1970-01-01T00:00:00.999999999Z"));
+        assert_eq!(printed("Duration", &span(-1, -500_000_000)), json!("-1.500s"));
+        for (of, bytes) in [
+            ("Timestamp", time(0, 1_000_000_000)),
+            ("Timestamp", time(0, -1)),
+            ("Timestamp", time(253_402_300_800, 0)),
+            ("Duration", span(1, -1)),
+            ("Duration", span(0, 1_000_000_000)),
+            ("Duration", span(315_576_000_001, 0)),
+        ] {
+            assert_eq!(printed(of, &bytes)["@base64"], BASE64_STANDARD.encode(&bytes), "{of}");
+        }
+    }
+
+    /// Each would be stored as something else.
+    #[test]
+    fn values_that_would_not_be_stored_as_they_stand_are_refused() {
+        let value = |of: &str| DescriptorPool::global().get_message_by_name(&format!("google.protobuf.{of}")).unwrap();
+        for (of, text, taken) in [
+            ("Int64Value", "9223372036854775807", true),
+            ("Int64Value", "\"-9223372036854775808\"", true),
+            ("Int64Value", "1e3", true),
+            ("Int64Value", "-9223372036854775809", false),
+            ("Int64Value", "9007199254740993.0", false),
+            ("Int64Value", "9223372036854775806.0", false),
+            ("UInt64Value", "18446744073709551615", true),
+            ("UInt64Value", "18446744073709551616", false),
+            ("FloatValue", "\"1e38\"", true),
+            ("FloatValue", "\"Infinity\"", true),
+            ("FloatValue", "\"1e39\"", false),
+            ("DoubleValue", "\"1e39\"", true),
+            ("DoubleValue", "\"-1e309\"", false),
+            ("Timestamp", "\"2024-06-30T12:30:59.999999999Z\"", true),
+            ("Timestamp", "\"2024-06-30T12:30:60Z\"", false),
+            ("Timestamp", "\"2024-06-30T12:30:05.9999999999Z\"", false),
+        ] {
+            assert_eq!(parse(&value(of), "data", text).is_ok(), taken, "{of} {text}");
+        }
+        let resource = DescriptorPool::decode(mortise_resource::DESCRIPTORS).unwrap();
+        let resource = resource.get_message_by_name(RESOURCE).unwrap();
+        let status = r#"{"status":{"a":{"updatedAt":"2024-06-30T12:30:60Z"}}}"#;
+        assert_eq!(parse(&resource, "data", status).unwrap_err().0, "data.status[\"a\"].updated_at");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use super::{HttpOptions, stall::Impatient};
+use crate::port::Port;
 
 /// What connections beyond the limit are told.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
@@ -30,9 +31,6 @@ const FULL_WITHIN: Duration = Duration::from_secs(1);
 /// Buffers of one connection, bytes each; a request's head has to fit.
 const BUFFER: usize = 64 << 10;
 
-/// How long is waited after an error that has to do with all connections, such as too many open files.
-const PAUSE: Duration = Duration::from_millis(500);
-
 /// Serves until told to stop; then ends idle connections, and resolves when the others have answered what they were asked.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -40,18 +38,12 @@ pub(crate) async fn serve(
     options: HttpOptions,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let mut port = Port::new(listener, "HTTP");
     let mut connections = JoinSet::new();
     let open = metrics::gauge!("mortise_http_connections");
     loop {
         let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(e) => {
-                    tracing::warn!("HTTP: cannot take a connection: {e}");
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            },
+            stream = port.next() => stream,
             Some(_) = connections.join_next() => {
                 open.set(connections.len() as f64);
                 continue;
@@ -60,19 +52,18 @@ pub(crate) async fn serve(
         };
         if connections.len() >= options.max_connections {
             metrics::counter!("mortise_http_connections_refused_total").increment(1);
+            port.full("http.max_connections");
             refuse(stream);
             continue;
         }
         connections.spawn(connection(stream, router.clone(), options.clone(), stopping.clone()));
         open.set(connections.len() as f64);
     }
-    drop(listener);
+    drop(port);
     while connections.join_next().await.is_some() {}
 }
 
 async fn connection(stream: TcpStream, router: Router, options: HttpOptions, mut stopping: watch::Receiver<bool>) {
-    // Answers are written whole; a failure only makes them slower.
-    let _ = stream.set_nodelay(true);
     let stream = Impatient::new(stream, options.stall_timeout);
     let touched = stream.touched();
     let mut serving = pin!(

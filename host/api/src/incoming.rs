@@ -1,0 +1,282 @@
+//! The connections of the gRPC port: how many, and how long they may take to begin.
+//!
+//! A connection begins with what HTTP/2 wants first of every client. One that has not sent it within the time limit is
+//! closed, and so is one that still has not when the server stops: nothing can be under way on it. From there on HTTP/2
+//! looks after it; a client that answers no ping is gone. Connections beyond the limit are closed at once, without a word:
+//! clients take that for a server that is not there and come back later, where an answer in HTTP/2 would have them try
+//! again at once.
+//!
+//! Cost: about 16 KiB for a connection without calls, and a timer besides until it has begun; no task of its own.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt as _, Stream,
+    future::{BoxFuture, Fuse, FusedFuture as _},
+    stream,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::sleep,
+};
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::port::Port;
+
+/// What a client sends at least, unasked: 24 bytes that are always the same, and the head of a frame with its settings.
+const PREFACE: usize = 24 + 9;
+
+/// What bounds connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// How many may be open.
+    pub(crate) connections: usize,
+    /// How long one may take to begin.
+    pub(crate) preface: Duration,
+}
+
+/// Connections as clients open them, for ever. Those that have not begun end when told to stop.
+pub(crate) fn incoming(
+    listener: TcpListener,
+    bounds: Bounds,
+    stopping: watch::Receiver<bool>,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let places = Arc::new(Semaphore::new(bounds.connections.min(Semaphore::MAX_PERMITS)));
+    stream::unfold(Port::new(listener, "gRPC"), move |mut port| {
+        let (places, stopping) = (places.clone(), stopping.clone());
+        async move {
+            loop {
+                let stream = port.next().await;
+                if let Ok(permit) = places.clone().try_acquire_owned() {
+                    let preface = Preface::new(bounds.preface, stopping);
+                    let connection = Connection { stream, preface: Some(preface), _place: Place::new(permit) };
+                    return Some((Ok(connection), port));
+                }
+                metrics::counter!("mortise_grpc_connections_refused_total").increment(1);
+                port.full("grpc.max_connections");
+            }
+        }
+    })
+}
+
+/// One connection. Reading fails if its client does not begin.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// Until it has begun.
+    preface: Option<Preface>,
+    _place: Place,
+}
+
+/// What is waited for, and how long.
+struct Preface {
+    missing: usize,
+    patience: Fuse<BoxFuture<'static, ()>>,
+}
+
+impl Preface {
+    fn new(limit: Duration, mut stopping: watch::Receiver<bool>) -> Self {
+        let patience = async move {
+            tokio::select! {
+                () = sleep(limit) => {}
+                // An error means that the sender is gone, which means stop too.
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+            }
+        };
+        Self { missing: PREFACE, patience: patience.boxed().fuse() }
+    }
+
+    /// Fails once it has taken too long.
+    fn poll_late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if !self.patience.is_terminated() {
+            ready!(self.patience.poll_unpin(cx));
+        }
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not begin to speak HTTP/2 (limit http.request_timeout_ms)",
+        )))
+    }
+}
+
+/// One of the places that are bounded, counted while it is taken.
+struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+
+impl Place {
+    fn new(permit: OwnedSemaphorePermit) -> Self {
+        metrics::gauge!("mortise_grpc_connections").increment(1);
+        Self(permit)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        metrics::gauge!("mortise_grpc_connections").decrement(1);
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.stream.connect_info()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let Some(preface) = &mut self.preface else { return polled };
+        if polled.is_pending() {
+            return preface.poll_late(cx);
+        }
+        preface.missing = preface.missing.saturating_sub(buf.filled().len() - before);
+        if preface.missing == 0 {
+            self.preface = None;
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use futures::StreamExt as _;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::{Instant, timeout},
+    };
+
+    use super::*;
+
+    const START: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const LONG: Duration = Duration::from_secs(60);
+
+    type Opened = (SocketAddr, Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>, watch::Sender<bool>);
+
+    async fn open(connections: usize, preface: Duration) -> Opened {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, stopping) = watch::channel(false);
+        (addr, incoming(listener, Bounds { connections, preface }, stopping).boxed(), stop)
+    }
+
+    async fn late(connection: &mut Connection) -> bool {
+        let read = timeout(LONG / 2, connection.read(&mut [0])).await.expect("reading ends");
+        read.is_err_and(|e| e.to_string().contains("http.request_timeout_ms"))
+    }
+
+    #[tokio::test]
+    async fn a_client_has_to_begin_in_time() {
+        let (addr, mut connections, _stop) = open(8, Duration::from_millis(200)).await;
+        let mut clients = Vec::new();
+        let mut servers = Vec::new();
+        for sent in [&START[..0], &START[..10], &START[..PREFACE - 1], &START[..]] {
+            let mut client = TcpStream::connect(addr).await.unwrap();
+            client.write_all(sent).await.unwrap();
+            let mut server = connections.next().await.unwrap().unwrap();
+            server.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+            clients.push(client);
+            servers.push(server);
+        }
+        let mut begun = servers.pop().unwrap();
+        for server in &mut servers {
+            assert!(late(server).await);
+            assert!(late(server).await, "asked again, it says so again");
+        }
+        // One byte now and then is no beginning, either.
+        let mut slow = TcpStream::connect(addr).await.unwrap();
+        let mut server = connections.next().await.unwrap().unwrap();
+        tokio::spawn(async move {
+            while slow.write_all(b"P").await.is_ok() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        while server.read(&mut [0]).await.is_ok() {}
+        assert!(server.preface.is_some());
+        // One that has begun may be silent for longer.
+        sleep(Duration::from_millis(300)).await;
+        clients.last_mut().unwrap().write_all(b"x").await.unwrap();
+        assert_eq!(timeout(LONG, begun.read_u8()).await.unwrap().unwrap(), b'x');
+    }
+
+    #[tokio::test]
+    async fn what_has_not_begun_ends_with_the_server_and_what_has_goes_on() {
+        let (addr, mut connections, stop) = open(8, LONG).await;
+        let mut silent = TcpStream::connect(addr).await.unwrap();
+        let mut server = connections.next().await.unwrap().unwrap();
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(START).await.unwrap();
+        let mut begun = connections.next().await.unwrap().unwrap();
+        begun.read_exact(&mut [0; PREFACE]).await.unwrap();
+
+        let told = Instant::now();
+        stop.send_replace(true);
+        assert!(late(&mut server).await);
+        assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+        drop(server);
+        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+        client.write_all(b"x").await.unwrap();
+        assert_eq!(begun.read_u8().await.unwrap(), b'x');
+        // What is in time for the end is served.
+        client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(START).await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        begun = connections.next().await.unwrap().unwrap();
+        begun.read_exact(&mut [0; PREFACE]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn connections_are_bounded_and_places_come_back() {
+        let (addr, mut connections, _stop) = open(2, LONG).await;
+        let mut clients = Vec::new();
+        let mut servers = Vec::new();
+        for _ in 0..2 {
+            clients.push(TcpStream::connect(addr).await.unwrap());
+            servers.push(connections.next().await.unwrap().unwrap());
+        }
+        let mut refused = TcpStream::connect(addr).await.unwrap();
+        let next = timeout(Duration::from_millis(200), connections.next()).await;
+        assert!(next.is_err(), "it is not served");
+        assert_eq!(refused.read(&mut [0]).await.unwrap(), 0, "it is closed");
+        servers.pop();
+        let client = TcpStream::connect(addr).await.unwrap();
+        let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
+        assert_eq!(server.connect_info().remote_addr(), Some(client.local_addr().unwrap()));
+        assert!(server.stream.nodelay().unwrap());
+    }
+}
