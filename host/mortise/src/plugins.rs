@@ -17,7 +17,7 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, RunErr
     Ok(Options {
         plugin_dir: config.plugin_dir.clone(),
         vault_dir: config.data_dir.join("plugins"),
-        bundled: bundled_plugins(&config.plugins.bundled)?,
+        bundled: bundled_plugins(&config.plugins.bundled),
         settle: ms(config.plugins.settle_ms),
         unfinished: ms(config.plugins.unfinished_ms),
         rescan: ms(config.plugins.rescan_ms.max(1)),
@@ -26,18 +26,15 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, RunErr
     })
 }
 
-fn bundled_plugins(names: &[String]) -> Result<Vec<Bundled>, RunError> {
+fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
     let mut chosen: Vec<Bundled> = Vec::new();
-    for name in names {
-        let found = bundled::find(name).ok_or_else(|| RunError::UnknownBundled {
-            name: name.clone(),
-            known: bundled::ALL.map(|(name, _)| name).join(", "),
-        })?;
+    // A name that is none was refused with the configuration.
+    for found in names.iter().filter_map(|name| bundled::find(name)) {
         if !chosen.contains(&found) {
             chosen.push(found);
         }
     }
-    Ok(chosen)
+    chosen
 }
 
 /// Settings of plugins take effect while the server runs; of anything else that changed it is said that it does not.

@@ -38,8 +38,6 @@ pub(crate) enum RunError {
     Registry(#[from] Refused),
     #[error("{0}")]
     Plugins(#[from] mortise_manager::StartError),
-    #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
-    UnknownBundled { name: String, known: String },
     #[error("{0}")]
     Controllers(#[from] mortise_conductor::ControllersError),
     #[error("{0}")]

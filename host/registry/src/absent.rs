@@ -151,7 +151,7 @@ impl ResourceType {
         }
     }
 
-    /// Refuses the deletion of what only the host writes: plugins as resources, and what their reconcilers remember.
+    /// Refuses what only the host writes and deletes: plugins as resources, and what their reconcilers remember.
     ///
     /// # Errors
     /// `PermissionDenied`.

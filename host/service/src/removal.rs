@@ -74,9 +74,7 @@ impl ResourceService {
             }
         }
     }
-}
 
-impl ResourceService {
     /// [`ResourceService::expire`] of many, all of them, also after one failed.
     ///
     /// # Errors

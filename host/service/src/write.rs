@@ -95,8 +95,10 @@ impl ResourceService {
         };
         let version = stored.as_ref().map_or("", |s| s.version.as_str());
         let goes = |stored: &pb::Resource| vet::is_of_deletion(stored, &carried(incoming, stored, &incoming.metadata));
-        if !stored.as_ref().is_some_and(goes) {
-            kind.check_present()?;
+        if let Err(absent) = kind.check_present()
+            && !stored.as_ref().is_some_and(goes)
+        {
+            return Err(absent.into());
         }
 
         let (resource, place) = match admitted {

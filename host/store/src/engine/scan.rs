@@ -67,14 +67,14 @@ pub(crate) async fn exact<T: Send + 'static>(
     // Whoever waits holds no more than what it found so far.
     scan.walk.rest();
     let permit = shared.long_scans.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-    let (wanted, abandoned) = (Arc::new(()), StoreError::Closed);
+    let wanted = Arc::new(());
     let asked = Arc::downgrade(&wanted);
     let long = tokio::task::spawn_blocking(move || {
         // Held as long as this runs, also when nobody waits for it any more; then it ends soon.
         let _permit = permit;
         while !scan.step(STRIDE)? {
             if asked.strong_count() == 0 {
-                return Err(abandoned);
+                return Err(StoreError::Closed);
             }
         }
         then(table.decoder(), scan.finish(watch.as_ref())?)
