@@ -8,6 +8,7 @@ mod logging;
 mod offline;
 mod plugin_settings;
 mod plugins;
+mod ranges;
 mod run;
 mod systemd;
 

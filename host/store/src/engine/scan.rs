@@ -67,6 +67,7 @@ pub(crate) async fn exact<T: Send + 'static>(
     // Whoever waits holds no more than what it found so far.
     scan.walk.rest();
     let permit = shared.long_scans.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+    // Goes with this call, be it answered or given up.
     let wanted = Arc::new(());
     let asked = Arc::downgrade(&wanted);
     let long = tokio::task::spawn_blocking(move || {
