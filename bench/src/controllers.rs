@@ -8,13 +8,13 @@ use std::{
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use mortise_conductor::{Conductor, Quota, ServiceSource};
 use mortise_controller::{
     Always, Context, Controllers, Definition, Outcome as Reconciled, ReconcileError, Reconciler, Request,
 };
 use mortise_plugin_host::{Limits, Plugin, PluginSettings, Sandbox};
-use mortise_registry::Registry;
+use mortise_plugin_manager::controllers::{Conductor, Quota, ServiceSource};
 use mortise_resource::{pb, types::Gvk};
+use mortise_service::registry::Registry;
 use mortise_service::{Options, ResourceService};
 use mortise_store::{Backend, Batch, Mutation, SledBackend};
 use mortise_test_guests::{Thing, component};

@@ -60,7 +60,7 @@ async fn saves() -> Outcome<()> {
         let mut took = Vec::new();
         for n in 0..SAVES + 2 {
             let bytes = variant(if fresh { n } else { n % 2 });
-            let digest = mortise_manager::files::digest(&bytes);
+            let digest = mortise_plugin_manager::files::digest(&bytes);
             let begun = Instant::now();
             save(&path, &bytes)?;
             plugins.until(|plugin| plugin.digest == digest).await?;

@@ -1,10 +1,15 @@
 //! Generates the message types from `proto/`, with protox, so that no `protoc` is needed.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use prost::Message;
 
-/// Files whose messages belong to this crate. Services are generated where they are served, in `api`.
+/// The files that this crate generates from.
 const FILES: [&str; 10] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
@@ -31,11 +36,30 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(["."])
         .include_file("proto.rs")
         .service_generator(Box::new(NoServices))
+        .compile_fds(descriptors.clone())?;
+    generate_grpc(descriptors, &out.join("grpc"))
+}
+
+/// Generates the clients and servers of every service, whose messages are those above.
+#[cfg(feature = "grpc")]
+fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(out)?;
+    tonic_prost_build::configure()
+        .out_dir(out)
+        .extern_path(".hashicorp.consul.resource", "crate::pb")
+        .extern_path(".mortise.plugin.v1", "crate::manifest")
+        .extern_path(".mortise.v1", "crate::data")
         .compile_fds(descriptors)?;
     Ok(())
 }
 
-/// This crate knows no transport.
+/// Without the feature `grpc` this crate knows no transport.
+#[cfg(not(feature = "grpc"))]
+fn generate_grpc(_descriptors: prost_types::FileDescriptorSet, _out: &Path) -> Result<(), Box<dyn Error>> {
+    Ok(())
+}
+
+/// The messages are generated without their services; those are behind the feature `grpc`.
 struct NoServices;
 
 impl prost_build::ServiceGenerator for NoServices {

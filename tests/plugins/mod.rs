@@ -128,5 +128,5 @@ impl Watch {
 
 /// In hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    mortise_manager::files::digest(bytes)
+    mortise_plugin_manager::files::digest(bytes)
 }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use futures::Stream;
 use mortise_backup::{BackupError, Head, Piece, Sources};
-use mortise_manager::{Manager, Still};
+use mortise_plugin_manager::{Manager, Still};
 use mortise_resource::{
     Code, Error,
     data::{BackupResponse, backup_response::Begins},

@@ -1,6 +1,6 @@
 //! The controller service on gRPC: what controllers do, as data.
 
-use mortise_conductor::Conductor;
+use mortise_plugin_manager::controllers::Conductor;
 use mortise_resource::data;
 use tonic::{Request, Response, Status};
 

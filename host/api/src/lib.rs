@@ -27,7 +27,7 @@ pub use http::HttpOptions;
 pub use server::{Bound, Parts, ServeError, ServerOptions, bind};
 pub use server_status::About;
 
-pub use mortise_stubs::{
+pub use mortise_resource::grpc::{
     ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
     mortise as plugin_stubs, resource as stubs,
 };

@@ -5,7 +5,7 @@
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 
 use futures::{Stream, stream};
-use mortise_manager::{LogLine, Logs};
+use mortise_plugin_manager::{LogLine, Logs};
 use mortise_resource::data;
 use tokio::sync::{
     OwnedSemaphorePermit,

@@ -4,7 +4,7 @@
 use std::{pin::Pin, sync::Arc};
 
 use futures::Stream;
-use mortise_manager::Manager;
+use mortise_plugin_manager::Manager;
 use mortise_resource::{Code, Error, data};
 use mortise_service::ResourceService;
 use tokio::sync::Semaphore;

@@ -8,8 +8,8 @@ use std::{collections::HashSet, pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
 use futures::{Stream, stream};
-use mortise_registry::Registry;
 use mortise_service::ResourceService;
+use mortise_service::registry::Registry;
 use prost_reflect::{DescriptorPool, FileDescriptor};
 use tonic::{Code, Request, Response, Status, Streaming};
 

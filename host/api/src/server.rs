@@ -4,10 +4,10 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_conductor::Conductor;
-use mortise_manager::Manager;
-use mortise_registry::Registry;
+use mortise_plugin_manager::Manager;
+use mortise_plugin_manager::controllers::Conductor;
 use mortise_service::ResourceService;
+use mortise_service::registry::Registry;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tonic::transport::Server;
 use tonic_health::{

@@ -1,8 +1,8 @@
 //! The server service on gRPC.
 
-use mortise_manager::Manager;
+use mortise_plugin_manager::Manager;
 use mortise_resource::data;
-use mortise_stubs::mortise::server_service_server::ServerService;
+use mortise_resource::grpc::mortise::server_service_server::ServerService;
 use tonic::{Request, Response, Status};
 
 use crate::{

@@ -7,7 +7,7 @@ use std::{
 };
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_conductor::Conductor;
+use mortise_plugin_manager::controllers::Conductor;
 use mortise_resource::{
     Error,
     data::{

@@ -3,8 +3,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use arc_swap::ArcSwap;
-use mortise_registry::{Owner, Registry, ResourceType};
 use mortise_resource::{Error, Scope, data, manifest, types::gvk};
+use mortise_service::registry::{Owner, Registry, ResourceType};
 use prost_reflect::FileDescriptor;
 use prost_types::FileDescriptorSet;
 use tonic::{Request, Response, Status};

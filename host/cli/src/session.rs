@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use mortise_stubs::{
+use mortise_resource::grpc::{
     ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
 };
 use tonic::{

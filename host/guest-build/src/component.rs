@@ -21,7 +21,7 @@ pub(crate) fn encode(name: &str, module: &[u8]) -> Result<Vec<u8>, Error> {
     ComponentEncoder::default()
         .validate(true)
         .module(module)
-        .and_then(|encoder| encoder.encode())
+        .and_then(|mut encoder| encoder.encode())
         .map_err(|source| Error::Component { name: name.to_owned(), source: source.into() })
 }
 

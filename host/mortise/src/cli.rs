@@ -58,7 +58,7 @@ pub(crate) enum PluginCommand {
     Operator(mortise_cli::commands::plugin::PluginCommand),
     /// With one's own.
     #[command(flatten)]
-    Author(mortise_author::Command),
+    Author(mortise_plugin_dev::Command),
     /// Show everything about a plugin of the server, or about a component's file and whether this host takes it
     #[command(after_help = after(
         "mortise plugin inspect demo\n\
@@ -75,7 +75,7 @@ pub(crate) struct Inspect {
     subject: String,
     /// How it is shown
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    output: mortise_author::Format,
+    output: mortise_plugin_dev::Format,
     #[command(flatten)]
     connect: mortise_cli::Connect,
 }
@@ -84,10 +84,10 @@ impl Inspect {
     /// Asks the server, or looks at the file.
     pub(crate) async fn run(self) -> Result<mortise_cli::Exit, mortise_cli::CliError> {
         let Self { subject, output, connect } = self;
-        if mortise_author::is_file(&subject) {
-            return mortise_author::Inspect { file: subject.into(), output }.run().await;
+        if mortise_plugin_dev::is_file(&subject) {
+            return mortise_plugin_dev::Inspect { file: subject.into(), output }.run().await;
         }
-        let json = output == mortise_author::Format::Json;
+        let json = output == mortise_plugin_dev::Format::Json;
         mortise_cli::commands::plugin::Inspect { name: subject, json, connect }.run().await
     }
 }

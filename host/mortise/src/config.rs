@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-use mortise_conductor::Quota;
 use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
+use mortise_plugin_manager::controllers::Quota;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

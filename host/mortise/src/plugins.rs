@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use mortise_manager::{Bundled, ConfigFault, ConfigSource, Options};
+use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Options};
 
 use crate::{
     bundled,

@@ -8,10 +8,10 @@ use std::{
 };
 
 use mortise_api::{About, HttpOptions, Parts, ServeError, ServerOptions, metrics::install_metrics};
-use mortise_conductor::Conductor;
-use mortise_manager::Manager;
 use mortise_plugin_host::{LoadError, Policy, Sandbox, logs::level};
-use mortise_registry::{Refused, Registry};
+use mortise_plugin_manager::Manager;
+use mortise_plugin_manager::controllers::Conductor;
+use mortise_service::registry::{Refused, Registry};
 use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,9 +37,9 @@ pub(crate) enum RunError {
     #[error("{0}")]
     Registry(#[from] Refused),
     #[error("{0}")]
-    Plugins(#[from] mortise_manager::StartError),
+    Plugins(#[from] mortise_plugin_manager::StartError),
     #[error("{0}")]
-    Controllers(#[from] mortise_conductor::ControllersError),
+    Controllers(#[from] mortise_plugin_manager::controllers::ControllersError),
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{what}: {source}")]

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, component::Component};
 

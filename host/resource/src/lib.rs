@@ -6,6 +6,8 @@
 
 pub mod authorizer;
 pub mod error;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod meta;
 pub mod name;
 pub mod path;

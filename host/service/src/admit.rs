@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_registry::{Registry, ResourceType};
+use crate::registry::{Registry, ResourceType};
 use mortise_resource::{Diagnostic, Error, Scope, pb, types};
 use mortise_store::{StoreError, limited_size};
 

@@ -3,7 +3,7 @@
 //! A partition or namespace carries a finalizer of ours, so that deleting it marks it: then writes into it are refused,
 //! [`crate::drain`] deletes what lives in it, and takes the finalizer away when it is empty. Nobody else can.
 
-use mortise_registry::ResourceType;
+use crate::registry::ResourceType;
 use mortise_resource::{Error, meta, pb, tenancy, types};
 
 /// Keeps a tenancy unit until it is empty.

@@ -3,7 +3,7 @@
 //! Without finalizers the resource goes at once, and its tombstone makes what it owned follow ([`crate::reaper`]). With
 //! finalizers it is marked, and goes when the last one is removed.
 
-use mortise_registry::Registry;
+use crate::registry::Registry;
 use mortise_resource::{Code, Error, meta, pb, types};
 use mortise_store::{Consistency, StoreError};
 

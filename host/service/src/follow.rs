@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mortise_registry::ResourceType;
+use crate::registry::ResourceType;
 use mortise_resource::{Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
 

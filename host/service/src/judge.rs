@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::registry::{Owner, ResourceType};
 use mortise_plugin_host::{Call, Decision, HookError, Mutated, Permission};
-use mortise_registry::{Owner, ResourceType};
 use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
 use prost::Message as _;
 
@@ -260,8 +260,8 @@ pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
 
 #[cfg(test)]
 mod tests {
+    use crate::registry::Registry;
     use mortise_plugin_host::Permissions;
-    use mortise_registry::Registry;
     use mortise_resource::authorizer::Authorizer;
     use mortise_store::Consistency;
 

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::registry::Registry;
 use arc_swap::ArcSwap;
-use mortise_registry::Registry;
 use mortise_store::Backend;
 use tokio::{
     sync::{Semaphore, watch},

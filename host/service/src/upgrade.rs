@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
+use crate::registry::{Owner, Registry, ResourceType};
 use mortise_plugin_host::Upgraded;
-use mortise_registry::{Owner, Registry, ResourceType};
 use mortise_resource::{Diagnostic, Error, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey, WatchEvent};
 

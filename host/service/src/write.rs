@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use mortise_registry::{Owner, Registry, ResourceType};
+use crate::registry::{Owner, Registry, ResourceType};
 use mortise_resource::{
     Code, Diagnostic, Error, Severity,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},

@@ -70,6 +70,7 @@ mod path;
 mod place;
 mod print;
 mod read;
+pub mod schema;
 mod stream;
 mod tree;
 mod types;

@@ -8,8 +8,8 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, header::ALLOW, request::Parts},
     response::{IntoResponse as _, Response},
 };
-use mortise_registry::{Registry, ResourceType};
 use mortise_resource::pb;
+use mortise_service::registry::{Registry, ResourceType};
 use prost_reflect::DescriptorPool;
 
 use super::{

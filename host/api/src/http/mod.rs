@@ -44,7 +44,7 @@ use axum::{
     routing::{any, get},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_conductor::Conductor;
+use mortise_plugin_manager::controllers::Conductor;
 use mortise_service::ResourceService;
 use tokio::sync::{Semaphore, watch as signal};
 

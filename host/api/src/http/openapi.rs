@@ -8,8 +8,8 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
-use mortise_registry::Registry;
-use mortise_schema::{Api, TypeDoc};
+use mortise_service::registry::Registry;
+use mortise_text::schema::{Api, TypeDoc};
 use parking_lot::Mutex;
 
 use super::{Shared, accept::Form, fault::Fault, item::JSON, json, route::collection_path};
@@ -51,7 +51,7 @@ fn make(registry: &Registry) -> Result<serde_json::Value, Fault> {
         message: t.schema.message(),
         path: collection_path(&t.gvk),
     });
-    let mut document = mortise_schema::openapi(&Api {
+    let mut document = mortise_text::schema::openapi(&Api {
         version: env!("CARGO_PKG_VERSION"),
         resource: &resource,
         types: types.collect(),

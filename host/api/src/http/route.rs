@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use mortise_registry::{Registry, ResourceType};
 use mortise_resource::types::Gvk;
+use mortise_service::registry::{Registry, ResourceType};
 use percent_encoding::percent_decode_str;
 
 /// The element behind an item that asks for a dry run. No name begins with an underscore.

@@ -5,8 +5,8 @@ use axum::{
     http::{HeaderMap, Uri},
     response::{IntoResponse as _, Response},
 };
-use mortise_registry::{Owner, ResourceType};
 use mortise_resource::{Error, Scope};
+use mortise_service::registry::{Owner, ResourceType};
 use serde_json::{Value, json};
 
 use super::{Shared, accept::Form, fault::Fault, item::JSON, json::pretty, route::collection_path};
@@ -31,7 +31,7 @@ pub(super) async fn one(
         Some(found) => {
             let mut described = summary(found);
             if let Some(described) = described.as_object_mut() {
-                described.insert("schema".to_owned(), mortise_schema::json_schema(found.schema.message()));
+                described.insert("schema".to_owned(), mortise_text::schema::json_schema(found.schema.message()));
             }
             described.sort_all_objects();
             ([JSON], pretty(&described)).into_response()

@@ -76,7 +76,7 @@ pub(super) fn component(manifest: &wire::Manifest) -> Vec<u8> {
     let package = resolve.push_str("all.wit", &wit).unwrap();
     let world = resolve.select_world(&[package], Some("tested")).unwrap();
     let mut module = module(&manifest.encode_to_vec());
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
 }
 

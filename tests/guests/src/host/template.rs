@@ -40,9 +40,9 @@ pub fn manifest_only_for(version: &str, manifest: &[u8]) -> Vec<u8> {
     let world = resolve.select_world(&[package], Some("described")).expect("there is a world `described`");
 
     let mut module = module(version, manifest);
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).expect("the world encodes");
-    let mut encoder = ComponentEncoder::default();
-    let encoder = encoder.validate(true).module(&module).expect("the module fits the world");
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).expect("the world encodes");
+    let encoder = ComponentEncoder::default();
+    let mut encoder = encoder.validate(true).module(&module).expect("the module fits the world");
     encoder.encode().expect("the component is valid")
 }
 
@@ -66,9 +66,9 @@ pub fn importing(package: &str, version: &str) -> Vec<u8> {
     let mut module = Module::new();
     module.section(&types).section(&imports);
     let mut module = module.finish();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).expect("the world encodes");
-    let mut encoder = ComponentEncoder::default();
-    let encoder = encoder.validate(true).module(&module).expect("the module fits the world");
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).expect("the world encodes");
+    let encoder = ComponentEncoder::default();
+    let mut encoder = encoder.validate(true).module(&module).expect("the module fits the world");
     encoder.encode().expect("the component is valid")
 }
 

@@ -1,0 +1,134 @@
+//! `mortise plugin schema`: what the data of a type is, as a commented sample in YAML or as JSON Schema.
+//!
+//! Of a component's types, or of one that a server has. Comments are those of the `.proto` file.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use mortise_cli::{CliError, Connect, Exit, catalog::Catalog, ui};
+use mortise_resource::{Scope, data, manifest, types::Gvk};
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+
+use crate::{fault, inspect, offline::Offline, report, source::Crate};
+
+pub(crate) const EXAMPLES: &str = "\
+mortise plugin schema
+mortise plugin schema target/plugins/guest-book.wasm -o json-schema
+mortise plugin schema demo.v2.Artist --grpc-addr 127.0.0.1:8502";
+
+/// Arguments of `plugin schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// A component, or a type that a server has; without one, the crate in --path is built first
+    #[arg(value_name = "FILE.wasm|TYPE")]
+    of: Option<String>,
+    /// Of a component's types, this one
+    #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
+    kind: Option<String>,
+    /// How it is shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    output: Format,
+    #[command(flatten)]
+    built: Crate,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A resource with every field, its type and its comment
+    Yaml,
+    /// JSON Schema of the data
+    JsonSchema,
+}
+
+/// A type and the message that its resources hold.
+struct Described {
+    gvk: Gvk,
+    scope: Scope,
+    message: MessageDescriptor,
+}
+
+impl Schema {
+    pub(crate) async fn run(self) -> Result<Exit, CliError> {
+        let mut all = match &self.of {
+            Some(argument) if !inspect::is_file(argument) => vec![self.asked(argument).await?],
+            Some(file) => of_component(PathBuf::from(file)).await?,
+            None => of_component(self.built.build().await?).await?,
+        };
+        if let Some(kind) = &self.kind {
+            let known = all.iter().map(|one| one.gvk.to_string()).collect::<Vec<_>>().join(", ");
+            let is = |one: &Described| one.gvk.to_string() == *kind || one.gvk.kind.eq_ignore_ascii_case(kind);
+            all.retain(is);
+            if all.is_empty() {
+                return Err(fault::usage(
+                    format!("the plugin has no type {kind:?}"),
+                    format!("--type takes one of {known}"),
+                ));
+            }
+        }
+        match self.output {
+            Format::Yaml => ui::print(all.iter().map(yaml).collect::<Vec<_>>().join("---\n"))?,
+            Format::JsonSchema => {
+                let schemas: Vec<_> = all.iter().map(|one| mortise_text::schema::json_schema(&one.message)).collect();
+                match schemas.as_slice() {
+                    [one] => ui::line(format!("{one:#}"))?,
+                    _ => {
+                        let named = all.iter().map(|one| one.gvk.to_string()).zip(schemas);
+                        ui::line(format!("{:#}", serde_json::Value::Object(named.collect())))?;
+                    }
+                }
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// A type that a server has.
+    async fn asked(&self, name: &str) -> Result<Described, CliError> {
+        let session = self.connect.session().await?;
+        let types = Catalog::fetch(&session).await?;
+        let info = types.find(name)?;
+        let of = info.r#type.clone().unwrap_or_default();
+        let mut client = session.types();
+        let request = data::GetTypeRequest { r#type: Some(of.clone()) };
+        let answer = session.call(format!("type {name}"), client.get_type(request)).await?;
+        let unusable = |what: String| {
+            fault::failed(format!("type {name}: {what}"), "`mortise types` says which plugin brought it")
+        };
+        let mut pool = DescriptorPool::global();
+        let files = answer.descriptors.unwrap_or_default().file;
+        pool.add_file_descriptor_protos(files).map_err(|e| unusable(e.to_string()))?;
+        let message = pool.get_message_by_name(&info.message);
+        let message = message.ok_or_else(|| unusable(format!("the server did not describe {}", info.message)))?;
+        let scope = match info.scope() {
+            manifest::Scope::Cluster => Scope::Cluster,
+            manifest::Scope::Partition => Scope::Partition,
+            manifest::Scope::Namespace => Scope::Namespace,
+            manifest::Scope::Unspecified => Scope::Undefined,
+        };
+        Ok(Described { gvk: Gvk::from(&of), scope, message })
+    }
+}
+
+async fn of_component(path: PathBuf) -> Result<Vec<Described>, CliError> {
+    let manifest = Offline::new(&path)?.describe().await.map_err(|e| fault::load(&path, &e))?;
+    let one =
+        |decl: mortise_plugin_host::TypeDecl| Described { gvk: decl.gvk, scope: decl.scope, message: decl.message };
+    Ok(manifest.types.into_iter().map(one).collect())
+}
+
+/// A whole resource, to be edited and applied.
+fn yaml(one: &Described) -> String {
+    let mut text = format!("# {} ({})\ntype: {}\nname: sample\n", one.gvk, report::scope(one.scope), one.gvk);
+    match one.scope {
+        Scope::Namespace => text.push_str("# partition: default\n# namespace: default\n"),
+        Scope::Partition => text.push_str("# partition: default\n"),
+        Scope::Cluster | Scope::Undefined => {}
+    }
+    text.push_str("data:\n");
+    for line in mortise_text::schema::sample(&one.message).lines() {
+        text.push_str(format!("  {line}").trim_end());
+        text.push('\n');
+    }
+    text
+}

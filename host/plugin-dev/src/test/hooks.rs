@@ -1,0 +1,424 @@
+//! Runs a case of a hook: one request's worth of calls, in the sandbox.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    hash::{Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+use mortise_plugin_host::{Call, Decision, HookError, Mutated, Permission, Plugin, TypeDecl, Upgraded};
+use mortise_resource::{
+    Diagnostic, Severity,
+    authorizer::{AllowAll, Authorizer, denial},
+    meta::DELETION_TIMESTAMP,
+    pb,
+    types::Gvk,
+};
+use mortise_service::registry::Schema;
+use prost::Message as _;
+use prost_reflect::DynamicMessage;
+use serde_json::Value;
+
+use super::{
+    case::{Authorize, Caller, Case, List, Upgrade},
+    texts::{Texts, type_name},
+    verdict::{self, Problems},
+};
+
+/// A case of a hook that is being run.
+pub(super) struct Hooks<'a> {
+    pub(super) plugin: &'a Arc<Plugin>,
+    pub(super) texts: &'a Texts,
+    pub(super) case: &'a Case,
+    /// What came of it so far.
+    pub(super) problems: Problems,
+    pub(super) fuel: u64,
+}
+
+/// What a case itself has wrong, in one line.
+type Faulty = String;
+
+impl<'a> Hooks<'a> {
+    pub(super) fn new(plugin: &'a Arc<Plugin>, texts: &'a Texts, case: &'a Case) -> Self {
+        Self { plugin, texts, case, problems: Problems::default(), fuel: 0 }
+    }
+
+    fn call(&self) -> Result<Call, Faulty> {
+        Ok(Call::new(self.plugin.clone(), authorizer(self.case.caller.as_ref())?))
+    }
+
+    fn decl(&self, resource: &pb::Resource) -> Result<&'a TypeDecl, Faulty> {
+        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+        self.decl_of(&type_name(of))
+    }
+
+    fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, Faulty> {
+        let gvk = self.texts.named(name)?;
+        let found = self.plugin.manifest().types.iter().find(|decl| decl.gvk == gvk);
+        found.ok_or_else(|| format!("{gvk} is another plugin's type; its hooks are tested with that plugin"))
+    }
+
+    /// Counts what the call used, and compares a fault with the one that is expected.
+    fn took<T>(&mut self, call: &Call, answer: Result<T, HookError>) -> Option<T> {
+        self.fuel += call.used().fuel;
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(fault) => {
+                self.problems.fault(self.case.expect.fault.as_deref(), &fault.to_string());
+                None
+            }
+        }
+    }
+
+    pub(super) async fn mutate(&mut self, resource: &Value) -> Result<(), Faulty> {
+        let before = self.texts.read("mutate", resource)?;
+        if !self.decl(&before)?.hooks.mutate {
+            return Err(format!("{} has no mutate hook", type_of(&before)));
+        }
+        let mut call = self.call()?;
+        let mut said = Vec::new();
+        if let Some(after) = self.mutated(&mut call, &before, &mut said).await? {
+            self.problems.no_fault(self.case.expect.fault.as_deref());
+            if said.is_empty() {
+                self.compare(&before, &after)?;
+                self.settles(&mut call, &after).await;
+            }
+            self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+        }
+        Ok(())
+    }
+
+    /// What `mutate` makes of it; what it refuses goes to `said`. Nothing after a fault.
+    async fn mutated(
+        &mut self,
+        call: &mut Call,
+        before: &pb::Resource,
+        said: &mut Vec<Diagnostic>,
+    ) -> Result<Option<pb::Resource>, Faulty> {
+        let answer = call.mutate(before.encode_to_vec()).await;
+        Ok(match self.took(call, answer) {
+            None => None,
+            Some(Mutated::Unchanged) => Some(before.clone()),
+            Some(Mutated::Refused(diagnostics)) => {
+                said.extend(diagnostics);
+                Some(before.clone())
+            }
+            Some(Mutated::Changed(bytes)) => match pb::Resource::decode(bytes.as_slice()) {
+                Err(e) => {
+                    self.problems.add(format!("mutate answered what is no resource: {e}"));
+                    None
+                }
+                Ok(after) => self.kept(before, &after)?.then_some(after),
+            },
+        })
+    }
+
+    /// What a server holds `mutate` to. False when nothing can be done with its data.
+    fn kept(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<bool, Faulty> {
+        let going = |resource: &pb::Resource| resource.metadata.get(DELETION_TIMESTAMP).cloned();
+        for (field, same) in [
+            ("id", before.id == after.id),
+            ("owner", before.owner == after.owner),
+            ("version", before.version == after.version),
+            ("generation", before.generation == after.generation),
+            ("status", before.status == after.status),
+            ("metadata.deletionTimestamp", going(before) == going(after)),
+        ] {
+            if !same {
+                self.problems.add(format!("mutate changed {field}; it may change data and metadata only"));
+            }
+        }
+        let Some(data) = &after.data else { return Ok(true) };
+        let schema = schema(self.decl(before)?);
+        let of = schema.message().full_name();
+        let fault = if schema.accepts_url(&data.type_url) {
+            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is no {of}: {fault}"))
+        } else {
+            Some(format!("mutate made data a {:?}; it has to be a {of}", data.type_url))
+        };
+        let usable = fault.is_none();
+        self.problems.extend(fault);
+        Ok(usable)
+    }
+
+    /// A resource that is read, changed and written back goes through `mutate` once more.
+    async fn settles(&mut self, call: &mut Call, after: &pb::Resource) {
+        if self.case.expect.idempotent == Some(false) {
+            return;
+        }
+        // A fault of this further call is its own problem, whatever the case expects of the first.
+        match call.mutate(after.encode_to_vec()).await {
+            Ok(Mutated::Changed(bytes)) => {
+                let again = pb::Resource::decode(bytes.as_slice()).unwrap_or_default();
+                let (first, second) = (self.texts.yaml(after), self.texts.yaml(&again));
+                if first != second {
+                    let diff = mortise_text::diff::unified(&first, &second, ("answer", "asked again about its answer"));
+                    self.problems.add(format!("mutate changes its own answer when it is asked again (`idempotent: false` allows that):\n{diff}"));
+                }
+            }
+            Ok(_) => {}
+            Err(fault) => self.problems.add(format!("asked again about its own answer: {fault}")),
+        }
+    }
+
+    /// Compares a resource with what is expected of it.
+    fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), Faulty> {
+        let expect = &self.case.expect;
+        if expect.unchanged {
+            self.problems.same("it was to stay unchanged:", &self.texts.yaml(before), &self.texts.yaml(after));
+        }
+        let mut expected = after.clone();
+        if let Some(data) = &expect.data {
+            expected.data = self.data(after, data)?;
+        }
+        if let Some(metadata) = &expect.metadata {
+            expected.metadata.clone_from(metadata);
+        }
+        self.problems.same("another resource than expected:", &self.texts.yaml(&expected), &self.texts.yaml(after));
+        Ok(())
+    }
+
+    /// Expected data, of the type that a resource is of.
+    fn data(&self, like: &pb::Resource, data: &Value) -> Result<Option<prost_types::Any>, Faulty> {
+        let name = like.id.as_ref().map_or("x", |id| id.name.as_str());
+        let whole = serde_json::json!({"type": type_of(like), "name": name, "data": data});
+        Ok(self.texts.read("expect", &whole)?.data)
+    }
+
+    pub(super) async fn validate(&mut self, resource: &Value) -> Result<(), Faulty> {
+        let resource = self.texts.read("validate", resource)?;
+        if !self.decl(&resource)?.hooks.validate {
+            return Err(format!("{} has no validate hook", type_of(&resource)));
+        }
+        let mut call = self.call()?;
+        if let Some(said) = self.validated(&mut call, &resource).await? {
+            self.problems.no_fault(self.case.expect.fault.as_deref());
+            self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+        }
+        Ok(())
+    }
+
+    async fn validated(&mut self, call: &mut Call, resource: &pb::Resource) -> Result<Option<Vec<Diagnostic>>, Faulty> {
+        let prior = self.stored()?;
+        let answer = call.validate(resource.encode_to_vec(), prior.map(|prior| prior.encode_to_vec())).await;
+        Ok(self.took(call, answer))
+    }
+
+    /// What is stored under the resource's name.
+    fn stored(&self) -> Result<Option<pb::Resource>, Faulty> {
+        self.case.stored.as_ref().map(|stored| self.texts.read("stored", stored)).transpose()
+    }
+
+    /// What a server says last of all: that a field differs from what is stored which may not.
+    fn immutable(&self, decl: &TypeDecl, after: &pb::Resource) -> Result<Option<Diagnostic>, Faulty> {
+        let is_of = |stored: &pb::Resource| {
+            stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|of| decl.gvk.matches(of))
+        };
+        let Some(stored) = self.stored()?.filter(is_of) else { return Ok(None) };
+        let bytes = |of: &pb::Resource| of.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
+        let changed = schema(decl).changed_immutable(&bytes(&stored), &bytes(after));
+        Ok(changed.map(|path| Diagnostic {
+            severity: Severity::Error.into(),
+            summary: format!("{path} cannot be changed once the resource exists"),
+            path: path.to_string(),
+            detail: String::new(),
+        }))
+    }
+
+    /// All hooks of a write, in a server's order, in one instance.
+    pub(super) async fn write(&mut self, resource: &Value) -> Result<(), Faulty> {
+        let before = self.texts.read("write", resource)?;
+        let decl = self.decl(&before)?;
+        let mut call = self.call()?;
+        let mut said = Vec::new();
+        let mut after = before.clone();
+        if decl.hooks.mutate {
+            match self.mutated(&mut call, &before, &mut said).await? {
+                Some(mutated) => after = mutated,
+                None => return Ok(()),
+            }
+        }
+        if decl.hooks.validate && said.is_empty() {
+            match self.validated(&mut call, &after).await? {
+                Some(diagnostics) => said = diagnostics,
+                None => return Ok(()),
+            }
+        }
+        if said.iter().all(|one| one.severity() == Severity::Warning) {
+            let permission = &decl.permissions.write;
+            let decision = if decl.hooks.authorize_write {
+                let answer = call.authorize_write(after.encode_to_vec()).await;
+                let Some(decision) = self.took(&call, answer) else { return Ok(()) };
+                decision
+            } else {
+                self.permitted(permission.as_ref(), &after.id.clone().unwrap_or_default(), "operator:write")?
+            };
+            self.decided(&decision, false);
+            self.compare(&before, &after)?;
+            if decision == Decision::Allow {
+                said.extend(self.immutable(decl, &after)?);
+            }
+        }
+        self.problems.no_fault(self.case.expect.fault.as_deref());
+        self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+        Ok(())
+    }
+
+    pub(super) async fn authorize(&mut self, asked: &Authorize) -> Result<(), Faulty> {
+        let mut call = self.call()?;
+        let decision = match (&asked.read, &asked.write, &asked.list) {
+            (Some(resource), None, None) => {
+                let resource = self.texts.read("authorize.read", resource)?;
+                let (decl, id) = (self.decl(&resource)?, resource.id.clone().unwrap_or_default());
+                if decl.hooks.authorize_read {
+                    let mut answer = call.authorize_read(&id, None).await;
+                    if matches!(answer, Ok(Decision::NeedResource)) {
+                        answer = call.authorize_read(&id, Some(&resource)).await;
+                    }
+                    self.took(&call, answer)
+                } else {
+                    Some(self.permitted(decl.permissions.read.as_ref(), &id, "operator:read")?)
+                }
+            }
+            (None, Some(resource), None) => {
+                let resource = self.texts.read("authorize.write", resource)?;
+                let decl = self.decl(&resource)?;
+                if decl.hooks.authorize_write {
+                    let answer = call.authorize_write(resource.encode_to_vec()).await;
+                    self.took(&call, answer)
+                } else {
+                    let id = resource.id.clone().unwrap_or_default();
+                    Some(self.permitted(decl.permissions.write.as_ref(), &id, "operator:write")?)
+                }
+            }
+            (None, None, Some(List { of, partition, namespace })) => {
+                let decl = self.decl_of(of)?;
+                let mut within = pb::Tenancy { partition: partition.clone(), namespace: namespace.clone() };
+                decl.scope.fill_query(&mut within);
+                let of = decl.gvk.to_pb();
+                if decl.hooks.authorize_list {
+                    let answer = call.authorize_list(&of, &within).await;
+                    self.took(&call, answer)
+                } else {
+                    let place = pb::Id { r#type: Some(of), tenancy: Some(within), ..pb::Id::default() };
+                    Some(self.permitted(decl.permissions.list.as_ref(), &place, "operator:read")?)
+                }
+            }
+            _ => return Err("authorize has to ask exactly one of read, write, list".into()),
+        };
+        if let Some(decision) = decision {
+            self.problems.no_fault(self.case.expect.fault.as_deref());
+            self.decided(&decision, true);
+        }
+        Ok(())
+    }
+
+    /// What the host says itself where a type has no hook: by the permission that it declares, or the usual one.
+    fn permitted(&self, declared: Option<&Permission>, id: &pb::Id, otherwise: &str) -> Result<Decision, Faulty> {
+        let caller = authorizer(self.case.caller.as_ref())?;
+        let refused = match declared {
+            Some(permission) => permission.ask(&*caller, id).err(),
+            None => (!caller.allowed(otherwise, "")).then(|| denial(caller.caller(), otherwise, "")),
+        };
+        Ok(refused.map_or(Decision::Allow, |reason| Decision::Deny(reason.into())))
+    }
+
+    /// Compares a decision; where none is expected, allowing is.
+    fn decided(&mut self, decision: &Decision, always: bool) {
+        let expect = &self.case.expect;
+        let problem = match (decision, &expect.deny) {
+            (Decision::Allow, None) => None,
+            (Decision::Allow, Some(_)) => Some("it was to be denied, and was allowed".to_owned()),
+            (Decision::Deny(reason), Some(part)) if reason.contains(part.as_str()) => None,
+            (Decision::Deny(reason), Some(part)) => {
+                Some(format!("denied for another reason than expected:\n-…{part}…\n+{reason}\n"))
+            }
+            (Decision::Deny(reason), None) => Some(format!("it was to be allowed, and was denied: {reason}")),
+            (Decision::NeedResource, _) if always => Some("it asked for the resource once more".to_owned()),
+            (Decision::NeedResource, _) => None,
+        };
+        self.problems.extend(problem);
+    }
+
+    pub(super) async fn upgrade(&mut self, asked: &Upgrade) -> Result<(), Faulty> {
+        let decl = self.decl_of(&asked.of)?;
+        if !self.plugin.upgrades() {
+            return Err("the plugin does not export upgrading".into());
+        }
+        let (gvk, message): (&Gvk, _) = (&decl.gvk, match &asked.message {
+            None => decl.message.clone(),
+            Some(name) => self.plugin.manifest().pool.get_message_by_name(name).ok_or_else(|| {
+                format!("upgrade.message: {name} is not among the plugin's descriptors; let build.rs compile its file, too")
+            })?,
+        });
+        let old = DynamicMessage::deserialize(message, asked.data.clone()).map_err(|e| format!("upgrade.data: {e}"))?;
+        let mut call = self.call()?;
+        let answer = call.upgrade(gvk.to_pb(), asked.since, old.encode_to_vec()).await;
+        match self.took(&call, answer) {
+            None => {}
+            Some(Upgraded::Refused(said)) => {
+                self.problems.no_fault(self.case.expect.fault.as_deref());
+                self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+            }
+            Some(Upgraded::Data(value)) => {
+                self.problems.no_fault(self.case.expect.fault.as_deref());
+                self.problems.diagnostics(&self.case.expect.diagnostics, &[]);
+                let id = pb::Id { name: "upgraded".into(), r#type: Some(gvk.to_pb()), ..pb::Id::default() };
+                let type_url = format!("type.googleapis.com/{}", decl.message.full_name());
+                let data = Some(prost_types::Any { type_url, value });
+                let after = pb::Resource { id: Some(id), data, ..pb::Resource::default() };
+                if let Some(data) = &self.case.expect.data {
+                    let expected = pb::Resource { data: self.data(&after, data)?, ..after.clone() };
+                    self.problems.same(verdict::OTHER_DATA, &self.texts.yaml(&expected), &self.texts.yaml(&after));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What data of the type is checked against.
+fn schema(decl: &TypeDecl) -> Schema {
+    Schema::new(decl.message.clone(), decl.immutable.clone())
+}
+
+fn type_of(resource: &pb::Resource) -> String {
+    type_name(resource.id.as_ref().and_then(|id| id.r#type.as_ref()))
+}
+
+/// Somebody with these permissions, and no others.
+struct Holder {
+    name: String,
+    may: Vec<(String, String)>,
+}
+
+impl Authorizer for Holder {
+    fn allowed(&self, permission: &str, name: &str) -> bool {
+        self.may.iter().any(|(held, on)| held == permission && on == name)
+    }
+
+    fn caller(&self) -> &str {
+        &self.name
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.name, &self.may).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Who asks in a case.
+fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, Faulty> {
+    let Some(caller) = caller else { return Ok(Arc::new(AllowAll)) };
+    let read = |text: &String| {
+        let (permission, on) = text.split_once(" on ").unwrap_or((text, ""));
+        let is_permission =
+            permission.split_once(':').is_some_and(|(area, level)| !area.is_empty() && !level.is_empty());
+        is_permission.then(|| (permission.trim().to_owned(), on.trim().to_owned())).ok_or_else(|| {
+            format!("caller.permissions: {text:?} is none; write `key:read on NAME`, or `operator:read`")
+        })
+    };
+    let may = caller.permissions.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Arc::new(Holder { name: caller.name.clone().unwrap_or_else(|| "the caller".into()), may }))
+}

@@ -1,0 +1,375 @@
+//! Compares a plugin that is about to serve with what is stored of its types.
+//!
+//! A type keeps its scope, its schema version does not fall, none goes of which something is stored, and every stored
+//! object decodes as the new message, once the plugin has brought it to its own schema version: a dry run of the upgrade.
+//! The objects come one at a time through a watch, so that memory is bounded by what the store keeps for its snapshot,
+//! undecoded; the watch stays open until the swap ([`Canary::settle`]), so that what is written meanwhile is looked at too.
+//!
+//! Time is linear in the number of stored objects: about eight microseconds each (half a kilobyte of data), and an
+//! instance more for each that has to be upgraded.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use mortise_plugin_host::{Call, Plugin, TypeDecl, Upgraded};
+use mortise_resource::{
+    Scope,
+    authorizer::AllowAll,
+    data,
+    manifest::Scope as WireScope,
+    pb,
+    tenancy::WILDCARD,
+    types::{self, Gvk},
+};
+use mortise_service::registry::Schema;
+use mortise_service::schema_version;
+use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
+
+use crate::stage::{Failure, Stage};
+
+/// How many stored objects are named in a failure.
+const NAMED: usize = 10;
+
+/// Objects that are looked at before other tasks of the thread have their turn.
+const BREATH: u32 = 256;
+
+/// How often the scan begins again because so much was written meanwhile that its watch fell behind.
+const SCANS: u32 = 3;
+
+/// A plugin under examination.
+pub struct Canary {
+    backend: Arc<dyn Backend>,
+    subject: Subject,
+    watches: Vec<Box<dyn Watch>>,
+}
+
+/// What stored objects are compared with.
+struct Subject {
+    plugin: Arc<Plugin>,
+    types: Vec<Checked>,
+    /// Served before, and not by this plugin.
+    lost: Vec<Gvk>,
+}
+
+struct Checked {
+    decl: TypeDecl,
+    schema: Schema,
+}
+
+impl Canary {
+    /// `before` are the types as they were served last, by this plugin or by one that is gone.
+    #[must_use]
+    pub fn new(backend: Arc<dyn Backend>, plugin: Arc<Plugin>, before: &[data::PluginType]) -> Self {
+        let checked = |decl: &TypeDecl| Checked {
+            schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
+            decl: decl.clone(),
+        };
+        let types: Vec<_> = plugin.manifest().types.iter().map(checked).collect();
+        let known = before.iter().filter_map(|t| t.r#type.as_ref()).map(Gvk::from);
+        let lost = known.filter(|gvk| !types.iter().any(|t| t.decl.gvk == *gvk)).collect();
+        Self { backend, subject: Subject { plugin, types, lost }, watches: Vec::new() }
+    }
+
+    /// The types that were served and are not any more.
+    #[must_use]
+    pub fn lost(&self) -> &[Gvk] {
+        &self.subject.lost
+    }
+
+    /// What can be said without looking at a single object.
+    ///
+    /// # Errors
+    /// `ScopeChanged`, `SchemaVersionLower`.
+    pub fn compare(&self, before: &[data::PluginType]) -> Result<(), Failure> {
+        for known in before {
+            let Some(decl) = known.r#type.as_ref().and_then(|t| self.subject.decl(t)) else { continue };
+            if known.scope() != wire_scope(decl.scope) {
+                return Err(Failure::new(
+                    Stage::Checking,
+                    "ScopeChanged",
+                    format!(
+                        "type {}: its scope was {} and would be {}, and a type keeps its scope; give the type another \
+                         kind, or delete what is stored of it and remove the plugin first",
+                        decl.gvk,
+                        known.scope().as_str_name(),
+                        wire_scope(decl.scope).as_str_name()
+                    ),
+                ));
+            }
+            if decl.schema_version.get() < known.schema_version {
+                return Err(Failure::new(
+                    Stage::Checking,
+                    "SchemaVersionLower",
+                    format!(
+                        "type {}: its schema version was {} and would be {}, and stored data cannot go back; load a \
+                         plugin with schema version {} or more",
+                        decl.gvk, known.schema_version, decl.schema_version, known.schema_version
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at every stored object of the types that the plugin has and of those that it has lost.
+    ///
+    /// # Errors
+    /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name; `StoreBusy`, `StoreFault`.
+    pub async fn scan(&mut self) -> Result<(), Failure> {
+        for attempt in 1.. {
+            match self.try_scan().await {
+                Err(Scan::Store(StoreError::WatchLagged { .. })) if attempt < SCANS => {}
+                Err(Scan::Store(e @ StoreError::WatchLagged { .. })) => {
+                    let what = format!("what is stored changes faster than it can be checked: {e}; touch the file");
+                    return Err(Failure::new(Stage::Checking, "StoreBusy", what));
+                }
+                Err(Scan::Store(e)) => return Err(store_fault(&e)),
+                Err(Scan::Failed(failure)) => return Err(failure),
+                Ok(()) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what was written since the scan.
+    ///
+    /// # Errors
+    /// As [`Canary::scan`].
+    pub async fn settle(&mut self) -> Result<(), Failure> {
+        let mut watches = std::mem::take(&mut self.watches);
+        let mut faults = Faults::default();
+        for watch in &mut watches {
+            while let Some(event) = watch.next().now_or_never() {
+                match event {
+                    Ok(WatchEvent::Upsert(resource)) => self.subject.look(&resource, &mut faults).await,
+                    Ok(_) => {}
+                    // So much was written that not all of it can be looked at one by one.
+                    Err(StoreError::WatchLagged { .. }) => return self.scan().await,
+                    Err(e) => return Err(store_fault(&e)),
+                }
+            }
+        }
+        faults.judge()
+    }
+
+    async fn try_scan(&mut self) -> Result<(), Scan> {
+        self.watches.clear();
+        let mut keys: Vec<TypeKey> =
+            self.subject.types.iter().map(|t| &t.decl.gvk).chain(&self.subject.lost).map(key).collect();
+        keys.sort();
+        keys.dedup();
+        let mut faults = Faults::default();
+        for type_key in keys {
+            let mut watch = self.backend.watch_list(&everywhere(type_key)).await.map_err(Scan::Store)?;
+            let mut seen = 0_u32;
+            loop {
+                match watch.next().await.map_err(Scan::Store)? {
+                    WatchEvent::Upsert(resource) => self.subject.look(&resource, &mut faults).await,
+                    WatchEvent::Delete(_) => {}
+                    WatchEvent::EndOfSnapshot => break,
+                }
+                seen = seen.wrapping_add(1);
+                if seen.is_multiple_of(BREATH) {
+                    if faults.enough() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+            tracing::debug!(seen, "checked what is stored of a type");
+            self.watches.push(watch);
+        }
+        faults.judge().map_err(Scan::Failed)
+    }
+}
+
+impl Subject {
+    async fn look(&self, resource: &pb::Resource, faults: &mut Faults) {
+        let Some(id) = &resource.id else { return };
+        let t = id.r#type.clone().unwrap_or_default();
+        let Some(checked) = self.types.iter().find(|known| known.decl.gvk.matches(&t)) else {
+            if self.lost.iter().any(|gvk| gvk.matches(&t)) {
+                faults.lost.add(|| types::describe(id));
+            }
+            return;
+        };
+        let tenancy = id.tenancy.clone().unwrap_or_default();
+        let fits = match checked.decl.scope {
+            Scope::Cluster => tenancy.partition.is_empty() && tenancy.namespace.is_empty(),
+            Scope::Partition => !tenancy.partition.is_empty() && tenancy.namespace.is_empty(),
+            Scope::Namespace => !tenancy.partition.is_empty() && !tenancy.namespace.is_empty(),
+            Scope::Undefined => true,
+        };
+        if !fits {
+            faults.scope.add(|| types::describe(id));
+        }
+        match judge(&self.plugin, checked, resource).await {
+            Ok(()) => {}
+            Err(Unfit::Data(what)) => faults.data.add(|| format!("{}: {what}", types::describe(id))),
+            Err(Unfit::Upgrade(what)) => faults.upgrade.add(|| format!("{}: {what}", types::describe(id))),
+        }
+    }
+
+    fn decl(&self, t: &pb::Type) -> Option<&TypeDecl> {
+        self.types.iter().map(|known| &known.decl).find(|decl| decl.gvk.matches(t))
+    }
+}
+
+/// Why a stored object cannot be served.
+enum Unfit {
+    /// It does not decode as the message that the type has now.
+    Data(String),
+    /// It does not get into the type's schema version.
+    Upgrade(String),
+}
+
+/// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema version.
+async fn judge(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource) -> Result<(), Unfit> {
+    let (wanted, since) = (checked.decl.schema_version.get(), schema_version(resource));
+    if since > wanted {
+        return Err(Unfit::Upgrade(format!("its data is of schema version {since} already")));
+    }
+    let Some(any) = &resource.data else { return Ok(()) };
+    if !checked.schema.accepts_url(&any.type_url) {
+        let wanted = checked.schema.message().full_name();
+        return Err(Unfit::Data(format!("its data is a {:?}, not a {wanted}", any.type_url)));
+    }
+    if since == wanted {
+        return checked.schema.check(&any.value).map_err(|fault| Unfit::Data(fault.to_string()));
+    }
+    let upgraded = upgrade(plugin, &checked.decl, since, any.value.clone()).await.map_err(Unfit::Upgrade)?;
+    checked.schema.check(&upgraded).map_err(|fault| {
+        Unfit::Upgrade(format!(
+            "upgraded from schema version {since} it is no {}: {fault}",
+            checked.schema.message().full_name()
+        ))
+    })
+}
+
+/// A stored object's data in the schema version of the plugin, made in an instance of its own.
+async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8>) -> Result<Vec<u8>, String> {
+    if !plugin.upgrades() {
+        return Err(format!(
+            "its data is of schema version {since}, the type would have {}, and the plugin does not export \
+             mortise:plugin/upgrading; export it",
+            decl.schema_version
+        ));
+    }
+    let answer = Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(decl.gvk.to_pb(), since, data).await;
+    match answer.map_err(|e| e.to_string())? {
+        Upgraded::Data(data) => Ok(data),
+        Upgraded::Refused(diagnostics) => {
+            let words: Vec<_> = diagnostics.into_iter().map(|one| one.summary).collect();
+            Err(format!("the plugin cannot upgrade it from schema version {since}: {}", words.join("; ")))
+        }
+    }
+}
+
+/// Whether anything of a type is stored in exactly that version. A scan, which ends at the first one.
+///
+/// # Errors
+/// Faults of the store.
+pub async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<bool, StoreError> {
+    if !backend.types().await?.contains(&key(gvk)) {
+        return Ok(false);
+    }
+    let mut watch = backend.watch_list(&everywhere(key(gvk))).await?;
+    loop {
+        match watch.next().await? {
+            WatchEvent::Upsert(r)
+                if r.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| gvk.matches(t)) =>
+            {
+                return Ok(true);
+            }
+            WatchEvent::EndOfSnapshot => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+fn key(gvk: &Gvk) -> TypeKey {
+    TypeKey { group: gvk.group.clone(), kind: gvk.kind.clone() }
+}
+
+fn everywhere(type_key: TypeKey) -> Query {
+    let any = || WILDCARD.to_owned();
+    let tenancy = pb::Tenancy { partition: any(), namespace: any() };
+    Query { type_key, tenancy, name_prefix: String::new() }
+}
+
+/// A scope as the manifest has it.
+#[must_use]
+pub fn wire_scope(scope: Scope) -> WireScope {
+    match scope {
+        Scope::Cluster => WireScope::Cluster,
+        Scope::Partition => WireScope::Partition,
+        Scope::Namespace => WireScope::Namespace,
+        Scope::Undefined => WireScope::Unspecified,
+    }
+}
+
+fn store_fault(error: &StoreError) -> Failure {
+    Failure::new(Stage::Checking, "StoreFault", format!("looking at what is stored: {error}"))
+}
+
+enum Scan {
+    Store(StoreError),
+    Failed(Failure),
+}
+
+/// The first objects with one kind of fault.
+#[derive(Default)]
+struct First {
+    named: Vec<String>,
+    more: bool,
+}
+
+impl First {
+    fn add(&mut self, what: impl FnOnce() -> String) {
+        if self.named.len() < NAMED {
+            self.named.push(what());
+        } else {
+            self.more = true;
+        }
+    }
+
+    fn failure(&self, reason: &'static str, what: &str) -> Result<(), Failure> {
+        if self.named.is_empty() {
+            return Ok(());
+        }
+        let more = if self.more { "; and more" } else { "" };
+        let text = format!("{what}: {}{more}", self.named.join("; "));
+        Err(Failure::new(Stage::Checking, reason, text))
+    }
+}
+
+#[derive(Default)]
+struct Faults {
+    lost: First,
+    scope: First,
+    data: First,
+    upgrade: First,
+}
+
+impl Faults {
+    fn enough(&self) -> bool {
+        self.lost.more || self.scope.more || self.data.more || self.upgrade.more
+    }
+
+    fn judge(&self) -> Result<(), Failure> {
+        self.lost.failure(
+            "TypeLost",
+            "it does not provide types any more of which something is stored; provide them, or delete these first",
+        )?;
+        self.scope
+            .failure("ScopeChanged", "stored objects are not where the types' scopes have them; delete these first")?;
+        self.data.failure(
+            "DataDoesNotDecode",
+            "stored objects do not decode as the new messages; keep the messages compatible, or change these first",
+        )?;
+        self.upgrade.failure(
+            "UpgradeFailed",
+            "stored objects do not get into the types' schema versions; mend the upgrade, or change these first",
+        )
+    }
+}

@@ -1,0 +1,238 @@
+//! What a reconciler may ask of the host, answered: resources through the service, as every request goes; the cache of its
+//! own run; the plugin's values. Grants, sizes and deadlines were seen to before it comes here.
+//!
+//! What is written carries the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`, and
+//! in refusals, as the caller.
+
+use std::{hash::BuildHasher as _, sync::Arc};
+
+use async_trait::async_trait;
+use mortise_controller::{Cache, CacheError, Context, IndexKey};
+use mortise_plugin_host::{CacheKey, Failure, ReconcilerHost};
+use mortise_resource::{Code, Error, authorizer::Authorizer, pb, tenancy::WILDCARD, types};
+use mortise_service::{Caller, Consistency, ResourceService};
+
+use mortise_service::values::{ValueError, Values};
+
+/// Who a controller is to the service. What it may do was decided by grants; the service's own authorisation comes after,
+/// when there are tokens.
+pub(crate) struct Identity {
+    name: String,
+    fingerprint: u64,
+}
+
+impl Identity {
+    /// Of the controller of that whole name, such as `demo/artists`.
+    pub(crate) fn new(controller: &str) -> Self {
+        let name = format!("controller {controller}");
+        // Hooks' decisions are remembered under it for as long as the process lives, and no longer.
+        let fingerprint = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(&name);
+        Self { name, fingerprint }
+    }
+}
+
+impl Authorizer for Identity {
+    fn allowed(&self, _permission: &str, _name: &str) -> bool {
+        true
+    }
+
+    fn caller(&self) -> &str {
+        &self.name
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+/// What the reconciles of one controller share.
+pub(crate) struct Desk {
+    service: ResourceService,
+    values: Values,
+    plugin: Arc<str>,
+    controller: Arc<str>,
+    caller: Caller,
+}
+
+impl Desk {
+    /// Of a plugin's controller, by its whole name.
+    pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
+        let authorizer = Arc::new(Identity::new(&controller));
+        let caller = Caller { authorizer, consistency: Consistency::Consistent };
+        Arc::new(Self { service, values, plugin, controller, caller })
+    }
+
+    fn wrote(&self, operation: &'static str, id: &pb::Id) {
+        metrics::counter!(
+            "mortise_controller_writes_total", "controller" => self.controller.to_string(), "operation" => operation
+        )
+        .increment(1);
+        tracing::debug!(controller = &*self.controller, operation, "{}", types::describe(id));
+    }
+}
+
+/// One reconcile's host.
+pub(crate) struct Client {
+    desk: Arc<Desk>,
+    cache: Arc<Cache>,
+    /// The run, for what is written on its behalf; none for a mapper, which writes too, but whose writes are told apart by
+    /// nobody.
+    context: Option<Context>,
+}
+
+impl Client {
+    pub(crate) fn reconciling(desk: &Arc<Desk>, context: &Context) -> Arc<Self> {
+        Arc::new(Self { desk: desk.clone(), cache: context.cache().clone(), context: Some(context.clone()) })
+    }
+
+    pub(crate) fn mapping(desk: &Arc<Desk>, cache: &Arc<Cache>) -> Arc<Self> {
+        Arc::new(Self { desk: desk.clone(), cache: cache.clone(), context: None })
+    }
+
+    fn stored(&self, operation: &'static str, resource: Option<pb::Resource>) -> Result<pb::Resource, Failure> {
+        let resource = resource.unwrap_or_default();
+        let id = resource.id.clone().unwrap_or_default();
+        self.desk.wrote(operation, &id);
+        if let Some(context) = &self.context {
+            context.wrote(&id, &resource.version);
+        }
+        Ok(resource)
+    }
+}
+
+#[async_trait]
+impl ReconcilerHost for Client {
+    async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
+        let answer = self.desk.service.read(&self.desk.caller, pb::ReadRequest { id: Some(id) }).await?;
+        Ok(answer.resource.unwrap_or_default())
+    }
+
+    async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure> {
+        let request = pb::ListRequest { r#type: Some(of), tenancy: Some(within), name_prefix };
+        Ok(self.desk.service.list(&self.desk.caller, request).await?.resources)
+    }
+
+    async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
+        let request = pb::ListByOwnerRequest { owner: Some(owner) };
+        Ok(self.desk.service.list_by_owner(&self.desk.caller, request).await?.resources)
+    }
+
+    async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
+        let request = pb::WriteRequest { resource: Some(resource) };
+        let answer = self.desk.service.write(&self.desk.caller, request).await?;
+        self.stored("write", answer.resource)
+    }
+
+    async fn write_status(
+        &self,
+        id: pb::Id,
+        version: String,
+        key: String,
+        status: pb::Status,
+    ) -> Result<pb::Resource, Failure> {
+        let request = pb::WriteStatusRequest { id: Some(id), version, key, status: Some(status) };
+        let answer = self.desk.service.write_status(&self.desk.caller, request).await?;
+        self.stored("write-status", answer.resource)
+    }
+
+    async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
+        let request = pb::DeleteRequest { id: Some(id.clone()), version };
+        self.desk.service.delete(&self.desk.caller, request).await?;
+        self.desk.wrote("delete", &id);
+        if let Some(context) = &self.context {
+            context.deleted(&id);
+        }
+        Ok(())
+    }
+
+    async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
+        let key = index_key(&index, &key, true);
+        let found = self.cache.get_by(&of, &index, &key).map_err(unknown)?;
+        Ok(found.map(|resource| pb::Resource::clone(&resource)))
+    }
+
+    async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
+        let key = index_key(&index, &key, false);
+        let found = self.cache.list(&of, &index, &key).map_err(unknown)?;
+        Ok(found.iter().map(|resource| pb::Resource::clone(resource)).collect())
+    }
+
+    async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
+        self.desk.values.get(&self.desk.plugin, &key).await.map_err(refused)
+    }
+
+    async fn kv_set(&self, key: String, value: Vec<u8>) -> Result<(), Failure> {
+        self.desk.values.set(&self.desk.plugin, &key, value).await.map_err(refused)
+    }
+
+    async fn kv_remove(&self, key: String) -> Result<(), Failure> {
+        self.desk.values.remove(&self.desk.plugin, &key).await.map_err(refused)
+    }
+
+    async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
+        self.desk.values.keys(&self.desk.plugin, &prefix).await.map_err(refused)
+    }
+}
+
+/// What the guest looks for, as the cache has it. In a list an open tenancy unit, or no name, ends the key.
+fn index_key(index: &str, key: &CacheKey, exact: bool) -> IndexKey {
+    match key {
+        CacheKey::Value(value) if exact => IndexKey::text(value),
+        CacheKey::Value(value) => IndexKey::bytes(value.as_bytes()),
+        CacheKey::Id(id) => {
+            let tenancy = id.tenancy.clone().unwrap_or_default();
+            let open = !exact && (id.name.is_empty() || tenancy.partition == WILDCARD || tenancy.namespace == WILDCARD);
+            match (index == mortise_controller::ID, open) {
+                (true, false) => IndexKey::id(id),
+                (true, true) => IndexKey::tenancy(&tenancy),
+                (false, false) => IndexKey::target(id),
+                (false, true) => IndexKey::targets_in(&id.r#type.clone().unwrap_or_default(), &tenancy),
+            }
+        }
+    }
+}
+
+fn unknown(error: CacheError) -> Failure {
+    Error::invalid(error.to_string()).into()
+}
+
+fn refused(error: ValueError) -> Failure {
+    let code = match &error {
+        ValueError::Key(_) => Code::InvalidArgument,
+        ValueError::Values { .. } | ValueError::Bytes { .. } => Code::ResourceExhausted,
+        ValueError::NoOwner => Code::Unavailable,
+        ValueError::Store(_) => Code::Internal,
+    };
+    Error::new(code, error.to_string()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_differ() {
+        let (one, other) = (Identity::new("demo/artists"), Identity::new("demo/albums"));
+        assert_eq!(one.caller(), "controller demo/artists");
+        assert_ne!(one.fingerprint(), other.fingerprint());
+        assert_eq!(one.fingerprint(), Identity::new("demo/artists").fingerprint());
+    }
+
+    #[test]
+    fn keys_of_ids_end_where_a_unit_is_open() {
+        let id = |partition: &str, namespace: &str, name: &str| pb::Id {
+            uid: "u".into(),
+            name: name.into(),
+            r#type: Some(pb::Type { group: "g".into(), group_version: "v1".into(), kind: "K".into() }),
+            tenancy: Some(pb::Tenancy { partition: partition.into(), namespace: namespace.into() }),
+        };
+        let key = |index: &str, id: pb::Id, exact| index_key(index, &CacheKey::Id(id), exact);
+        assert_eq!(key("id", id("p", "n", "x"), false), IndexKey::id(&id("p", "n", "x")));
+        assert_eq!(key("id", id("p", "*", ""), false), IndexKey::text("p"));
+        assert_eq!(key("id", id("*", "*", ""), false), IndexKey::all());
+        assert_eq!(key("by", id("p", "n", ""), false), IndexKey::text("g").and("K").and("p").and("n"));
+        assert_eq!(key("by", id("p", "n", "x"), true), IndexKey::target(&id("p", "n", "x")));
+        assert_eq!(index_key("by", &CacheKey::Value("v".into()), true), IndexKey::text("v"));
+        assert_eq!(index_key("by", &CacheKey::Value("v".into()), false), IndexKey::bytes("v"));
+    }
+}

@@ -1,0 +1,274 @@
+//! Keeps the controllers that run the same as those that the serving plugins declare.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use mortise_controller::{Always, Controllers, ControllersError};
+use mortise_plugin_host::{Plugin, Reconciler};
+use mortise_resource::{data, types};
+use mortise_service::ResourceService;
+use mortise_service::registry::{Owner, Registry};
+use mortise_store::Backend;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    task::{JoinHandle, JoinSet},
+};
+
+use mortise_service::values::{Quota, Values};
+
+use super::{
+    client::Desk,
+    definition::{definition, pairs, whole_name},
+    guest::Controller,
+    report::{About, report},
+    source::ServiceSource,
+};
+
+/// The state of the hooks `reconcile` in which a controller is paused.
+const RECONCILE: &str = "reconcile";
+
+/// Runs the controllers of the host and of the plugins that serve. Cheap to clone.
+#[derive(Clone)]
+pub struct Conductor(Arc<Inner>);
+
+struct Inner {
+    controllers: Controllers,
+    service: ResourceService,
+    registry: Arc<ArcSwap<Registry>>,
+    values: Values,
+    /// By plugin.
+    attached: Mutex<BTreeMap<String, Attached>>,
+    swapped: Arc<Notify>,
+}
+
+/// A plugin whose controllers run.
+struct Attached {
+    plugin: Weak<Plugin>,
+    /// Whole names of its controllers.
+    names: Vec<Arc<str>>,
+    /// Pauses them while they are quarantined.
+    health: JoinHandle<()>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.health.abort();
+    }
+}
+
+impl Conductor {
+    /// With no controllers yet.
+    #[must_use]
+    pub fn new(
+        service: ResourceService,
+        backend: Arc<dyn Backend>,
+        registry: Arc<ArcSwap<Registry>>,
+        quota: Quota,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), Arc::new(Always)),
+            values: Values::new(backend, quota),
+            attached: Mutex::default(),
+            swapped: Arc::default(),
+            service,
+            registry,
+        }))
+    }
+
+    /// Starts the host's own controllers, and those of plugins as they come and go. Ends with [`Conductor::stop`].
+    ///
+    /// # Errors
+    /// None in a build that passes its tests: the host's controllers are as they are.
+    pub fn start(&self) -> Result<JoinHandle<()>, ControllersError> {
+        self.0.controllers.register(self.0.service.reaper())?;
+        let conductor = self.clone();
+        Ok(tokio::spawn(async move {
+            loop {
+                let swapped = conductor.0.swapped.clone();
+                let changed = swapped.notified();
+                conductor.follow().await;
+                changed.await;
+            }
+        }))
+    }
+
+    /// What to wake when the registry was swapped.
+    #[must_use]
+    pub fn swapped(&self) -> Arc<Notify> {
+        self.0.swapped.clone()
+    }
+
+    /// Ends every controller: reconciles that run have until their drain deadline.
+    pub async fn stop(&self) {
+        self.0.attached.lock().clear();
+        self.0.controllers.shutdown().await;
+    }
+
+    /// Every controller, or those of one plugin, in the order of their names.
+    #[must_use]
+    pub fn reports(&self, plugin: &str) -> Vec<data::ControllerReport> {
+        let registry = self.0.registry.load();
+        let mut reports = Vec::new();
+        for status in self.0.controllers.statuses() {
+            let about = match status.name.split_once('/') {
+                None => About { plugin: "", manages: types::tombstone().to_pb(), watches: Vec::new() },
+                Some((plugin, name)) => {
+                    let declared = registry.plugin(plugin).map(|p| &p.manifest().controllers);
+                    let decl = declared.and_then(|all| all.iter().find(|decl| *decl.name == *name));
+                    About {
+                        plugin,
+                        manages: decl.map(|decl| decl.manages.to_pb()).unwrap_or_default(),
+                        watches: decl.iter().flat_map(|decl| &decl.watches).map(|watch| watch.of.to_pb()).collect(),
+                    }
+                }
+            };
+            if plugin.is_empty() || about.plugin == plugin {
+                reports.push(report(status.clone(), about));
+            }
+        }
+        reports
+    }
+
+    /// Sets the gauges that nobody sets while nothing happens.
+    pub fn observe(&self) {
+        self.0.controllers.observe();
+    }
+
+    /// Starts, replaces and ends controllers until they are those of the plugins that serve now.
+    async fn follow(&self) {
+        let registry = self.0.registry.load_full();
+        let mut serving: BTreeMap<String, Arc<Plugin>> = BTreeMap::new();
+        for kind in registry.types() {
+            if let Owner::Plugin(plugin) = &kind.owner
+                && plugin.controllers().next().is_some()
+            {
+                serving.entry(plugin.name().to_owned()).or_insert_with(|| plugin.clone());
+            }
+        }
+        drop(registry);
+        let gone: Vec<(String, Attached)> = {
+            let mut attached = self.0.attached.lock();
+            let names: Vec<String> = attached.keys().filter(|name| !serving.contains_key(*name)).cloned().collect();
+            names.into_iter().filter_map(|name| attached.remove_entry(&name)).collect()
+        };
+        // Beside each other: each waits for what runs in it.
+        let mut changes = JoinSet::new();
+        for (name, gone) in gone {
+            let conductor = self.clone();
+            changes.spawn(async move {
+                conductor.end(&gone.names).await;
+                conductor.0.values.forget(&name).await;
+            });
+        }
+        for (name, plugin) in serving {
+            let known =
+                self.0.attached.lock().get(&name).is_some_and(|known| known.plugin.as_ptr() == Arc::as_ptr(&plugin));
+            if !known {
+                let conductor = self.clone();
+                changes.spawn(async move { conductor.attach(&plugin).await });
+            }
+        }
+        while changes.join_next().await.is_some() {}
+    }
+
+    /// Brings the controllers of a plugin that is new, or new in this version, to life. Those that there were before take
+    /// over the queue.
+    async fn attach(&self, plugin: &Arc<Plugin>) {
+        let Some(reconciler) = Reconciler::new(plugin).map(Arc::new) else { return };
+        let before = self.0.attached.lock().remove(plugin.name());
+        let old = before.as_ref().map(|before| before.names.clone()).unwrap_or_default();
+        drop(before);
+        let mut names = Vec::new();
+        for decl in plugin.controllers() {
+            let name = whole_name(plugin.name(), &decl.name);
+            let desk =
+                Desk::new(self.0.service.clone(), self.0.values.clone(), plugin.manifest().name.clone(), name.clone());
+            let controller = Arc::new(Controller {
+                reconciler: reconciler.clone(),
+                name: decl.name.clone(),
+                initializes: decl.initializes,
+                desk,
+            });
+            let made = definition(plugin.name(), decl, controller, &self.0.registry);
+            let started = if old.contains(&name) {
+                // A version before may have been paused for its faults; this one has none yet.
+                let replaced = self.0.controllers.replace(made).await;
+                replaced.and_then(|()| self.0.controllers.resume(&name))
+            } else {
+                self.0.controllers.register(made)
+            };
+            match started {
+                Ok(()) => names.push(name),
+                Err(e) => tracing::error!(plugin = plugin.name(), controller = &*decl.name, "it does not run: {e}"),
+            }
+        }
+        let lost: Vec<_> = old.into_iter().filter(|name| !names.contains(name)).collect();
+        self.end(&lost).await;
+        let health = tokio::spawn(self.clone().mind(Arc::downgrade(plugin), names.clone()));
+        let attached = Attached { plugin: Arc::downgrade(plugin), names, health };
+        self.0.attached.lock().insert(plugin.name().to_owned(), attached);
+    }
+
+    async fn end(&self, names: &[Arc<str>]) {
+        for name in names {
+            if let Err(e) = self.0.controllers.remove(name).await {
+                tracing::debug!(controller = &**name, "ending it: {e}");
+            }
+        }
+    }
+
+    /// Pauses a plugin's controllers while their hook is quarantined. When its time is over they run again, and the first
+    /// reconcile is the trial.
+    async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
+        let Some(mut changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
+        loop {
+            let Some(quarantined) = plugin.upgrade().map(|plugin| quarantine(&plugin)) else { return };
+            if let Some((wait, fault)) = quarantined {
+                let reason = format!("quarantined for {wait:?}: {fault}");
+                for name in &names {
+                    let _ = self.0.controllers.pause(name, reason.clone()).await;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    changed = changes.changed() => if changed.is_err() { return },
+                }
+                for name in &names {
+                    let _ = self.0.controllers.resume(name);
+                }
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// How long a plugin's reconcilers are left alone from now on, and why; none when they are not.
+fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
+    let report = plugin.health().report();
+    let hook = report.hooks.into_iter().find(|hook| hook.hook == RECONCILE)?;
+    hook.retry_in.map(|wait| (wait, hook.last_fault))
+}
+
+/// Whether a plugin can run beside those that serve: a controller that watches what another one manages, and the other way
+/// round, would wake it for ever.
+///
+/// # Errors
+/// The circle, in Consul's words.
+pub fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), String> {
+    let mut others: BTreeMap<&str, &Arc<Plugin>> = BTreeMap::new();
+    for kind in registry.types() {
+        if let Owner::Plugin(other) = &kind.owner
+            && other.name() != plugin.name()
+        {
+            others.insert(other.name(), other);
+        }
+    }
+    let all = others.into_values().flat_map(|other| pairs(other)).chain(pairs(plugin));
+    mortise_plugin_host::controllers::circular(all).map_or(Ok(()), Err)
+}

@@ -1,0 +1,134 @@
+//! From what a manifest declares to what the runtime runs.
+//!
+//! Fields of watched types are found with the types' descriptors as they are registered at that moment: the type may be
+//! another plugin's, and come, change or go while the controller runs.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use mortise_controller::{self as runtime, Backoff, By, Definition, Index, IndexKey, ReconcileError};
+use mortise_plugin_host::{
+    self as guest, ControllerDecl, DataPath, IndexBy, IndexDecl, Mapper, Placement, References, Values as FieldValues,
+};
+use mortise_resource::{pb, types::Gvk};
+use mortise_service::registry::{Registry, ResourceType};
+use parking_lot::Mutex;
+use prost_reflect::MessageDescriptor;
+
+use super::guest::Controller;
+
+/// What the runtime calls a plugin's controller.
+pub(crate) fn whole_name(plugin: &str, controller: &str) -> Arc<str> {
+    format!("{plugin}/{controller}").into()
+}
+
+/// What the runtime is given.
+pub(crate) fn definition(
+    plugin: &str,
+    decl: &ControllerDecl,
+    controller: Arc<Controller>,
+    registry: &Arc<ArcSwap<Registry>>,
+) -> Definition {
+    let placement = match decl.placement {
+        Placement::Singleton => runtime::Placement::Singleton,
+        Placement::EachServer => runtime::Placement::EachServer,
+    };
+    let index = |of: &Gvk, decl: &IndexDecl| Index::new(decl.name.clone(), by(of, &decl.by, registry));
+    let managed = decl.manages.to_pb();
+    let mut made = Definition::new(whole_name(plugin, &decl.name), managed.clone(), controller.clone())
+        .placement(placement)
+        .parallel(decl.parallel)
+        .resync(Some(decl.resync))
+        .backoff(Backoff::new(decl.backoff_base, decl.backoff_max));
+    for one in &decl.indexes {
+        made = made.index(index(&decl.manages, one));
+    }
+    for watch in &decl.watches {
+        let indexes = watch.indexes.iter().map(|one| index(&watch.of, one)).collect();
+        let mapper = match &watch.mapper {
+            Mapper::Owner => runtime::Mapper::OwnerOf(managed.clone()),
+            Mapper::SameName => runtime::Mapper::SameName,
+            Mapper::Reference(path) => runtime::Mapper::References(references(&watch.of, path, registry)),
+            Mapper::Index(name) => runtime::Mapper::Index {
+                of: managed.clone(),
+                index: name.to_string(),
+                keys: Arc::new(|changed| Ok(changed.id.iter().map(IndexKey::target).collect())),
+                then: None,
+            },
+            Mapper::Map => runtime::Mapper::Custom(controller.clone()),
+        };
+        made = made.watch(watch.of.to_pb(), mapper, indexes);
+    }
+    made
+}
+
+/// An index of a type.
+fn by(of: &Gvk, by: &IndexBy, registry: &Arc<ArcSwap<Registry>>) -> By {
+    match by {
+        IndexBy::Owner => By::Owner,
+        IndexBy::Reference(path) => By::References(references(of, path, registry)),
+        IndexBy::Value(path) => {
+            let path = path.clone();
+            let found = Resolved::new(of, registry, move |message| path.values(message));
+            By::Keys(Arc::new(move |resource| {
+                let Some(data) = &resource.data else { return Ok(Vec::new()) };
+                let values = found.with(|field: &FieldValues| field.of(&data.value))?;
+                Ok(values.iter().map(|value| IndexKey::text(value)).collect())
+            }))
+        }
+    }
+}
+
+/// What a field of a type refers to.
+fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> runtime::References {
+    let path = path.clone();
+    let found = Resolved::new(of, registry, move |message| path.references(message));
+    Arc::new(move |resource: &pb::Resource| {
+        let Some(data) = &resource.data else { return Ok(Vec::new()) };
+        found.with(|field: &References| field.of(&data.value))
+    })
+}
+
+/// How something is found in a message.
+type Find<T> = Box<dyn Fn(&MessageDescriptor) -> Result<T, String> + Send + Sync>;
+
+/// Something found in a type's message, found anew when the type is registered anew.
+struct Resolved<T> {
+    of: Gvk,
+    registry: Arc<ArcSwap<Registry>>,
+    find: Find<T>,
+    found: Mutex<Option<(Arc<ResourceType>, Arc<T>)>>,
+}
+
+impl<T> Resolved<T> {
+    fn new(
+        of: &Gvk,
+        registry: &Arc<ArcSwap<Registry>>,
+        find: impl Fn(&MessageDescriptor) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { of: of.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
+    }
+
+    /// Uses it.
+    fn with<R>(&self, act: impl FnOnce(&T) -> Result<R, String>) -> Result<R, ReconcileError> {
+        let at = |what: String| ReconcileError::new(format!("type {}: {what}", self.of));
+        let registry = self.registry.load();
+        let kind = registry.resolve(&self.of.to_pb()).map_err(|e| at(e.to_string()))?;
+        let mut found = self.found.lock();
+        let resolved = match &*found {
+            Some((of, resolved)) if Arc::ptr_eq(of, kind) => resolved.clone(),
+            _ => {
+                let resolved = Arc::new((self.find)(kind.schema.message()).map_err(at)?);
+                found.insert((kind.clone(), resolved)).1.clone()
+            }
+        };
+        drop(found);
+        act(&resolved).map_err(at)
+    }
+}
+
+/// The pairs of managed and watched types that a plugin adds.
+pub(crate) fn pairs(plugin: &guest::Plugin) -> impl Iterator<Item = (&Gvk, &Gvk)> {
+    let controllers = plugin.manifest().controllers.iter();
+    controllers.flat_map(|decl| decl.watches.iter().map(|watch| (&decl.manages, &watch.of)))
+}

@@ -1,0 +1,115 @@
+//! Stores what is stored in older schema versions in the new ones, in the background, once a plugin serves.
+//!
+//! Which types that concerns stands in the plugin's page (`upgrading`), so that a restart goes on with it. It begins when
+//! the calls in the replaced version have ended, which might still write in the old schema version. Readers do not wait
+//! for it: they get upgraded data in any case.
+
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use mortise_plugin_host::Plugin;
+use mortise_resource::{data, pb, types};
+use mortise_service::ResourceService;
+use mortise_service::registry::Registry;
+
+use crate::{command::Command, keeper::Keeper};
+
+/// How many objects that could not be upgraded are named in the log.
+const NAMED: usize = 10;
+
+/// How often it is looked whether the replaced version is gone.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// A plugin's types are in their schema version, all that is stored of them.
+pub struct Migrated {
+    /// The plugin.
+    pub plugin: String,
+    /// The component that did it.
+    pub digest: String,
+    /// The types that are done.
+    pub types: Vec<pb::Type>,
+}
+
+/// The types as they are served now, marked where something older may be stored.
+pub(crate) fn mark(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
+    for one in &mut now {
+        let known = before.iter().find(|known| known.r#type == one.r#type);
+        one.upgrading = known.is_some_and(|known| known.upgrading || known.schema_version < one.schema_version);
+    }
+    now
+}
+
+impl Keeper {
+    /// Begins with the types that the plugin's page marks, if there are any. `old` is what was replaced.
+    pub(crate) fn migrate(&mut self, name: &str, old: Option<Weak<Plugin>>) {
+        let data = &self.managed(name).page.data;
+        let marked: Vec<_> =
+            data.types.iter().filter(|one| one.upgrading).filter_map(|one| one.r#type.clone()).collect();
+        if marked.is_empty() {
+            return;
+        }
+        let (plugin, digest) = (name.to_owned(), data.digest.clone());
+        let (service, registry, commands) = (self.service.clone(), self.registry.clone(), self.commands.clone());
+        let patience = self.options.drain;
+        tokio::spawn(async move {
+            let begun = Instant::now();
+            while old.as_ref().is_some_and(|old| old.strong_count() > 0) && begun.elapsed() < patience {
+                tokio::time::sleep(PERIOD).await;
+            }
+            let types = store_upgraded(&service, &registry, &digest, marked).await;
+            // An error means that the server is stopping; the mark is still there when it starts again.
+            let _ = commands.send(Command::Migrated(Migrated { plugin, digest, types })).await;
+        });
+    }
+
+    /// Takes the marks away.
+    pub(crate) async fn migrated(&mut self, done: Migrated) {
+        if self.managed(&done.plugin).page.data.digest != done.digest {
+            // Another version serves by now, and begins anew.
+            return;
+        }
+        let mut changed = false;
+        for one in &mut self.managed(&done.plugin).page.data.types {
+            if one.upgrading && one.r#type.as_ref().is_some_and(|t| done.types.contains(t)) {
+                one.upgrading = false;
+                changed = true;
+            }
+        }
+        if changed {
+            self.write_page(&done.plugin).await;
+        }
+    }
+}
+
+/// The types of which nothing is left to do.
+async fn store_upgraded(
+    service: &ResourceService,
+    registry: &Arc<ArcSwap<Registry>>,
+    digest: &str,
+    marked: Vec<pb::Type>,
+) -> Vec<pb::Type> {
+    let mut done = Vec::new();
+    for one in marked {
+        let kind = registry.load().get(&one).cloned();
+        let Some(kind) = kind.filter(|kind| kind.owner.plugin().is_some_and(|plugin| plugin.digest() == digest)) else {
+            continue;
+        };
+        let name = types::gvk(&one);
+        match service.upgrade_stored(&kind, NAMED).await {
+            Ok(report) if report.failures.is_empty() => {
+                tracing::info!(r#type = name, upgraded = report.older, of = report.seen, "stored data is upgraded");
+                done.push(one);
+            }
+            Ok(report) => tracing::error!(
+                r#type = name,
+                "stored data of an older schema version is not upgraded, and cannot be read: {}; load a plugin that can",
+                report.failures.join("; ")
+            ),
+            Err(e) => tracing::error!(r#type = name, "{}; the next start tries again", e.message),
+        }
+    }
+    done
+}

@@ -1,0 +1,96 @@
+//! Where a transition stands, and why one failed, in the words of the condition `Loaded`.
+
+use mortise_plugin_host::LoadError;
+use mortise_resource::{Code, Error};
+use mortise_service::registry::{Refused, Rule};
+
+/// The stages of a transition, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The file is not whole yet.
+    Waiting,
+    /// It is compiled, and asked to describe itself.
+    Compiling,
+    /// It is compared with what is stored and with what is loaded.
+    Checking,
+    /// The registry is being swapped.
+    Swapping,
+    /// It serves.
+    Serving,
+}
+
+impl Stage {
+    /// The reason of the condition.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Waiting => "Waiting",
+            Self::Compiling => "Compiling",
+            Self::Checking => "Checking",
+            Self::Swapping => "Swapping",
+            Self::Serving => "Serving",
+        }
+    }
+}
+
+/// Why a transition did not come to its end. Nothing was changed by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The stage in which it failed.
+    pub stage: Stage,
+    /// For machines, in CamelCase.
+    pub reason: &'static str,
+    /// For people: the thing, the fault and the remedy.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(stage: Stage, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { stage, reason, message: message.into() }
+    }
+
+    /// As the caller of the plugin service hears it: the content's fault, the host's, or that of what is there.
+    #[must_use]
+    pub fn into_error(self) -> Error {
+        let code = match (self.stage, self.reason) {
+            (_, "HostFault" | "StoreFault") => Code::Internal,
+            (_, "TooLarge") => Code::ResourceExhausted,
+            (Stage::Waiting | Stage::Compiling, _) => Code::InvalidArgument,
+            _ => Code::FailedPrecondition,
+        };
+        Error::new(code, format!("{}: {}", self.reason, self.message))
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        let reason = match &error {
+            LoadError::Unreadable { .. } => "Unreadable",
+            LoadError::TooLarge { .. } => "TooLarge",
+            LoadError::NotAComponent { .. } => "NotAComponent",
+            LoadError::UnknownImport { .. } => "UnknownImport",
+            LoadError::Contract { .. } => "WrongContract",
+            LoadError::TooHungry { .. } => "TooHungry",
+            LoadError::Describe(_) => "DescribeFailed",
+            LoadError::Manifest(_) => "BadManifest",
+            LoadError::NotGranted(_) => "NotGranted",
+            LoadError::Settings { .. } => "BadSettings",
+            LoadError::Host { .. } => "HostFault",
+        };
+        Self::new(Stage::Compiling, reason, error.to_string())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let reason = match refused.rule {
+            Rule::Host => "HostFault",
+            Rule::Name => "NameTaken",
+            Rule::Group => "ReservedGroup",
+            Rule::Taken => "TypeTaken",
+            Rule::Scope => "ScopesDiffer",
+        };
+        Self::new(Stage::Checking, reason, refused.to_string())
+    }
+}

@@ -1,0 +1,243 @@
+//! The start: everything that is there goes through the stages, and what served before serves again.
+//!
+//! A component that served before the restart was compared with what is stored then, so it is not compared again; with
+//! the compile cache warm, a plugin takes about a millisecond. Nothing waits: a file that is not whole is refused, and
+//! tried again when it changes. A file that is refused leaves the component that served before in service.
+
+use mortise_plugin_host::Plugin;
+use mortise_resource::pb::condition::State;
+use mortise_service::registry::Why;
+
+use crate::{
+    book::{Page, STATUS_KEY, condition},
+    files,
+    keeper::{BUNDLED, Keeper, Managed, truncated},
+    manager::StartError,
+    offer::{How, Offer, Refusal},
+    stage::Failure,
+    tidy::REMOVED,
+    whole::{self, Shape},
+};
+
+/// Where a component is offered from, and what it holds.
+struct Candidate {
+    source: String,
+    /// The plugin that it was when it served last.
+    told: Option<String>,
+    content: Result<(Vec<u8>, String), Failure>,
+}
+
+impl Managed {
+    /// Whether this is a plugin whose source, when the server stopped, was that one.
+    fn came_from(&self, source: &str) -> bool {
+        !self.only_file && !self.removed && self.page.data.source == source
+    }
+}
+
+impl Keeper {
+    /// Loads everything.
+    pub(crate) async fn begin(&mut self) -> Result<(), StartError> {
+        self.remember();
+        let candidates = self.candidates().await?;
+        let missing: Vec<String> = self
+            .plugins
+            .iter()
+            .filter(|(name, managed)| !managed.only_file && !candidates.iter().any(|c| c.told.as_ref() == Some(name)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in missing {
+            let text = format!("{} is gone; what is stored can be read and deleted, not written", self.source(&name));
+            self.leave_absent(&name, Why::Removed).await;
+            self.managed(&name).removed = true;
+            let data = &mut self.managed(&name).page.data;
+            data.rolled_back = false;
+            data.held_digest.clear();
+            self.tell(&name, State::False, REMOVED, text).await;
+        }
+        for candidate in candidates {
+            self.begin_with(candidate).await;
+        }
+        // Pages about files that are gone or have become plugins.
+        let shown: Vec<_> = self.files.values().filter_map(|known| known.shown.clone()).collect();
+        let stale: Vec<_> =
+            self.plugins.iter().filter(|(n, m)| m.only_file && !shown.contains(n)).map(|(n, _)| n.clone()).collect();
+        for name in stale {
+            self.forget(&name).await;
+        }
+        self.tidy().await;
+        self.starting = false;
+        self.name_strangers();
+        let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
+        Ok(self.book.put(pages).await?)
+    }
+
+    /// Says which settings are for plugins that are not there.
+    pub(crate) fn name_strangers(&self) {
+        let registry = self.registry.load();
+        for name in self.settings.names().filter(|name| registry.plugin(name).is_none()) {
+            tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; is the name right?");
+        }
+    }
+
+    /// Takes the pages from the book.
+    fn remember(&mut self) {
+        let pages: Vec<_> = self.book.stored().map(|(name, data)| (name.to_owned(), data)).collect();
+        for (name, data) in pages {
+            let conditions = self.book.resource(&name).and_then(|r| r.status.get(STATUS_KEY)).map(|s| &s.conditions);
+            let of = |kind: &str| {
+                conditions
+                    .and_then(|all| all.iter().find(|c| c.r#type == kind).cloned())
+                    .unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
+            };
+            let page = Page { loaded: of("Loaded"), healthy: of("Healthy"), data };
+            let (only_file, removed) = (page.data.version.is_empty(), page.loaded.reason == REMOVED);
+            self.plugins.insert(name, Managed { page, only_file, removed, last_failure: None, draining: 0 });
+        }
+    }
+
+    /// What is bundled, then the files. What served at the stop comes first, so that names and types stay where they are;
+    /// what had been removed and is there again has no more rights than what is new.
+    async fn candidates(&mut self) -> Result<Vec<Candidate>, StartError> {
+        let (mut candidates, mut fresh) = (Vec::new(), Vec::new());
+        for (name, bytes) in self.options.bundled.clone() {
+            let removed = self.plugins.get(name).is_some_and(|m| m.removed);
+            let list = if removed { &mut fresh } else { &mut candidates };
+            list.push(Candidate {
+                source: BUNDLED.to_owned(),
+                told: self.plugins.get(name).filter(|m| m.came_from(BUNDLED)).map(|_| name.to_owned()),
+                content: Ok((bytes.to_vec(), files::digest(bytes))),
+            });
+        }
+        let dir = self.options.plugin_dir.clone();
+        let found = files::scan(&dir).map_err(|source| StartError::PluginDir { path: dir.clone(), source })?;
+        let limit = self.sandbox.limits().component_bytes;
+        for (file, stamp) in found {
+            let path = dir.join(&file);
+            let read = tokio::task::spawn_blocking(move || files::read(&path, limit)).await;
+            let content = match read {
+                Ok(Ok((bytes, _))) => {
+                    let digest = files::digest(&bytes);
+                    Ok((bytes, digest))
+                }
+                Ok(Err(e)) => Err(e.into()),
+                Err(e) => Err(Self::host_fault(e.to_string())),
+            };
+            let known = self.known(&file);
+            known.acted = Some(stamp);
+            known.digest = content.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
+            let told = self.plugins.iter().find(|(_, m)| m.came_from(&file));
+            let told = told.map(|(name, _)| name.clone());
+            self.known(&file).provides.clone_from(&told);
+            let list = if told.is_some() { &mut candidates } else { &mut fresh };
+            list.push(Candidate { source: file, told, content });
+        }
+        candidates.append(&mut fresh);
+        Ok(candidates)
+    }
+
+    async fn begin_with(&mut self, candidate: Candidate) {
+        let Candidate { source, told, content } = candidate;
+        if let Some(name) = &told {
+            let data = self.managed(name).page.data.clone();
+            if data.disabled {
+                self.leave_absent(name, Why::Disabled).await;
+                return;
+            }
+            let held = content.as_ref().is_ok_and(|(_, digest)| *digest == data.held_digest);
+            if data.rolled_back && held && self.begin_from_vault(name, How::Again).await {
+                return;
+            }
+        }
+        let whole = content.and_then(|(bytes, digest)| match whole::shape(&bytes) {
+            Shape::Whole => Ok((bytes, digest)),
+            Shape::Truncated => Err(truncated(bytes.len())),
+        });
+        let outcome = match whole {
+            Err(failure) => Err(Refusal { failure, name: None }),
+            Ok((bytes, digest)) => {
+                let offer = Offer { source: source.clone(), bytes, digest, how: How::Source, told: told.clone() };
+                self.bring(offer).await
+            }
+        };
+        let Err(refusal) = outcome.map(|brought| {
+            if source != BUNDLED {
+                self.known(&source).provides = Some(brought.name);
+            }
+        }) else {
+            return;
+        };
+        let Some(name) = told else {
+            if source == BUNDLED {
+                tracing::error!("plugin bundled is not loaded: {}", refusal.failure.message);
+                let removed = |name: &String| self.plugins.get(name).is_some_and(|m| m.removed);
+                if let Some(name) = refusal.name.filter(removed) {
+                    self.failed(&name, refusal.failure, String::new()).await;
+                }
+            } else {
+                self.refuse_file(&source, refusal).await;
+            }
+            return;
+        };
+        // What served before serves on.
+        if !self.begin_from_vault(&name, How::Again).await {
+            self.leave_absent(&name, Why::Broken).await;
+        }
+        if source == BUNDLED {
+            self.failed(&name, refusal.failure, String::new()).await;
+        } else {
+            self.refuse_file(&source, refusal).await;
+        }
+    }
+
+    /// Serves the component that served last; whether that worked.
+    async fn begin_from_vault(&mut self, name: &str, how: How) -> bool {
+        let data = self.managed(name).page.data.clone();
+        let bytes = match self.vault.get(name, &data.digest) {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                tracing::error!("plugin {name}: the version that served last is not kept: {e}");
+                return false;
+            }
+        };
+        let offer = Offer { source: data.source, bytes, digest: data.digest, how, told: Some(name.to_owned()) };
+        match self.bring(offer).await {
+            Ok(_) => true,
+            Err(refusal) => {
+                tracing::error!(
+                    "plugin {name}: the version that served last is not loaded: {}",
+                    refusal.failure.message
+                );
+                false
+            }
+        }
+    }
+
+    /// Registers the types of a plugin that is not there, as it declared them last.
+    async fn leave_absent(&mut self, name: &str, why: Why) {
+        let digest = self.managed(name).page.data.digest.clone();
+        let kept = match self.vault.get(name, &digest) {
+            Ok(bytes) => Plugin::load(&self.sandbox, name, &bytes, &self.settings).await.map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        };
+        match kept {
+            Ok(plugin) => {
+                let manifest = plugin.manifest();
+                let types = self.managed(name).page.data.types.clone();
+                let current = self.registry.load_full();
+                let declared = |gvk: &mortise_resource::types::Gvk| {
+                    types.iter().filter_map(|t| t.r#type.as_ref()).any(|t| gvk.matches(t))
+                };
+                let next = current.with_absent(manifest, why, |decl| declared(&decl.gvk));
+                self.swap(next);
+            }
+            Err(e) => tracing::error!(
+                "plugin {name}: its types are not known, and what is stored of them cannot be read until it is \
+                 installed: {e}"
+            ),
+        }
+    }
+
+    fn source(&self, name: &str) -> String {
+        self.plugins.get(name).map(|m| m.page.data.source.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,120 @@
+//! How plugins leave: their types stay while something of them is stored, and are forgotten after that.
+
+use mortise_resource::{pb::condition::State, types::Gvk};
+use mortise_service::registry::{Owner, Why};
+use mortise_store::TypeKey;
+
+use crate::{
+    canary,
+    drain::Drained,
+    keeper::Keeper,
+    migrate::mark,
+    offer::{manifests_of, types_of},
+};
+
+/// The reason of the condition of a plugin whose source is gone.
+pub(crate) const REMOVED: &str = "Removed";
+
+impl Keeper {
+    /// A plugin's source is gone.
+    pub(crate) async fn withdraw(&mut self, name: &str) {
+        if self.managed(name).only_file {
+            return self.forget(name).await;
+        }
+        self.take_out(name, Why::Removed);
+        self.managed(name).removed = true;
+        let data = &mut self.managed(name).page.data;
+        data.rolled_back = false;
+        data.held_digest.clear();
+        let text = format!("{} is gone; what is stored can be read and deleted, not written", data.source);
+        self.tell(name, State::False, REMOVED, text).await;
+        self.tidy().await;
+        self.try_refused_again();
+    }
+
+    /// Takes a plugin out of service. Its types stay in the table.
+    pub(crate) fn take_out(&mut self, name: &str, why: Why) {
+        let current = self.registry.load_full();
+        let mut next = current.without(name);
+        for manifest in manifests_of(&current, name) {
+            next = next.with_absent(&manifest, why, |_| true);
+        }
+        let old = current.plugin(name).cloned();
+        drop(current);
+        let data = &mut self.managed(name).page.data;
+        data.types = mark(types_of(&next, name), &data.types);
+        self.swap(next);
+        if let Some(old) = old {
+            old.no_longer_serves();
+            self.let_go(name, old);
+        }
+    }
+
+    /// A replaced version is gone: so may be types that only it had.
+    pub(crate) async fn drained(&mut self, drained: Drained) {
+        if let Some(managed) = self.plugins.get_mut(&drained.plugin) {
+            managed.draining = managed.draining.saturating_sub(1);
+        }
+        self.tidy().await;
+    }
+
+    /// Forgets types of plugins that are not there and of which nothing is stored, and plugins without types.
+    pub(crate) async fn tidy(&mut self) {
+        let registry = self.registry.load_full();
+        let mut gone: Vec<Gvk> = Vec::new();
+        if !registry.absent().is_empty() {
+            let Ok(stored) = self.backend.types().await else { return };
+            for t in registry.types() {
+                let Owner::Absent(owner) = &t.owner else { continue };
+                // A write that began before may still be under way.
+                let busy = self.plugins.get(&owner.name).is_some_and(|managed| managed.draining > 0);
+                if busy || !matches!(owner.why, Why::Removed | Why::Dropped) {
+                    continue;
+                }
+                let stays = stored.contains(&TypeKey::from(&t.gvk.to_pb()))
+                    && (owner.why == Why::Removed || canary::any_stored(&self.backend, &t.gvk).await.unwrap_or(true));
+                if !stays {
+                    gone.push(t.gvk.clone());
+                }
+            }
+        }
+        if !gone.is_empty() {
+            self.swap(registry.without_absent_types(&gone));
+        }
+        drop(registry);
+        let registry = self.registry.load_full();
+        let mut leaving = Vec::new();
+        for (name, managed) in self.plugins.iter_mut().filter(|(_, managed)| !managed.only_file) {
+            let types = mark(types_of(&registry, name), &managed.page.data.types);
+            let removed = managed.removed && registry.plugin(name).is_none();
+            if removed && types.is_empty() && managed.draining == 0 {
+                leaving.push(name.clone());
+            } else if (removed || registry.plugin(name).is_some()) && managed.page.data.types != types {
+                managed.page.data.types = types;
+            }
+        }
+        drop(registry);
+        for name in leaving {
+            tracing::info!(plugin = name, "nothing of the plugin is stored any more; it is forgotten");
+            self.forget(&name).await;
+        }
+        if !self.starting {
+            let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
+            if let Err(e) = self.book.put(pages).await {
+                tracing::error!("the resources of plugins are not written: {e}");
+            }
+        }
+    }
+
+    /// Drops a page and what is kept with it.
+    pub(crate) async fn forget(&mut self, name: &str) {
+        self.plugins.remove(name);
+        self.vault.forget(name);
+        if let Some(id) = self.book.resource(name).and_then(|resource| resource.id.clone()) {
+            match self.service.expire(&id).await {
+                Ok(_) => self.book.forget(name),
+                Err(e) => tracing::error!(plugin = name, "the plugin's resource is not deleted: {e}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The types that the host itself provides: tombstones, tenancy and plugins.
+
+use std::num::NonZeroU32;
+
+use mortise_plugin_host::{Hooks, Permissions};
+use mortise_resource::{DESCRIPTORS, Scope, types};
+use prost_reflect::DescriptorPool;
+
+use super::{
+    schema::Schema,
+    table::{Owner, Refused, ResourceType, Rule},
+};
+
+/// Groups that belong to the host: no plugin may declare a type in one.
+pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
+
+/// The messages of the host: the resource API and the built-in types.
+///
+/// # Errors
+/// None in a build that passes its tests: the descriptors are compiled in.
+pub fn pool() -> Result<DescriptorPool, Refused> {
+    DescriptorPool::decode(DESCRIPTORS)
+        .map_err(|e| Refused::new(Rule::Host, format!("the host's own descriptors: {e}")))
+}
+
+/// The built-in types.
+pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused> {
+    [
+        (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
+        (types::value(), Scope::Cluster, "mortise.v1.Value"),
+        (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
+        (types::partition(), Scope::Cluster, "hashicorp.consul.tenancy.v2beta1.Partition"),
+        (types::namespace(), Scope::Partition, "hashicorp.consul.tenancy.v2beta1.Namespace"),
+    ]
+    .into_iter()
+    .map(|(gvk, scope, message)| {
+        let message = pool
+            .get_message_by_name(message)
+            .ok_or_else(|| Refused::new(Rule::Host, format!("the host's own descriptors lack {message}")))?;
+        Ok(ResourceType {
+            gvk,
+            scope,
+            schema: Schema::new(message, Vec::new()),
+            schema_version: NonZeroU32::MIN,
+            hooks: Hooks::default(),
+            permissions: Permissions::default(),
+            columns: Vec::new(),
+            short_names: Vec::new(),
+            owner: Owner::Host,
+        })
+    })
+    .collect()
+}

@@ -1,0 +1,367 @@
+//! An OpenAPI 3.1 document of the HTTP API, for the types that are registered.
+//!
+//! Names of components: messages by their full names, `Resource-<type>` and `Write-<type>` for what is read and written of a
+//! type, and `mortise-…` for what is the same for all. No name of protobuf has a dash in it. Where two plugins have different
+//! messages of one name, those of the second are called `<plugin>-<message>`.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::{Scope, types::Gvk};
+use prost_reflect::MessageDescriptor;
+use serde_json::{Map, Value, json};
+
+use self::components::{own_schemas, parameters, responses};
+use super::{comments::Commented as _, json_schema::Definitions};
+
+mod components;
+
+/// Where messages are defined.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// What the document is about.
+#[derive(Debug)]
+pub struct Api<'a> {
+    /// Version of the server.
+    pub version: &'a str,
+    /// The message `hashicorp.consul.resource.Resource`.
+    pub resource: &'a MessageDescriptor,
+    /// Every type.
+    pub types: Vec<TypeDoc<'a>>,
+}
+
+/// One type.
+#[derive(Debug)]
+pub struct TypeDoc<'a> {
+    /// Its name.
+    pub gvk: &'a Gvk,
+    /// Its scope.
+    pub scope: Scope,
+    /// Its plugin; none for the host's own types.
+    pub plugin: Option<&'a str>,
+    /// What its data is.
+    pub message: &'a MessageDescriptor,
+    /// Path of its collection.
+    pub path: String,
+}
+
+/// The document.
+#[must_use]
+pub fn openapi(api: &Api<'_>) -> Value {
+    let mut components = Components::default();
+    let host = components.add("host", |definitions| vec![definitions.message(api.resource)]);
+    // The message `Resource` itself stands for nothing that is sent: each type has its own.
+    let template = host
+        .first()
+        .and_then(|reference| reference.get("$ref")?.as_str()?.strip_prefix(SCHEMAS))
+        .and_then(|name| components.schemas.remove(name))
+        .unwrap_or_default();
+
+    let mut paths = Map::new();
+    let mut tags = Vec::new();
+    for t in &api.types {
+        let name = t.gvk.to_string();
+        let data = components.add(t.plugin.unwrap_or("host"), |definitions| vec![definitions.message(t.message)]);
+        let data = data.into_iter().next().unwrap_or_default();
+        components.schemas.insert(format!("Resource-{name}"), resource(&template, &data));
+        components.schemas.insert(format!("Write-{name}"), written(&template, &data));
+        let mut tag = json!({ "name": name });
+        describe(&mut tag, t.message.comment());
+        tags.push(tag);
+        paths.insert(t.path.clone(), collection(t, &name));
+        paths.insert(format!("{}/{{name}}", t.path), item(t, &name));
+        paths.insert(format!("{}/{{name}}/_validate", t.path), validate(t, &name));
+    }
+    tags.push(json!({ "name": "server", "description": "What the server says about itself." }));
+    server_paths(&mut paths);
+    components.schemas.extend(own_schemas());
+
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Mortise",
+            "version": api.version,
+            "description": "Typed resources, behind Consul's HTTP mapping of its resource API. Generated from the types that are \
+                            registered now; it changes when plugins come and go.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "schemas": components.schemas,
+            "parameters": parameters(),
+            "responses": responses(),
+        },
+    })
+}
+
+fn describe(object: &mut Value, text: String) {
+    if let (Some(object), false) = (object.as_object_mut(), text.is_empty()) {
+        object.insert("description".to_owned(), json!(text));
+    }
+}
+
+/// The schemas so far.
+#[derive(Default)]
+struct Components {
+    schemas: BTreeMap<String, Value>,
+}
+
+impl Components {
+    /// Adds what is defined, under names of `owner` if another has the same names for something else; answers what the
+    /// definitions say, which are references.
+    fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
+        let mut plain = Definitions::new(SCHEMAS, "");
+        let references = define(&mut plain);
+        let defined = plain.into_map();
+        if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| known == schema)) {
+            self.schemas.extend(defined);
+            return references;
+        }
+        let mut own = Definitions::new(SCHEMAS, format!("{owner}-"));
+        let references = define(&mut own);
+        self.schemas.extend(own.into_map());
+        references
+    }
+}
+
+/// The schema of a resource of one type as it is read.
+fn resource(template: &Value, data: &Value) -> Value {
+    let mut schema = template.clone();
+    let printed = json!({ "anyOf": [data, { "$ref": "#/components/schemas/mortise-UnprintableData" }] });
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert("data".to_owned(), printed);
+    }
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("required".to_owned(), json!(["id"]));
+    }
+    schema
+}
+
+/// The schema of a body that is written.
+fn written(template: &Value, data: &Value) -> Value {
+    let owner = template.pointer("/properties/owner").cloned().unwrap_or_default();
+    let metadata = template.pointer("/properties/metadata").cloned().unwrap_or_default();
+    json!({
+        "type": "object",
+        "description": "Other keys are ignored, so that what was read can be written back.",
+        "properties": { "data": data, "metadata": metadata, "owner": owner },
+        "required": ["data"],
+    })
+}
+
+/// What belongs to an operation of every type.
+fn operation(t: &TypeDoc<'_>, name: &str, verb: &str, summary: &str, parameters: &[&str]) -> Value {
+    let units: &[&str] = match t.scope {
+        Scope::Cluster => &[],
+        Scope::Partition => &["partition"],
+        Scope::Namespace | Scope::Undefined => &["partition", "namespace", "ns"],
+    };
+    let many = matches!(verb, "list");
+    let units = units.iter().map(|unit| if many { format!("{unit}-of-many") } else { (*unit).to_owned() });
+    let parameters: Vec<_> = units
+        .chain(parameters.iter().map(|p| (*p).to_owned()))
+        .map(|p| json!({ "$ref": format!("#/components/parameters/{p}") }))
+        .collect();
+    json!({
+        "operationId": format!("{name}.{verb}"),
+        "tags": [name],
+        "summary": summary,
+        "parameters": parameters,
+    })
+}
+
+/// The operation with its answers: those that succeed, and the codes of those that do not.
+fn answering(mut operation: Value, success: Value, codes: &[&str]) -> Value {
+    let mut responses = success;
+    if let Some(responses) = responses.as_object_mut() {
+        for code in codes {
+            responses.insert((*code).to_owned(), json!({ "$ref": format!("#/components/responses/{code}") }));
+        }
+    }
+    if let Some(operation) = operation.as_object_mut() {
+        operation.insert("responses".to_owned(), responses);
+    }
+    operation
+}
+
+/// What may go wrong in each operation on resources.
+const READS: [&str; 7] = ["400", "403", "404", "429", "500", "503", "504"];
+const DELETES: [&str; 8] = ["400", "403", "404", "409", "429", "500", "503", "504"];
+const WRITES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
+
+/// A stream of server-sent events. OpenAPI 3.1 has no word for the parts of a stream; as tools that know such streams have
+/// it, the schema is that of one event.
+fn events(item: &str) -> Value {
+    let data = json!({
+        "type": "string",
+        "description": "JSON: the resource; a problem object in `error`; an empty object in `end-of-snapshot`.",
+        "contentMediaType": "application/json",
+        "contentSchema": {
+            "anyOf": [{ "$ref": item }, { "$ref": "#/components/schemas/mortise-Problem" }, { "maxProperties": 0 }],
+        },
+    });
+    json!({ "schema": {
+        "type": "object",
+        "description": "One event.",
+        "properties": {
+            "event": { "enum": ["upsert", "delete", "end-of-snapshot", "error"] },
+            "id": { "type": "string", "description": "The resource's version." },
+            "data": data,
+        },
+        "required": ["event", "data"],
+    } })
+}
+
+fn item_schema(name: &str) -> String {
+    format!("{SCHEMAS}Resource-{name}")
+}
+
+fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
+    let of = item_schema(name);
+    let list = operation(
+        t,
+        name,
+        "list",
+        "Lists resources; with `watch`, follows them as server-sent events.",
+        &["name_prefix", "consistent", "watch"],
+    );
+    let success = json!({
+        "200": {
+            "description": "Those that the caller may read, in order of place and name; or events: what there is, the end of that, \
+                            and every change.",
+            "content": {
+                "application/json": { "schema": {
+                    "type": "object",
+                    "properties": { "resources": { "type": "array", "items": { "$ref": of } } },
+                    "required": ["resources"],
+                    "additionalProperties": false,
+                } },
+                "text/event-stream": events(&of),
+            },
+        },
+    });
+    json!({ "get": answering(list, success, &READS) })
+}
+
+fn item(t: &TypeDoc<'_>, name: &str) -> Value {
+    let of = item_schema(name);
+    let one = |description: &str| json!({ "description": description, "content": { "application/json": { "schema": { "$ref": of } } } });
+    let read = operation(
+        t,
+        name,
+        "read",
+        "Reads a resource; with `watch`, follows it as server-sent events, whether it is there yet or not.",
+        &["consistent", "watch"],
+    );
+    let mut found = one("The resource, or events: what there is, the end of that, and every change.");
+    if let Some(content) = found.get_mut("content").and_then(Value::as_object_mut) {
+        content.insert("text/event-stream".to_owned(), events(&of));
+    }
+    let mut write = operation(
+        t,
+        name,
+        "write",
+        "Creates a resource, or replaces its data and metadata; with `version`, only if that is the stored one.",
+        &["version"],
+    );
+    body(&mut write, name);
+    let mut stored = one("As it is stored.");
+    if let Some(stored) = stored.as_object_mut() {
+        stored.insert(
+            "headers".to_owned(),
+            json!({ "Warning": {
+                "description": "What validation let pass but wants said, one header each: `299 mortise \"text\"`.",
+                "schema": { "type": "string" },
+            } }),
+        );
+    }
+    let delete = operation(
+        t,
+        name,
+        "delete",
+        "Deletes a resource, or marks it while finalizers hold it. What is not there counts as deleted.",
+        &["version"],
+    );
+    json!({
+        "parameters": [{ "$ref": "#/components/parameters/name" }],
+        "get": answering(read, json!({ "200": found }), &READS),
+        "put": answering(write, json!({ "200": stored }), &WRITES),
+        "delete": answering(delete, json!({ "204": { "description": "Deleted, or marked." } }), &DELETES),
+    })
+}
+
+fn body(operation: &mut Value, name: &str) {
+    if let Some(operation) = operation.as_object_mut() {
+        let schema = json!({ "$ref": format!("{SCHEMAS}Write-{name}") });
+        operation.insert(
+            "requestBody".to_owned(),
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } }),
+        );
+    }
+}
+
+fn validate(t: &TypeDoc<'_>, name: &str) -> Value {
+    let mut dry = operation(
+        t,
+        name,
+        "validate",
+        "Says what a write would store, without storing it or looking at what is stored.",
+        &[],
+    );
+    body(&mut dry, name);
+    let success = json!({ "200": {
+        "description": "The resource with its defaults, and what validation let pass but wants said.",
+        "content": { "application/json": { "schema": {
+            "type": "object",
+            "properties": {
+                "resource": { "$ref": item_schema(name) },
+                "warnings": { "type": "array", "items": { "$ref": "#/components/schemas/mortise-Diagnostic" } },
+            },
+            "required": ["resource", "warnings"],
+            "additionalProperties": false,
+        } } },
+    } });
+    json!({ "parameters": [{ "$ref": "#/components/parameters/name" }], "post": answering(dry, success, &WRITES) })
+}
+
+/// Paths that are there whatever the types.
+fn server_paths(paths: &mut Map<String, Value>) {
+    let get = |id: &str, summary: &str, media: &str, schema: Value, codes: &[&str]| {
+        let operation = json!({ "operationId": id, "tags": ["server"], "summary": summary });
+        let content = Map::from_iter([(media.to_owned(), json!({ "schema": schema }))]);
+        let success = json!({ "200": { "description": summary, "content": content } });
+        json!({ "get": answering(operation, success, codes) })
+    };
+    let text = || json!({ "type": "string" });
+    let types = json!({
+        "type": "object",
+        "properties": { "types": { "type": "array", "items": { "$ref": "#/components/schemas/mortise-Type" } } },
+        "required": ["types"],
+        "additionalProperties": false,
+    });
+    paths.insert("/v1/types".into(), get("types.list", "Every registered type.", "application/json", types, &[]));
+    let described = json!({ "$ref": "#/components/schemas/mortise-TypeWithSchema" });
+    let summary = "One type, with the JSON Schema of its data.";
+    let mut one = get("types.get", summary, "application/json", described, &["404"]);
+    if let Some(one) = one.as_object_mut() {
+        let parameter = json!({
+            "name": "type", "in": "path", "required": true, "description": "Such as `demo.v2.Artist`.",
+            "schema": { "type": "string" },
+        });
+        one.insert("parameters".to_owned(), json!([parameter]));
+    }
+    paths.insert("/v1/types/{type}".into(), one);
+    let document = json!({ "type": "object" });
+    paths.insert("/v1/openapi.json".into(), get("openapi", "This document.", "application/json", document, &["500"]));
+    paths.insert("/healthz".into(), get("healthz", "The process serves.", "text/plain", text(), &[]));
+    let mut ready = get("readyz", "Everything is loaded.", "text/plain", text(), &[]);
+    if let Some(responses) = ready.pointer_mut("/get/responses").and_then(Value::as_object_mut) {
+        let not_ready = json!({
+            "description": "Not yet, or not any more.", "content": { "text/plain": { "schema": { "type": "string" } } },
+        });
+        responses.insert("503".to_owned(), not_ready);
+    }
+    paths.insert("/readyz".into(), ready);
+    paths.insert("/metrics".into(), get("metrics", "Prometheus text.", "text/plain", text(), &[]));
+}

@@ -1,0 +1,199 @@
+//! A sample of a message in YAML: every field with its type, its comment and a value that is valid.
+//!
+//! Each field stands once. Of a `oneof`, the first field is set and the others are comments. A message within itself, and
+//! whatever comes after [`MAX_LINES`], is left empty.
+
+use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+
+use super::comments::Commented as _;
+
+/// About how long a sample gets: messages within messages can multiply without end.
+pub(crate) const MAX_LINES: usize = 2_000;
+
+/// A commented sample in YAML, as it stands under `data`.
+#[must_use]
+pub fn sample(message: &MessageDescriptor) -> String {
+    let mut sample = Sample { lines: Vec::new(), open: vec![message.full_name().to_owned()] };
+    for line in message.comment().lines() {
+        sample.lines.push(format!("# {line}").trim_end().to_owned());
+    }
+    if message.fields().len() == 0 {
+        sample.lines.push("{}".to_owned());
+    }
+    sample.fields(message, 0, false);
+    sample.lines.push(String::new());
+    sample.lines.join("\n")
+}
+
+struct Sample {
+    lines: Vec<String>,
+    /// The messages that a line is within.
+    open: Vec<String>,
+}
+
+/// A value, or the message that is one.
+enum Shown {
+    Here(&'static str),
+    Owned(String),
+    Message(MessageDescriptor),
+}
+
+impl Sample {
+    /// Every field of a message. `aside` comments all of it out.
+    fn fields(&mut self, message: &MessageDescriptor, indent: usize, aside: bool) {
+        for field in message.fields() {
+            let oneof = field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
+            let later = oneof.as_ref().is_some_and(|o| o.fields().next().is_some_and(|first| first != field));
+            self.field(&field, indent, aside || later);
+        }
+    }
+
+    fn field(&mut self, field: &FieldDescriptor, indent: usize, aside: bool) {
+        for line in field.comment().lines() {
+            self.line(indent, aside, &format!("# {line}"));
+        }
+        self.line(indent, aside, &format!("# {}", about(field)));
+        let name = quoted(field.json_name());
+        match (field.kind(), field.is_map(), field.is_list()) {
+            (Kind::Message(entry), true, _) => {
+                let key = match entry.map_entry_key_field().kind() {
+                    Kind::String => "key",
+                    Kind::Bool => "\"true\"",
+                    _ => "\"0\"",
+                };
+                match self.shown(&entry.map_entry_value_field().kind()) {
+                    None => self.line(indent, aside, &format!("{name}: {{}}")),
+                    Some(shown) => {
+                        self.line(indent, aside, &format!("{name}:"));
+                        self.entry(key, shown, indent + 2, aside);
+                    }
+                }
+            }
+            (kind, _, true) => match self.shown(&kind) {
+                None => self.line(indent, aside, &format!("{name}: []")),
+                Some(shown) => {
+                    self.line(indent, aside, &format!("{name}:"));
+                    self.element(shown, indent + 2, aside);
+                }
+            },
+            (kind, ..) => match self.shown(&kind) {
+                None => self.line(indent, aside, &format!("{name}: {{}}")),
+                Some(shown) => self.entry(&name, shown, indent, aside),
+            },
+        }
+    }
+
+    /// What is shown of a value; nothing for a message that is open already, or when there is enough.
+    fn shown(&self, kind: &Kind) -> Option<Shown> {
+        let value = match kind {
+            Kind::Bool => Shown::Here("false"),
+            Kind::String | Kind::Bytes => Shown::Here("\"\""),
+            Kind::Double | Kind::Float => Shown::Here("0.0"),
+            Kind::Enum(of) if of.full_name() == "google.protobuf.NullValue" => Shown::Here("null"),
+            Kind::Enum(of) => Shown::Owned(quoted(of.default_value().name())),
+            Kind::Message(message) => match well_known(message.full_name()) {
+                Some(value) => Shown::Here(value),
+                None if message.fields().len() == 0 => Shown::Here("{}"),
+                None if self.open.iter().any(|open| open == message.full_name()) => return None,
+                None if self.lines.len() >= MAX_LINES => return None,
+                None => Shown::Message(message.clone()),
+            },
+            _ => Shown::Here("0"),
+        };
+        Some(value)
+    }
+
+    fn entry(&mut self, name: &str, shown: Shown, indent: usize, aside: bool) {
+        match shown {
+            Shown::Here(value) => self.line(indent, aside, &format!("{name}: {value}")),
+            Shown::Owned(value) => self.line(indent, aside, &format!("{name}: {value}")),
+            Shown::Message(message) => {
+                self.line(indent, aside, &format!("{name}:"));
+                self.within(&message, indent + 2, aside);
+            }
+        }
+    }
+
+    fn element(&mut self, shown: Shown, indent: usize, aside: bool) {
+        match shown {
+            Shown::Here(value) => self.line(indent, aside, &format!("- {value}")),
+            Shown::Owned(value) => self.line(indent, aside, &format!("- {value}")),
+            Shown::Message(message) => {
+                self.line(indent, aside, "-");
+                self.within(&message, indent + 2, aside);
+            }
+        }
+    }
+
+    fn within(&mut self, message: &MessageDescriptor, indent: usize, aside: bool) {
+        self.open.push(message.full_name().to_owned());
+        self.fields(message, indent, aside);
+        self.open.pop();
+    }
+
+    fn line(&mut self, indent: usize, aside: bool, text: &str) {
+        let sign = if aside && !text.starts_with('#') { "# " } else { "" };
+        self.lines.push(format!("{}{sign}{text}", " ".repeat(indent)).trim_end().to_owned());
+    }
+}
+
+/// The type of a field, its values if it is an enum, and what else it belongs to.
+fn about(field: &FieldDescriptor) -> String {
+    let kind = field.kind();
+    let mut text = match &kind {
+        Kind::Message(entry) if field.is_map() => {
+            let (key, value) = (entry.map_entry_key_field().kind(), entry.map_entry_value_field().kind());
+            format!("map<{}, {}>{}", called(&key), called(&value), values(&value))
+        }
+        kind if field.is_list() => format!("list of {}{}", called(kind), values(kind)),
+        kind => format!("{}{}", called(kind), values(kind)),
+    };
+    if let Some(oneof) = field.containing_oneof().filter(|oneof| !oneof.is_synthetic()) {
+        let names: Vec<_> = oneof.fields().map(|f| f.json_name().to_owned()).collect();
+        text.push_str(&format!("; at most one of {}", names.join(", ")));
+    }
+    if field.field_descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated()) {
+        text.push_str("; deprecated");
+    }
+    text
+}
+
+fn values(kind: &Kind) -> String {
+    let Kind::Enum(of) = kind else { return String::new() };
+    let names: Vec<_> = of.values().map(|value| value.name().to_owned()).collect();
+    format!(": {}", names.join(", "))
+}
+
+fn called(kind: &Kind) -> String {
+    match kind {
+        Kind::Message(message) => message.full_name().to_owned(),
+        Kind::Enum(of) => of.full_name().to_owned(),
+        Kind::Bytes => "bytes, as base64".to_owned(),
+        scalar => format!("{scalar:?}").to_lowercase(),
+    }
+}
+
+fn well_known(name: &str) -> Option<&'static str> {
+    Some(match name.strip_prefix("google.protobuf.")? {
+        "Timestamp" => "\"1970-01-01T00:00:00Z\"",
+        "Duration" => "0s",
+        "FieldMask" | "StringValue" | "BytesValue" => "\"\"",
+        "Struct" | "Empty" => "{}",
+        // Without a value, there is no message to name.
+        "Value" | "Any" => "null",
+        "ListValue" => "[]",
+        "BoolValue" => "false",
+        "FloatValue" | "DoubleValue" => "0.0",
+        "Int32Value" | "Int64Value" | "UInt32Value" | "UInt64Value" => "0",
+        _ => return None,
+    })
+}
+
+/// A name as YAML takes it for text, whichever version of YAML.
+fn quoted(name: &str) -> String {
+    const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !WORDS.contains(&name.to_ascii_lowercase().as_str());
+    if plain { name.to_owned() } else { format!("{name:?}") }
+}
