@@ -21,8 +21,8 @@ use mortise_resource::manifest as wire;
 use prost::Message as _;
 use wasm_encoder::{
     BlockType, CodeSection, ConstExpr, DataSection, EntityType, ExportKind, ExportSection, Function, FunctionSection,
-    GlobalSection, GlobalType, ImportSection, InstructionSink, MemArg, MemArgTarget, MemorySection, MemoryType, Module,
-    TypeSection, ValType,
+    GlobalSection, GlobalType, ImportSection, InstructionSink, MemArg, MemorySection, MemoryType, Module, TypeSection,
+    ValType,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -122,7 +122,7 @@ fn module(manifest: &[u8]) -> Vec<u8> {
 }
 
 fn at(offset: i32) -> MemArg {
-    MemArg { offset: u64::try_from(offset).unwrap(), align: 0, target: MemArgTarget::Memory(0), ordering: None }
+    MemArg { offset: u64::try_from(offset).unwrap(), align: 0, memory_index: 0 }
 }
 
 /// Memory that is never given back, as that of the SDK's guests.
