@@ -7,17 +7,17 @@ use std::{
 };
 
 use crate::{
-    Error, Stop, Target,
+    Error, StopHandle, Target,
     cargo::{self, GUARD, Request},
     component, depinfo,
-    metadata::{Package, Which},
+    metadata::{Package, PackageSelector},
     toolchain::Toolchain,
 };
 
 /// A build to be run.
 #[derive(Debug, Clone)]
 pub struct Build {
-    which: Which,
+    which: PackageSelector,
     target: Target,
     examples: Examples,
     lines: bool,
@@ -26,7 +26,7 @@ pub struct Build {
     out_dir: OutDir,
     live: bool,
     locked: bool,
-    stop: Option<Stop>,
+    stop: Option<StopHandle>,
 }
 
 /// Where components are put.
@@ -35,7 +35,7 @@ enum OutDir {
     /// Below the directory of the build's artifacts, in one that is swept.
     Default,
     /// There.
-    Given(PathBuf),
+    Explicit(PathBuf),
     /// In this folder of the workspace's target directory.
     InTarget(String),
 }
@@ -50,7 +50,7 @@ pub(crate) enum Examples {
 
 /// What came out.
 #[derive(Debug, Clone)]
-pub struct Built {
+pub struct BuildOutput {
     /// Where the components are.
     pub dir: PathBuf,
     /// By name, in order.
@@ -71,15 +71,15 @@ pub struct Component {
 impl Build {
     /// A package of the workspace that the calling package (`CARGO_MANIFEST_DIR`, else the current directory) is in.
     pub fn package(name: impl Into<String>) -> Self {
-        Self::new(Which::Named(name.into()))
+        Self::new(PackageSelector::Named(name.into()))
     }
 
     /// The package whose Cargo.toml is in `dir`, in whatever workspace that is.
     pub fn manifest_dir(dir: impl Into<PathBuf>) -> Self {
-        Self::new(Which::At(dir.into()))
+        Self::new(PackageSelector::At(dir.into()))
     }
 
-    fn new(which: Which) -> Self {
+    fn new(which: PackageSelector) -> Self {
         Self {
             which,
             target: Target::Bare,
@@ -143,7 +143,7 @@ impl Build {
     /// components that no longer come out, a given one is not.
     #[must_use]
     pub fn out_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.out_dir = OutDir::Given(dir.into());
+        self.out_dir = OutDir::Explicit(dir.into());
         self
     }
 
@@ -165,7 +165,7 @@ impl Build {
 
     /// Lets somebody else end the build.
     #[must_use]
-    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+    pub fn stopped_by(mut self, stop: &StopHandle) -> Self {
         self.stop = Some(stop.clone());
         self
     }
@@ -181,7 +181,7 @@ impl Build {
     ///
     /// # Errors
     /// Whatever cargo, rustup, wit-component or the file system refuse; see [`Error`].
-    pub fn run(&self) -> Result<Built, Error> {
+    pub fn run(&self) -> Result<BuildOutput, Error> {
         let dir = self.dir()?;
         let package = Package::find(&dir, &self.which)?;
         let target_dir = match &self.target_dir {
@@ -192,7 +192,7 @@ impl Build {
             return Err(Error::Nested { target_dir });
         }
         let out_dir = match &self.out_dir {
-            OutDir::Given(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
+            OutDir::Explicit(given) => std::path::absolute(given).map_err(Error::file("find", given))?,
             OutDir::InTarget(folder) => package.target_directory.join(folder),
             OutDir::Default => target_dir.join(format!("components{}", self.target.suffix())).join(&package.name),
         };
@@ -235,7 +235,7 @@ impl Build {
         if self.out_dir == OutDir::Default {
             component::sweep(&out_dir, &components.iter().map(|one| &one.path).collect::<Vec<_>>())?;
         }
-        Ok(Built { dir: out_dir, components, inputs: inputs.into_iter().collect() })
+        Ok(BuildOutput { dir: out_dir, components, inputs: inputs.into_iter().collect() })
     }
 
     /// For build scripts: compiles the package's library, copies the component into `OUT_DIR`, and sets `variable` for
@@ -258,8 +258,8 @@ impl Build {
     /// Where cargo is asked about the workspace.
     fn dir(&self) -> Result<PathBuf, Error> {
         match &self.which {
-            Which::At(dir) => Ok(dir.clone()),
-            Which::Named(_) => match env::var_os("CARGO_MANIFEST_DIR") {
+            PackageSelector::At(dir) => Ok(dir.clone()),
+            PackageSelector::Named(_) => match env::var_os("CARGO_MANIFEST_DIR") {
                 Some(dir) => Ok(dir.into()),
                 None => env::current_dir().map_err(Error::file("find", ".")),
             },
@@ -267,7 +267,7 @@ impl Build {
     }
 }
 
-impl Built {
+impl BuildOutput {
     /// The component of that name.
     #[must_use]
     pub fn component(&self, name: &str) -> Option<&Path> {

@@ -8,7 +8,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Error, Stop, Target, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain};
+use crate::{
+    Error, StopHandle, Target, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain,
+};
 
 /// Guards against a guest whose build script builds guests in the directory that we hold locked.
 pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
@@ -38,7 +40,7 @@ pub(crate) struct Request<'a> {
     /// Whether Cargo.lock stays as it is.
     pub(crate) locked: bool,
     /// Who may end it.
-    pub(crate) stop: Option<&'a Stop>,
+    pub(crate) stop: Option<&'a StopHandle>,
 }
 
 /// Compiles; answers the modules in cargo's order.

@@ -35,9 +35,9 @@ mod metadata;
 mod stop;
 mod toolchain;
 
-pub use build::{Build, Built, Component};
+pub use build::{Build, BuildOutput, Component};
 pub use error::Error;
-pub use stop::Stop;
+pub use stop::StopHandle;
 
 /// What guests are compiled for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::{
 
 /// Which package is meant.
 #[derive(Debug, Clone)]
-pub(crate) enum Which {
+pub(crate) enum PackageSelector {
     /// By name, in the workspace of the current package.
     Named(String),
     /// The one whose manifest is in this directory.
@@ -33,7 +33,7 @@ pub(crate) struct Package {
 
 impl Package {
     /// Asks cargo; needs no network, and none of the dependencies.
-    pub(crate) fn find(dir: &Path, which: &Which) -> Result<Self, Error> {
+    pub(crate) fn find(dir: &Path, which: &PackageSelector) -> Result<Self, Error> {
         let mut command = Command::new(environment::program("CARGO", "cargo"));
         command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(dir);
         let target_dir = std::env::var_os("CARGO_TARGET_DIR");
@@ -54,15 +54,15 @@ impl Package {
             let name = package.get("name")?.as_str()?.to_owned();
             let manifest = path(package, "manifest_path")?;
             let matches = match which {
-                Which::Named(wanted) => *wanted == name,
-                Which::At(_) => here.is_some() && fs::canonicalize(&manifest).ok() == here,
+                PackageSelector::Named(wanted) => *wanted == name,
+                PackageSelector::At(_) => here.is_some() && fs::canonicalize(&manifest).ok() == here,
             };
             matches.then_some((name, manifest))
         });
         let Some((name, manifest)) = found else {
             let package = match which {
-                Which::Named(name) => name.clone(),
-                Which::At(dir) => dir.display().to_string(),
+                PackageSelector::Named(name) => name.clone(),
+                PackageSelector::At(dir) => dir.display().to_string(),
             };
             return Err(Error::NoPackage { package, root });
         };

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Ends a build, cargo with all that it started. Clones are one handle.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<Mutex<State>>);
+pub struct StopHandle(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -20,7 +20,7 @@ struct State {
     group: Option<Pid>,
 }
 
-impl Stop {
+impl StopHandle {
     /// Of no build yet.
     #[must_use]
     pub fn new() -> Self {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_runs_is_ended_with_all_that_it_started() {
-        let stop = Stop::new();
+        let stop = StopHandle::new();
         let other = stop.clone();
         let begun = Instant::now();
         let running = std::thread::spawn(move || {

@@ -161,8 +161,8 @@ impl Bench {
         let mut rows = Vec::new();
         for controller in plugin.manifest().controllers.iter().filter(|one| one.manages == decl.gvk) {
             let broken = |what: String| fault::failed(format!("controller {}: {what}", controller.name), NEXT);
-            let rig = test::Rig::new(plugin, controller, resource).map_err(broken)?;
-            let call = || rig.reconcile();
+            let harness = test::ReconcileHarness::new(plugin, controller, resource).map_err(broken)?;
+            let call = || harness.reconcile();
             rows.push(self.row(&decl.gvk.to_string(), &format!("reconcile {}", controller.name), call).await?);
         }
         Ok(rows)

@@ -21,7 +21,7 @@ impl Build {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let path = self.of.build().await?;
         let offline = Offline::new(&path)?;
-        let about = report::About::read(&offline).await?;
+        let about = report::ComponentReport::read(&offline).await?;
         let mut text = format!("built {}\n", path.display());
         text.push_str(&about.text());
         let next = match about.fault() {

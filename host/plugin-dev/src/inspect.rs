@@ -10,7 +10,7 @@ use mortise_cli::{CliError, Exit, ui};
 use mortise_plugin_host::Manifest;
 use mortise_service::registry::builtin::RESERVED_GROUPS;
 
-use crate::{fault, offline::Offline, report::About};
+use crate::{fault, offline::Offline, report::ComponentReport};
 
 /// A component's file.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Inspect {
     /// The file cannot be read; the loader's fault with its remedy; a type in a group of the host.
     pub async fn run(self) -> Result<Exit, CliError> {
         let offline = Offline::new(&self.file)?;
-        let about = About::read(&offline).await?;
+        let about = ComponentReport::read(&offline).await?;
         let reserved = about.manifest().and_then(reserved);
         if self.output == Format::Json {
             let mut json = about.json();
@@ -57,7 +57,7 @@ impl Inspect {
             ui::line(format!("{json:#}"))?;
         } else {
             ui::print(format!("{}\n{}", self.file.display(), about.text()))?;
-            for (what, port) in about.strangers() {
+            for (what, port) in about.unknown_interfaces() {
                 ui::print(format!(
                     "  unknown {what} {}\n    {}\n",
                     port.name,

@@ -10,14 +10,14 @@ use sha2::{Digest as _, Sha256};
 use crate::{fault, offline::Offline};
 
 /// A component, as far as it can be read, and what the loader has against it.
-pub(crate) struct About {
+pub(crate) struct ComponentReport {
     size: usize,
     digest: String,
     surface: Surface,
     manifest: Result<Manifest, LoadError>,
 }
 
-impl About {
+impl ComponentReport {
     /// Reads it.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl About {
     }
 
     /// Each import and export that this host does not know, with what to do.
-    pub(crate) fn strangers(&self) -> Vec<(&'static str, &Port)> {
+    pub(crate) fn unknown_interfaces(&self) -> Vec<(&'static str, &Port)> {
         let of = |what: &'static str, ports: &'_ [Port]| -> Vec<(&'static str, usize)> {
             ports.iter().enumerate().filter(|(_, port)| port.remedy.is_some()).map(|(at, _)| (what, at)).collect()
         };

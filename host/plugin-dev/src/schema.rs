@@ -43,7 +43,7 @@ enum Format {
 }
 
 /// A type and the message that its resources hold.
-struct Described {
+struct TypeInfo {
     gvk: Gvk,
     scope: Scope,
     message: MessageDescriptor,
@@ -58,7 +58,7 @@ impl Schema {
         };
         if let Some(kind) = &self.kind {
             let known = all.iter().map(|one| one.gvk.to_string()).collect::<Vec<_>>().join(", ");
-            let is = |one: &Described| one.gvk.to_string() == *kind || one.gvk.kind.eq_ignore_ascii_case(kind);
+            let is = |one: &TypeInfo| one.gvk.to_string() == *kind || one.gvk.kind.eq_ignore_ascii_case(kind);
             all.retain(is);
             if all.is_empty() {
                 return Err(fault::usage(
@@ -84,7 +84,7 @@ impl Schema {
     }
 
     /// A type that a server has.
-    async fn asked(&self, name: &str) -> Result<Described, CliError> {
+    async fn asked(&self, name: &str) -> Result<TypeInfo, CliError> {
         let session = self.connect.session().await?;
         let types = Catalog::fetch(&session).await?;
         let info = types.find(name)?;
@@ -106,19 +106,19 @@ impl Schema {
             manifest::Scope::Namespace => Scope::Namespace,
             manifest::Scope::Unspecified => Scope::Undefined,
         };
-        Ok(Described { gvk: Gvk::from(&of), scope, message })
+        Ok(TypeInfo { gvk: Gvk::from(&of), scope, message })
     }
 }
 
-async fn of_component(path: PathBuf) -> Result<Vec<Described>, CliError> {
+async fn of_component(path: PathBuf) -> Result<Vec<TypeInfo>, CliError> {
     let manifest = Offline::new(&path)?.describe().await.map_err(|e| fault::load(&path, &e))?;
     let one =
-        |decl: mortise_plugin_host::TypeDecl| Described { gvk: decl.gvk, scope: decl.scope, message: decl.message };
+        |decl: mortise_plugin_host::TypeDecl| TypeInfo { gvk: decl.gvk, scope: decl.scope, message: decl.message };
     Ok(manifest.types.into_iter().map(one).collect())
 }
 
 /// A whole resource, to be edited and applied.
-fn yaml(one: &Described) -> String {
+fn yaml(one: &TypeInfo) -> String {
     let mut text = format!("# {} ({})\ntype: {}\nname: sample\n", one.gvk, report::scope(one.scope), one.gvk);
     match one.scope {
         Scope::Namespace => text.push_str("# partition: default\n# namespace: default\n"),

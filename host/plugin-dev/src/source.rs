@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use mortise_cli::CliError;
-use mortise_guest_build::{self as guest_build, Error, Stop};
+use mortise_guest_build::{self as guest_build, Error, StopHandle};
 
 use crate::fault;
 
@@ -101,7 +101,7 @@ impl Crate {
         if !self.locked {
             build = build.unlocked();
         }
-        let ending = Ending(Stop::new());
+        let ending = StopOnDrop(StopHandle::new());
         let build = build.stopped_by(&ending.0);
         let built = tokio::task::spawn_blocking(move || build.run()).await;
         let built = built.map_err(|e| fault::failed(format!("the build gave up: {e}"), "try again"))?;
@@ -112,9 +112,9 @@ impl Crate {
 }
 
 /// Ends a build that nobody waits for any more.
-struct Ending(Stop);
+struct StopOnDrop(StopHandle);
 
-impl Drop for Ending {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }

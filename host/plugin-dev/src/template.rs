@@ -8,10 +8,10 @@ const LOCK: &str = include_str!("../template/Cargo.lock.in");
 const HOOKS: &str = include_str!("../template/hooks.rs");
 
 /// A file: its path, which has places too, and its content.
-type Part = (&'static str, &'static str);
+type TemplateFile = (&'static str, &'static str);
 
 /// What every plugin has.
-const COMMON: [Part; 6] = [
+const COMMON: [TemplateFile; 6] = [
     ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
     (".gitignore", include_str!("../template/gitignore")),
     ("README.md", include_str!("../template/README.md")),
@@ -21,7 +21,7 @@ const COMMON: [Part; 6] = [
 ];
 
 /// What one with a reconciler has besides.
-const RECONCILER: [Part; 2] = [
+const RECONCILER: [TemplateFile; 2] = [
     ("src/controller.rs", include_str!("../template/reconciler/controller.rs")),
     ("tests/cases/reconciler.yaml", include_str!("../template/cases/reconciler.yaml")),
 ];

@@ -26,8 +26,8 @@ use mortise_plugin::{
 
 use crate::{
     ROUTE,
-    file::{self, Place},
-    plan::{Fate, Member, Verdict, plan},
+    file::{self, RouteName},
+    plan::{FileAction, Member, Verdict, plan},
     proto::edge::v1::Route,
     settings::listen,
 };
@@ -54,50 +54,50 @@ impl Reconciler for Routes {
     type Managed = Route;
 
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Route>) -> Result<Outcome, Error> {
-        let work = Work { ctx, files: ctx.files(DIRECTORY), listen: listen(&settings()) };
+        let work = RouteFiles { ctx, files: ctx.files(DIRECTORY), listen: listen(&settings()) };
         let seen = ctx.cache().get(ROUTE, request.id())?;
         let done = match &seen {
             None => work.forget(request.id(), None),
-            Some(route) if route.is_marked() => work.let_go(route),
-            Some(route) if !RELEASE.is_on(route) => work.take_up(route),
-            Some(route) => work.bring_in_order(route),
+            Some(route) if route.is_marked() => work.release(route),
+            Some(route) if !RELEASE.is_on(route) => work.add_finalizer(route),
+            Some(route) => work.write_hostname(route),
         };
         match (done, seen) {
             (Ok(()), _) => Ok(Outcome::Done),
-            (Err(Trouble::Directory(failure)), Some(route)) => not_applied(ctx, &route, &failure),
+            (Err(RouteError::Directory(failure)), Some(route)) => not_applied(ctx, &route, &failure),
             // Where nothing can be written, nothing was.
-            (Err(Trouble::Directory(failure)), None) if failure.code == Failure::DENIED => Ok(Outcome::Done),
-            (Err(Trouble::Directory(failure)), None) => Err(failure.into()),
-            (Err(Trouble::Other(error)), _) => Err(error),
+            (Err(RouteError::Directory(failure)), None) if failure.code == Failure::DENIED => Ok(Outcome::Done),
+            (Err(RouteError::Directory(failure)), None) => Err(failure.into()),
+            (Err(RouteError::Other(error)), _) => Err(error),
         }
     }
 }
 
 /// Why a reconcile came to no end.
-enum Trouble {
+enum RouteError {
     /// The directory is not there, or not granted, or full: the Route's status says so.
     Directory(Failure),
     Other(Error),
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for RouteError {
     fn from(failure: Failure) -> Self {
         Self::Other(failure.into())
     }
 }
 
 /// One reconcile.
-struct Work<'a> {
+struct RouteFiles<'a> {
     ctx: &'a Context<'a>,
     files: mortise_plugin::Files<'a>,
     listen: String,
 }
 
-impl Work<'_> {
+impl RouteFiles<'_> {
     /// Puts the finalizer on a Route, which wakes this controller again.
-    fn take_up(&self, seen: &Typed<Route>) -> Result<(), Trouble> {
+    fn add_finalizer(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
         // Not on one that can have no file: it could not be deleted.
-        self.read(&Place::of(seen.id()).file())?;
+        self.read(&RouteName::of(seen.id()).file())?;
         let stored = self.ctx.read::<Route>(seen.id())?;
         if let Some(mut route) = stored.filter(|route| !route.is_marked() && !RELEASE.is_on(route)) {
             RELEASE.add(self.ctx, &mut route)?;
@@ -106,9 +106,9 @@ impl Work<'_> {
     }
 
     /// Sees to the Route's hostname, and before that to the one it had.
-    fn bring_in_order(&self, route: &Typed<Route>) -> Result<(), Trouble> {
+    fn write_hostname(&self, route: &Typed<Route>) -> Result<(), RouteError> {
         let hostname = &route.data.hostname;
-        let text = self.read(&Place::of(route.id()).file())?;
+        let text = self.read(&RouteName::of(route.id()).file())?;
         if let Some(former) = text.as_deref().and_then(file::hostname).filter(|former| former != hostname) {
             self.write_all(former, self.sharing(former)?)?;
         }
@@ -121,7 +121,7 @@ impl Work<'_> {
     }
 
     /// Cleans up after a Route that is marked, and lets it go.
-    fn let_go(&self, seen: &Typed<Route>) -> Result<(), Trouble> {
+    fn release(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
         if !RELEASE.is_on(seen) {
             return Ok(());
         }
@@ -134,8 +134,8 @@ impl Work<'_> {
     }
 
     /// Removes the file of a Route that the cache has no more, or marked, after seeing to it that no other file names it.
-    fn forget(&self, id: &pb::Id, hostname: Option<&str>) -> Result<(), Trouble> {
-        let name = Place::of(id).file();
+    fn forget(&self, id: &pb::Id, hostname: Option<&str>) -> Result<(), RouteError> {
+        let name = RouteName::of(id).file();
         let text = self.read(&name)?;
         let former = text.as_deref().and_then(file::hostname);
         for hostname in hostname.into_iter().chain(former.filter(|former| hostname != Some(former))) {
@@ -143,52 +143,54 @@ impl Work<'_> {
         }
         // When nobody is left to tell, one without our head is somebody else's.
         if former.is_some() || (hostname.is_some() && text.is_some()) {
-            self.files.remove(&name).map_err(Trouble::Directory)?;
+            self.files.remove(&name).map_err(RouteError::Directory)?;
         }
         Ok(())
     }
 
     /// The Routes of a hostname that may have files.
-    fn sharing(&self, hostname: &str) -> Result<Vec<Typed<Route>>, Trouble> {
+    fn sharing(&self, hostname: &str) -> Result<Vec<Typed<Route>>, RouteError> {
         let mut found = self.ctx.cache().list(ROUTE, BY_HOSTNAME, Key::Value(hostname))?;
         found.retain(|one| one.data.hostname == hostname && !one.is_marked() && RELEASE.is_on(one));
         Ok(found)
     }
 
     /// Brings the files of a hostname's Routes in order, then says so.
-    fn write_all(&self, hostname: &str, routes: Vec<Typed<Route>>) -> Result<(), Trouble> {
+    fn write_all(&self, hostname: &str, routes: Vec<Typed<Route>>) -> Result<(), RouteError> {
         let mut members = Vec::new();
         for route in routes {
-            let before = self.read(&Place::of(route.id()).file())?;
+            let before = self.read(&RouteName::of(route.id()).file())?;
             members.push(Member { route, before });
         }
         let steps = match plan(hostname, &self.listen, &members) {
             Ok(steps) => steps,
             Err(fault) => {
                 for member in &members {
-                    tell(self.ctx, &member.route, condition(&member.route, &Verdict::Invalid(fault.clone())))?;
+                    write_status(self.ctx, &member.route, condition(&member.route, &Verdict::Invalid(fault.clone())))?;
                 }
-                return Err(Trouble::Other(fault.into()));
+                return Err(RouteError::Other(fault.into()));
             }
         };
         let of = |number: usize| members.get(number);
         for (member, step) in steps.iter().filter_map(|step| Some((of(step.member)?, step))) {
-            let name = Place::of(member.route.id()).file();
-            let done = match (&step.fate, &member.before) {
-                (Fate::Put(text), before) if before.as_ref() != Some(text) => self.files.write(&name, text.as_bytes()),
-                (Fate::Remove, Some(_)) => self.files.remove(&name),
+            let name = RouteName::of(member.route.id()).file();
+            let done = match (&step.action, &member.before) {
+                (FileAction::Put(text), before) if before.as_ref() != Some(text) => {
+                    self.files.write(&name, text.as_bytes())
+                }
+                (FileAction::Remove, Some(_)) => self.files.remove(&name),
                 _ => Ok(()),
             };
-            done.map_err(Trouble::Directory)?;
+            done.map_err(RouteError::Directory)?;
         }
         for (member, step) in steps.iter().filter_map(|step| Some((of(step.member)?, step))) {
-            tell(self.ctx, &member.route, condition(&member.route, &step.verdict))?;
+            write_status(self.ctx, &member.route, condition(&member.route, &step.verdict))?;
         }
         Ok(())
     }
 
-    fn read(&self, name: &str) -> Result<Option<String>, Trouble> {
-        let content = self.files.read(name).map_err(Trouble::Directory)?;
+    fn read(&self, name: &str) -> Result<Option<String>, RouteError> {
+        let content = self.files.read(name).map_err(RouteError::Directory)?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 }
@@ -196,13 +198,13 @@ impl Work<'_> {
 fn condition(route: &Typed<Route>, verdict: &Verdict) -> Condition {
     match verdict {
         Verdict::Written => {
-            let text = format!("{} is in place; nginx has it when it has reloaded", Place::of(route.id()).file());
+            let text = format!("{} is in place; nginx has it when it has reloaded", RouteName::of(route.id()).file());
             Condition::holds("Applied").because("Written").message(text)
         }
         Verdict::Conflict(other) => {
             let text = format!(
                 "the route {} is older and has the same hostname and path prefix; change one of them",
-                Place::of(other).shown()
+                RouteName::of(other).shown()
             );
             Condition::fails("Applied").because("Conflict").message(text).about(reference_to(other))
         }
@@ -216,19 +218,19 @@ fn condition(route: &Typed<Route>, verdict: &Verdict) -> Condition {
 fn not_applied(ctx: &Context<'_>, route: &Typed<Route>, failure: &Failure) -> Result<Outcome, Error> {
     let applied = Condition::fails("Applied");
     if failure.code != Failure::DENIED {
-        tell(ctx, route, applied.because("NotWritten").message(failure.message.clone()))?;
+        write_status(ctx, route, applied.because("NotWritten").message(failure.message.clone()))?;
         return Err(failure.clone().into());
     }
     let text = format!(
         "{}; this plugin needs {DIRECTORY} = {{ path = \"…\", write = true }} in [plugin.routes.grants.directories]",
         failure.message
     );
-    tell(ctx, route, applied.because("NotGranted").message(text.clone()))?;
+    write_status(ctx, route, applied.because("NotGranted").message(text.clone()))?;
     Ok(Outcome::Deferred(UNGRANTED, text))
 }
 
 /// Writes the status, unless the Route is gone meanwhile.
-fn tell(ctx: &Context<'_>, route: &Typed<Route>, condition: Condition) -> Result<(), Failure> {
+fn write_status(ctx: &Context<'_>, route: &Typed<Route>, condition: Condition) -> Result<(), Failure> {
     match Status::new(KEY, route).with(condition).write_if_changed(ctx, route) {
         Err(failure) if !failure.is_not_found() => Err(failure),
         _ => Ok(()),

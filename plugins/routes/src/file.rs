@@ -25,13 +25,13 @@ pub(crate) const PROXY: [&str; 5] = [
 
 /// Where a Route stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RouteName {
     partition: String,
     namespace: String,
     name: String,
 }
 
-impl Place {
+impl RouteName {
     pub(crate) fn of(id: &pb::Id) -> Self {
         let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
         Self { partition, namespace, name: id.name.clone() }
@@ -55,28 +55,28 @@ impl Place {
 
 /// What one Route contributes to its hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) place: Place,
+pub(crate) struct RouteConfig {
+    pub(crate) name: RouteName,
     pub(crate) prefix: String,
     /// Addresses and weights.
     upstreams: Vec<(String, u32)>,
 }
 
-impl Part {
-    pub(crate) fn of(place: Place, route: &Route) -> Self {
+impl RouteConfig {
+    pub(crate) fn of(name: RouteName, route: &Route) -> Self {
         let upstreams = route.upstreams.iter().map(|one| (one.address.clone(), one.weight)).collect();
-        Self { place, prefix: route.path_prefix.clone(), upstreams }
+        Self { name, prefix: route.path_prefix.clone(), upstreams }
     }
 
     /// What a Route contributed when its file was written, and to which hostname.
-    pub(crate) fn recover(place: Place, text: &str) -> Option<(&str, Self)> {
+    pub(crate) fn recover(name: RouteName, text: &str) -> Option<(&str, Self)> {
         let prefix = text.lines().find_map(|line| line.strip_prefix("# path_prefix "))?.to_owned();
         let server = |line: &str| {
             let (address, weight) = line.strip_prefix("    server ")?.strip_suffix(';')?.split_once(" weight=")?;
             Some((address.to_owned(), weight.parse().ok()?))
         };
         let upstreams = text.lines().filter_map(server).collect();
-        Some((hostname(text)?, Self { place, prefix, upstreams }))
+        Some((hostname(text)?, Self { name, prefix, upstreams }))
     }
 
     /// Whether the rules allow it. What was read off a file may be anything.
@@ -87,14 +87,14 @@ impl Part {
     }
 
     /// The text of its file, with the `server` block if this is the one that has it.
-    pub(crate) fn render(&self, hostname: &str, server: Option<&Server<'_>>) -> String {
-        let Self { place, prefix, upstreams } = self;
+    pub(crate) fn render(&self, hostname: &str, server: Option<&ServerBlock<'_>>) -> String {
+        let Self { name, prefix, upstreams } = self;
         let mut text = format!(
             "{MARK}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n\n",
-            place.shown()
+            name.shown()
         );
         // Writing to a text does not fail.
-        let _ = writeln!(text, "upstream {} {{", place.upstream());
+        let _ = writeln!(text, "upstream {} {{", name.upstream());
         for (address, weight) in upstreams {
             let _ = writeln!(text, "    server {address} weight={weight};");
         }
@@ -107,12 +107,12 @@ impl Part {
 }
 
 /// A hostname's `server` block.
-pub(crate) struct Server<'a> {
+pub(crate) struct ServerBlock<'a> {
     pub(crate) listen: &'a str,
-    pub(crate) parts: &'a [&'a Part],
+    pub(crate) parts: &'a [&'a RouteConfig],
 }
 
-impl Server<'_> {
+impl ServerBlock<'_> {
     /// A location is for whole segments: nginx alone would take `/api` for a beginning of `/apis`. What no Route is for is not
     /// found: without a location, nginx would look among its own files.
     fn render(&self, hostname: &str, text: &mut String) {
@@ -125,7 +125,7 @@ impl Server<'_> {
             let _ = writeln!(text, "    location {path} {{\n        {does};\n    }}");
         };
         for part in self.parts {
-            let pass = format!("proxy_pass http://{}", part.place.upstream());
+            let pass = format!("proxy_pass http://{}", part.name.upstream());
             if part.prefix == "/" {
                 location("/", &pass);
             } else {

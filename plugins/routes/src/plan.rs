@@ -17,7 +17,7 @@ use mortise_plugin::{Diagnostics, Typed, pb};
 
 use crate::{
     check::check,
-    file::{Part, Place, Server, has_server},
+    file::{RouteConfig, RouteName, ServerBlock, has_server},
     proto::edge::v1::Route,
     rules,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Member {
 
 /// What becomes of one Route's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FileAction {
     Put(String),
     Remove,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Step {
     /// Its number among the members.
     pub(crate) member: usize,
-    pub(crate) fate: Fate,
+    pub(crate) action: FileAction,
     pub(crate) verdict: Verdict,
 }
 
@@ -77,12 +77,12 @@ pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<V
             taken.insert(part.prefix.clone(), id.clone());
             parts.push((number, part));
         }
-        steps.push(Step { member: number, fate: Fate::Remove, verdict });
+        steps.push(Step { member: number, action: FileAction::Remove, verdict });
     }
 
     for (number, text) in texts(hostname, listen, &parts)? {
         if let Some(step) = steps.iter_mut().find(|step| step.member == number) {
-            step.fate = Fate::Put(text);
+            step.action = FileAction::Put(text);
         }
     }
     let head = parts.first().map(|(number, _)| *number);
@@ -90,36 +90,36 @@ pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<V
         let before = members.get(step.member).and_then(|member| member.before.as_deref());
         before.is_some_and(has_server)
     };
-    steps.sort_by_key(|step| match step.fate {
-        Fate::Put(_) if Some(step.member) == head => 1,
-        Fate::Put(_) if had_server(step) => 2,
-        Fate::Put(_) => 0,
-        Fate::Remove => 3,
+    steps.sort_by_key(|step| match step.action {
+        FileAction::Put(_) if Some(step.member) == head => 1,
+        FileAction::Put(_) if had_server(step) => 2,
+        FileAction::Put(_) => 0,
+        FileAction::Remove => 3,
     });
     Ok(steps)
 }
 
 /// What a Route contributes to its hostname, and what is wrong with it.
-fn contribution(hostname: &str, member: &Member) -> (Option<Part>, Option<String>) {
-    let place = Place::of(member.route.id());
+fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option<String>) {
+    let name = RouteName::of(member.route.id());
     let mut said = Diagnostics::new();
     rules::judge(&member.route.data, &mut said);
-    let Some(fault) = said.iter().next() else { return (Some(Part::of(place, &member.route.data)), None) };
+    let Some(fault) = said.iter().next() else { return (Some(RouteConfig::of(name, &member.route.data)), None) };
     let fault = format!("{}: {}", fault.path, fault.summary);
-    let former = member.before.as_deref().and_then(|text| Part::recover(place, text));
+    let former = member.before.as_deref().and_then(|text| RouteConfig::recover(name, text));
     (former.and_then(|(of, part)| (of == hostname && part.is_sound()).then_some(part)), Some(fault))
 }
 
 /// The text of each part's file, checked.
-fn texts(hostname: &str, listen: &str, parts: &[(usize, Part)]) -> Result<Vec<(usize, String)>, String> {
+fn texts(hostname: &str, listen: &str, parts: &[(usize, RouteConfig)]) -> Result<Vec<(usize, String)>, String> {
     let all = parts.iter().map(|(_, part)| part).collect::<Vec<_>>();
-    let upstreams = all.iter().map(|part| part.place.upstream()).collect::<BTreeSet<_>>();
-    let mut server = Some(Server { listen, parts: &all });
+    let upstreams = all.iter().map(|part| part.name.upstream()).collect::<BTreeSet<_>>();
+    let mut server = Some(ServerBlock { listen, parts: &all });
     let mut texts = Vec::new();
     for (number, part) in parts {
         let text = part.render(hostname, server.take().as_ref());
         check(&text, &|name| upstreams.contains(name))
-            .map_err(|fault| format!("the text for {} is not as it should be: {fault}", part.place.file()))?;
+            .map_err(|fault| format!("the text for {} is not as it should be: {fault}", part.name.file()))?;
         texts.push((*number, text));
     }
     Ok(texts)

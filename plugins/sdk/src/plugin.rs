@@ -4,8 +4,8 @@ use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
 
 use crate::{
-    Context, Decision, Diagnostics, Outcome, Registered, controller::Controls, envelope::Envelope, given::Given,
-    host::AnyHost, watch::changed,
+    Context, Decision, Diagnostics, Outcome, Registered, controller::Controls, envelope::Envelope,
+    hook_input::HookInput, host::AnyHost, watch::changed,
 };
 
 /// A plugin: its name, its version, its types, its controllers.
@@ -96,10 +96,10 @@ impl Plugin {
     /// # Errors
     /// What the hook says, or that there is nothing it could look at.
     pub fn mutate(&self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
-        let (found, mut resource) = self.given(input).map_err(Diagnostics::refusal)?;
+        let (found, mut resource) = self.input(input).map_err(Diagnostics::refusal)?;
         let changed = found.mutate(input, &mut resource)?;
         if changed.is_none() {
-            resource.keep(self.types, found, input);
+            resource.cache(self.types, found, input);
         }
         Ok(changed)
     }
@@ -108,12 +108,12 @@ impl Plugin {
     #[must_use]
     pub fn validate(&self, input: &[u8], prior: Option<&[u8]>) -> Diagnostics {
         let prior = prior.map(Envelope::read).transpose().map_err(|fault| no_resource(&fault));
-        let (prior, (found, mut resource)) = match prior.and_then(|prior| Ok((prior, self.given(input)?))) {
+        let (prior, (found, mut resource)) = match prior.and_then(|prior| Ok((prior, self.input(input)?))) {
             Ok(decoded) => decoded,
             Err(fault) => return Diagnostics::refusal(fault),
         };
         let said = found.validate(&mut resource, prior);
-        resource.keep(self.types, found, input);
+        resource.cache(self.types, found, input);
         said
     }
 
@@ -131,12 +131,12 @@ impl Plugin {
     /// Asks the write rule of the resource's type.
     #[must_use]
     pub fn write(&self, input: &[u8]) -> Decision {
-        let (found, mut resource) = match self.given(input) {
+        let (found, mut resource) = match self.input(input) {
             Ok(given) => given,
             Err(fault) => return Decision::Deny(fault),
         };
         let decision = found.write(&mut resource);
-        resource.keep(self.types, found, input);
+        resource.cache(self.types, found, input);
         decision
     }
 
@@ -198,12 +198,12 @@ impl Plugin {
     }
 
     /// A resource, and the type that it is of.
-    fn given(&self, input: &[u8]) -> Result<(&'static dyn Registered, Given), String> {
-        if let Some(kept) = Given::kept(self.types, input) {
+    fn input(&self, input: &[u8]) -> Result<(&'static dyn Registered, HookInput), String> {
+        if let Some(kept) = HookInput::cached(self.types, input) {
             return Ok(kept);
         }
         let resource = Envelope::read(input).map_err(|fault| no_resource(&fault))?;
-        Ok((self.find(resource.of())?, Given::encoded(resource)))
+        Ok((self.find(resource.of())?, HookInput::encoded(resource)))
     }
 
     fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {

@@ -3,7 +3,7 @@
 use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
 
-use crate::{Decision, Diagnostics, Kind, Typed, envelope::Envelope, given::Given, kind::KindName};
+use crate::{Decision, Diagnostics, Kind, Typed, envelope::Envelope, hook_input::HookInput, kind::KindName};
 
 type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
 type Validate<M> = fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics);
@@ -15,9 +15,9 @@ type List = fn(&pb::Type, &pb::Tenancy) -> Decision;
 /// What a rule that needs the content is called through: decodes, asks, and is compiled only for messages that have
 /// such a rule.
 type ReadThrough<M> = fn(Read<M>, &Spec, &pb::Id, Option<Envelope>) -> Decision;
-type WriteThrough<M> = fn(Write<M>, &Spec, &mut Given) -> Decision;
-type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], &mut Given) -> Result<Option<Vec<u8>>, Diagnostics>;
-type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut Given, Option<Envelope>) -> Diagnostics;
+type WriteThrough<M> = fn(Write<M>, &Spec, &mut HookInput) -> Decision;
+type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], &mut HookInput) -> Result<Option<Vec<u8>>, Diagnostics>;
+type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut HookInput, Option<Envelope>) -> Diagnostics;
 
 type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
 
@@ -237,10 +237,10 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
 pub trait Registered: Sync {
     fn spec(&self) -> &Spec;
     fn hooks(&self) -> manifest::Hooks;
-    fn mutate(&self, input: &[u8], resource: &mut Given) -> Result<Option<Vec<u8>>, Diagnostics>;
-    fn validate(&self, resource: &mut Given, prior: Option<Envelope>) -> Diagnostics;
+    fn mutate(&self, input: &[u8], resource: &mut HookInput) -> Result<Option<Vec<u8>>, Diagnostics>;
+    fn validate(&self, resource: &mut HookInput, prior: Option<Envelope>) -> Diagnostics;
     fn read(&self, id: &pb::Id, stored: Option<Envelope>) -> Decision;
-    fn write(&self, resource: &mut Given) -> Decision;
+    fn write(&self, resource: &mut HookInput) -> Decision;
     fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
 }
 
@@ -305,11 +305,11 @@ impl<M: 'static> Registered for ResourceType<M> {
         }
     }
 
-    fn mutate(&self, input: &[u8], resource: &mut Given) -> Result<Option<Vec<u8>>, Diagnostics> {
+    fn mutate(&self, input: &[u8], resource: &mut HookInput) -> Result<Option<Vec<u8>>, Diagnostics> {
         self.mutate.map_or(Ok(None), |(hook, through)| through(hook, &self.spec, input, resource))
     }
 
-    fn validate(&self, resource: &mut Given, prior: Option<Envelope>) -> Diagnostics {
+    fn validate(&self, resource: &mut HookInput, prior: Option<Envelope>) -> Diagnostics {
         self.validate.map_or_else(Diagnostics::new, |(hook, through)| through(hook, &self.spec, resource, prior))
     }
 
@@ -321,7 +321,7 @@ impl<M: 'static> Registered for ResourceType<M> {
         }
     }
 
-    fn write(&self, resource: &mut Given) -> Decision {
+    fn write(&self, resource: &mut HookInput) -> Decision {
         match &self.write {
             None => no_rule(),
             Some(Rule::ById(rule)) => rule(&resource.id::<M>()),
@@ -345,7 +345,7 @@ fn mutate<M: Message + Name + Default + 'static>(
     hook: Mutate<M>,
     spec: &Spec,
     input: &[u8],
-    resource: &mut Given,
+    resource: &mut HookInput,
 ) -> Result<Option<Vec<u8>>, Diagnostics> {
     resource.typed(spec.optional_data)?.changed(input, hook)
 }
@@ -353,7 +353,7 @@ fn mutate<M: Message + Name + Default + 'static>(
 fn validate<M: Message + Name + Default + 'static>(
     hook: Validate<M>,
     spec: &Spec,
-    resource: &mut Given,
+    resource: &mut HookInput,
     prior: Option<Envelope>,
 ) -> Diagnostics {
     let typed = match resource.typed(spec.optional_data) {
@@ -375,7 +375,7 @@ fn read<M: Message + Name + Default>(rule: Read<M>, spec: &Spec, id: &pb::Id, st
     }
 }
 
-fn write<M: Message + Name + Default + 'static>(rule: Write<M>, spec: &Spec, resource: &mut Given) -> Decision {
+fn write<M: Message + Name + Default + 'static>(rule: Write<M>, spec: &Spec, resource: &mut HookInput) -> Decision {
     match resource.typed(spec.optional_data) {
         Ok(typed) => rule(typed),
         Err(diagnostics) => unreadable(&diagnostics),

@@ -131,15 +131,15 @@ fn splice(
     name: fn() -> String,
 ) -> Result<Option<Vec<u8>>, Diagnostics> {
     let mut replaced = Vec::new();
-    let mut added = Changed::default();
+    let mut added = ChangedFields::default();
     if let Some((any, before, after)) = data {
         let any = any.unwrap_or_else(|| Any { type_url: type_url(name), value: Vec::new() });
         let value = wire::carry(&any.value, &before, after).map_err(|fault| unparsable(name, &fault.to_string()))?;
-        replaced.push(Changed::DATA);
+        replaced.push(ChangedFields::DATA);
         added.data = Some(Any { value, ..any });
     }
     if let Some(metadata) = metadata {
-        replaced.push(Changed::METADATA);
+        replaced.push(ChangedFields::METADATA);
         added.metadata = metadata;
     }
     if replaced.is_empty() {
@@ -213,14 +213,14 @@ impl<M> Typed<M> {
 
 /// The two fields of a resource that `mutate` may change, under their numbers.
 #[derive(Clone, PartialEq, Message)]
-struct Changed {
+struct ChangedFields {
     #[prost(btree_map = "string, string", tag = "5")]
     metadata: BTreeMap<String, String>,
     #[prost(message, optional, tag = "7")]
     data: Option<Any>,
 }
 
-impl Changed {
+impl ChangedFields {
     const METADATA: u32 = 5;
     const DATA: u32 = 7;
 }

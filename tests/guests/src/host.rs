@@ -8,13 +8,13 @@ use std::{
     sync::OnceLock,
 };
 
-use mortise_guest_build::{Build, Built, Target};
+use mortise_guest_build::{Build, BuildOutput, Target};
 
 pub use bad::{bad_manifests, good_manifest};
 pub use template::{importing, manifest_only, manifest_only_for};
 
-fn built() -> &'static Built {
-    static BUILT: OnceLock<Built> = OnceLock::new();
+fn built() -> &'static BuildOutput {
+    static BUILT: OnceLock<BuildOutput> = OnceLock::new();
     BUILT.get_or_init(|| match Build::manifest_dir(env!("CARGO_MANIFEST_DIR")).examples().run() {
         Ok(built) => built,
         #[allow(clippy::panic, reason = "for tests: none can go on without its guests")]

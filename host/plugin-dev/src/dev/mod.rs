@@ -66,19 +66,19 @@ impl Dev {
         let mut watch = watch::Watch::new(self.of.dir())?;
         view::say(
             &ui,
-            view::Part::Dev,
+            view::LineKind::Dev,
             &format!("watching {}, installing into {}", self.of.dir().display(), session.url()),
         )?;
-        let mut following: Option<view::Following> = None;
+        let mut following: Option<view::LiveView> = None;
         let mut changed = None;
         loop {
             match self.round(&session, &ui, changed, Some(&watch)).await {
-                Ok(name) if following.is_none() => following = Some(view::Following::start(&session, &ui, &name)),
+                Ok(name) if following.is_none() => following = Some(view::LiveView::start(&session, &ui, &name)),
                 Ok(_) => {}
                 Err(fault) if fault.exit == Exit::Closed => return Err(fault),
                 Err(fault) => {
                     let kept = "what served before serves on; the next change is built again";
-                    view::say(&ui, view::Part::Fault, &format!("{fault}\n{kept}"))?;
+                    view::say(&ui, view::LineKind::Fault, &format!("{fault}\n{kept}"))?;
                 }
             }
             let back = async {
@@ -116,7 +116,7 @@ impl Dev {
         };
         let built = begun.elapsed();
         let size = report::size(offline.bytes.len());
-        view::say(ui, view::Part::Build, &format!("{} ({size}) in {:.1} s", path.display(), built.as_secs_f64()))?;
+        view::say(ui, view::LineKind::Build, &format!("{} ({size}) in {:.1} s", path.display(), built.as_secs_f64()))?;
         if self.test {
             self.cases(ui, path).await?;
         }
@@ -125,10 +125,10 @@ impl Dev {
         let took = begun.elapsed().as_secs_f64();
         let what = if installed.unchanged { "serves already, unchanged" } else { "serves" };
         let version = &manifest.version;
-        view::say(ui, view::Part::Live, &format!("{name} {version} {what}, {took:.1} s after the change"))?;
+        view::say(ui, view::LineKind::Live, &format!("{name} {version} {what}, {took:.1} s after the change"))?;
         let conditions = install::conditions(installed.plugin.as_ref());
         if !conditions.is_empty() {
-            view::say(ui, view::Part::Plugin, &conditions.join("; "))?;
+            view::say(ui, view::LineKind::Plugin, &conditions.join("; "))?;
         }
         Ok(name)
     }
@@ -138,12 +138,12 @@ impl Dev {
         let suite = Suite { component, cases, filter: None, record: false, with: Vec::new() };
         let summary = suite.run(|_| Ok(())).await?;
         if summary.first_failure().is_some() {
-            view::say(ui, view::Part::Test, summary.text(ui).trim())?;
+            view::say(ui, view::LineKind::Test, summary.text(ui).trim())?;
             return Err(fault::failed(
                 format!("{} of {} cases failed; nothing was installed", summary.failed(), summary.ran()),
                 "mend the plugin or the case; `mortise plugin dev` without --test installs regardless",
             ));
         }
-        view::say(ui, view::Part::Test, &format!("{} cases passed", summary.ran()))
+        view::say(ui, view::LineKind::Test, &format!("{} cases passed", summary.ran()))
     }
 }

@@ -16,7 +16,7 @@ const LAST_LINES: u32 = 10;
 
 /// What a line is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum LineKind {
     Dev,
     Build,
     Test,
@@ -26,7 +26,7 @@ pub(super) enum Part {
     Fault,
 }
 
-impl Part {
+impl LineKind {
     fn label(self) -> (&'static str, Style) {
         match self {
             Self::Dev => ("dev", Style::Dim),
@@ -41,7 +41,7 @@ impl Part {
 }
 
 /// Writes lines, the first with what they are about.
-pub(super) fn say(on: &Ui, part: Part, text: &str) -> Result<(), CliError> {
+pub(super) fn say(on: &Ui, part: LineKind, text: &str) -> Result<(), CliError> {
     let (label, style) = part.label();
     let mut lines = text.lines();
     let mut out = format!("{} {}\n", on.paint(style, &format!("{label:<6}")), lines.next().unwrap_or_default());
@@ -52,12 +52,12 @@ pub(super) fn say(on: &Ui, part: Part, text: &str) -> Result<(), CliError> {
 }
 
 /// Tells of a plugin's log and its conditions until it is dropped.
-pub(super) struct Following {
+pub(super) struct LiveView {
     tasks: Vec<JoinHandle<()>>,
     back: mpsc::Receiver<()>,
 }
 
-impl Following {
+impl LiveView {
     pub(super) fn start(session: &Session, on: &Ui, name: &str) -> Self {
         // One that waits is as good as many.
         let (send, back) = mpsc::channel(1);
@@ -76,7 +76,7 @@ impl Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for LiveView {
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();
@@ -106,7 +106,7 @@ async fn logs(session: Session, on: Ui, name: String, first: bool) -> Result<(),
     let mut client = session.plugins();
     let mut lines = session.call(format!("the log of {name}"), client.logs(request)).await?;
     while let Ok(Some(line)) = lines.message().await {
-        say(&on, Part::Log, &log_line(&line))?;
+        say(&on, LineKind::Log, &log_line(&line))?;
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ async fn conditions(
     let mut client = session.resources();
     let mut events = session.call(format!("plugin {name}"), client.watch_list(request)).await?;
     if !first {
-        say(&on, Part::Dev, "the server is back")?;
+        say(&on, LineKind::Dev, "the server is back")?;
         let _ = back.try_send(());
     }
     let mut known: Option<Vec<String>> = None;
@@ -143,13 +143,13 @@ async fn conditions(
         // On the way from one version to the next it is neither.
         let passing = now.iter().any(|one| one.contains(" not yet"));
         if known.as_ref().is_some_and(|known| *known != now) && !passing {
-            say(&on, Part::Plugin, &now.join("; "))?;
+            say(&on, LineKind::Plugin, &now.join("; "))?;
         }
         if !passing {
             known = Some(now);
         }
     }
-    say(&on, Part::Dev, "the server is gone; waiting for it")
+    say(&on, LineKind::Dev, "the server is gone; waiting for it")
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) struct Case {
     authorize: Option<Authorize>,
     upgrade: Option<Upgrade>,
     reconcile: Option<Reconcile>,
-    map: Option<MapOf>,
+    map: Option<MapChange>,
     /// What is stored under the resource's name, for `validate` and `write`.
     pub(super) stored: Option<Value>,
     /// Who asks, for `authorize` and `write`; somebody who may do everything if it is left out.
@@ -55,14 +55,14 @@ pub(super) struct Case {
 
 /// What is called, taken out of a case.
 #[derive(Debug, Clone)]
-pub(super) enum Called {
+pub(super) enum Invocation {
     Mutate(Value),
     Validate(Value),
     Write(Value),
     Authorize(Authorize),
     Upgrade(Upgrade),
     Reconcile(Reconcile),
-    Map(MapOf),
+    Map(MapChange),
 }
 
 /// A question of authorisation: exactly one of these.
@@ -113,7 +113,7 @@ pub(super) struct Reconcile {
 /// Which change a mapper is asked about.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MapOf {
+pub(super) struct MapChange {
     pub(super) controller: Option<String>,
     pub(super) changed: Value,
 }
@@ -177,7 +177,7 @@ pub(super) struct Expect {
     pub(super) idempotent: Option<bool>,
     /// Errors and warnings, in any order.
     #[serde(default)]
-    pub(super) diagnostics: Vec<Said>,
+    pub(super) diagnostics: Vec<ExpectedDiagnostic>,
     /// `authorize`, `write`.
     #[serde(default)]
     pub(super) allow: bool,
@@ -192,7 +192,7 @@ pub(super) struct Expect {
     pub(super) writes: Vec<Value>,
     /// `reconcile`: statuses that are written, in order.
     #[serde(default)]
-    pub(super) statuses: Vec<WrittenStatus>,
+    pub(super) statuses: Vec<ExpectedStatus>,
     /// `reconcile`: what is deleted, in order: `TYPE/NAME`, or `NAME` of the managed type.
     #[serde(default)]
     pub(super) deletes: Vec<String>,
@@ -213,7 +213,7 @@ pub(super) struct Expect {
 /// An expected diagnostic.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Said {
+pub(super) struct ExpectedDiagnostic {
     pub(super) error: Option<String>,
     pub(super) warning: Option<String>,
     /// Not compared if it is left out.
@@ -237,7 +237,7 @@ pub(super) enum Outcome {
 /// An expected status.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenStatus {
+pub(super) struct ExpectedStatus {
     /// The managed type, if it is left out.
     #[serde(rename = "type")]
     pub(super) of: Option<String>,
@@ -252,16 +252,16 @@ impl Case {
     ///
     /// # Errors
     /// What is wrong with it, in one line.
-    pub(super) fn read(value: &Value) -> Result<(Self, Called), String> {
+    pub(super) fn read(value: &Value) -> Result<(Self, Invocation), String> {
         let mut case = Self::deserialize(value).map_err(|e| e.to_string())?;
         let mut found = Vec::new();
-        found.extend(case.mutate.take().map(Called::Mutate));
-        found.extend(case.validate.take().map(Called::Validate));
-        found.extend(case.write.take().map(Called::Write));
-        found.extend(case.authorize.take().map(Called::Authorize));
-        found.extend(case.upgrade.take().map(Called::Upgrade));
-        found.extend(case.reconcile.take().map(Called::Reconcile));
-        found.extend(case.map.take().map(Called::Map));
+        found.extend(case.mutate.take().map(Invocation::Mutate));
+        found.extend(case.validate.take().map(Invocation::Validate));
+        found.extend(case.write.take().map(Invocation::Write));
+        found.extend(case.authorize.take().map(Invocation::Authorize));
+        found.extend(case.upgrade.take().map(Invocation::Upgrade));
+        found.extend(case.reconcile.take().map(Invocation::Reconcile));
+        found.extend(case.map.take().map(Invocation::Map));
         let called = match (found.pop(), found.is_empty()) {
             (Some(one), true) => one,
             _ => {
@@ -274,9 +274,9 @@ impl Case {
     }
 
     /// Refuses what is given, and is of no use to what is called.
-    fn check_given(&self, called: &Called) -> Result<(), String> {
-        let controls = matches!(called, Called::Reconcile(_) | Called::Map(_));
-        let judges = matches!(called, Called::Validate(_) | Called::Write(_));
+    fn check_given(&self, called: &Invocation) -> Result<(), String> {
+        let controls = matches!(called, Invocation::Reconcile(_) | Invocation::Map(_));
+        let judges = matches!(called, Invocation::Validate(_) | Invocation::Write(_));
         let given = [
             ("stored", self.stored.is_some(), judges, "validate and write"),
             ("caller", self.caller.is_some(), !controls, "hooks"),
@@ -294,19 +294,19 @@ impl Case {
     }
 
     /// Refuses expectations that nothing would look at.
-    fn check(&self, called: &Called) -> Result<(), String> {
+    fn check(&self, called: &Invocation) -> Result<(), String> {
         self.check_given(called)?;
         let expect = &self.expect;
         let (name, fits): (&str, &[&str]) = match called {
-            Called::Mutate(_) => ("mutate", &["data", "metadata", "unchanged", "diagnostics"]),
-            Called::Validate(_) => ("validate", &["diagnostics"]),
-            Called::Write(_) => ("write", &["data", "metadata", "unchanged", "diagnostics", "allow", "deny"]),
-            Called::Authorize(_) => ("authorize", &["allow", "deny"]),
-            Called::Upgrade(_) => ("upgrade", &["data", "diagnostics"]),
-            Called::Reconcile(_) => {
+            Invocation::Mutate(_) => ("mutate", &["data", "metadata", "unchanged", "diagnostics"]),
+            Invocation::Validate(_) => ("validate", &["diagnostics"]),
+            Invocation::Write(_) => ("write", &["data", "metadata", "unchanged", "diagnostics", "allow", "deny"]),
+            Invocation::Authorize(_) => ("authorize", &["allow", "deny"]),
+            Invocation::Upgrade(_) => ("upgrade", &["data", "diagnostics"]),
+            Invocation::Reconcile(_) => {
                 ("reconcile", &["outcome", "error", "writes", "statuses", "deletes", "values", "directories"])
             }
-            Called::Map(_) => ("map", &["names", "error"]),
+            Invocation::Map(_) => ("map", &["names", "error"]),
         };
         let given = [
             ("data", expect.data.is_some()),
@@ -329,16 +329,20 @@ impl Case {
         }
         let says_nothing = expect.fault.is_none() && !given.iter().any(|(_, is)| *is);
         match called {
-            Called::Mutate(_) | Called::Upgrade(_) if says_nothing => {
+            Invocation::Mutate(_) | Invocation::Upgrade(_) if says_nothing => {
                 Err(format!("expect has to say what {name} answers: one of {}", fits.join(", ")))
             }
-            Called::Authorize(_) if says_nothing => Err("expect has to say `allow: true`, or `deny: REASON`".into()),
-            Called::Reconcile(_) if expect.fault.is_none() && expect.outcome.is_none() && expect.error.is_none() => {
+            Invocation::Authorize(_) if says_nothing => {
+                Err("expect has to say `allow: true`, or `deny: REASON`".into())
+            }
+            Invocation::Reconcile(_)
+                if expect.fault.is_none() && expect.outcome.is_none() && expect.error.is_none() =>
+            {
                 Err("expect has to say how reconcile ends: `outcome: done`, or `error: TEXT`".into())
             }
             _ => Ok(()),
         }?;
-        let named = |one: &&Said| one.error.is_some() == one.warning.is_some();
+        let named = |one: &&ExpectedDiagnostic| one.error.is_some() == one.warning.is_some();
         if expect.diagnostics.iter().any(|one| named(&one)) {
             return Err("each of expect.diagnostics has either `error: TEXT` or `warning: TEXT`".into());
         }

@@ -9,11 +9,11 @@ use mortise_resource::{Code, pb};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::texts::{Texts, id_json, type_name};
+use super::codec::{Codec, id_json, type_name};
 
 /// A question.
 #[derive(Debug, Clone)]
-pub(super) enum Ask {
+pub(super) enum HostCall {
     Read(pb::Id),
     List { of: pb::Type, within: pb::Tenancy, name_prefix: String },
     ListByOwner(pb::Id),
@@ -43,27 +43,27 @@ pub(super) enum Answer {
 /// A question and its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
-    pub(super) ask: Ask,
+    pub(super) ask: HostCall,
     pub(super) answer: Result<Answer, Failure>,
 }
 
 /// Answers questions, one after the other.
 #[async_trait]
-pub(super) trait Desk: Send + Sync {
-    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure>;
+pub(super) trait Responder: Send + Sync {
+    async fn answer(&self, ask: &HostCall) -> Result<Answer, Failure>;
     /// Milliseconds since 1970.
     fn now(&self) -> u64;
 }
 
 /// A reconciler's host that keeps what was asked.
 pub(super) struct Journal {
-    desk: Arc<dyn Desk>,
+    responder: Arc<dyn Responder>,
     exchanges: Mutex<Vec<Exchange>>,
 }
 
 impl Journal {
-    pub(super) fn new(desk: Arc<dyn Desk>) -> Arc<Self> {
-        Arc::new(Self { desk, exchanges: Mutex::default() })
+    pub(super) fn new(responder: Arc<dyn Responder>) -> Arc<Self> {
+        Arc::new(Self { responder, exchanges: Mutex::default() })
     }
 
     /// What was asked so far.
@@ -71,31 +71,31 @@ impl Journal {
         self.exchanges.lock().clone()
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Answer, Failure> {
-        let answer = self.desk.answer(&ask).await;
+    async fn ask(&self, ask: HostCall) -> Result<Answer, Failure> {
+        let answer = self.responder.answer(&ask).await;
         self.exchanges.lock().push(Exchange { ask, answer: answer.clone() });
         answer
     }
 
-    async fn resource(&self, ask: Ask) -> Result<Option<pb::Resource>, Failure> {
+    async fn resource(&self, ask: HostCall) -> Result<Option<pb::Resource>, Failure> {
         match self.ask(ask).await? {
             Answer::Resource(found) => Ok(found.map(|one| *one)),
             _ => Err(unfit()),
         }
     }
 
-    async fn stored(&self, ask: Ask) -> Result<pb::Resource, Failure> {
+    async fn stored(&self, ask: HostCall) -> Result<pb::Resource, Failure> {
         self.resource(ask).await?.ok_or_else(unfit)
     }
 
-    async fn resources(&self, ask: Ask) -> Result<Vec<pb::Resource>, Failure> {
+    async fn resources(&self, ask: HostCall) -> Result<Vec<pb::Resource>, Failure> {
         match self.ask(ask).await? {
             Answer::Resources(found) => Ok(found),
             _ => Err(unfit()),
         }
     }
 
-    async fn nothing(&self, ask: Ask) -> Result<(), Failure> {
+    async fn nothing(&self, ask: HostCall) -> Result<(), Failure> {
         self.ask(ask).await.map(drop)
     }
 }
@@ -108,19 +108,19 @@ fn unfit() -> Failure {
 #[async_trait]
 impl ReconcilerHost for Journal {
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
-        self.stored(Ask::Read(id)).await
+        self.stored(HostCall::Read(id)).await
     }
 
     async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure> {
-        self.resources(Ask::List { of, within, name_prefix }).await
+        self.resources(HostCall::List { of, within, name_prefix }).await
     }
 
     async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
-        self.resources(Ask::ListByOwner(owner)).await
+        self.resources(HostCall::ListByOwner(owner)).await
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
-        self.stored(Ask::Write(Box::new(resource))).await
+        self.stored(HostCall::Write(Box::new(resource))).await
     }
 
     async fn write_status(
@@ -130,45 +130,45 @@ impl ReconcilerHost for Journal {
         key: String,
         status: pb::Status,
     ) -> Result<pb::Resource, Failure> {
-        self.stored(Ask::WriteStatus { id, version, key, status }).await
+        self.stored(HostCall::WriteStatus { id, version, key, status }).await
     }
 
     async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
-        self.nothing(Ask::Delete { id, version }).await
+        self.nothing(HostCall::Delete { id, version }).await
     }
 
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
-        self.resource(Ask::CacheGet { of, index, key }).await
+        self.resource(HostCall::CacheGet { of, index, key }).await
     }
 
     async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
-        self.resources(Ask::CacheList { of, index, key }).await
+        self.resources(HostCall::CacheList { of, index, key }).await
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
-        match self.ask(Ask::KvGet(key)).await? {
+        match self.ask(HostCall::KvGet(key)).await? {
             Answer::Value(value) => Ok(value),
             _ => Err(unfit()),
         }
     }
 
     async fn kv_set(&self, key: String, value: Vec<u8>) -> Result<(), Failure> {
-        self.nothing(Ask::KvSet(key, value)).await
+        self.nothing(HostCall::KvSet(key, value)).await
     }
 
     async fn kv_remove(&self, key: String) -> Result<(), Failure> {
-        self.nothing(Ask::KvRemove(key)).await
+        self.nothing(HostCall::KvRemove(key)).await
     }
 
     async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
-        match self.ask(Ask::KvKeys(prefix)).await? {
+        match self.ask(HostCall::KvKeys(prefix)).await? {
             Answer::Keys(keys) => Ok(keys),
             _ => Err(unfit()),
         }
     }
 
     fn now(&self) -> u64 {
-        self.desk.now()
+        self.responder.now()
     }
 
     fn answers_http(&self) -> bool {
@@ -181,7 +181,7 @@ impl ReconcilerHost for Journal {
             .iter()
             .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
         let (method, url) = (request.method().to_string(), request.uri().to_string());
-        let ask = Ask::Http { method, url, headers: headers.collect(), body: request.body().clone() };
+        let ask = HostCall::Http { method, url, headers: headers.collect(), body: request.body().clone() };
         let answer = match self.ask(ask).await {
             Ok(Answer::Http { status, headers, body }) => {
                 let mut response = http::Response::builder().status(status);
@@ -197,7 +197,7 @@ impl ReconcilerHost for Journal {
     }
 }
 
-impl Ask {
+impl HostCall {
     /// The call's name in the contract.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -218,7 +218,7 @@ impl Ask {
     }
 
     /// All that was asked.
-    pub(super) fn json(&self, texts: &Texts) -> Value {
+    pub(super) fn json(&self, codec: &Codec) -> Value {
         let cached = |of: &pb::Type, index: &str, key: &CacheKey| {
             let key = match key {
                 CacheKey::Id(id) => id_json(id),
@@ -234,9 +234,9 @@ impl Ask {
                 "namespace": within.namespace,
                 "prefix": name_prefix,
             }),
-            Self::Write(resource) => json!({"resource": texts.json(resource)}),
+            Self::Write(resource) => json!({"resource": codec.json(resource)}),
             Self::WriteStatus { id, version, key, status } => {
-                json!({"id": id_json(id), "version": version, "key": key, "status": texts.status(status)})
+                json!({"id": id_json(id), "version": version, "key": key, "status": codec.status(status)})
             }
             Self::Delete { id, version } => json!({"id": id_json(id), "version": version}),
             Self::CacheGet { of, index, key } | Self::CacheList { of, index, key } => cached(of, index, key),
@@ -254,8 +254,8 @@ impl Ask {
     }
 
     /// The answer to this question in a recording.
-    pub(super) fn read_answer(&self, json: &Value, texts: &Texts) -> Result<Answer, String> {
-        let resource = |json: &Value| texts.read(self.name(), json);
+    pub(super) fn read_answer(&self, json: &Value, codec: &Codec) -> Result<Answer, String> {
+        let resource = |json: &Value| codec.read(self.name(), json);
         let list = |json: &Value| json.as_array().cloned().ok_or("the answer has to be a list");
         Ok(match self {
             Self::Read(_) | Self::Write(_) | Self::WriteStatus { .. } | Self::CacheGet { .. } => {
@@ -282,11 +282,11 @@ impl Ask {
 
 impl Answer {
     /// All that was answered.
-    pub(super) fn json(&self, texts: &Texts) -> Value {
+    pub(super) fn json(&self, codec: &Codec) -> Value {
         match self {
             Self::Nothing => Value::Null,
-            Self::Resource(found) => found.as_ref().map_or(Value::Null, |one| texts.json(one)),
-            Self::Resources(found) => found.iter().map(|one| texts.json(one)).collect(),
+            Self::Resource(found) => found.as_ref().map_or(Value::Null, |one| codec.json(one)),
+            Self::Resources(found) => found.iter().map(|one| codec.json(one)).collect(),
             Self::Value(value) => value.as_ref().map_or(Value::Null, |value| bytes_json(value)),
             Self::Keys(keys) => json!(keys),
             Self::Http { status, headers, body } => {

@@ -21,14 +21,14 @@ use serde_json::Value;
 
 use super::{
     case::{Authorize, Caller, Case, List, Upgrade},
-    texts::{Texts, type_name},
-    verdict::{self, Problems},
+    codec::{Codec, type_name},
+    problems::{self, Problems},
 };
 
 /// A case of a hook that is being run.
-pub(super) struct Hooks<'a> {
+pub(super) struct HookCase<'a> {
     pub(super) plugin: &'a Arc<Plugin>,
-    pub(super) texts: &'a Texts,
+    pub(super) codec: &'a Codec,
     pub(super) case: &'a Case,
     /// What came of it so far.
     pub(super) problems: Problems,
@@ -36,30 +36,30 @@ pub(super) struct Hooks<'a> {
 }
 
 /// What a case itself has wrong, in one line.
-type Faulty = String;
+type CaseError = String;
 
-impl<'a> Hooks<'a> {
-    pub(super) fn new(plugin: &'a Arc<Plugin>, texts: &'a Texts, case: &'a Case) -> Self {
-        Self { plugin, texts, case, problems: Problems::default(), fuel: 0 }
+impl<'a> HookCase<'a> {
+    pub(super) fn new(plugin: &'a Arc<Plugin>, codec: &'a Codec, case: &'a Case) -> Self {
+        Self { plugin, codec, case, problems: Problems::default(), fuel: 0 }
     }
 
-    fn call(&self) -> Result<Call, Faulty> {
+    fn call(&self) -> Result<Call, CaseError> {
         Ok(Call::new(self.plugin.clone(), authorizer(self.case.caller.as_ref())?))
     }
 
-    fn decl(&self, resource: &pb::Resource) -> Result<&'a TypeDecl, Faulty> {
+    fn decl(&self, resource: &pb::Resource) -> Result<&'a TypeDecl, CaseError> {
         let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
         self.decl_of(&type_name(of))
     }
 
-    fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, Faulty> {
-        let gvk = self.texts.named(name)?;
+    fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, CaseError> {
+        let gvk = self.codec.named(name)?;
         let found = self.plugin.manifest().types.iter().find(|decl| decl.gvk == gvk);
         found.ok_or_else(|| format!("{gvk} is another plugin's type; its hooks are tested with that plugin"))
     }
 
     /// Counts what the call used, and compares a fault with the one that is expected.
-    fn took<T>(&mut self, call: &Call, answer: Result<T, HookError>) -> Option<T> {
+    fn count<T>(&mut self, call: &Call, answer: Result<T, HookError>) -> Option<T> {
         self.fuel += call.used().fuel;
         match answer {
             Ok(answer) => Some(answer),
@@ -70,18 +70,18 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    pub(super) async fn mutate(&mut self, resource: &Value) -> Result<(), Faulty> {
-        let before = self.texts.read("mutate", resource)?;
+    pub(super) async fn mutate(&mut self, resource: &Value) -> Result<(), CaseError> {
+        let before = self.codec.read("mutate", resource)?;
         if !self.decl(&before)?.hooks.mutate {
             return Err(format!("{} has no mutate hook", type_of(&before)));
         }
         let mut call = self.call()?;
         let mut said = Vec::new();
-        if let Some(after) = self.mutated(&mut call, &before, &mut said).await? {
+        if let Some(after) = self.call_mutate(&mut call, &before, &mut said).await? {
             self.problems.no_fault(self.case.expect.fault.as_deref());
             if said.is_empty() {
                 self.compare(&before, &after)?;
-                self.settles(&mut call, &after).await;
+                self.check_idempotent(&mut call, &after).await;
             }
             self.problems.diagnostics(&self.case.expect.diagnostics, &said);
         }
@@ -89,14 +89,14 @@ impl<'a> Hooks<'a> {
     }
 
     /// What `mutate` makes of it; what it refuses goes to `said`. Nothing after a fault.
-    async fn mutated(
+    async fn call_mutate(
         &mut self,
         call: &mut Call,
         before: &pb::Resource,
         said: &mut Vec<Diagnostic>,
-    ) -> Result<Option<pb::Resource>, Faulty> {
+    ) -> Result<Option<pb::Resource>, CaseError> {
         let answer = call.mutate(before.encode_to_vec()).await;
-        Ok(match self.took(call, answer) {
+        Ok(match self.count(call, answer) {
             None => None,
             Some(Mutated::Unchanged) => Some(before.clone()),
             Some(Mutated::Refused(diagnostics)) => {
@@ -108,13 +108,13 @@ impl<'a> Hooks<'a> {
                     self.problems.add(format!("mutate answered what is no resource: {e}"));
                     None
                 }
-                Ok(after) => self.kept(before, &after)?.then_some(after),
+                Ok(after) => self.check_reserved_fields(before, &after)?.then_some(after),
             },
         })
     }
 
     /// What a server holds `mutate` to. False when nothing can be done with its data.
-    fn kept(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<bool, Faulty> {
+    fn check_reserved_fields(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<bool, CaseError> {
         let going = |resource: &pb::Resource| resource.metadata.get(DELETION_TIMESTAMP).cloned();
         for (field, same) in [
             ("id", before.id == after.id),
@@ -142,7 +142,7 @@ impl<'a> Hooks<'a> {
     }
 
     /// A resource that is read, changed and written back goes through `mutate` once more.
-    async fn settles(&mut self, call: &mut Call, after: &pb::Resource) {
+    async fn check_idempotent(&mut self, call: &mut Call, after: &pb::Resource) {
         if self.case.expect.idempotent == Some(false) {
             return;
         }
@@ -150,7 +150,7 @@ impl<'a> Hooks<'a> {
         match call.mutate(after.encode_to_vec()).await {
             Ok(Mutated::Changed(bytes)) => {
                 let again = pb::Resource::decode(bytes.as_slice()).unwrap_or_default();
-                let (first, second) = (self.texts.yaml(after), self.texts.yaml(&again));
+                let (first, second) = (self.codec.yaml(after), self.codec.yaml(&again));
                 if first != second {
                     let diff = mortise_text::diff::unified(&first, &second, ("answer", "asked again about its answer"));
                     self.problems.add(format!("mutate changes its own answer when it is asked again (`idempotent: false` allows that):\n{diff}"));
@@ -162,10 +162,10 @@ impl<'a> Hooks<'a> {
     }
 
     /// Compares a resource with what is expected of it.
-    fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), Faulty> {
+    fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), CaseError> {
         let expect = &self.case.expect;
         if expect.unchanged {
-            self.problems.same("it was to stay unchanged:", &self.texts.yaml(before), &self.texts.yaml(after));
+            self.problems.same("it was to stay unchanged:", &self.codec.yaml(before), &self.codec.yaml(after));
         }
         let mut expected = after.clone();
         if let Some(data) = &expect.data {
@@ -174,43 +174,47 @@ impl<'a> Hooks<'a> {
         if let Some(metadata) = &expect.metadata {
             expected.metadata.clone_from(metadata);
         }
-        self.problems.same("another resource than expected:", &self.texts.yaml(&expected), &self.texts.yaml(after));
+        self.problems.same("another resource than expected:", &self.codec.yaml(&expected), &self.codec.yaml(after));
         Ok(())
     }
 
     /// Expected data, of the type that a resource is of.
-    fn data(&self, like: &pb::Resource, data: &Value) -> Result<Option<prost_types::Any>, Faulty> {
+    fn data(&self, like: &pb::Resource, data: &Value) -> Result<Option<prost_types::Any>, CaseError> {
         let name = like.id.as_ref().map_or("x", |id| id.name.as_str());
         let whole = serde_json::json!({"type": type_of(like), "name": name, "data": data});
-        Ok(self.texts.read("expect", &whole)?.data)
+        Ok(self.codec.read("expect", &whole)?.data)
     }
 
-    pub(super) async fn validate(&mut self, resource: &Value) -> Result<(), Faulty> {
-        let resource = self.texts.read("validate", resource)?;
+    pub(super) async fn validate(&mut self, resource: &Value) -> Result<(), CaseError> {
+        let resource = self.codec.read("validate", resource)?;
         if !self.decl(&resource)?.hooks.validate {
             return Err(format!("{} has no validate hook", type_of(&resource)));
         }
         let mut call = self.call()?;
-        if let Some(said) = self.validated(&mut call, &resource).await? {
+        if let Some(said) = self.call_validate(&mut call, &resource).await? {
             self.problems.no_fault(self.case.expect.fault.as_deref());
             self.problems.diagnostics(&self.case.expect.diagnostics, &said);
         }
         Ok(())
     }
 
-    async fn validated(&mut self, call: &mut Call, resource: &pb::Resource) -> Result<Option<Vec<Diagnostic>>, Faulty> {
+    async fn call_validate(
+        &mut self,
+        call: &mut Call,
+        resource: &pb::Resource,
+    ) -> Result<Option<Vec<Diagnostic>>, CaseError> {
         let prior = self.stored()?;
         let answer = call.validate(resource.encode_to_vec(), prior.map(|prior| prior.encode_to_vec())).await;
-        Ok(self.took(call, answer))
+        Ok(self.count(call, answer))
     }
 
     /// What is stored under the resource's name.
-    fn stored(&self) -> Result<Option<pb::Resource>, Faulty> {
-        self.case.stored.as_ref().map(|stored| self.texts.read("stored", stored)).transpose()
+    fn stored(&self) -> Result<Option<pb::Resource>, CaseError> {
+        self.case.stored.as_ref().map(|stored| self.codec.read("stored", stored)).transpose()
     }
 
     /// What a server says last of all: that a field differs from what is stored which may not.
-    fn immutable(&self, decl: &TypeDecl, after: &pb::Resource) -> Result<Option<Diagnostic>, Faulty> {
+    fn immutable_change(&self, decl: &TypeDecl, after: &pb::Resource) -> Result<Option<Diagnostic>, CaseError> {
         let is_of = |stored: &pb::Resource| {
             stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|of| decl.gvk.matches(of))
         };
@@ -226,20 +230,20 @@ impl<'a> Hooks<'a> {
     }
 
     /// All hooks of a write, in a server's order, in one instance.
-    pub(super) async fn write(&mut self, resource: &Value) -> Result<(), Faulty> {
-        let before = self.texts.read("write", resource)?;
+    pub(super) async fn write(&mut self, resource: &Value) -> Result<(), CaseError> {
+        let before = self.codec.read("write", resource)?;
         let decl = self.decl(&before)?;
         let mut call = self.call()?;
         let mut said = Vec::new();
         let mut after = before.clone();
         if decl.hooks.mutate {
-            match self.mutated(&mut call, &before, &mut said).await? {
+            match self.call_mutate(&mut call, &before, &mut said).await? {
                 Some(mutated) => after = mutated,
                 None => return Ok(()),
             }
         }
         if decl.hooks.validate && said.is_empty() {
-            match self.validated(&mut call, &after).await? {
+            match self.call_validate(&mut call, &after).await? {
                 Some(diagnostics) => said = diagnostics,
                 None => return Ok(()),
             }
@@ -248,15 +252,15 @@ impl<'a> Hooks<'a> {
             let permission = &decl.permissions.write;
             let decision = if decl.hooks.authorize_write {
                 let answer = call.authorize_write(after.encode_to_vec()).await;
-                let Some(decision) = self.took(&call, answer) else { return Ok(()) };
+                let Some(decision) = self.count(&call, answer) else { return Ok(()) };
                 decision
             } else {
-                self.permitted(permission.as_ref(), &after.id.clone().unwrap_or_default(), "operator:write")?
+                self.decide_by_permission(permission.as_ref(), &after.id.clone().unwrap_or_default(), "operator:write")?
             };
-            self.decided(&decision, false);
+            self.compare_decision(&decision, false);
             self.compare(&before, &after)?;
             if decision == Decision::Allow {
-                said.extend(self.immutable(decl, &after)?);
+                said.extend(self.immutable_change(decl, &after)?);
             }
         }
         self.problems.no_fault(self.case.expect.fault.as_deref());
@@ -264,31 +268,31 @@ impl<'a> Hooks<'a> {
         Ok(())
     }
 
-    pub(super) async fn authorize(&mut self, asked: &Authorize) -> Result<(), Faulty> {
+    pub(super) async fn authorize(&mut self, asked: &Authorize) -> Result<(), CaseError> {
         let mut call = self.call()?;
         let decision = match (&asked.read, &asked.write, &asked.list) {
             (Some(resource), None, None) => {
-                let resource = self.texts.read("authorize.read", resource)?;
+                let resource = self.codec.read("authorize.read", resource)?;
                 let (decl, id) = (self.decl(&resource)?, resource.id.clone().unwrap_or_default());
                 if decl.hooks.authorize_read {
                     let mut answer = call.authorize_read(&id, None).await;
                     if matches!(answer, Ok(Decision::NeedResource)) {
                         answer = call.authorize_read(&id, Some(&resource)).await;
                     }
-                    self.took(&call, answer)
+                    self.count(&call, answer)
                 } else {
-                    Some(self.permitted(decl.permissions.read.as_ref(), &id, "operator:read")?)
+                    Some(self.decide_by_permission(decl.permissions.read.as_ref(), &id, "operator:read")?)
                 }
             }
             (None, Some(resource), None) => {
-                let resource = self.texts.read("authorize.write", resource)?;
+                let resource = self.codec.read("authorize.write", resource)?;
                 let decl = self.decl(&resource)?;
                 if decl.hooks.authorize_write {
                     let answer = call.authorize_write(resource.encode_to_vec()).await;
-                    self.took(&call, answer)
+                    self.count(&call, answer)
                 } else {
                     let id = resource.id.clone().unwrap_or_default();
-                    Some(self.permitted(decl.permissions.write.as_ref(), &id, "operator:write")?)
+                    Some(self.decide_by_permission(decl.permissions.write.as_ref(), &id, "operator:write")?)
                 }
             }
             (None, None, Some(List { of, partition, namespace })) => {
@@ -298,23 +302,28 @@ impl<'a> Hooks<'a> {
                 let of = decl.gvk.to_pb();
                 if decl.hooks.authorize_list {
                     let answer = call.authorize_list(&of, &within).await;
-                    self.took(&call, answer)
+                    self.count(&call, answer)
                 } else {
                     let place = pb::Id { r#type: Some(of), tenancy: Some(within), ..pb::Id::default() };
-                    Some(self.permitted(decl.permissions.list.as_ref(), &place, "operator:read")?)
+                    Some(self.decide_by_permission(decl.permissions.list.as_ref(), &place, "operator:read")?)
                 }
             }
             _ => return Err("authorize has to ask exactly one of read, write, list".into()),
         };
         if let Some(decision) = decision {
             self.problems.no_fault(self.case.expect.fault.as_deref());
-            self.decided(&decision, true);
+            self.compare_decision(&decision, true);
         }
         Ok(())
     }
 
     /// What the host says itself where a type has no hook: by the permission that it declares, or the usual one.
-    fn permitted(&self, declared: Option<&Permission>, id: &pb::Id, otherwise: &str) -> Result<Decision, Faulty> {
+    fn decide_by_permission(
+        &self,
+        declared: Option<&Permission>,
+        id: &pb::Id,
+        otherwise: &str,
+    ) -> Result<Decision, CaseError> {
         let caller = authorizer(self.case.caller.as_ref())?;
         let refused = match declared {
             Some(permission) => permission.ask(&*caller, id).err(),
@@ -324,7 +333,7 @@ impl<'a> Hooks<'a> {
     }
 
     /// Compares a decision; where none is expected, allowing is.
-    fn decided(&mut self, decision: &Decision, always: bool) {
+    fn compare_decision(&mut self, decision: &Decision, always: bool) {
         let expect = &self.case.expect;
         let problem = match (decision, &expect.deny) {
             (Decision::Allow, None) => None,
@@ -340,7 +349,7 @@ impl<'a> Hooks<'a> {
         self.problems.extend(problem);
     }
 
-    pub(super) async fn upgrade(&mut self, asked: &Upgrade) -> Result<(), Faulty> {
+    pub(super) async fn upgrade(&mut self, asked: &Upgrade) -> Result<(), CaseError> {
         let decl = self.decl_of(&asked.of)?;
         if !self.plugin.upgrades() {
             return Err("the plugin does not export upgrading".into());
@@ -354,7 +363,7 @@ impl<'a> Hooks<'a> {
         let old = DynamicMessage::deserialize(message, asked.data.clone()).map_err(|e| format!("upgrade.data: {e}"))?;
         let mut call = self.call()?;
         let answer = call.upgrade(gvk.to_pb(), asked.since, old.encode_to_vec()).await;
-        match self.took(&call, answer) {
+        match self.count(&call, answer) {
             None => {}
             Some(Upgraded::Refused(said)) => {
                 self.problems.no_fault(self.case.expect.fault.as_deref());
@@ -369,7 +378,7 @@ impl<'a> Hooks<'a> {
                 let after = pb::Resource { id: Some(id), data, ..pb::Resource::default() };
                 if let Some(data) = &self.case.expect.data {
                     let expected = pb::Resource { data: self.data(&after, data)?, ..after.clone() };
-                    self.problems.same(verdict::OTHER_DATA, &self.texts.yaml(&expected), &self.texts.yaml(&after));
+                    self.problems.same(problems::OTHER_DATA, &self.codec.yaml(&expected), &self.codec.yaml(&after));
                 }
             }
         }
@@ -387,12 +396,12 @@ fn type_of(resource: &pb::Resource) -> String {
 }
 
 /// Somebody with these permissions, and no others.
-struct Holder {
+struct CaseCaller {
     name: String,
     may: Vec<(String, String)>,
 }
 
-impl Authorizer for Holder {
+impl Authorizer for CaseCaller {
     fn allowed(&self, permission: &str, name: &str) -> bool {
         self.may.iter().any(|(held, on)| held == permission && on == name)
     }
@@ -409,7 +418,7 @@ impl Authorizer for Holder {
 }
 
 /// Who asks in a case.
-fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, Faulty> {
+fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError> {
     let Some(caller) = caller else { return Ok(Arc::new(AllowAll)) };
     let read = |text: &String| {
         let (permission, on) = text.split_once(" on ").unwrap_or((text, ""));
@@ -420,5 +429,5 @@ fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, Faulty> {
         })
     };
     let may = caller.permissions.iter().map(read).collect::<Result<_, _>>()?;
-    Ok(Arc::new(Holder { name: caller.name.clone().unwrap_or_else(|| "the caller".into()), may }))
+    Ok(Arc::new(CaseCaller { name: caller.name.clone().unwrap_or_else(|| "the caller".into()), may }))
 }

@@ -15,8 +15,8 @@ use prost::Message as _;
 
 use super::{
     case::HttpAnswer,
-    exchange::{Answer, Ask, Desk},
-    texts::Texts,
+    codec::Codec,
+    exchange::{Answer, HostCall, Responder},
 };
 
 /// The plugin's own values.
@@ -26,7 +26,7 @@ pub(super) type Values = BTreeMap<String, Vec<u8>>;
 pub(super) struct Memory {
     plugin: Arc<Plugin>,
     controller: ControllerDecl,
-    texts: Arc<Texts>,
+    codec: Arc<Codec>,
     now: u64,
     store: Mutex<Store>,
     values: Mutex<Values>,
@@ -37,7 +37,7 @@ impl Memory {
     pub(super) fn new(
         plugin: &Arc<Plugin>,
         controller: &ControllerDecl,
-        texts: &Arc<Texts>,
+        codec: &Arc<Codec>,
         now: u64,
         values: Values,
         http: Vec<HttpAnswer>,
@@ -45,7 +45,7 @@ impl Memory {
         Self {
             plugin: plugin.clone(),
             controller: controller.clone(),
-            texts: texts.clone(),
+            codec: codec.clone(),
             now,
             store: Mutex::default(),
             values: Mutex::new(values),
@@ -82,7 +82,7 @@ impl Memory {
     }
 
     /// What the plugin's own hooks make of a write, as on a server.
-    async fn judged(&self, mut resource: pb::Resource) -> Result<pb::Resource, Failure> {
+    async fn apply_hooks(&self, mut resource: pb::Resource) -> Result<pb::Resource, Failure> {
         let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref()).map(Gvk::from);
         let decl = self.plugin.manifest().types.iter().find(|decl| Some(&decl.gvk) == of.as_ref());
         let Some(hooks) = decl.map(|decl| decl.hooks) else { return Ok(resource) };
@@ -113,7 +113,7 @@ impl Memory {
     }
 
     fn list(&self, of: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
-        let scope = self.texts.scope(&of.into());
+        let scope = self.codec.scope(&of.into());
         let mut within = within.clone();
         scope.fill_query(&mut within);
         let unit =
@@ -130,7 +130,7 @@ impl Memory {
     }
 
     /// What of a type stands under a key of an index of the controller's.
-    fn indexed(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
+    fn look_up(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
         let invalid = |text: String| Failure::new(Code::InvalidArgument, text);
         let same = |gvk: &Gvk| gvk.group == of.group && gvk.kind == of.kind;
         let watched = self.controller.watches.iter().find(|watch| same(&watch.of));
@@ -168,7 +168,7 @@ impl Memory {
                 .and_then(|id| id.r#type.as_ref())
                 .map(Gvk::from)
                 .unwrap_or_else(|| Gvk::new("", "", ""));
-            self.texts.message(&of).ok_or_else(|| format!("the type {of} is not known; --with FILE.wasm brings it"))
+            self.codec.message(&of).ok_or_else(|| format!("the type {of} is not known; --with FILE.wasm brings it"))
         };
         let data = one.data.as_ref().map(|data| data.value.as_slice());
         Ok(match (by, key, data) {
@@ -209,45 +209,47 @@ fn failure(failure: mortise_plugin::Failure) -> Failure {
 }
 
 #[async_trait]
-impl Desk for Memory {
-    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
+impl Responder for Memory {
+    async fn answer(&self, ask: &HostCall) -> Result<Answer, Failure> {
         let one = |resource: pb::Resource| Answer::Resource(Some(Box::new(resource)));
         Ok(match ask {
-            Ask::Read(id) => one(self.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?),
-            Ask::List { of, within, name_prefix } => Answer::Resources(self.list(of, within, name_prefix)),
-            Ask::ListByOwner(owner) => {
+            HostCall::Read(id) => {
+                one(self.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?)
+            }
+            HostCall::List { of, within, name_prefix } => Answer::Resources(self.list(of, within, name_prefix)),
+            HostCall::ListByOwner(owner) => {
                 let found = self.find(owner).and_then(|found| found.id).map(|id| id.uid);
                 let uid = if owner.uid.is_empty() { found.unwrap_or_default() } else { owner.uid.clone() };
                 Answer::Resources(self.store.lock().owned(&uid).cloned().collect())
             }
-            Ask::Write(resource) => {
-                let judged = self.judged(pb::Resource::clone(resource)).await?;
+            HostCall::Write(resource) => {
+                let judged = self.apply_hooks(pb::Resource::clone(resource)).await?;
                 one(self.store.lock().write(judged, self.now).map_err(failure)?)
             }
-            Ask::WriteStatus { id, version, key, status } => {
+            HostCall::WriteStatus { id, version, key, status } => {
                 one(self.store.lock().write_status(id, version, key, status.clone(), self.now).map_err(failure)?)
             }
-            Ask::Delete { id, version } => {
+            HostCall::Delete { id, version } => {
                 self.store.lock().delete(id, version, self.now).map_err(failure)?;
                 Answer::Nothing
             }
-            Ask::CacheGet { of, index, key } => {
-                Answer::Resource(self.indexed(of, index, key, false)?.into_iter().next().map(Box::new))
+            HostCall::CacheGet { of, index, key } => {
+                Answer::Resource(self.look_up(of, index, key, false)?.into_iter().next().map(Box::new))
             }
-            Ask::CacheList { of, index, key } => Answer::Resources(self.indexed(of, index, key, true)?),
-            Ask::KvGet(key) => Answer::Value(self.values.lock().get(key).cloned()),
-            Ask::KvSet(key, value) => {
+            HostCall::CacheList { of, index, key } => Answer::Resources(self.look_up(of, index, key, true)?),
+            HostCall::KvGet(key) => Answer::Value(self.values.lock().get(key).cloned()),
+            HostCall::KvSet(key, value) => {
                 self.values.lock().insert(key.clone(), value.clone());
                 Answer::Nothing
             }
-            Ask::KvRemove(key) => {
+            HostCall::KvRemove(key) => {
                 self.values.lock().remove(key);
                 Answer::Nothing
             }
-            Ask::KvKeys(prefix) => {
+            HostCall::KvKeys(prefix) => {
                 Answer::Keys(self.values.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
             }
-            Ask::Http { method, url, .. } => self.http(method, url)?,
+            HostCall::Http { method, url, .. } => self.http(method, url)?,
         })
     }
 

@@ -5,14 +5,14 @@
 //! config.toml says nothing else; what a reconciler asks is answered in memory ([`memory`]) or from a recording ([`record`]).
 
 mod case;
+mod codec;
 mod exchange;
 mod hooks;
 mod memory;
+mod problems;
 mod reconcile;
 mod record;
 mod suite;
-mod texts;
-mod verdict;
 mod yaml;
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, ui};
 
-pub(crate) use reconcile::{Rig, granted};
+pub(crate) use reconcile::{ReconcileHarness, granted};
 pub(crate) use suite::{Suite, grouped};
 
 use crate::{fault, source::Source};

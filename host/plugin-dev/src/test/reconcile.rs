@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
 use mortise_cli::args::duration;
 use mortise_plugin_host::{
-    Cancel, ControllerDecl, Grants, HookError, HttpHost, Manifest, Outcome as Ended, Plugin, PluginSettings,
+    Cancel, ControllerDecl, Grants, HookError, HttpHost, Manifest, Outcome as ActualOutcome, Plugin, PluginSettings,
     ReconcileError, Reconciler, Used,
     grants::{Directory, Secret, TypePattern},
 };
@@ -13,24 +13,24 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    case::{Case, MapOf, Outcome, Reconcile, WrittenStatus},
-    exchange::{Ask, Exchange, Journal},
+    case::{Case, ExpectedStatus, MapChange, Outcome, Reconcile},
+    codec::{Codec, short},
+    exchange::{Exchange, HostCall, Journal},
     memory::{Memory, Values},
+    problems::Problems,
     record::{Recording, Replay},
-    texts::{Texts, short},
-    verdict::Problems,
 };
 
 /// 2025-01-01T00:00:00Z, which a [`mortise_plugin::testing::World`] begins with, too. Milliseconds.
 const NEW_YEAR: u64 = 1_735_689_600_000;
 
 /// What a case itself has wrong, in one line.
-type Faulty = String;
+type CaseError = String;
 
 /// A case of a controller that is being run.
-pub(super) struct Run<'a> {
+pub(super) struct ControllerCase<'a> {
     pub(super) plugin: &'a Arc<Plugin>,
-    pub(super) texts: &'a Arc<Texts>,
+    pub(super) codec: &'a Arc<Codec>,
     pub(super) case: &'a Case,
     /// Granted directories.
     pub(super) files: &'a Path,
@@ -40,7 +40,7 @@ pub(super) struct Run<'a> {
 
 /// What came of it.
 #[derive(Default)]
-pub(super) struct Ran {
+pub(super) struct RunResult {
     pub(super) problems: Problems,
     pub(super) fuel: u64,
     /// What it asked.
@@ -54,8 +54,8 @@ pub(super) fn settings(
     name: &str,
     controllers: &[ControllerDecl],
     dir: &Path,
-) -> Result<PluginSettings, Faulty> {
-    let mut grants = watched(controllers)?;
+) -> Result<PluginSettings, CaseError> {
+    let mut grants = watch_grants(controllers)?;
     for text in &case.grants.read {
         grants.read.push(pattern(text)?);
     }
@@ -95,12 +95,12 @@ pub(super) fn settings(
     Ok(settings)
 }
 
-fn pattern(text: &str) -> Result<TypePattern, Faulty> {
+fn pattern(text: &str) -> Result<TypePattern, CaseError> {
     TypePattern::try_from(text.to_owned()).map_err(|e| format!("grants: {e}"))
 }
 
 /// Grants of reading what controllers manage and watch.
-fn watched(controllers: &[ControllerDecl]) -> Result<Grants, Faulty> {
+fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
     let mut grants = Grants::default();
     for one in controllers {
         for of in std::iter::once(&one.manages).chain(one.watches.iter().map(|watch| &watch.of)) {
@@ -113,19 +113,19 @@ fn watched(controllers: &[ControllerDecl]) -> Result<Grants, Faulty> {
 /// No settings, and no more grants than a plugin needs to be loaded.
 pub(crate) fn granted(manifest: &Manifest) -> Result<PluginSettings, String> {
     let mut settings = PluginSettings::default();
-    settings.grant(manifest.name.to_string(), watched(&manifest.controllers)?);
+    settings.grant(manifest.name.to_string(), watch_grants(&manifest.controllers)?);
     Ok(settings)
 }
 
 /// A controller and a store with one resource, for reconciles that are measured.
-pub(crate) struct Rig {
+pub(crate) struct ReconcileHarness {
     reconciler: Reconciler,
     memory: Arc<Memory>,
     controller: ControllerDecl,
     id: pb::Id,
 }
 
-impl Rig {
+impl ReconcileHarness {
     /// Puts the resource there.
     ///
     /// # Errors
@@ -135,9 +135,9 @@ impl Rig {
         controller: &ControllerDecl,
         resource: &pb::Resource,
     ) -> Result<Self, String> {
-        let mut texts = Texts::default();
-        texts.add(plugin.manifest());
-        let memory = Memory::new(plugin, controller, &Arc::new(texts), NEW_YEAR, Values::new(), Vec::new());
+        let mut codec = Codec::default();
+        codec.add(plugin.manifest());
+        let memory = Memory::new(plugin, controller, &Arc::new(codec), NEW_YEAR, Values::new(), Vec::new());
         memory.put(resource.clone())?;
         let id = resource.id.clone().unwrap_or_default();
         let id = memory.find(&pb::Id { uid: String::new(), ..id.clone() }).and_then(|found| found.id).unwrap_or(id);
@@ -159,16 +159,16 @@ impl Rig {
 }
 
 /// The grant that a URL needs.
-fn host_of(url: &str) -> Result<HttpHost, Faulty> {
+fn host_of(url: &str) -> Result<HttpHost, CaseError> {
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("http: {url:?} is no URL"))?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let text = if scheme == "https" { authority.to_owned() } else { format!("{scheme}://{authority}") };
     HttpHost::try_from(text).map_err(|e| format!("http: {e}"))
 }
 
-impl Run<'_> {
+impl ControllerCase<'_> {
     /// The controller of a name; the plugin's only one without.
-    fn controller(&self, name: Option<&str>) -> Result<&ControllerDecl, Faulty> {
+    fn controller(&self, name: Option<&str>) -> Result<&ControllerDecl, CaseError> {
         let all = &self.plugin.manifest().controllers;
         let names = || all.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
         match (name, all.as_slice()) {
@@ -182,7 +182,7 @@ impl Run<'_> {
         }
     }
 
-    fn now(&self) -> Result<u64, Faulty> {
+    fn now(&self) -> Result<u64, CaseError> {
         let Some(text) = &self.case.now else { return Ok(NEW_YEAR) };
         let time: jiff::Timestamp = text.parse().map_err(|e| format!("now: {e}; write it as 2025-01-01T00:00:00Z"))?;
         u64::try_from(time.as_millisecond()).map_err(|_| "now: it must be after 1970".into())
@@ -210,24 +210,24 @@ impl Run<'_> {
     }
 
     /// The store, filled.
-    fn memory(&self, controller: &ControllerDecl) -> Result<Memory, Faulty> {
+    fn memory(&self, controller: &ControllerDecl) -> Result<Memory, CaseError> {
         let values: Values =
             self.case.values.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes())).collect();
         let http = self.case.http.clone();
-        let memory = Memory::new(self.plugin, controller, self.texts, self.now()?, values, http);
+        let memory = Memory::new(self.plugin, controller, self.codec, self.now()?, values, http);
         for (place, one) in self.case.store.iter().enumerate() {
             let what = format!("store[{place}]");
-            memory.put(self.texts.read(&what, one)?).map_err(|e| format!("{what}: {e}"))?;
+            memory.put(self.codec.read(&what, one)?).map_err(|e| format!("{what}: {e}"))?;
         }
         Ok(memory)
     }
 
-    pub(super) async fn reconcile(&self, asked: &Reconcile) -> Result<Ran, Faulty> {
+    pub(super) async fn reconcile(&self, asked: &Reconcile) -> Result<RunResult, CaseError> {
         let controller = self.controller(asked.controller.as_deref())?;
         let memory = Arc::new(self.memory(controller)?);
         let unit = |given: &Option<String>| given.clone().unwrap_or_default();
         let mut tenancy = pb::Tenancy { partition: unit(&asked.partition), namespace: unit(&asked.namespace) };
-        match self.texts.scope(&controller.manages) {
+        match self.codec.scope(&controller.manages) {
             // Of a foreign type nobody knows where it lives.
             mortise_resource::Scope::Undefined => {
                 tenancy = pb::Tenancy { partition: DEFAULT.into(), namespace: DEFAULT.into() };
@@ -242,17 +242,17 @@ impl Run<'_> {
         };
         // A queue has the whole id of what changed.
         let id = memory.find(&id).and_then(|found| found.id).unwrap_or(id);
-        let fixture = self.fixture(&json!([controller.name.to_string(), super::texts::id_json(&id)]));
+        let fixture = self.fixture(&json!([controller.name.to_string(), super::codec::id_json(&id)]));
 
         let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
-        let mut ran = Ran::default();
+        let mut ran = RunResult::default();
         let replay = match self.recording {
             Some(recording) if recording.fixture != fixture => {
                 ran.problems
                     .add("the case was changed since it was recorded; `mortise plugin test --record` records it anew");
                 None
             }
-            Some(recording) => Some(Replay::new(recording.clone(), self.texts.clone(), self.now()?)),
+            Some(recording) => Some(Replay::new(recording.clone(), self.codec.clone(), self.now()?)),
             None => None,
         };
         let journal = match &replay {
@@ -262,19 +262,19 @@ impl Run<'_> {
         let ended = reconciler.reconcile(&controller.name, &id, journal.clone(), &Cancel::new()).await;
         ran.fuel = reconciler.used().fuel;
         let exchanges = journal.exchanges();
-        ran.recording = Some(Recording::new(fixture, &exchanges, self.texts));
+        ran.recording = Some(Recording::new(fixture, &exchanges, self.codec));
         if let Some(difference) = replay.as_ref().and_then(|replay| replay.difference()) {
             // What follows a difference says nothing more.
             ran.problems.add(difference);
             return Ok(ran);
         }
-        self.ended(&mut ran.problems, ended);
+        self.compare_outcome(&mut ran.problems, ended);
         self.compare(&mut ran.problems, controller, &exchanges, replay.is_none().then(|| memory.values()))?;
         Ok(ran)
     }
 
     /// Compares how it ended.
-    fn ended(&self, problems: &mut Problems, ended: Result<Ended, ReconcileError>) {
+    fn compare_outcome(&self, problems: &mut Problems, ended: Result<ActualOutcome, ReconcileError>) {
         let expect = &self.case.expect;
         match (ended, &expect.error) {
             (Err(ReconcileError::Fault(fault)), _) => problems.fault(expect.fault.as_deref(), &fault.to_string()),
@@ -286,7 +286,7 @@ impl Run<'_> {
             }
             (Err(ReconcileError::Guest(text)), None) => problems.add(format!("reconcile failed: {text}")),
             (Ok(ended), Some(part)) => {
-                problems.add(format!("another end than expected:\n-error: …{part}…\n+{}", say(&ended)));
+                problems.add(format!("another end than expected:\n-error: …{part}…\n+{}", outcome_text(&ended)));
             }
             (Ok(ended), None) => {
                 problems.no_fault(expect.fault.as_deref());
@@ -294,7 +294,11 @@ impl Run<'_> {
                     match outcome(expected) {
                         Ok(expected) if expected == ended => {}
                         Ok(expected) => {
-                            problems.add(format!("another end than expected:\n-{}\n+{}", say(&expected), say(&ended)));
+                            problems.add(format!(
+                                "another end than expected:\n-{}\n+{}",
+                                outcome_text(&expected),
+                                outcome_text(&ended)
+                            ));
                         }
                         Err(what) => problems.add(what),
                     }
@@ -310,22 +314,22 @@ impl Run<'_> {
         controller: &ControllerDecl,
         exchanges: &[Exchange],
         values: Option<Values>,
-    ) -> Result<(), Faulty> {
+    ) -> Result<(), CaseError> {
         let expect = &self.case.expect;
         let (mut writes, mut statuses, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         for Exchange { ask, answer } in exchanges {
             match ask {
                 _ if answer.is_err() => {}
-                Ask::Write(resource) => writes.push(resource),
-                Ask::WriteStatus { id, key, status, .. } => statuses.push((id, key, status)),
-                Ask::Delete { id, .. } => deletes.push(short(id)),
+                HostCall::Write(resource) => writes.push(resource),
+                HostCall::WriteStatus { id, key, status, .. } => statuses.push((id, key, status)),
+                HostCall::Delete { id, .. } => deletes.push(short(id)),
                 _ => {}
             }
         }
 
         let (mut expected, mut found) = (String::new(), String::new());
         for (place, one) in expect.writes.iter().enumerate() {
-            let wanted = self.texts.read(&format!("expect.writes[{place}]"), one)?;
+            let wanted = self.codec.read(&format!("expect.writes[{place}]"), one)?;
             expected.push_str(&self.write_text(&wanted, one));
             if let Some(written) = writes.get(place) {
                 found.push_str(&self.write_text(written, one));
@@ -388,7 +392,7 @@ impl Run<'_> {
         for id in shown.id.iter_mut().chain(&mut shown.owner) {
             id.uid.clear();
         }
-        format!("---\n{}", self.texts.yaml(&shown))
+        format!("---\n{}", self.codec.yaml(&shown))
     }
 
     /// A written status; of its conditions, what is expected of them.
@@ -399,7 +403,7 @@ impl Run<'_> {
         status: &pb::Status,
         expected: Option<&[Map<String, Value>]>,
     ) -> String {
-        let json = self.texts.status(status);
+        let json = self.codec.status(status);
         let conditions = json.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         let shown = conditions.iter().enumerate().map(|(place, one)| {
             let mut one = one.as_object().cloned().unwrap_or_default();
@@ -412,15 +416,15 @@ impl Run<'_> {
             }
             one
         });
-        said(&short(id), key, shown)
+        status_lines(&short(id), key, shown)
     }
 
-    pub(super) async fn map(&self, asked: &MapOf) -> Result<Ran, Faulty> {
+    pub(super) async fn map(&self, asked: &MapChange) -> Result<RunResult, CaseError> {
         let controller = self.controller(asked.controller.as_deref())?;
         let memory = Arc::new(self.memory(controller)?);
-        let changed = self.texts.read("map.changed", &asked.changed)?;
+        let changed = self.codec.read("map.changed", &asked.changed)?;
         let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
-        let mut ran = Ran::default();
+        let mut ran = RunResult::default();
         let answer = reconciler.map(&controller.name, &changed, Journal::new(memory), &Cancel::new()).await;
         ran.fuel = reconciler.used().fuel;
         match answer {
@@ -433,13 +437,13 @@ impl Run<'_> {
                 let found: String = ids.iter().map(|id| format!("{}\n", id.name)).collect();
                 ran.problems.same("other resources than expected:", &expected, &found);
             }
-            Err(other) => self.ended(&mut ran.problems, Err(other)),
+            Err(other) => self.compare_outcome(&mut ran.problems, Err(other)),
         }
         Ok(ran)
     }
 }
 
-fn expected_status(of: &str, one: &WrittenStatus) -> String {
+fn expected_status(of: &str, one: &ExpectedStatus) -> String {
     let normal = |condition: &Map<String, Value>| {
         let mut condition = condition.clone();
         if let Some(state) = condition.get_mut("state") {
@@ -453,37 +457,39 @@ fn expected_status(of: &str, one: &WrittenStatus) -> String {
         }
         condition
     };
-    said(&format!("{of}/{}", one.name), &one.key, one.conditions.iter().map(normal))
+    status_lines(&format!("{of}/{}", one.name), &one.key, one.conditions.iter().map(normal))
 }
 
-fn said(what: &str, key: &str, conditions: impl Iterator<Item = Map<String, Value>>) -> String {
+fn status_lines(what: &str, key: &str, conditions: impl Iterator<Item = Map<String, Value>>) -> String {
     let sorted = |one: Map<String, Value>| one.into_iter().collect::<BTreeMap<_, _>>();
     let lines: String = conditions.map(|one| format!("  {}\n", json!(sorted(one)))).collect();
     format!("{what} under {key}:\n{lines}")
 }
 
 /// An expected end.
-fn outcome(expected: &Outcome) -> Result<Ended, Faulty> {
+fn outcome(expected: &Outcome) -> Result<ActualOutcome, CaseError> {
     let time = |text: &String| duration(text).map_err(|e| format!("expect.outcome: {e}"));
     Ok(match expected {
-        Outcome::Done => Ended::Done,
-        Outcome::Requeue => Ended::RequeueNow,
-        Outcome::RequeueAfter(text) => Ended::RequeueAfter(time(text)?),
-        Outcome::Deferred { after, reason } => Ended::Deferred { after: time(after)?, reason: reason.clone() },
+        Outcome::Done => ActualOutcome::Done,
+        Outcome::Requeue => ActualOutcome::RequeueNow,
+        Outcome::RequeueAfter(text) => ActualOutcome::RequeueAfter(time(text)?),
+        Outcome::Deferred { after, reason } => ActualOutcome::Deferred { after: time(after)?, reason: reason.clone() },
     })
 }
 
-fn say(ended: &Ended) -> String {
+fn outcome_text(ended: &ActualOutcome) -> String {
     let time = |time: &Duration| format!("{time:?}");
     match ended {
-        Ended::Done => "done".into(),
-        Ended::RequeueNow => "requeue".into(),
-        Ended::RequeueAfter(after) => format!("requeue_after: {}", time(after)),
-        Ended::Deferred { after, reason } => format!("deferred: {{after: {}, reason: {reason:?}}}", time(after)),
+        ActualOutcome::Done => "done".into(),
+        ActualOutcome::RequeueNow => "requeue".into(),
+        ActualOutcome::RequeueAfter(after) => format!("requeue_after: {}", time(after)),
+        ActualOutcome::Deferred { after, reason } => {
+            format!("deferred: {{after: {}, reason: {reason:?}}}", time(after))
+        }
     }
 }
 
-fn files(dir: &Path) -> Result<BTreeMap<String, String>, Faulty> {
+fn files(dir: &Path) -> Result<BTreeMap<String, String>, CaseError> {
     let fault = |e: std::io::Error| format!("cannot read {}: {e}", dir.display());
     let mut found = BTreeMap::new();
     if !dir.exists() {

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    exchange::{Answer, Ask, Desk, Exchange},
-    texts::Texts,
+    codec::Codec,
+    exchange::{Answer, Exchange, HostCall, Responder},
 };
 use crate::fault;
 
@@ -36,20 +36,20 @@ pub(super) struct Recordings {
 pub(super) struct Recording {
     /// SHA-256 of what the case gives the reconciler.
     pub(super) fixture: String,
-    calls: Vec<Call>,
+    calls: Vec<RecordedCall>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Call {
+struct RecordedCall {
     ask: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    failure: Option<Fails>,
+    failure: Option<RecordedFailure>,
     #[serde(default)]
     answer: Value,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Fails {
+struct RecordedFailure {
     code: u32,
     message: String,
 }
@@ -103,14 +103,16 @@ impl Recordings {
 
 impl Recording {
     /// Of what was asked.
-    pub(super) fn new(fixture: String, exchanges: &[Exchange], texts: &Texts) -> Self {
+    pub(super) fn new(fixture: String, exchanges: &[Exchange], codec: &Codec) -> Self {
         let call = |one: &Exchange| {
-            let ask = one.ask.json(texts);
+            let ask = one.ask.json(codec);
             match &one.answer {
-                Ok(answer) => Call { ask, failure: None, answer: answer.json(texts) },
-                Err(Failure { code, message }) => {
-                    Call { ask, failure: Some(Fails { code: *code, message: message.clone() }), answer: Value::Null }
-                }
+                Ok(answer) => RecordedCall { ask, failure: None, answer: answer.json(codec) },
+                Err(Failure { code, message }) => RecordedCall {
+                    ask,
+                    failure: Some(RecordedFailure { code: *code, message: message.clone() }),
+                    answer: Value::Null,
+                },
             }
         };
         Self { fixture, calls: exchanges.iter().map(call).collect() }
@@ -120,7 +122,7 @@ impl Recording {
 /// Answers as it is recorded, for as long as the questions are those that are recorded.
 pub(super) struct Replay {
     recording: Recording,
-    texts: Arc<Texts>,
+    codec: Arc<Codec>,
     now: u64,
     state: Mutex<State>,
 }
@@ -132,8 +134,8 @@ struct State {
 }
 
 impl Replay {
-    pub(super) fn new(recording: Recording, texts: Arc<Texts>, now: u64) -> Arc<Self> {
-        Arc::new(Self { recording, texts, now, state: Mutex::default() })
+    pub(super) fn new(recording: Recording, codec: Arc<Codec>, now: u64) -> Arc<Self> {
+        Arc::new(Self { recording, codec, now, state: Mutex::default() })
     }
 
     /// The first difference from what was recorded, once the call is over.
@@ -149,14 +151,14 @@ impl Replay {
 }
 
 #[async_trait]
-impl Desk for Replay {
-    async fn answer(&self, ask: &Ask) -> Result<Answer, Failure> {
+impl Responder for Replay {
+    async fn answer(&self, ask: &HostCall) -> Result<Answer, Failure> {
         let mut state = self.state.lock();
         let differs = || Failure::new(Code::Aborted, "this call differs from the recorded one");
         if state.differs.is_some() {
             return Err(differs());
         }
-        let (asked, place, count) = (ask.json(&self.texts), state.next + 1, self.recording.calls.len());
+        let (asked, place, count) = (ask.json(&self.codec), state.next + 1, self.recording.calls.len());
         let Some(recorded) = self.recording.calls.get(state.next) else {
             state.differs =
                 Some(format!("host call {place} is one more than the {count} recorded:\n{}", lines("+", &asked)));
@@ -170,8 +172,8 @@ impl Desk for Replay {
         }
         state.next += 1;
         match &recorded.failure {
-            Some(Fails { code, message }) => Err(Failure { code: *code, message: message.clone() }),
-            None => ask.read_answer(&recorded.answer, &self.texts).map_err(|what| {
+            Some(RecordedFailure { code, message }) => Err(Failure { code: *code, message: message.clone() }),
+            None => ask.read_answer(&recorded.answer, &self.codec).map_err(|what| {
                 state.differs = Some(format!("the recorded answer to host call {place} cannot be read: {what}"));
                 differs()
             }),

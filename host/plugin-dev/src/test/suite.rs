@@ -12,11 +12,11 @@ use mortise_plugin_host::{LogLine, Plugin};
 use serde_json::{Value, json};
 
 use super::{
-    case::{Called, Case},
-    hooks::Hooks,
-    reconcile::{self, Run},
+    case::{Case, Invocation},
+    codec::Codec,
+    hooks::HookCase,
+    reconcile::{self, ControllerCase},
     record::Recordings,
-    texts::Texts,
     yaml,
 };
 use crate::{fault, offline::Offline};
@@ -38,14 +38,14 @@ pub(crate) struct Suite {
 /// What came of it.
 pub(crate) struct Summary {
     plugin: String,
-    results: Vec<Judged>,
+    results: Vec<CaseResult>,
     filtered: usize,
     recorded: Vec<PathBuf>,
     took: Duration,
 }
 
 /// What came of one case.
-struct Judged {
+struct CaseResult {
     file: String,
     line: usize,
     name: String,
@@ -55,10 +55,10 @@ struct Judged {
 }
 
 /// A case as it stands in a file.
-struct Placed {
+struct LocatedCase {
     line: usize,
     case: Case,
-    called: Called,
+    invocation: Invocation,
 }
 
 impl Suite {
@@ -71,13 +71,13 @@ impl Suite {
         let files = self.files()?;
         let offline = Offline::new(&self.component)?;
         let manifest = offline.describe().await.map_err(|e| fault::load(&self.component, &e))?;
-        let mut texts = Texts::default();
-        texts.add(&manifest);
+        let mut codec = Codec::default();
+        codec.add(&manifest);
         for other in &self.with {
             let of = Offline::new(other)?.describe().await.map_err(|e| fault::load(other, &e))?;
-            texts.add(&of);
+            codec.add(&of);
         }
-        let texts = Arc::new(texts);
+        let codec = Arc::new(codec);
         let mut all = Vec::new();
         for path in &files {
             all.push((path, read(path)?));
@@ -104,14 +104,14 @@ impl Suite {
             let names: Vec<String> = cases.iter().map(|one| one.case.name.clone()).collect();
             let mut new = false;
             for placed in cases {
-                let Placed { line, case, called } = placed;
+                let LocatedCase { line, case, invocation } = placed;
                 let wanted = |filter: &String| file.contains(filter.as_str()) || case.name.contains(filter.as_str());
                 if !self.filter.as_ref().is_none_or(wanted) {
                     filtered += 1;
                     continue;
                 }
                 let mut log = offline.sandbox.logs().follow();
-                let mut one = Judged {
+                let mut one = CaseResult {
                     file: file.clone(),
                     line,
                     name: case.name.clone(),
@@ -119,7 +119,7 @@ impl Suite {
                     problem: None,
                     log: Vec::new(),
                 };
-                match self.judge(&offline, &manifest.name, &texts, &case, &called, &mut recordings).await {
+                match self.judge(&offline, &manifest.name, &codec, &case, &invocation, &mut recordings).await {
                     Ok((fuel, problem, was_recorded)) => {
                         (one.fuel, one.problem) = (fuel, problem);
                         new |= was_recorded;
@@ -165,9 +165,9 @@ impl Suite {
         &self,
         offline: &Offline,
         name: &str,
-        texts: &Arc<Texts>,
+        codec: &Arc<Codec>,
         case: &Case,
-        called: &Called,
+        invocation: &Invocation,
         recordings: &mut Recordings,
     ) -> Result<(u64, Option<String>, bool), String> {
         let files = tempfile::tempdir().map_err(|e| format!("a temporary directory: {e}"))?;
@@ -183,18 +183,18 @@ impl Suite {
                 };
             }
         };
-        let (mut problems, fuel, recording) = match called {
-            Called::Reconcile(_) | Called::Map(_) => {
+        let (mut problems, fuel, recording) = match invocation {
+            Invocation::Reconcile(_) | Invocation::Map(_) => {
                 let recording = (!self.record).then(|| recordings.get(&case.name)).flatten();
-                let run = Run { plugin: &plugin, texts, case, files: files.path(), recording };
-                let ran = match called {
-                    Called::Map(asked) => run.map(asked).await?,
-                    Called::Reconcile(asked) => run.reconcile(asked).await?,
-                    _ => return Err("no controller is called".into()),
+                let run = ControllerCase { plugin: &plugin, codec, case, files: files.path(), recording };
+                let ran = match invocation {
+                    Invocation::Map(asked) => run.map(asked).await?,
+                    Invocation::Reconcile(asked) => run.reconcile(asked).await?,
+                    _ => return Err("no controller is invocation".into()),
                 };
                 (ran.problems, ran.fuel, ran.recording)
             }
-            hook => self.hook(&plugin, texts, case, hook).await.map(|(problems, fuel)| (problems, fuel, None))?,
+            hook => self.hook(&plugin, codec, case, hook).await.map(|(problems, fuel)| (problems, fuel, None))?,
         };
         if let Some(most) = case.expect.max_fuel
             && fuel > most
@@ -212,32 +212,32 @@ impl Suite {
     async fn hook(
         &self,
         plugin: &Arc<Plugin>,
-        texts: &Texts,
+        codec: &Codec,
         case: &Case,
-        called: &Called,
-    ) -> Result<(super::verdict::Problems, u64), String> {
-        let mut hooks = Hooks::new(plugin, texts, case);
-        match called {
-            Called::Mutate(resource) => hooks.mutate(resource).await?,
-            Called::Validate(resource) => hooks.validate(resource).await?,
-            Called::Write(resource) => hooks.write(resource).await?,
-            Called::Authorize(asked) => hooks.authorize(asked).await?,
-            Called::Upgrade(asked) => hooks.upgrade(asked).await?,
-            Called::Reconcile(_) | Called::Map(_) => return Err("no hook is called".into()),
+        invocation: &Invocation,
+    ) -> Result<(super::problems::Problems, u64), String> {
+        let mut hooks = HookCase::new(plugin, codec, case);
+        match invocation {
+            Invocation::Mutate(resource) => hooks.mutate(resource).await?,
+            Invocation::Validate(resource) => hooks.validate(resource).await?,
+            Invocation::Write(resource) => hooks.write(resource).await?,
+            Invocation::Authorize(asked) => hooks.authorize(asked).await?,
+            Invocation::Upgrade(asked) => hooks.upgrade(asked).await?,
+            Invocation::Reconcile(_) | Invocation::Map(_) => return Err("no hook is invocation".into()),
         }
         Ok((hooks.problems, hooks.fuel))
     }
 }
 
 /// Reads the cases of a file.
-fn read(path: &Path) -> Result<Vec<Placed>, CliError> {
+fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
     let documents = yaml::read(&text).map_err(|e| {
         let next = "mend the YAML there; documents are separated by `---`";
         fault::usage(format!("{shown}:{}:{}: {}", e.line, e.column, e.what), next)
     })?;
-    let mut placed: Vec<Placed> = Vec::new();
+    let mut placed: Vec<LocatedCase> = Vec::new();
     for document in documents {
         let line = document.line;
         let named = document.value.get("case").and_then(Value::as_str).map(|name| format!("case {name:?}: "));
@@ -251,11 +251,11 @@ fn read(path: &Path) -> Result<Vec<Placed>, CliError> {
         if !document.value.is_object() {
             return Err(broken("a case is a map that begins with `case: NAME`".to_owned()));
         }
-        let (case, called) = Case::read(&document.value).map_err(broken)?;
+        let (case, invocation) = Case::read(&document.value).map_err(broken)?;
         if let Some(other) = placed.iter().find(|one| one.case.name == case.name) {
             return Err(broken(format!("the case at line {} has the same name", other.line)));
         }
-        placed.push(Placed { line, case, called });
+        placed.push(LocatedCase { line, case, invocation });
     }
     Ok(placed)
 }
@@ -317,7 +317,7 @@ impl Summary {
 
     /// The same for programs.
     pub(crate) fn json(&self) -> Value {
-        let one = |one: &Judged| {
+        let one = |one: &CaseResult| {
             json!({
                 "file": one.file,
                 "line": one.line,

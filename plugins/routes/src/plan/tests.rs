@@ -21,9 +21,9 @@ fn fresh(routes: impl IntoIterator<Item = Typed<Route>>) -> Vec<Member> {
 /// What the members are when the steps are done.
 fn done(members: Vec<Member>, steps: &[Step]) -> Vec<Member> {
     let after = |(number, member): (usize, Member)| {
-        let before = match &steps.iter().find(|step| step.member == number).unwrap().fate {
-            Fate::Put(text) => Some(text.clone()),
-            Fate::Remove => None,
+        let before = match &steps.iter().find(|step| step.member == number).unwrap().action {
+            FileAction::Put(text) => Some(text.clone()),
+            FileAction::Remove => None,
         };
         Member { before, ..member }
     };
@@ -31,9 +31,9 @@ fn done(members: Vec<Member>, steps: &[Step]) -> Vec<Member> {
 }
 
 fn text(steps: &[Step], member: usize) -> &str {
-    match &steps.iter().find(|step| step.member == member).unwrap().fate {
-        Fate::Put(text) => text,
-        Fate::Remove => "",
+    match &steps.iter().find(|step| step.member == member).unwrap().action {
+        FileAction::Put(text) => text,
+        FileAction::Remove => "",
     }
 }
 
@@ -95,7 +95,7 @@ fn the_older_keeps_the_path() {
     let members = fresh([route("young", 2, "/", "10.0.0.2:80"), route("old", 1, "/", "10.0.0.1:80")]);
     let steps = plan("a.example", LISTEN, &members).unwrap();
     assert_eq!(steps[0].verdict, Verdict::Written);
-    assert_eq!((steps[1].member, &steps[1].fate), (0, &Fate::Remove), "removals are last");
+    assert_eq!((steps[1].member, &steps[1].action), (0, &FileAction::Remove), "removals are last");
     assert_eq!(steps[1].verdict, Verdict::Conflict(members[1].route.id().clone()));
     assert!(!text(&steps, 1).contains("young"));
 }

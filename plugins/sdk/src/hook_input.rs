@@ -21,11 +21,11 @@ use crate::{Diagnostics, Registered, Typed, envelope::Envelope};
 type Types = &'static [&'static dyn Registered];
 
 thread_local! {
-    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static CACHED: RefCell<Option<CachedInput>> = const { RefCell::new(None) };
 }
 
 /// A resource that a hook has looked at.
-struct Kept {
+struct CachedInput {
     types: Types,
     found: &'static dyn Registered,
     input: Vec<u8>,
@@ -33,7 +33,7 @@ struct Kept {
 }
 
 /// A resource that a hook is asked about.
-pub struct Given(Form);
+pub struct HookInput(Form);
 
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, and it is short-lived")]
 enum Form {
@@ -42,25 +42,25 @@ enum Form {
     Decoded(Box<dyn Any>),
 }
 
-impl Given {
+impl HookInput {
     /// A resource that nothing has looked into yet.
     pub(crate) fn encoded(resource: Envelope) -> Self {
         Self(Form::Encoded(resource))
     }
 
     /// What was kept of these bytes, and the type that it belongs to.
-    pub(crate) fn kept(types: Types, input: &[u8]) -> Option<(&'static dyn Registered, Self)> {
-        KEPT.with_borrow_mut(|kept| {
+    pub(crate) fn cached(types: Types, input: &[u8]) -> Option<(&'static dyn Registered, Self)> {
+        CACHED.with_borrow_mut(|kept| {
             let kept = kept.take_if(|kept| ptr::eq(kept.types, types) && kept.input == input)?;
             Some((kept.found, Self(Form::Decoded(kept.typed))))
         })
     }
 
     /// Keeps it for the next hook, if it was decoded.
-    pub(crate) fn keep(self, types: Types, found: &'static dyn Registered, input: &[u8]) {
+    pub(crate) fn cache(self, types: Types, found: &'static dyn Registered, input: &[u8]) {
         if let Form::Decoded(typed) = self.0 {
-            let kept = Kept { types, found, input: input.to_vec(), typed };
-            KEPT.set(Some(kept));
+            let kept = CachedInput { types, found, input: input.to_vec(), typed };
+            CACHED.set(Some(kept));
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn is_kept(input: &[u8]) -> bool {
-        KEPT.with_borrow(|kept| kept.as_ref().is_some_and(|kept| kept.input == input))
+        CACHED.with_borrow(|kept| kept.as_ref().is_some_and(|kept| kept.input == input))
     }
 
     fn title_in(said: &Diagnostics) -> String {
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(PLUGIN.mutate(&bytes("another")).unwrap(), Some(bytes("in its place")));
         let itself = bytes("itself");
         assert_eq!(PLUGIN.mutate(&itself).unwrap(), None);
-        let (_, given) = Given::kept(TYPES, &itself).unwrap();
+        let (_, given) = HookInput::cached(TYPES, &itself).unwrap();
         assert_eq!(given.id::<Song>().name, "hit");
     }
 

@@ -2,7 +2,7 @@
 
 use mortise_resource::{Diagnostic, Severity};
 
-use super::case::Said;
+use super::case::ExpectedDiagnostic;
 
 pub(super) const OTHER_DATA: &str = "other data than expected:";
 
@@ -49,7 +49,7 @@ impl Problems {
     }
 
     /// Compares what was said with what is expected, in any order. A path that is not expected is not compared.
-    pub(super) fn diagnostics(&mut self, expected: &[Said], found: &[Diagnostic]) {
+    pub(super) fn diagnostics(&mut self, expected: &[ExpectedDiagnostic], found: &[Diagnostic]) {
         let mut rest: Vec<&Diagnostic> = found.iter().collect();
         let mut missing = Vec::new();
         for one in expected {
@@ -74,7 +74,7 @@ impl Problems {
     }
 }
 
-fn is(expected: &Said, found: &Diagnostic) -> bool {
+fn is(expected: &ExpectedDiagnostic, found: &Diagnostic) -> bool {
     let (text, severity) = match (&expected.error, &expected.warning) {
         (Some(text), _) => (text, Severity::Error),
         (None, Some(text)) => (text, Severity::Warning),
@@ -86,7 +86,7 @@ fn is(expected: &Said, found: &Diagnostic) -> bool {
         && expected.path.as_ref().is_none_or(|path| *path == found.path)
 }
 
-fn said(one: &Said) -> String {
+fn said(one: &ExpectedDiagnostic) -> String {
     let path = one.path.as_ref().map(|path| format!(" at {path}")).unwrap_or_default();
     match (&one.error, &one.warning) {
         (Some(text), _) => format!("error{path}: {text}"),
@@ -113,8 +113,8 @@ mod tests {
         Diagnostic { severity: severity.into(), path: path.into(), summary: summary.into(), detail: String::new() }
     }
 
-    fn expected(error: &str, path: Option<&str>) -> Said {
-        Said { error: Some(error.into()), warning: None, path: path.map(str::to_owned) }
+    fn expected(error: &str, path: Option<&str>) -> ExpectedDiagnostic {
+        ExpectedDiagnostic { error: Some(error.into()), warning: None, path: path.map(str::to_owned) }
     }
 
     #[test]

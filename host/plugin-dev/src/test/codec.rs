@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 /// The types that cases may name.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct Codec {
     types: TypeTable,
     of: Vec<Gvk>,
 }
 
-impl Texts {
+impl Codec {
     /// Adds the types of a plugin.
     pub(crate) fn add(&mut self, manifest: &Manifest) {
         for TypeDecl { gvk, message, scope, short_names, .. } in &manifest.types {
