@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::Conductor;
@@ -139,82 +140,85 @@ impl Bound {
     ///
     /// # Errors
     /// When the transport fails.
-    pub async fn serve(self, parts: Parts, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let Parts { about, service, registry, manager, conductor, metrics } = parts;
-        let (ready_tx, ready) = watch::channel(true);
-        let health = HealthReporter::new();
-        for name in HEALTHY {
-            health.set_service_status(name, ServingStatus::Serving).await;
-        }
-        let reflection = Reflection::new(registry.clone(), service.clone())?;
-        let counts = Counts::new(reflection.methods());
-        let sources = Sources {
-            about,
-            service: service.clone(),
-            conductor: conductor.clone(),
-            metrics: metrics.clone(),
-            counts: counts.clone(),
-        };
-        let server = ServerServiceServer::new(ServerAsAWhole { sources, manager: manager.clone() });
-        let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
-            .max_decoding_message_size(self.options.max_request_bytes);
-        let controllers = ControllerServiceServer::new(Controllers(conductor.clone()));
-        let types = TypeServiceServer::new(Types(registry));
-        let resource_service =
-            ResourceServiceServer::new(Grpc(service.clone())).max_decoding_message_size(self.options.max_request_bytes);
-
-        let (stopping_tx, stopping) = watch::channel(false);
-        let until = |mut stopping: watch::Receiver<bool>| async move {
-            // An error means that the sender is gone, which means stop too.
-            let _ = stopping.wait_for(|stopping| *stopping).await;
-        };
-        let bounds = Bounds { connections: self.options.max_connections, preface: self.options.http.request_timeout };
-        let grpc = Server::builder()
-            .max_concurrent_streams(self.options.max_streams)
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(4 << 20)
-            // Finds out about clients that vanished while watching.
-            .http2_keepalive_interval(Some(Duration::from_secs(60)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-            .layer(MapRequestLayer::new(move |request: ::http::Request<tonic::body::Body>| {
-                counts.note(request.uri().path());
-                request
-            }))
-            .add_service(resource_service)
-            .add_service(plugins)
-            .add_service(types)
-            .add_service(controllers)
-            .add_service(server)
-            .add_service(HealthServer::new(Health(HealthService::from_health_reporter(health.clone()))))
-            .add_service(ReflectionV1::new(reflection.clone()))
-            .add_service(ReflectionV1Alpha::new(reflection))
-            .serve_with_incoming_shutdown(incoming(self.grpc, bounds, stopping.clone()), until(stopping.clone()));
-        let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
-        let shared = http::Shared::new(service.clone(), conductor, metrics, ready, self.options.http.clone());
-        let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
-
-        tokio::pin!(grpc);
-        tokio::select! {
-            served = &mut grpc => {
-                upkeep.abort();
-                return Ok(served?);
+    pub fn serve(self, parts: Parts, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
+        Box::pin(async move {
+            let Parts { about, service, registry, manager, conductor, metrics } = parts;
+            let (ready_tx, ready) = watch::channel(true);
+            let health = HealthReporter::new();
+            for name in HEALTHY {
+                health.set_service_status(name, ServingStatus::Serving).await;
             }
-            () = stop => {}
-        }
-        ready_tx.send_replace(false);
-        for name in HEALTHY {
-            health.set_service_status(name, ServingStatus::NotServing).await;
-        }
-        service.stop();
-        stopping_tx.send_replace(true);
-        match timeout(self.options.grace, async { tokio::join!(&mut grpc, &mut http) }).await {
-            Ok((served, _)) => served?,
-            Err(_) => {
-                tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
+            let reflection = Reflection::new(registry.clone(), service.clone())?;
+            let counts = Counts::new(reflection.methods());
+            let sources = Sources {
+                about,
+                service: service.clone(),
+                conductor: conductor.clone(),
+                metrics: metrics.clone(),
+                counts: counts.clone(),
+            };
+            let server = ServerServiceServer::new(ServerAsAWhole { sources, manager: manager.clone() });
+            let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
+            let controllers = ControllerServiceServer::new(Controllers(conductor.clone()));
+            let types = TypeServiceServer::new(Types(registry));
+            let resource_service = ResourceServiceServer::new(Grpc(service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
+
+            let (stopping_tx, stopping) = watch::channel(false);
+            let until = |mut stopping: watch::Receiver<bool>| async move {
+                // An error means that the sender is gone, which means stop too.
+                let _ = stopping.wait_for(|stopping| *stopping).await;
+            };
+            let bounds =
+                Bounds { connections: self.options.max_connections, preface: self.options.http.request_timeout };
+            let grpc = Server::builder()
+                .max_concurrent_streams(self.options.max_streams)
+                .initial_stream_window_size(1 << 20)
+                .initial_connection_window_size(4 << 20)
+                // Finds out about clients that vanished while watching.
+                .http2_keepalive_interval(Some(Duration::from_secs(60)))
+                .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+                .layer(MapRequestLayer::new(move |request: ::http::Request<tonic::body::Body>| {
+                    counts.note(request.uri().path());
+                    request
+                }))
+                .add_service(resource_service)
+                .add_service(plugins)
+                .add_service(types)
+                .add_service(controllers)
+                .add_service(server)
+                .add_service(HealthServer::new(Health(HealthService::from_health_reporter(health.clone()))))
+                .add_service(ReflectionV1::new(reflection.clone()))
+                .add_service(ReflectionV1Alpha::new(reflection))
+                .serve_with_incoming_shutdown(incoming(self.grpc, bounds, stopping.clone()), until(stopping.clone()));
+            let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
+            let shared = http::Shared::new(service.clone(), conductor, metrics, ready, self.options.http.clone());
+            let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
+
+            tokio::pin!(grpc);
+            tokio::select! {
+                served = &mut grpc => {
+                    upkeep.abort();
+                    return Ok(served?);
+                }
+                () = stop => {}
             }
-        }
-        upkeep.abort();
-        http.abort();
-        Ok(())
+            ready_tx.send_replace(false);
+            for name in HEALTHY {
+                health.set_service_status(name, ServingStatus::NotServing).await;
+            }
+            service.stop();
+            stopping_tx.send_replace(true);
+            match timeout(self.options.grace, async { tokio::join!(&mut grpc, &mut http) }).await {
+                Ok((served, _)) => served?,
+                Err(_) => {
+                    tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
+                }
+            }
+            upkeep.abort();
+            http.abort();
+            Ok(())
+        })
     }
 }

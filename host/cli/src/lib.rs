@@ -26,7 +26,7 @@ mod throttle;
 pub mod ui;
 mod wait;
 
-use std::process::ExitCode;
+use std::{pin::Pin, process::ExitCode};
 
 pub use args::Tenancy;
 pub use commands::{Command, run};
@@ -38,19 +38,26 @@ pub use session::{Authorized, Session, Token};
 pub use table::{Cell, Table};
 pub use ui::{Style, Ui};
 
-/// Runs a command on a runtime of its own until it ends or somebody presses Ctrl-C, says on standard error what went
+/// A command that runs.
+///
+/// Boxed, because the compiler makes the code of an `async fn` in each crate that awaits it, and there once for each of
+/// its codegen units: unboxed, all commands would be compiled over again in the binary, several times.
+pub type CommandFuture = Pin<Box<dyn Future<Output = Result<Exit, CliError>>>>;
+
+/// Runs a command on a runtime of its own until it ends or the user presses Ctrl-C, says on standard error what went
 /// wrong, and answers the exit code.
-pub fn block_on(command: impl Future<Output = Result<Exit, CliError>>) -> ExitCode {
+pub fn block_on(command: CommandFuture) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return report(Err(CliError::failed(format!("starting threads: {e}")))),
     };
-    let ended = runtime.block_on(async {
+    let ended: CommandFuture = Box::pin(async {
         tokio::select! {
             ended = command => ended,
             () = interrupt::interrupted() => Ok(Exit::Interrupted),
         }
     });
+    let ended = runtime.block_on(ended);
     // Whatever still runs, a read of standard input for one, is not waited for.
     runtime.shutdown_background();
     report(ended)

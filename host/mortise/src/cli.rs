@@ -82,13 +82,13 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     /// Asks the server, or looks at the file.
-    pub(crate) async fn run(self) -> Result<mortise_cli::Exit, mortise_cli::CliError> {
+    pub(crate) fn run(self) -> mortise_cli::CommandFuture {
         let Self { subject, output, connect } = self;
         if mortise_plugin_dev::is_file(&subject) {
-            return mortise_plugin_dev::Inspect { file: subject.into(), output }.run().await;
+            return mortise_plugin_dev::Inspect { file: subject.into(), output }.run();
         }
         let json = output == mortise_plugin_dev::Format::Json;
-        mortise_cli::commands::plugin::Inspect { name: subject, json, connect }.run().await
+        mortise_cli::commands::plugin::Inspect { name: subject, json, connect }.run()
     }
 }
 

@@ -25,12 +25,10 @@ fn main() -> ExitCode {
     match cli::Cli::parse().command {
         Command::Serve(common) => serve(Mode::Serve, common),
         Command::Dev(common) => serve(Mode::Dev, common),
-        Command::Plugin(plugin) => mortise_cli::block_on(async {
-            match plugin.command {
-                PluginCommand::Operator(command) => mortise_cli::commands::plugin::run(command).await,
-                PluginCommand::Author(command) => command.run().await,
-                PluginCommand::Inspect(inspect) => inspect.run().await,
-            }
+        Command::Plugin(plugin) => mortise_cli::block_on(match plugin.command {
+            PluginCommand::Operator(command) => mortise_cli::commands::plugin::run(command),
+            PluginCommand::Author(command) => command.run(),
+            PluginCommand::Inspect(inspect) => inspect.run(),
         }),
         Command::Restore(restore) => mortise_cli::report(restore.run()),
         Command::Check(check) => mortise_cli::report(check.run()),

@@ -3,6 +3,7 @@
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -52,12 +53,14 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> RunError {
 
 /// Serves until a signal.
 pub(crate) fn run(mode: Mode, settings: Settings) -> Result<(), RunError> {
+    // Boxed, or the compiler makes one for each kind of runtime.
+    let serve: Pin<Box<dyn Future<Output = _>>> = Box::pin(serve(mode, settings));
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("mortise-worker")
         .build()
         .map_err(system("starting threads"))?
-        .block_on(serve(mode, settings))
+        .block_on(serve)
 }
 
 async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
@@ -119,10 +122,10 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         started: begun,
     };
     let parts = Parts { about, service: service.clone(), registry, manager, conductor: conductor.clone(), metrics };
-    let stopped = async move {
+    let stopped = Box::pin(async move {
         // It does not panic, and nobody aborts it.
         let _ = stop.await;
-    };
+    });
     let served = bound.serve(parts, stopped).await;
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use mortise_cli::{CliError, Exit, ui};
+use mortise_cli::{CommandFuture, Exit, ui};
 use mortise_plugin_host::Manifest;
 use mortise_service::registry::builtin::RESERVED_GROUPS;
 
@@ -44,49 +44,51 @@ impl Inspect {
     ///
     /// # Errors
     /// The file cannot be read; the loader's fault with its remedy; a type in a group of the host.
-    pub async fn run(self) -> Result<Exit, CliError> {
-        let offline = Offline::new(&self.file)?;
-        let about = ComponentReport::read(&offline).await?;
-        let reserved = about.manifest().and_then(reserved);
-        if self.output == Format::Json {
-            let mut json = about.json();
-            if let (Some(what), Some(all)) = (&reserved, json.as_object_mut()) {
-                all.insert("loads".into(), false.into());
-                all.insert("fault".into(), what.as_str().into());
-            }
-            ui::line(format!("{json:#}"))?;
-        } else {
-            ui::print(format!("{}\n{}", self.file.display(), about.text()))?;
-            for (what, port) in about.unknown_interfaces() {
-                ui::print(format!(
-                    "  unknown {what} {}\n    {}\n",
-                    port.name,
-                    port.remedy.as_deref().unwrap_or_default()
-                ))?;
-            }
-        }
-        if let Some(what) = reserved {
-            let next = "change it in the plugin's static table in src/lib.rs, and run `mortise plugin build` again";
-            return Err(fault::failed(format!("{}: {what}", self.file.display()), next));
-        }
-        match about.fault() {
-            None if self.output == Format::Text => {
-                ui::line(format!(
-                    "  verdict     this host (contract {}) takes it",
-                    mortise_plugin_host::CONTRACT_VERSION
-                ))?;
-                if let Some(manifest) = about.manifest() {
-                    ui::line(format!(
-                        "next: mortise plugin install {} (a plugin called {})",
-                        self.file.display(),
-                        manifest.name
+    pub fn run(self) -> CommandFuture {
+        Box::pin(async move {
+            let offline = Offline::new(&self.file)?;
+            let about = ComponentReport::read(&offline).await?;
+            let reserved = about.manifest().and_then(reserved);
+            if self.output == Format::Json {
+                let mut json = about.json();
+                if let (Some(what), Some(all)) = (&reserved, json.as_object_mut()) {
+                    all.insert("loads".into(), false.into());
+                    all.insert("fault".into(), what.as_str().into());
+                }
+                ui::line(format!("{json:#}"))?;
+            } else {
+                ui::print(format!("{}\n{}", self.file.display(), about.text()))?;
+                for (what, port) in about.unknown_interfaces() {
+                    ui::print(format!(
+                        "  unknown {what} {}\n    {}\n",
+                        port.name,
+                        port.remedy.as_deref().unwrap_or_default()
                     ))?;
                 }
-                Ok(Exit::Done)
             }
-            None => Ok(Exit::Done),
-            Some(fault) => Err(fault::load(&self.file, fault)),
-        }
+            if let Some(what) = reserved {
+                let next = "change it in the plugin's static table in src/lib.rs, and run `mortise plugin build` again";
+                return Err(fault::failed(format!("{}: {what}", self.file.display()), next));
+            }
+            match about.fault() {
+                None if self.output == Format::Text => {
+                    ui::line(format!(
+                        "  verdict     this host (contract {}) takes it",
+                        mortise_plugin_host::CONTRACT_VERSION
+                    ))?;
+                    if let Some(manifest) = about.manifest() {
+                        ui::line(format!(
+                            "next: mortise plugin install {} (a plugin called {})",
+                            self.file.display(),
+                            manifest.name
+                        ))?;
+                    }
+                    Ok(Exit::Done)
+                }
+                None => Ok(Exit::Done),
+                Some(fault) => Err(fault::load(&self.file, fault)),
+            }
+        })
     }
 }
 

@@ -29,7 +29,7 @@ mod template;
 mod test;
 
 use clap::Subcommand;
-use mortise_cli::{CliError, Exit, commands::after};
+use mortise_cli::{CommandFuture, commands::after};
 
 pub use inspect::{Format, Inspect, is_file};
 
@@ -62,14 +62,16 @@ impl Command {
     ///
     /// # Errors
     /// What went wrong, and what to type next; to be shown after "mortise: ".
-    pub async fn run(self) -> Result<Exit, CliError> {
-        match self {
-            Self::New(new) => new.run(),
-            Self::Build(build) => build.run().await,
-            Self::Test(test) => test.run().await,
-            Self::Bench(bench) => bench.run().await,
-            Self::Dev(dev) => dev.run().await,
-            Self::Schema(schema) => schema.run().await,
-        }
+    pub fn run(self) -> CommandFuture {
+        Box::pin(async move {
+            match self {
+                Self::New(new) => new.run(),
+                Self::Build(build) => build.run().await,
+                Self::Test(test) => test.run().await,
+                Self::Bench(bench) => bench.run().await,
+                Self::Dev(dev) => dev.run().await,
+                Self::Schema(schema) => schema.run().await,
+            }
+        })
     }
 }

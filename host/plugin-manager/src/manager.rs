@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use crate::controllers::Conductor;
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use mortise_plugin_host::{Logs, PluginSettings, Sandbox};
 use mortise_resource::{Code, Error, data, pb};
 use mortise_service::ResourceService;
@@ -95,22 +96,25 @@ impl Manager {
     ///
     /// # Errors
     /// [`StartError`]. A plugin that cannot be loaded is no error: it is said in its resource and in the log.
-    pub async fn start(
+    pub fn start(
         options: Options,
         sandbox: Sandbox,
         backend: Arc<dyn Backend>,
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
         conductor: &Conductor,
-    ) -> Result<(Self, JoinHandle<()>), StartError> {
-        let limit = sandbox.limits().component_bytes;
-        let logs = sandbox.logs().clone();
-        let (commands, orders) = mpsc::channel(QUEUE);
-        let mut keeper =
-            Keeper::open(options, sandbox, backend, service, (registry, conductor.swapped()), commands.clone()).await?;
-        keeper.begin().await?;
-        let task = tokio::spawn(keeper.run(orders));
-        Ok((Self { commands, limit, logs }, task))
+    ) -> BoxFuture<'_, Result<(Self, JoinHandle<()>), StartError>> {
+        Box::pin(async move {
+            let limit = sandbox.limits().component_bytes;
+            let logs = sandbox.logs().clone();
+            let (commands, orders) = mpsc::channel(QUEUE);
+            let mut keeper =
+                Keeper::open(options, sandbox, backend, service, (registry, conductor.swapped()), commands.clone())
+                    .await?;
+            keeper.begin().await?;
+            let task = tokio::spawn(keeper.run(orders));
+            Ok((Self { commands, limit, logs }, task))
+        })
     }
 
     /// What plugins log.

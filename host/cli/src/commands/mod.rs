@@ -29,7 +29,7 @@ mod watch;
 
 use clap::Subcommand;
 
-use crate::{CliError, Exit};
+use crate::CommandFuture;
 
 /// Every command that talks to a server, or about it.
 #[derive(Debug, Subcommand)]
@@ -105,26 +105,28 @@ pub fn after(examples: &str) -> String {
 ///
 /// # Errors
 /// What went wrong, to be shown after "mortise: ".
-pub async fn run(command: Command, program: clap::Command) -> Result<Exit, CliError> {
-    match command {
-        Command::Apply(apply) => apply.run().await,
-        Command::Get(get) => get.run().await,
-        Command::Describe(describe) => describe.run().await,
-        Command::Delete(delete) => delete.run().await,
-        Command::Edit(edit) => edit.run().await,
-        Command::Diff(diff) => diff.run().await,
-        Command::Status(status) => status.run().await,
-        Command::Top(top) => top.run().await,
-        Command::Controllers(controllers) => controllers.run().await,
-        Command::Backup(backup) => backup.run().await,
-        Command::Export(export) => export.run().await,
-        Command::Import(import) => import.run().await,
-        Command::Tree(tree) => tree.run().await,
-        Command::Types(types) => types.run().await,
-        Command::Explain(explain) => explain.run().await,
-        Command::Resource(resource) => resource.run(program).await,
-        Command::Context(context) => context.run(),
-        Command::Completions(completions) => completions.run(program),
-        Command::Man(man) => man.run(program),
-    }
+pub fn run(command: Command, program: clap::Command) -> CommandFuture {
+    Box::pin(async move {
+        match command {
+            Command::Apply(apply) => apply.run().await,
+            Command::Get(get) => get.run().await,
+            Command::Describe(describe) => describe.run().await,
+            Command::Delete(delete) => delete.run().await,
+            Command::Edit(edit) => edit.run().await,
+            Command::Diff(diff) => diff.run().await,
+            Command::Status(status) => status.run().await,
+            Command::Top(top) => top.run().await,
+            Command::Controllers(controllers) => controllers.run().await,
+            Command::Backup(backup) => backup.run().await,
+            Command::Export(export) => export.run().await,
+            Command::Import(import) => import.run().await,
+            Command::Tree(tree) => tree.run().await,
+            Command::Types(types) => types.run().await,
+            Command::Explain(explain) => explain.run().await,
+            Command::Resource(resource) => resource.run(program).await,
+            Command::Context(context) => context.run(),
+            Command::Completions(completions) => completions.run(program),
+            Command::Man(man) => man.run(program),
+        }
+    })
 }

@@ -7,7 +7,7 @@ use mortise_resource::{
 
 use super::Seen;
 use crate::{
-    Cell, CliError, Connect, Exit, Style, Table, Ui,
+    Cell, CommandFuture, Connect, Exit, Style, Table, Ui,
     commands::server_status::{health, std_duration},
     json, ui,
 };
@@ -28,16 +28,18 @@ impl Inspect {
     ///
     /// # Errors
     /// As [`Session::call`](crate::Session::call).
-    pub async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let request = InspectRequest { name: self.name.clone() };
-        let thing = format!("plugin {}", self.name);
-        let answer = session.call(thing, session.plugins().inspect(request)).await?;
-        ui::print(match self.json {
-            true => json::message("mortise.v1.InspectResponse", &answer)?,
-            false => render(&answer, &self.connect.ui()),
-        })?;
-        Ok(Exit::Done)
+    pub fn run(self) -> CommandFuture {
+        Box::pin(async move {
+            let session = self.connect.session().await?;
+            let request = InspectRequest { name: self.name.clone() };
+            let thing = format!("plugin {}", self.name);
+            let answer = session.call(thing, session.plugins().inspect(request)).await?;
+            ui::print(match self.json {
+                true => json::message("mortise.v1.InspectResponse", &answer)?,
+                false => render(&answer, &self.connect.ui()),
+            })?;
+            Ok(Exit::Done)
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use mortise_resource::{data, pb};
 use prost::Message as _;
 
 pub use self::inspect::Inspect;
-use crate::{CliError, Exit, commands::after};
+use crate::{CommandFuture, commands::after};
 
 /// What is done with plugins that a server has.
 #[derive(Debug, Subcommand)]
@@ -46,17 +46,19 @@ pub enum PluginCommand {
 ///
 /// # Errors
 /// What went wrong, to be shown after "mortise: ".
-pub async fn run(command: PluginCommand) -> Result<Exit, CliError> {
-    match command {
-        PluginCommand::List(list) => list.run().await,
-        PluginCommand::Install(install) => install.run().await,
-        PluginCommand::Remove(order) => order.remove().await,
-        PluginCommand::Rollback(order) => order.rollback().await,
-        PluginCommand::Reset(order) => order.reset().await,
-        PluginCommand::Enable(order) => order.enable().await,
-        PluginCommand::Disable(order) => order.disable().await,
-        PluginCommand::Logs(logs) => logs.run().await,
-    }
+pub fn run(command: PluginCommand) -> CommandFuture {
+    Box::pin(async move {
+        match command {
+            PluginCommand::List(list) => list.run().await,
+            PluginCommand::Install(install) => install.run().await,
+            PluginCommand::Remove(order) => order.remove().await,
+            PluginCommand::Rollback(order) => order.rollback().await,
+            PluginCommand::Reset(order) => order.reset().await,
+            PluginCommand::Enable(order) => order.enable().await,
+            PluginCommand::Disable(order) => order.disable().await,
+            PluginCommand::Logs(logs) => logs.run().await,
+        }
+    })
 }
 
 /// A plugin as its resource tells it.
