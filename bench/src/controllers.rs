@@ -12,7 +12,7 @@ use mortise_controller::{
     Always, Context, Controllers, Definition, Outcome as Reconciled, ReconcileError, Reconciler, Request,
 };
 use mortise_plugin_host::{Limits, Plugin, PluginSettings, Sandbox};
-use mortise_plugin_manager::controllers::{Conductor, Quota, ServiceSource};
+use mortise_plugin_manager::controllers::{ControllerManager, Quota, ServiceSource};
 use mortise_resource::{pb, types::Gvk};
 use mortise_service::registry::Registry;
 use mortise_service::{Options, ResourceService};
@@ -137,17 +137,17 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.0 = memory.0.max(resident_mib_of("self")?);
         controllers.shutdown().await;
 
-        let conductor =
-            Conductor::new(rig.service.clone(), rig.backend.clone(), rig.registry.clone(), Quota::default());
-        let conducting = conductor.start()?;
+        let controller_manager =
+            ControllerManager::new(rig.service.clone(), rig.backend.clone(), rig.registry.clone(), Quota::default());
+        let following = controller_manager.start()?;
         let seen = || {
-            let report = conductor.reports(GUEST).pop();
+            let report = controller_manager.reports(GUEST).pop();
             report.map_or((false, 0), |report| (report.state == "Running", report.reconciles))
         };
         let wasm = rate(resources, seen).await?;
         memory.1 = memory.1.max(resident_mib_of("self")?);
-        conducting.abort();
-        conductor.stop().await;
+        following.abort();
+        controller_manager.stop().await;
         aside += u32::from(rig.plugin.is_set_aside());
         native.push(plain);
         ours.push(wasm);
@@ -176,13 +176,14 @@ async fn idle() -> Outcome<()> {
     for n in 0..count {
         controllers.register(Definition::new(format!("nothing-{n}"), gvk().to_pb(), Arc::new(Nothing)))?;
     }
-    let conductor = Conductor::new(rig.service.clone(), rig.backend.clone(), rig.registry.clone(), Quota::default());
-    let conducting = conductor.start()?;
+    let controller_manager =
+        ControllerManager::new(rig.service.clone(), rig.backend.clone(), rig.registry.clone(), Quota::default());
+    let following = controller_manager.start()?;
     let wanted = resources as u64;
     let begun = Instant::now();
     loop {
         let behind = controllers.statuses().iter().any(|status| status.reconciles < wanted);
-        if !behind && conductor.reports(GUEST).pop().is_some_and(|report| report.reconciles >= wanted) {
+        if !behind && controller_manager.reports(GUEST).pop().is_some_and(|report| report.reconciles >= wanted) {
             break;
         }
         if begun.elapsed() > Duration::from_secs(120) {
@@ -200,8 +201,8 @@ async fn idle() -> Outcome<()> {
         resident_mib_of("self")?
     ))?;
     controllers.shutdown().await;
-    conducting.abort();
-    conductor.stop().await;
+    following.abort();
+    controller_manager.stop().await;
     Ok(())
 }
 

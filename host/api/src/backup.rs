@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use futures::Stream;
 use mortise_backup::{BackupError, Head, Piece, Sources};
-use mortise_plugin_manager::{Manager, Still};
+use mortise_plugin_manager::{Manager, Pause};
 use mortise_resource::{
     Code, Error,
     data::{BackupResponse, backup_response::Begins},
@@ -74,13 +74,13 @@ async fn begin(
     let backend = service.backend();
     // Counts the resources, if nobody has yet, before anything is held up.
     backend.stats().await.map_err(store)?;
-    let still = manager.still().await?;
+    let pause = manager.pause().await?;
     let snapshot = backend.snapshot().await.map_err(store)?;
-    let Still { vault_dir, plugin_dir, config: path, .. } = &still;
-    let (vault, folder, path) = (vault_dir.clone(), plugin_dir.clone(), path.clone().filter(|_| config));
-    let opening = tokio::task::spawn_blocking(move || Sources::open(&vault, &folder, path.as_deref()));
+    let Pause { component_dir, plugin_dir, config: path, .. } = &pause;
+    let (components, folder, path) = (component_dir.clone(), plugin_dir.clone(), path.clone().filter(|_| config));
+    let opening = tokio::task::spawn_blocking(move || Sources::open(&components, &folder, path.as_deref()));
     let sources = opening.await.map_err(|e| Error::internal(e.to_string()))?.map_err(failure)?;
-    drop(still);
+    drop(pause);
     Ok((snapshot, sources))
 }
 

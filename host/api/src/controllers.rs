@@ -1,13 +1,13 @@
 //! The controller service on gRPC: what controllers do, as data.
 
-use mortise_plugin_manager::controllers::Conductor;
+use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_resource::data;
 use tonic::{Request, Response, Status};
 
 use crate::plugin_stubs::controller_service_server::ControllerService;
 
 /// The service, for gRPC.
-pub(crate) struct Controllers(pub(crate) Conductor);
+pub(crate) struct Controllers(pub(crate) ControllerManager);
 
 #[tonic::async_trait]
 impl ControllerService for Controllers {

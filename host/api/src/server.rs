@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::Manager;
-use mortise_plugin_manager::controllers::Conductor;
+use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
@@ -100,7 +100,7 @@ pub struct Parts {
     /// Plugins.
     pub manager: Manager,
     /// Controllers.
-    pub conductor: Conductor,
+    pub controller_manager: ControllerManager,
     /// What has been counted.
     pub metrics: PrometheusHandle,
 }
@@ -142,7 +142,7 @@ impl Bound {
     /// When the transport fails.
     pub fn serve(self, parts: Parts, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
         Box::pin(async move {
-            let Parts { about, service, registry, manager, conductor, metrics } = parts;
+            let Parts { about, service, registry, manager, controller_manager, metrics } = parts;
             let (ready_tx, ready) = watch::channel(true);
             let health = HealthReporter::new();
             for name in HEALTHY {
@@ -153,14 +153,14 @@ impl Bound {
             let sources = Sources {
                 about,
                 service: service.clone(),
-                conductor: conductor.clone(),
+                controller_manager: controller_manager.clone(),
                 metrics: metrics.clone(),
                 counts: counts.clone(),
             };
             let server = ServerServiceServer::new(ServerAsAWhole { sources, manager: manager.clone() });
             let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
-            let controllers = ControllerServiceServer::new(Controllers(conductor.clone()));
+            let controllers = ControllerServiceServer::new(Controllers(controller_manager.clone()));
             let types = TypeServiceServer::new(Types(registry));
             let resource_service = ResourceServiceServer::new(Grpc(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
@@ -193,7 +193,8 @@ impl Bound {
                 .add_service(ReflectionV1Alpha::new(reflection))
                 .serve_with_incoming_shutdown(incoming(self.grpc, bounds, stopping.clone()), until(stopping.clone()));
             let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
-            let shared = http::Shared::new(service.clone(), conductor, metrics, ready, self.options.http.clone());
+            let shared =
+                http::Shared::new(service.clone(), controller_manager, metrics, ready, self.options.http.clone());
             let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
 
             tokio::pin!(grpc);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_plugin_manager::controllers::Conductor;
+use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_resource::{
     Error,
     data::{
@@ -46,7 +46,7 @@ pub struct About {
 pub(crate) struct Sources {
     pub(crate) about: About,
     pub(crate) service: ResourceService,
-    pub(crate) conductor: Conductor,
+    pub(crate) controller_manager: ControllerManager,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) counts: Counts,
 }
@@ -57,7 +57,7 @@ impl Sources {
         let fault = |e: mortise_store::StoreError| Error::internal(format!("asking the store: {e}"));
         let stats = self.service.backend().stats().await.map_err(fault)?;
         let plugins = self.plugins().await.map_err(fault)?;
-        let controllers: Vec<_> = self.conductor.reports("").into_iter().map(controller).collect();
+        let controllers: Vec<_> = self.controller_manager.reports("").into_iter().map(controller).collect();
         let (watches, max_watches) = self.service.open_watches();
         let About { version, mode, started_at, started, .. } = &self.about;
         Ok(ServerStatusResponse {

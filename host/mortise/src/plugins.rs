@@ -16,7 +16,7 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, RunErr
     let ms = Duration::from_millis;
     Ok(Options {
         plugin_dir: config.plugin_dir.clone(),
-        vault_dir: config.data_dir.join("plugins"),
+        component_dir: config.data_dir.join("plugins"),
         bundled: bundled_plugins(&config.plugins.bundled),
         settle: ms(config.plugins.settle_ms),
         unfinished: ms(config.plugins.unfinished_ms),

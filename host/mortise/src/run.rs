@@ -11,7 +11,7 @@ use std::{
 use mortise_api::{About, HttpOptions, Parts, ServeError, ServerOptions, metrics::install_metrics};
 use mortise_plugin_host::{LoadError, Policy, Sandbox, logs::level};
 use mortise_plugin_manager::Manager;
-use mortise_plugin_manager::controllers::Conductor;
+use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::registry::{Refused, Registry};
 use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};
@@ -106,10 +106,17 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let service = ResourceService::new(backend.clone(), registry.clone(), service_options(&config));
     let mut background = service.background();
-    let conductor = Conductor::new(service.clone(), backend.clone(), registry.clone(), config.kv);
-    let (manager, managing) =
-        Manager::start(plugin_options, sandbox, backend.clone(), service.clone(), registry.clone(), &conductor).await?;
-    let conducting = conductor.start()?;
+    let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
+    let (manager, managing) = Manager::start(
+        plugin_options,
+        sandbox,
+        backend.clone(),
+        service.clone(),
+        registry.clone(),
+        &controller_manager,
+    )
+    .await?;
+    let following = controller_manager.start()?;
 
     announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
@@ -121,7 +128,14 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         started_at,
         started: begun,
     };
-    let parts = Parts { about, service: service.clone(), registry, manager, conductor: conductor.clone(), metrics };
+    let parts = Parts {
+        about,
+        service: service.clone(),
+        registry,
+        manager,
+        controller_manager: controller_manager.clone(),
+        metrics,
+    };
     let stopped = Box::pin(async move {
         // It does not panic, and nobody aborts it.
         let _ = stop.await;
@@ -130,10 +144,10 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
     managing.abort();
-    conducting.abort();
-    let _ = (managing.await, conducting.await);
-    conductor.stop().await;
-    drop(conductor);
+    following.abort();
+    let _ = (managing.await, following.await);
+    controller_manager.stop().await;
+    drop(controller_manager);
     while background.join_next().await.is_some() {}
     drop(service);
     let closing = tokio::task::spawn_blocking(move || backend.close());

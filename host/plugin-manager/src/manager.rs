@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use crate::controllers::Conductor;
+use crate::controllers::ControllerManager;
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use mortise_plugin_host::{Logs, PluginSettings, Sandbox};
@@ -16,12 +16,12 @@ use tokio::{
 };
 
 use crate::{
-    command::{Command, Reply, Still},
-    files,
-    keeper::Keeper,
+    commands::message::{Command, Pause, Reply},
+    files::folder,
+    task::ManagerTask,
 };
 
-/// How many orders may wait; further callers wait for a place.
+/// LoadReason many orders may wait; further callers wait for a place.
 pub const QUEUE: usize = 64;
 
 /// A plugin that is compiled into the binary: its name, and its component.
@@ -32,16 +32,16 @@ pub struct Options {
     /// The folder. It may appear later.
     pub plugin_dir: PathBuf,
     /// Where components are kept.
-    pub vault_dir: PathBuf,
+    pub component_dir: PathBuf,
     /// Bundled plugins that are switched on.
     pub bundled: Vec<Bundled>,
-    /// How long a file must stay as it is before it is read.
+    /// LoadReason long a file must stay as it is before it is read.
     pub settle: Duration,
-    /// How long a file that is not whole is waited for, from its last change on.
+    /// LoadReason long a file that is not whole is waited for, from its last change on.
     pub unfinished: Duration,
-    /// How often the folder is looked at without having been told to.
+    /// LoadReason often the folder is looked at without having been told to.
     pub rescan: Duration,
-    /// How long calls in a replaced version are waited for.
+    /// LoadReason long calls in a replaced version are waited for.
     pub drain: Duration,
     /// Settings of plugins.
     pub config: ConfigSource,
@@ -91,8 +91,9 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Loads what there is, into `registry`, tells the conductor whenever that was swapped, and goes on looking after it until the task is aborted, which may happen at
-    /// any moment: every change is one atomic step of the file system, the store or the registry.
+    /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows files,
+    /// settings and commands until the task is aborted. That may happen at any moment: every change is one atomic step of
+    /// the file system, the store or the registry.
     ///
     /// # Errors
     /// [`StartError`]. A plugin that cannot be loaded is no error: it is said in its resource and in the log.
@@ -102,18 +103,18 @@ impl Manager {
         backend: Arc<dyn Backend>,
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
-        conductor: &Conductor,
-    ) -> BoxFuture<'_, Result<(Self, JoinHandle<()>), StartError>> {
+        controllers: &ControllerManager,
+    ) -> BoxFuture<'static, Result<(Self, JoinHandle<()>), StartError>> {
+        let swapped = controllers.swapped();
         Box::pin(async move {
             let limit = sandbox.limits().component_bytes;
             let logs = sandbox.logs().clone();
-            let (commands, orders) = mpsc::channel(QUEUE);
-            let mut keeper =
-                Keeper::open(options, sandbox, backend, service, (registry, conductor.swapped()), commands.clone())
-                    .await?;
-            keeper.begin().await?;
-            let task = tokio::spawn(keeper.run(orders));
-            Ok((Self { commands, limit, logs }, task))
+            let (commands, received) = mpsc::channel(QUEUE);
+            let mut task =
+                ManagerTask::open(options, sandbox, backend, service, (registry, swapped), commands.clone()).await?;
+            task.begin().await?;
+            let running = tokio::spawn(task.run(received));
+            Ok((Self { commands, limit, logs }, running))
         })
     }
 
@@ -138,13 +139,13 @@ impl Manager {
         if bytes.len() > self.limit {
             return Err(self.too_large());
         }
-        let digest = files::digest(&bytes);
+        let digest = folder::digest(&bytes);
         if !digest.eq_ignore_ascii_case(sha256) {
             return Err(Error::invalid(format!(
                 "the content's SHA-256 is {digest}, not {sha256:?} as announced; send it again"
             )));
         }
-        self.order(|reply| Command::Install { name, bytes, reply }).await
+        self.send(|reply| Command::Install { name, bytes, reply }).await
     }
 
     /// What a component over the limit is answered with.
@@ -162,7 +163,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` for a bundled plugin; `Internal` when the file cannot be removed.
     pub async fn remove(&self, name: String) -> Result<Option<pb::Resource>, Error> {
-        self.order(|reply| Command::Remove(name, reply)).await
+        self.send(|reply| Command::Remove(name, reply)).await
     }
 
     /// Goes back to the component before.
@@ -170,7 +171,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when there is none, or when it does not fit what is stored.
     pub async fn rollback(&self, name: String) -> Result<pb::Resource, Error> {
-        self.order(|reply| Command::Rollback(name, reply)).await
+        self.send(|reply| Command::Rollback(name, reply)).await
     }
 
     /// Lifts the quarantine of a plugin's hooks.
@@ -178,7 +179,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when it is not loaded.
     pub async fn reset(&self, name: String) -> Result<pb::Resource, Error> {
-        self.order(|reply| Command::Reset(name, reply)).await
+        self.send(|reply| Command::Reset(name, reply)).await
     }
 
     /// Switches a plugin off. One that is off stays off.
@@ -186,7 +187,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when there is nothing to switch off.
     pub async fn disable(&self, name: String) -> Result<pb::Resource, Error> {
-        self.order(|reply| Command::Disable(name, reply)).await
+        self.send(|reply| Command::Disable(name, reply)).await
     }
 
     /// Switches a plugin on. One that is on stays on.
@@ -194,7 +195,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; whatever is wrong with what its source holds.
     pub async fn enable(&self, name: String) -> Result<pb::Resource, Error> {
-        self.order(|reply| Command::Enable(name, reply)).await
+        self.send(|reply| Command::Enable(name, reply)).await
     }
 
     /// Everything that is known.
@@ -202,21 +203,21 @@ impl Manager {
     /// # Errors
     /// `NotFound`.
     pub async fn inspect(&self, name: String) -> Result<data::InspectResponse, Error> {
-        self.order(|reply| Command::Inspect(name, reply)).await
+        self.send(|reply| Command::Inspect(name, reply)).await
     }
 
     /// Makes no transition until the answer is dropped. Waits for the one that is being made.
     ///
     /// # Errors
     /// `Unavailable`: the server is stopping.
-    pub async fn still(&self) -> Result<Still, Error> {
-        self.order(Command::Still).await
+    pub async fn pause(&self) -> Result<Pause, Error> {
+        self.send(Command::Pause).await
     }
 
-    async fn order<T>(&self, order: impl FnOnce(Reply<T>) -> Command) -> Result<T, Error> {
+    async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Error> {
         let gone = || Error::new(Code::Unavailable, "the server is stopping");
         let (reply, answer) = oneshot::channel();
-        self.commands.send(order(reply)).await.map_err(|_| gone())?;
+        self.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }

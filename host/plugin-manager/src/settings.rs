@@ -8,11 +8,11 @@ use std::{
 };
 
 use crate::{
-    files::Stamp,
-    keeper::Keeper,
+    files::folder::Stamp,
+    load::request::{LoadReason, LoadRequest},
+    load::stage::{Failure, Stage},
     manager::ConfigFault,
-    offer::{How, Offer},
-    stage::{Failure, Stage},
+    task::ManagerTask,
 };
 
 /// What the configuration's file looked like.
@@ -54,7 +54,7 @@ impl ConfigWatch {
     }
 }
 
-impl Keeper {
+impl ManagerTask {
     /// Reads the configuration again if its file has changed and settled. Answers when to look again.
     pub(crate) async fn look_at_config(&mut self) -> Option<Duration> {
         if let Err(wait) = self.config.changed(self.options.settle) {
@@ -65,7 +65,7 @@ impl Keeper {
             Ok(settings) => {
                 self.settings = settings;
                 self.apply_settings().await;
-                self.name_strangers();
+                self.warn_of_unknown_settings();
             }
         }
         None
@@ -90,7 +90,7 @@ impl Keeper {
         drop(registry);
         for (name, same) in serving {
             if !same {
-                self.bring_again(&name).await;
+                self.reload(&name).await;
             } else if unsettled.contains(&name) {
                 let source = self.managed(&name).page.data.source.clone();
                 if !self.files.get(&source).is_some_and(|known| known.failed) {
@@ -98,21 +98,26 @@ impl Keeper {
                 }
             }
         }
-        self.try_refused_again();
+        self.retry_refused();
     }
 
     /// Brings the component that serves in anew, with the settings as they are now.
-    async fn bring_again(&mut self, name: &str) {
+    async fn reload(&mut self, name: &str) {
         let (source, digest) = {
             let data = &self.managed(name).page.data;
             (data.source.clone(), data.digest.clone())
         };
-        let outcome = match self.vault.get(name, &digest) {
+        let outcome = match self.components.get(name, &digest) {
             Err(e) => Err(Failure::new(Stage::Waiting, "HostFault", format!("the copy in data_dir: {e}")).into()),
             Ok(bytes) => {
-                let offer =
-                    Offer { source, bytes, digest: digest.clone(), how: How::Again, told: Some(name.to_owned()) };
-                self.bring(offer).await
+                let request = LoadRequest {
+                    source,
+                    bytes,
+                    digest: digest.clone(),
+                    reason: LoadReason::Reload,
+                    plugin_before: Some(name.to_owned()),
+                };
+                self.load(request).await
             }
         };
         if let Err(refusal) = outcome {

@@ -16,6 +16,6 @@ pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'stati
 
 /// Prometheus text.
 pub(super) async fn metrics(State(shared): State<Shared>) -> String {
-    shared.conductor.observe();
+    shared.controller_manager.observe();
     shared.metrics.render()
 }

@@ -44,7 +44,7 @@ use axum::{
     routing::{any, get},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_plugin_manager::controllers::Conductor;
+use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
 use tokio::sync::{Semaphore, watch as signal};
 
@@ -123,7 +123,7 @@ impl HttpOptions {
 #[derive(Clone)]
 pub(crate) struct Shared {
     service: ResourceService,
-    conductor: Conductor,
+    controller_manager: ControllerManager,
     metrics: PrometheusHandle,
     ready: signal::Receiver<bool>,
     options: HttpOptions,
@@ -136,14 +136,14 @@ impl Shared {
     /// What the routes need.
     pub(crate) fn new(
         service: ResourceService,
-        conductor: Conductor,
+        controller_manager: ControllerManager,
         metrics: PrometheusHandle,
         ready: signal::Receiver<bool>,
         options: HttpOptions,
     ) -> Self {
         Self {
             service,
-            conductor,
+            controller_manager,
             metrics,
             ready,
             openapi: Arc::default(),

@@ -89,7 +89,7 @@ fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> r
     })
 }
 
-/// How something is found in a message.
+/// LoadReason something is found in a message.
 type Find<T> = Box<dyn Fn(&MessageDescriptor) -> Result<T, String> + Send + Sync>;
 
 /// Something found in a type's message, found anew when the type is registered anew.

@@ -7,7 +7,7 @@ use mortise_controller::{Cache, Context, Map, Outcome, ReconcileError, Request};
 use mortise_plugin_host as guest;
 use mortise_resource::pb;
 
-use super::client::{Client, Desk};
+use super::host::{Client, ControllerContext};
 
 /// One controller of a plugin.
 pub(crate) struct Controller {
@@ -17,14 +17,14 @@ pub(crate) struct Controller {
     pub(crate) name: Arc<str>,
     /// Whether it has something to do before it starts.
     pub(crate) initializes: bool,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) shared: Arc<ControllerContext>,
 }
 
 #[async_trait]
 impl mortise_controller::Reconciler for Controller {
     async fn reconcile(&self, context: &Context, request: Request) -> Result<Outcome, ReconcileError> {
         let id = request.id(context.managed());
-        let (host, cancel) = (Client::reconciling(&self.desk, context), guest::Cancel::default());
+        let (host, cancel) = (Client::reconciling(&self.shared, context), guest::Cancel::default());
         let call = || self.reconciler.reconcile(&self.name, &id, host, &cancel);
         match told(context, &cancel, call).await {
             Ok(guest::Outcome::Done) => Ok(Outcome::Done),
@@ -39,7 +39,7 @@ impl mortise_controller::Reconciler for Controller {
         if !self.initializes {
             return Ok(());
         }
-        let (host, cancel) = (Client::reconciling(&self.desk, context), guest::Cancel::default());
+        let (host, cancel) = (Client::reconciling(&self.shared, context), guest::Cancel::default());
         let call = || self.reconciler.initialize(&self.name, host, &cancel);
         told(context, &cancel, call).await.map_err(failed)
     }
@@ -48,7 +48,7 @@ impl mortise_controller::Reconciler for Controller {
 #[async_trait]
 impl Map for Controller {
     async fn map(&self, cache: &Arc<Cache>, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
-        let host = Client::mapping(&self.desk, cache);
+        let host = Client::mapping(&self.shared, cache);
         self.reconciler.map(&self.name, resource, host, &guest::Cancel::default()).await.map_err(failed)
     }
 }

@@ -34,7 +34,7 @@ impl ServiceSource {
 #[derive(Default)]
 struct Shared {
     held: HashMap<String, Weak<pb::Resource>>,
-    /// How many there were when those that nobody holds were last swept out.
+    /// LoadReason many there were when those that nobody holds were last swept out.
     swept: usize,
 }
 

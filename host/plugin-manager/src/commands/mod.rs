@@ -1,4 +1,6 @@
-//! What callers of the plugin service order.
+//! The commands that callers of the plugin service give.
+
+pub(crate) mod message;
 
 use std::time::Duration;
 
@@ -11,24 +13,24 @@ use mortise_service::registry::Why;
 use tokio::sync::oneshot;
 
 use crate::{
-    command::{Command, Reply, Still},
-    files,
-    keeper::{BUNDLED, Keeper},
-    offer::{How, Offer, Refusal},
-    stage::{Failure, Stage},
+    commands::message::{Command, Pause, Reply},
+    files::folder,
+    load::request::{LoadReason, LoadRefusal, LoadRequest},
+    load::stage::{Failure, Stage},
+    task::{BUNDLED, ManagerTask},
 };
 
-/// How long the manager stands still at most.
-const STILL: Duration = Duration::from_secs(20);
+/// LoadReason long the manager stands still at most.
+const MAX_PAUSE: Duration = Duration::from_secs(20);
 
 fn precondition(what: String) -> Error {
     Error::new(Code::FailedPrecondition, what)
 }
 
-impl Keeper {
-    pub(crate) async fn obey(&mut self, order: Command) {
+impl ManagerTask {
+    pub(crate) async fn handle(&mut self, command: Command) {
         // A caller that does not wait any more misses its answer, no more.
-        match order {
+        match command {
             Command::Install { name, bytes, reply } => drop(reply.send(self.install(&name, bytes).await)),
             Command::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
             Command::Rollback(name, reply) => drop(reply.send(self.roll_back(&name).await)),
@@ -36,23 +38,23 @@ impl Keeper {
             Command::Disable(name, reply) => drop(reply.send(self.disable(&name).await)),
             Command::Enable(name, reply) => drop(reply.send(self.enable(&name).await)),
             Command::Inspect(name, reply) => drop(reply.send(self.inspect(&name))),
-            Command::Still(reply) => self.stand_still(reply).await,
+            Command::Pause(reply) => self.pause(reply).await,
             Command::Drained(drained) => self.drained(drained).await,
             Command::Migrated(migrated) => self.migrated(migrated).await,
         }
     }
 
     /// Makes no transition for as long as whoever asked holds the answer, and no longer than a while.
-    async fn stand_still(&self, reply: Reply<Still>) {
+    async fn pause(&self, reply: Reply<Pause>) {
         let (until, dropped) = oneshot::channel();
-        let still = Still {
+        let still = Pause {
             plugin_dir: self.options.plugin_dir.clone(),
-            vault_dir: self.options.vault_dir.clone(),
+            component_dir: self.options.component_dir.clone(),
             config: self.options.config.path.clone(),
             _until: until,
         };
-        if reply.send(Ok(still)).is_ok() && tokio::time::timeout(STILL, dropped).await.is_err() {
-            tracing::warn!("a backup holds plugins up for more than {STILL:?}; they go on without it");
+        if reply.send(Ok(still)).is_ok() && tokio::time::timeout(MAX_PAUSE, dropped).await.is_err() {
+            tracing::warn!("a backup holds plugins up for more than {MAX_PAUSE:?}; they go on without it");
         }
     }
 
@@ -63,7 +65,7 @@ impl Keeper {
         }
     }
 
-    /// As [`Keeper::page`], of something that is a plugin and whose source is there.
+    /// As [`ManagerTask::page`], of something that is a plugin and whose source is there.
     fn owned(&self, name: &str) -> Result<&data::Plugin, Error> {
         let page = self.page(name)?;
         let managed = self.plugins.get(name);
@@ -93,7 +95,7 @@ impl Keeper {
             )));
         }
         let mut file = format!("{name}.wasm");
-        let mut told = None;
+        let mut plugin_before = None;
         if let Some(managed) = self.plugins.get(name).filter(|managed| !managed.only_file) {
             let page = &managed.page.data;
             if page.source == BUNDLED && self.options.bundled.iter().any(|(bundled, _)| *bundled == name) {
@@ -111,31 +113,31 @@ impl Keeper {
             if page.source != BUNDLED && self.path(&page.source).exists() {
                 file.clone_from(&page.source);
             }
-            told = Some(name.to_owned());
+            plugin_before = Some(name.to_owned());
         }
         if let Some(other) = self.files.get(&file).and_then(|known| known.provides.as_deref()).filter(|n| *n != name) {
             return Err(precondition(format!("the file {file} provides plugin {other:?}; remove that one first")));
         }
-        let digest = files::digest(&bytes);
-        let offer = Offer {
+        let digest = folder::digest(&bytes);
+        let request = LoadRequest {
             source: file.clone(),
             bytes,
             digest: digest.clone(),
-            how: How::Install(name.to_owned()),
-            told: told.clone(),
+            reason: LoadReason::Install(name.to_owned()),
+            plugin_before: plugin_before.clone(),
         };
-        match self.bring(offer).await {
-            Ok(brought) => {
+        match self.load(request).await {
+            Ok(loaded) => {
                 let known = self.known(&file);
                 known.provides = Some(name.to_owned());
                 if let Some(shown) = known.shown.take().filter(|shown| shown != name) {
                     self.forget(&shown).await;
                 }
-                Ok((self.answer(name)?, brought.unchanged))
+                Ok((self.answer(name)?, loaded.unchanged))
             }
-            Err(Refusal { failure, name: own }) => {
+            Err(LoadRefusal { failure, name: own }) => {
                 tracing::warn!(plugin = name, reason = failure.reason, "an install is refused: {}", failure.message);
-                match (told, own) {
+                match (plugin_before, own) {
                     (Some(plugin), _) => self.failed(&plugin, failure.clone(), digest).await,
                     // A page that this attempt began, or that is about what the file holds.
                     (None, Some(own)) if self.began(&own, &file) => self.forget(&own).await,
@@ -165,7 +167,7 @@ impl Keeper {
         // A plugin that is removed already has left its file's name to others.
         if source != BUNDLED && provides.is_none_or(|plugin| plugin == name) {
             let (dir, file) = (self.options.plugin_dir.clone(), source.clone());
-            let removed = tokio::task::spawn_blocking(move || files::take_out(&dir, &file)).await;
+            let removed = tokio::task::spawn_blocking(move || folder::take_out(&dir, &file)).await;
             let at = self.path(&source);
             let fault = |e: String| Error::internal(format!("removing {}: {e}", at.display()));
             removed.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
@@ -175,7 +177,7 @@ impl Keeper {
             }
         }
         self.managed(name).page.data.disabled = false;
-        self.withdraw(name).await;
+        self.remove_from_service(name).await;
         Ok(self.resource(name))
     }
 
@@ -188,16 +190,22 @@ impl Keeper {
             return Err(precondition(format!("plugin {name:?} has no version before {}", page.version)));
         }
         let digest = page.previous_digest;
-        let kept = self.vault.get(name, &digest);
+        let kept = self.components.get(name, &digest);
         let bytes = kept.map_err(|e| precondition(format!("the version before is not kept any more: {e}")))?;
         let in_source = match page.source.as_str() {
             BUNDLED => self.bundled(name).map(|(_, digest)| digest).unwrap_or_default(),
             file => self.files.get(file).map(|known| known.digest.clone()).unwrap_or_default(),
         };
         let held = if in_source == digest { String::new() } else { in_source };
-        let how = How::Rollback { held };
-        let offer = Offer { source: page.source, bytes, digest: digest.clone(), how, told: Some(name.to_owned()) };
-        match self.bring(offer).await {
+        let reason = LoadReason::Rollback { held };
+        let request = LoadRequest {
+            source: page.source,
+            bytes,
+            digest: digest.clone(),
+            reason,
+            plugin_before: Some(name.to_owned()),
+        };
+        match self.load(request).await {
             Ok(_) => {
                 // What the source holds is not wanted now, whatever was wrong with it.
                 let source = self.managed(name).page.data.source.clone();
@@ -206,7 +214,7 @@ impl Keeper {
                 }
                 self.answer(name)
             }
-            Err(Refusal { failure, .. }) => {
+            Err(LoadRefusal { failure, .. }) => {
                 self.failed(name, failure.clone(), digest).await;
                 Err(precondition(failure.into_error().message))
             }
@@ -235,7 +243,7 @@ impl Keeper {
 
     pub(crate) async fn disabled(&mut self, name: &str, more: &str) {
         let text = format!("disabled; what is stored can be read and deleted, not written{more}");
-        self.tell(name, State::False, "Disabled", text).await;
+        self.set_loaded(name, State::False, "Disabled", text).await;
     }
 
     async fn enable(&mut self, name: &str) -> Result<pb::Resource, Error> {
@@ -250,9 +258,9 @@ impl Keeper {
         let content = match page.source.as_str() {
             BUNDLED => self.bundled(name),
             file => {
-                let read = files::read(&self.path(file), self.sandbox.limits().component_bytes);
+                let read = folder::read(&self.path(file), self.sandbox.limits().component_bytes);
                 let (bytes, _) = read.map_err(|e| precondition(format!("{e}; install it anew")))?;
-                let digest = files::digest(&bytes);
+                let digest = folder::digest(&bytes);
                 Some((bytes, digest))
             }
         };
@@ -262,7 +270,7 @@ impl Keeper {
             known.digest.clone_from(&digest);
         }
         if page.rolled_back && page.held_digest == digest {
-            let kept = self.vault.get(name, &page.digest);
+            let kept = self.components.get(name, &page.digest);
             bytes = kept.map_err(|e| precondition(format!("the version that it was rolled back to: {e}")))?;
             digest.clone_from(&page.digest);
         } else {
@@ -270,21 +278,21 @@ impl Keeper {
             data.rolled_back = false;
             data.held_digest.clear();
         }
-        let offer = Offer {
+        let request = LoadRequest {
             source: page.source.clone(),
             bytes,
             digest: digest.clone(),
-            how: How::Again,
-            told: Some(name.to_owned()),
+            reason: LoadReason::Reload,
+            plugin_before: Some(name.to_owned()),
         };
-        match self.bring(offer).await {
+        match self.load(request).await {
             Ok(_) => {
                 if let Some(known) = self.files.get_mut(&page.source) {
                     known.failed = false;
                 }
                 self.answer(name)
             }
-            Err(Refusal { failure, .. }) => {
+            Err(LoadRefusal { failure, .. }) => {
                 self.failed(name, failure.clone(), digest).await;
                 self.disabled(name, &format!("; enabling it failed, {}: {}", failure.reason, failure.message)).await;
                 Err(precondition(failure.into_error().message))
@@ -321,7 +329,7 @@ impl Keeper {
     /// A bundled plugin's component and its digest, if it is switched on.
     pub(crate) fn bundled(&self, name: &str) -> Option<(Vec<u8>, String)> {
         let (_, bytes) = self.options.bundled.iter().find(|(bundled, _)| *bundled == name)?;
-        Some((bytes.to_vec(), files::digest(bytes)))
+        Some((bytes.to_vec(), folder::digest(bytes)))
     }
 
     /// A failure that is nobody's but the host's.

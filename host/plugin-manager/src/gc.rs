@@ -1,23 +1,23 @@
-//! How plugins leave: their types stay while something of them is stored, and are forgotten after that.
+//! LoadReason plugins leave: their types stay while something of them is stored, and are forgotten after that.
 
 use mortise_resource::{pb::condition::State, types::Gvk};
 use mortise_service::registry::{Owner, Why};
 use mortise_store::TypeKey;
 
 use crate::{
-    canary,
-    drain::Drained,
-    keeper::Keeper,
-    migrate::mark,
-    offer::{manifests_of, types_of},
+    load::canary,
+    load::drain::Drained,
+    load::migration::mark,
+    load::request::{manifests_of, types_of},
+    task::ManagerTask,
 };
 
 /// The reason of the condition of a plugin whose source is gone.
 pub(crate) const REMOVED: &str = "Removed";
 
-impl Keeper {
+impl ManagerTask {
     /// A plugin's source is gone.
-    pub(crate) async fn withdraw(&mut self, name: &str) {
+    pub(crate) async fn remove_from_service(&mut self, name: &str) {
         if self.managed(name).only_file {
             return self.forget(name).await;
         }
@@ -27,9 +27,9 @@ impl Keeper {
         data.rolled_back = false;
         data.held_digest.clear();
         let text = format!("{} is gone; what is stored can be read and deleted, not written", data.source);
-        self.tell(name, State::False, REMOVED, text).await;
-        self.tidy().await;
-        self.try_refused_again();
+        self.set_loaded(name, State::False, REMOVED, text).await;
+        self.collect_garbage().await;
+        self.retry_refused();
     }
 
     /// Takes a plugin out of service. Its types stay in the table.
@@ -46,7 +46,7 @@ impl Keeper {
         self.swap(next);
         if let Some(old) = old {
             old.no_longer_serves();
-            self.let_go(name, old);
+            self.drain_old(name, old);
         }
     }
 
@@ -55,11 +55,11 @@ impl Keeper {
         if let Some(managed) = self.plugins.get_mut(&drained.plugin) {
             managed.draining = managed.draining.saturating_sub(1);
         }
-        self.tidy().await;
+        self.collect_garbage().await;
     }
 
     /// Forgets types of plugins that are not there and of which nothing is stored, and plugins without types.
-    pub(crate) async fn tidy(&mut self) {
+    pub(crate) async fn collect_garbage(&mut self) {
         let registry = self.registry.load_full();
         let mut gone: Vec<Gvk> = Vec::new();
         if !registry.absent().is_empty() {
@@ -100,7 +100,7 @@ impl Keeper {
         }
         if !self.starting {
             let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
-            if let Err(e) = self.book.put(pages).await {
+            if let Err(e) = self.resources.put(pages).await {
                 tracing::error!("the resources of plugins are not written: {e}");
             }
         }
@@ -109,10 +109,10 @@ impl Keeper {
     /// Drops a page and what is kept with it.
     pub(crate) async fn forget(&mut self, name: &str) {
         self.plugins.remove(name);
-        self.vault.forget(name);
-        if let Some(id) = self.book.resource(name).and_then(|resource| resource.id.clone()) {
+        self.components.forget(name);
+        if let Some(id) = self.resources.resource(name).and_then(|resource| resource.id.clone()) {
             match self.service.expire(&id).await {
-                Ok(_) => self.book.forget(name),
+                Ok(_) => self.resources.forget(name),
                 Err(e) => tracing::error!(plugin = name, "the plugin's resource is not deleted: {e}"),
             }
         }

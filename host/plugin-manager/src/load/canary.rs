@@ -25,19 +25,19 @@ use mortise_service::registry::Schema;
 use mortise_service::schema_version;
 use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 
-use crate::stage::{Failure, Stage};
+use crate::load::stage::{Failure, Stage};
 
-/// How many stored objects are named in a failure.
+/// LoadReason many stored objects are named in a failure.
 const NAMED: usize = 10;
 
 /// Objects that are looked at before other tasks of the thread have their turn.
-const BREATH: u32 = 256;
+const YIELD_EVERY: u32 = 256;
 
-/// How often the scan begins again because so much was written meanwhile that its watch fell behind.
-const SCANS: u32 = 3;
+/// LoadReason often the scan begins again because so much was written meanwhile that its watch fell behind.
+pub(crate) const SCANS: u32 = 3;
 
 /// A plugin under examination.
-pub struct Canary {
+pub(crate) struct Canary {
     backend: Arc<dyn Backend>,
     subject: Subject,
     watches: Vec<Box<dyn Watch>>,
@@ -59,7 +59,7 @@ struct Checked {
 impl Canary {
     /// `before` are the types as they were served last, by this plugin or by one that is gone.
     #[must_use]
-    pub fn new(backend: Arc<dyn Backend>, plugin: Arc<Plugin>, before: &[data::PluginType]) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, plugin: Arc<Plugin>, before: &[data::PluginType]) -> Self {
         let checked = |decl: &TypeDecl| Checked {
             schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
             decl: decl.clone(),
@@ -72,7 +72,7 @@ impl Canary {
 
     /// The types that were served and are not any more.
     #[must_use]
-    pub fn lost(&self) -> &[Gvk] {
+    pub(crate) fn lost(&self) -> &[Gvk] {
         &self.subject.lost
     }
 
@@ -80,7 +80,7 @@ impl Canary {
     ///
     /// # Errors
     /// `ScopeChanged`, `SchemaVersionLower`.
-    pub fn compare(&self, before: &[data::PluginType]) -> Result<(), Failure> {
+    pub(crate) fn compare(&self, before: &[data::PluginType]) -> Result<(), Failure> {
         for known in before {
             let Some(decl) = known.r#type.as_ref().and_then(|t| self.subject.decl(t)) else { continue };
             if known.scope() != wire_scope(decl.scope) {
@@ -115,7 +115,7 @@ impl Canary {
     ///
     /// # Errors
     /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name; `StoreBusy`, `StoreFault`.
-    pub async fn scan(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn scan(&mut self) -> Result<(), Failure> {
         for attempt in 1.. {
             match self.try_scan().await {
                 Err(Scan::Store(StoreError::WatchLagged { .. })) if attempt < SCANS => {}
@@ -135,7 +135,7 @@ impl Canary {
     ///
     /// # Errors
     /// As [`Canary::scan`].
-    pub async fn settle(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn settle(&mut self) -> Result<(), Failure> {
         let mut watches = std::mem::take(&mut self.watches);
         let mut faults = Faults::default();
         for watch in &mut watches {
@@ -169,7 +169,7 @@ impl Canary {
                     WatchEvent::EndOfSnapshot => break,
                 }
                 seen = seen.wrapping_add(1);
-                if seen.is_multiple_of(BREATH) {
+                if seen.is_multiple_of(YIELD_EVERY) {
                     if faults.enough() {
                         break;
                     }
@@ -269,7 +269,7 @@ async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8
 ///
 /// # Errors
 /// Faults of the store.
-pub async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<bool, StoreError> {
+pub(crate) async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<bool, StoreError> {
     if !backend.types().await?.contains(&key(gvk)) {
         return Ok(false);
     }
@@ -299,7 +299,7 @@ fn everywhere(type_key: TypeKey) -> Query {
 
 /// A scope as the manifest has it.
 #[must_use]
-pub fn wire_scope(scope: Scope) -> WireScope {
+pub(crate) fn wire_scope(scope: Scope) -> WireScope {
     match scope {
         Scope::Cluster => WireScope::Cluster,
         Scope::Partition => WireScope::Partition,

@@ -6,18 +6,18 @@
 
 use std::{fs, io, path::PathBuf};
 
-use crate::files;
+use crate::files::folder;
 
 /// The directory.
 #[derive(Debug, Clone)]
-pub struct Vault {
+pub(crate) struct ComponentStore {
     dir: PathBuf,
 }
 
-impl Vault {
+impl ComponentStore {
     /// In a directory that is made when something is kept.
     #[must_use]
-    pub fn new(dir: PathBuf) -> Self {
+    pub(crate) fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
@@ -25,29 +25,29 @@ impl Vault {
     ///
     /// # Errors
     /// Whatever the file system says.
-    pub fn keep(&self, plugin: &str, digest: &str, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8]) -> io::Result<()> {
         if self.get(plugin, digest).is_ok() {
             return Ok(());
         }
-        files::put(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
+        folder::put(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
     }
 
     /// A component that was kept.
     ///
     /// # Errors
     /// `NotFound`; `InvalidData` when the content is not what was kept; whatever else the file system says.
-    pub fn get(&self, plugin: &str, digest: &str) -> io::Result<Vec<u8>> {
+    pub(crate) fn get(&self, plugin: &str, digest: &str) -> io::Result<Vec<u8>> {
         let path = self.dir.join(plugin).join(format!("{digest}.wasm"));
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let bytes = fs::read(&path).map_err(named)?;
-        if files::digest(&bytes) == digest {
+        if folder::digest(&bytes) == digest {
             return Ok(bytes);
         }
         Err(named(io::Error::new(io::ErrorKind::InvalidData, "its content is not what its name says")))
     }
 
     /// Drops every component of a plugin but those of some digests.
-    pub fn prune(&self, plugin: &str, keep: &[&str]) {
+    pub(crate) fn prune(&self, plugin: &str, keep: &[&str]) {
         let Ok(entries) = fs::read_dir(self.dir.join(plugin)) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             let kept = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| keep.contains(&stem));
@@ -58,7 +58,7 @@ impl Vault {
     }
 
     /// Drops a plugin.
-    pub fn forget(&self, plugin: &str) {
+    pub(crate) fn forget(&self, plugin: &str) {
         match fs::remove_dir_all(self.dir.join(plugin)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(plugin, "the components of a plugin that is gone are not removed: {e}");
@@ -75,19 +75,19 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back_until_it_is_pruned() {
         let dir = tempfile::tempdir().unwrap();
-        let vault = Vault::new(dir.path().join("plugins"));
-        let (a, b) = (files::digest(b"a"), files::digest(b"b"));
-        vault.keep("p", &a, b"a").unwrap();
-        vault.keep("p", &b, b"b").unwrap();
-        assert_eq!(vault.get("p", &a).unwrap(), b"a");
-        vault.prune("p", &[&b]);
-        assert_eq!(vault.get("p", &a).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let components = ComponentStore::new(dir.path().join("plugins"));
+        let (a, b) = (folder::digest(b"a"), folder::digest(b"b"));
+        components.keep("p", &a, b"a").unwrap();
+        components.keep("p", &b, b"b").unwrap();
+        assert_eq!(components.get("p", &a).unwrap(), b"a");
+        components.prune("p", &[&b]);
+        assert_eq!(components.get("p", &a).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::write(dir.path().join("plugins/p").join(format!("{b}.wasm")), "x").unwrap();
-        assert_eq!(vault.get("p", &b).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        vault.keep("p", &b, b"b").unwrap();
-        assert_eq!(vault.get("p", &b).unwrap(), b"b", "a damaged copy of the same length is replaced");
-        vault.forget("p");
-        vault.forget("p");
+        assert_eq!(components.get("p", &b).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        components.keep("p", &b, b"b").unwrap();
+        assert_eq!(components.get("p", &b).unwrap(), b"b", "a damaged copy of the same length is replaced");
+        components.forget("p");
+        components.forget("p");
         assert!(!dir.path().join("plugins/p").exists());
     }
 }

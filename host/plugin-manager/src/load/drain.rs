@@ -10,18 +10,18 @@ use std::{
 
 use mortise_plugin_host::Plugin;
 
-/// How often it is looked at, before the deadline and after.
+/// LoadReason often it is looked at, before the deadline and after.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 /// A replaced version is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drained {
+pub(crate) struct Drained {
     /// The plugin's name.
-    pub plugin: String,
+    pub(crate) plugin: String,
 }
 
 /// Waits until a plugin is gone.
-pub async fn drain(name: String, digest: String, plugin: Weak<Plugin>, deadline: Duration) -> Drained {
+pub(crate) async fn drain(name: String, digest: String, plugin: Weak<Plugin>, deadline: Duration) -> Drained {
     let begun = Instant::now();
     let mut period = PERIOD.0;
     while plugin.strong_count() > 0 {
@@ -43,6 +43,6 @@ pub async fn drain(name: String, digest: String, plugin: Weak<Plugin>, deadline:
 
 /// What is left to hold once the strong reference is given up.
 #[must_use]
-pub fn release(plugin: Arc<Plugin>) -> Weak<Plugin> {
+pub(crate) fn release(plugin: Arc<Plugin>) -> Weak<Plugin> {
     Arc::downgrade(&plugin)
 }

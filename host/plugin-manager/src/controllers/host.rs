@@ -46,7 +46,7 @@ impl Authorizer for Identity {
 }
 
 /// What the reconciles of one controller share.
-pub(crate) struct Desk {
+pub(crate) struct ControllerContext {
     service: ResourceService,
     values: Values,
     plugin: Arc<str>,
@@ -54,7 +54,7 @@ pub(crate) struct Desk {
     caller: Caller,
 }
 
-impl Desk {
+impl ControllerContext {
     /// Of a plugin's controller, by its whole name.
     pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
@@ -73,7 +73,7 @@ impl Desk {
 
 /// One reconcile's host.
 pub(crate) struct Client {
-    desk: Arc<Desk>,
+    shared: Arc<ControllerContext>,
     cache: Arc<Cache>,
     /// The run, for what is written on its behalf; none for a mapper, which writes too, but whose writes are told apart by
     /// nobody.
@@ -81,18 +81,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn reconciling(desk: &Arc<Desk>, context: &Context) -> Arc<Self> {
-        Arc::new(Self { desk: desk.clone(), cache: context.cache().clone(), context: Some(context.clone()) })
+    pub(crate) fn reconciling(shared: &Arc<ControllerContext>, context: &Context) -> Arc<Self> {
+        Arc::new(Self { shared: shared.clone(), cache: context.cache().clone(), context: Some(context.clone()) })
     }
 
-    pub(crate) fn mapping(desk: &Arc<Desk>, cache: &Arc<Cache>) -> Arc<Self> {
-        Arc::new(Self { desk: desk.clone(), cache: cache.clone(), context: None })
+    pub(crate) fn mapping(shared: &Arc<ControllerContext>, cache: &Arc<Cache>) -> Arc<Self> {
+        Arc::new(Self { shared: shared.clone(), cache: cache.clone(), context: None })
     }
 
     fn stored(&self, operation: &'static str, resource: Option<pb::Resource>) -> Result<pb::Resource, Failure> {
         let resource = resource.unwrap_or_default();
         let id = resource.id.clone().unwrap_or_default();
-        self.desk.wrote(operation, &id);
+        self.shared.wrote(operation, &id);
         if let Some(context) = &self.context {
             context.wrote(&id, &resource.version);
         }
@@ -103,23 +103,23 @@ impl Client {
 #[async_trait]
 impl ReconcilerHost for Client {
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
-        let answer = self.desk.service.read(&self.desk.caller, pb::ReadRequest { id: Some(id) }).await?;
+        let answer = self.shared.service.read(&self.shared.caller, pb::ReadRequest { id: Some(id) }).await?;
         Ok(answer.resource.unwrap_or_default())
     }
 
     async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure> {
         let request = pb::ListRequest { r#type: Some(of), tenancy: Some(within), name_prefix };
-        Ok(self.desk.service.list(&self.desk.caller, request).await?.resources)
+        Ok(self.shared.service.list(&self.shared.caller, request).await?.resources)
     }
 
     async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
         let request = pb::ListByOwnerRequest { owner: Some(owner) };
-        Ok(self.desk.service.list_by_owner(&self.desk.caller, request).await?.resources)
+        Ok(self.shared.service.list_by_owner(&self.shared.caller, request).await?.resources)
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
         let request = pb::WriteRequest { resource: Some(resource) };
-        let answer = self.desk.service.write(&self.desk.caller, request).await?;
+        let answer = self.shared.service.write(&self.shared.caller, request).await?;
         self.stored("write", answer.resource)
     }
 
@@ -131,14 +131,14 @@ impl ReconcilerHost for Client {
         status: pb::Status,
     ) -> Result<pb::Resource, Failure> {
         let request = pb::WriteStatusRequest { id: Some(id), version, key, status: Some(status) };
-        let answer = self.desk.service.write_status(&self.desk.caller, request).await?;
+        let answer = self.shared.service.write_status(&self.shared.caller, request).await?;
         self.stored("write-status", answer.resource)
     }
 
     async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
         let request = pb::DeleteRequest { id: Some(id.clone()), version };
-        self.desk.service.delete(&self.desk.caller, request).await?;
-        self.desk.wrote("delete", &id);
+        self.shared.service.delete(&self.shared.caller, request).await?;
+        self.shared.wrote("delete", &id);
         if let Some(context) = &self.context {
             context.deleted(&id);
         }
@@ -158,19 +158,19 @@ impl ReconcilerHost for Client {
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
-        self.desk.values.get(&self.desk.plugin, &key).await.map_err(refused)
+        self.shared.values.get(&self.shared.plugin, &key).await.map_err(refused)
     }
 
     async fn kv_set(&self, key: String, value: Vec<u8>) -> Result<(), Failure> {
-        self.desk.values.set(&self.desk.plugin, &key, value).await.map_err(refused)
+        self.shared.values.set(&self.shared.plugin, &key, value).await.map_err(refused)
     }
 
     async fn kv_remove(&self, key: String) -> Result<(), Failure> {
-        self.desk.values.remove(&self.desk.plugin, &key).await.map_err(refused)
+        self.shared.values.remove(&self.shared.plugin, &key).await.map_err(refused)
     }
 
     async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
-        self.desk.values.keys(&self.desk.plugin, &prefix).await.map_err(refused)
+        self.shared.values.keys(&self.shared.plugin, &prefix).await.map_err(refused)
     }
 }
 

@@ -7,29 +7,30 @@ use mortise_resource::{data, pb::condition::State, types::Gvk};
 use mortise_service::registry::{Owner, Registry, Why};
 
 use crate::{
-    book,
-    canary::{Canary, wire_scope},
-    command::Command,
-    drain, files,
-    keeper::{BUNDLED, Keeper, short},
-    migrate,
-    stage::{Failure, Stage},
+    commands::message::Command,
+    files::folder,
+    load::canary::{Canary, wire_scope},
+    load::drain,
+    load::migration,
+    load::stage::{Failure, Stage},
+    resources::plugin_resources,
+    task::{BUNDLED, ManagerTask, short},
 };
 
 /// A component, and who offers it.
-pub(crate) struct Offer {
+pub(crate) struct LoadRequest {
     /// A file of the folder, or [`BUNDLED`].
     pub(crate) source: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) digest: String,
-    pub(crate) how: How,
+    pub(crate) reason: LoadReason,
     /// The plugin that came from this source before: it hears of every stage, and the component must be it.
-    pub(crate) told: Option<String>,
+    pub(crate) plugin_before: Option<String>,
 }
 
 /// Why it is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum LoadReason {
     /// Its source holds it.
     Source,
     /// A caller sent it, for the plugin of that name; it is put into the folder when it has passed.
@@ -40,97 +41,100 @@ pub(crate) enum How {
         held: String,
     },
     /// Something around it changed: its settings, or it is switched on.
-    Again,
+    Reload,
 }
 
 /// What became of it.
-pub(crate) struct Brought {
+pub(crate) struct Loaded {
     pub(crate) name: String,
     /// It served already.
     pub(crate) unchanged: bool,
 }
 
 /// Why nothing became of it, and whose fault it is as far as it is known.
-pub(crate) struct Refusal {
+pub(crate) struct LoadRefusal {
     pub(crate) failure: Failure,
     /// The component's own name.
     pub(crate) name: Option<String>,
 }
 
-impl From<Failure> for Refusal {
+impl From<Failure> for LoadRefusal {
     fn from(failure: Failure) -> Self {
         Self { failure, name: None }
     }
 }
 
-impl Keeper {
+impl ManagerTask {
     /// Takes an offer through every stage. What fails changes nothing but what the caller of this says about it.
-    pub(crate) async fn bring(&mut self, offer: Offer) -> Result<Brought, Refusal> {
-        if let Some(brought) = self.serves_already(&offer).await {
-            return Ok(brought);
+    pub(crate) async fn load(&mut self, request: LoadRequest) -> Result<Loaded, LoadRefusal> {
+        if let Some(loaded) = self.already_serving(&request).await {
+            return Ok(loaded);
         }
         let begun = std::time::Instant::now();
-        if let Some(told) = &offer.told {
-            let text = format!("{} of {}", short(&offer.digest), offer.source);
-            self.tell(told, State::Unknown, Stage::Compiling.reason(), text).await;
+        if let Some(plugin_before) = &request.plugin_before {
+            let text = format!("{} of {}", short(&request.digest), request.source);
+            self.set_loaded(plugin_before, State::Unknown, Stage::Compiling.reason(), text).await;
         }
-        let called =
-            if offer.source == BUNDLED { offer.told.clone().unwrap_or_default() } else { offer.source.clone() };
-        let loaded = Plugin::load(&self.sandbox, &called, &offer.bytes, &self.settings).await;
+        let called = if request.source == BUNDLED {
+            request.plugin_before.clone().unwrap_or_default()
+        } else {
+            request.source.clone()
+        };
+        let loaded = Plugin::load(&self.sandbox, &called, &request.bytes, &self.settings).await;
         let plugin = loaded.map_err(Failure::from)?;
         let name = plugin.name().to_owned();
-        self.admit(plugin, offer, begun).await.map_err(|failure| Refusal { failure, name: Some(name) })
+        self.admit(plugin, request, begun).await.map_err(|failure| LoadRefusal { failure, name: Some(name) })
     }
 
     /// Whether the source holds what serves already, which may have been hidden by something broken meanwhile.
-    async fn serves_already(&mut self, offer: &Offer) -> Option<Brought> {
-        let name = offer.told.clone()?;
-        let same = |plugin: &&Arc<Plugin>| plugin.digest() == offer.digest && plugin.is_set_to(&self.settings);
+    async fn already_serving(&mut self, request: &LoadRequest) -> Option<Loaded> {
+        let name = request.plugin_before.clone()?;
+        let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.is_set_to(&self.settings);
         let serving = self.registry.load().plugin(&name).filter(same).cloned()?;
-        if matches!(offer.how, How::Rollback { .. }) {
+        if matches!(request.reason, LoadReason::Rollback { .. }) {
             return None;
         }
         // Another source may hold the same and be one too many. Whatever fails here is said by the long way.
-        self.check_name(&serving, offer).ok()?;
-        if let How::Install(_) = &offer.how {
-            self.keep(&name, offer).await.ok()?;
-            self.put_into_folder(&offer.source, &offer.bytes).await.ok()?;
+        self.check_name(&serving, request).ok()?;
+        if let LoadReason::Install(_) = &request.reason {
+            self.keep(&name, request).await.ok()?;
+            self.install_into_folder(&request.source, &request.bytes).await.ok()?;
         }
-        self.comes_from(&name, &offer.source);
-        if !matches!(offer.how, How::Again) {
+        self.set_source(&name, &request.source);
+        if !matches!(request.reason, LoadReason::Reload) {
             let data = &mut self.managed(&name).page.data;
             data.rolled_back = false;
             data.held_digest.clear();
         }
         self.serving(&name).await;
-        Some(Brought { name, unchanged: true })
+        Some(Loaded { name, unchanged: true })
     }
 
     /// From a component that described itself to a plugin that serves.
     async fn admit(
         &mut self,
         plugin: Arc<Plugin>,
-        offer: Offer,
+        request: LoadRequest,
         begun: std::time::Instant,
-    ) -> Result<Brought, Failure> {
+    ) -> Result<Loaded, Failure> {
         let name = plugin.name().to_owned();
-        self.check_name(&plugin, &offer)?;
-        if self.plugins.get(&name).is_some_and(|m| m.page.data.disabled) && offer.how != How::Again {
+        self.check_name(&plugin, &request)?;
+        if self.plugins.get(&name).is_some_and(|m| m.page.data.disabled) && request.reason != LoadReason::Reload {
             // Switched off by name, wherever it comes from. What its source holds is looked at when it is switched on.
-            self.comes_from(&name, &offer.source);
+            self.set_source(&name, &request.source);
             if self.managed(&name).removed {
                 self.managed(&name).removed = false;
                 self.take_out(&name, Why::Disabled);
             }
             self.disabled(&name, "").await;
-            return Ok(Brought { name, unchanged: true });
+            return Ok(Loaded { name, unchanged: true });
         }
         if !self.plugins.contains_key(&name) {
             self.managed(&name).only_file = true;
-            self.managed(&name).page.data.source.clone_from(&offer.source);
+            self.managed(&name).page.data.source.clone_from(&request.source);
         }
-        let text = format!("version {} ({}) of {}", plugin.version(), short(&offer.digest), offer.source);
-        self.tell(&name, State::Unknown, Stage::Checking.reason(), text.clone()).await;
+        let text = format!("version {} ({}) of {}", plugin.version(), short(&request.digest), request.source);
+        self.set_loaded(&name, State::Unknown, Stage::Checking.reason(), text.clone()).await;
 
         let current = self.registry.load_full();
         crate::controllers::check(&current, &plugin).map_err(|circle| {
@@ -143,16 +147,16 @@ impl Keeper {
         let mut canary = Canary::new(self.backend.clone(), plugin.clone(), &before);
         canary.compare(&before)?;
         // Of a plugin that did not serve at the stop, more may have been stored by another that had its types.
-        let served = offer.told.is_some() && self.managed(&name).page.data.digest == offer.digest;
+        let served = request.plugin_before.is_some() && self.managed(&name).page.data.digest == request.digest;
         if !(self.starting && served) {
             canary.scan().await?;
         }
 
-        self.keep(&name, &offer).await?;
-        if let How::Install(_) = &offer.how {
-            self.put_into_folder(&offer.source, &offer.bytes).await?;
+        self.keep(&name, &request).await?;
+        if let LoadReason::Install(_) = &request.reason {
+            self.install_into_folder(&request.source, &request.bytes).await?;
         }
-        self.tell(&name, State::Unknown, Stage::Swapping.reason(), text).await;
+        self.set_loaded(&name, State::Unknown, Stage::Swapping.reason(), text).await;
         canary.settle().await?;
         for manifest in manifests_of(&current, &name) {
             next = next.with_absent(&manifest, Why::Dropped, |decl| canary.lost().contains(&decl.gvk));
@@ -162,7 +166,7 @@ impl Keeper {
         drop(current);
         self.swap(next);
 
-        self.turn_page(&plugin, &offer, &before);
+        self.record_loaded(&plugin, &request, &before);
         plugin.now_serves(old.is_some());
         self.watch_health(&plugin);
         let version = plugin.version().to_owned();
@@ -170,34 +174,34 @@ impl Keeper {
         drop(plugin);
         self.serving(&name).await;
         let took_ms = begun.elapsed().as_millis() as u64;
-        let source = if offer.source == BUNDLED {
+        let source = if request.source == BUNDLED {
             format!("bundled {name}")
         } else {
-            self.path(&offer.source).display().to_string()
+            self.path(&request.source).display().to_string()
         };
         tracing::info!(plugin = name, version, types, took_ms, "loaded plugin from {source}");
         self.migrate(&name, old.as_ref().map(Arc::downgrade));
         if let Some(old) = old {
-            self.let_go(&name, old);
+            self.drain_old(&name, old);
         }
         let data = &self.managed(&name).page.data;
         let (digest, previous) = (data.digest.clone(), data.previous_digest.clone());
-        self.vault.prune(&name, &[&digest, &previous]);
-        Ok(Brought { name, unchanged: false })
+        self.components.prune(&name, &[&digest, &previous]);
+        Ok(Loaded { name, unchanged: false })
     }
 
     /// A source keeps its plugin's name, and a name belongs to one source.
-    fn check_name(&mut self, plugin: &Plugin, offer: &Offer) -> Result<(), Failure> {
+    fn check_name(&mut self, plugin: &Plugin, request: &LoadRequest) -> Result<(), Failure> {
         let name = plugin.name();
         let refused = |reason, what| Err(Failure::new(Stage::Checking, reason, what));
-        if let Some(told) = offer.told.as_deref().filter(|told| *told != name) {
+        if let Some(plugin_before) = request.plugin_before.as_deref().filter(|plugin_before| *plugin_before != name) {
             let what = format!(
-                "it was plugin {told:?} and calls itself {name:?} now; give the new plugin a file of its own, and remove \
+                "it was plugin {plugin_before:?} and calls itself {name:?} now; give the new plugin a file of its own, and remove \
                  the old one"
             );
             return refused("Renamed", what);
         }
-        if let How::Install(wanted) = &offer.how
+        if let LoadReason::Install(wanted) = &request.reason
             && wanted != name
         {
             let what = format!("it is to be installed as {wanted:?} and calls itself {name:?}; install it as {name:?}");
@@ -205,7 +209,7 @@ impl Keeper {
         }
         let Some(known) = self.plugins.get(name) else { return Ok(()) };
         let other = known.page.data.source.clone();
-        if other == offer.source {
+        if other == request.source {
             return Ok(());
         }
         if known.only_file {
@@ -236,7 +240,7 @@ impl Keeper {
 
     /// Ties a plugin to its source. The file that it came from before has nothing to do with it any more, and shows its
     /// fault, if it has one, in a page of its own.
-    fn comes_from(&mut self, name: &str, source: &str) {
+    fn set_source(&mut self, name: &str, source: &str) {
         let before = std::mem::replace(&mut self.managed(name).page.data.source, source.to_owned());
         if before != source
             && let Some(known) = self.files.get_mut(&before)
@@ -247,46 +251,46 @@ impl Keeper {
     }
 
     /// Keeps the component for restarts and rollbacks.
-    async fn keep(&self, name: &str, offer: &Offer) -> Result<(), Failure> {
-        let (vault, name, digest, bytes) =
-            (self.vault.clone(), name.to_owned(), offer.digest.clone(), offer.bytes.clone());
-        let kept = tokio::task::spawn_blocking(move || vault.keep(&name, &digest, &bytes)).await;
+    async fn keep(&self, name: &str, request: &LoadRequest) -> Result<(), Failure> {
+        let (components, name, digest, bytes) =
+            (self.components.clone(), name.to_owned(), request.digest.clone(), request.bytes.clone());
+        let kept = tokio::task::spawn_blocking(move || components.keep(&name, &digest, &bytes)).await;
         let fault = |e: String| Failure::new(Stage::Checking, "HostFault", format!("keeping a copy in data_dir: {e}"));
         kept.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))
     }
 
-    async fn put_into_folder(&mut self, file: &str, bytes: &[u8]) -> Result<(), Failure> {
+    async fn install_into_folder(&mut self, file: &str, bytes: &[u8]) -> Result<(), Failure> {
         let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), bytes.to_vec());
-        let put = tokio::task::spawn_blocking(move || files::put(&dir, &name, &content)).await;
+        let put = tokio::task::spawn_blocking(move || folder::put(&dir, &name, &content)).await;
         let at = self.path(file);
         let fault = |e: String| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
         put.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
-        let stamp = files::Stamp::at(&at);
+        let stamp = folder::Stamp::at(&at);
         let known = self.known(file);
         (known.acted, known.again, known.failed) = (stamp, false, false);
-        known.digest = files::digest(bytes);
+        known.digest = folder::digest(bytes);
         Ok(())
     }
 
     /// Writes what serves into the page.
-    fn turn_page(&mut self, plugin: &Plugin, offer: &Offer, before: &[data::PluginType]) {
+    fn record_loaded(&mut self, plugin: &Plugin, request: &LoadRequest, before: &[data::PluginType]) {
         let types = types_of(&self.registry.load(), plugin.name());
-        let types = migrate::mark(types, before);
+        let types = migration::mark(types, before);
         let limits = plugin.limits();
         let was_there = self.registry.load().plugin(plugin.name()).is_some();
-        self.comes_from(plugin.name(), &offer.source);
+        self.set_source(plugin.name(), &request.source);
         let managed = self.managed(plugin.name());
         (managed.only_file, managed.removed) = (false, false);
         let data = &mut managed.page.data;
-        let changed = data.digest != offer.digest;
+        let changed = data.digest != request.digest;
         if changed && !data.digest.is_empty() && !data.version.is_empty() {
             data.previous_digest = std::mem::take(&mut data.digest);
             data.previous_version = std::mem::take(&mut data.version);
         }
         if changed || !was_there || data.loaded_at.is_none() {
-            data.loaded_at = Some(book::now());
+            data.loaded_at = Some(plugin_resources::now());
         }
-        data.digest.clone_from(&offer.digest);
+        data.digest.clone_from(&request.digest);
         plugin.version().clone_into(&mut data.version);
         mortise_plugin_host::CONTRACT_VERSION.clone_into(&mut data.contract_version);
         data.size = plugin.size() as u64;
@@ -298,13 +302,13 @@ impl Keeper {
             concurrency: limits.concurrency as u64,
         });
         data.disabled = false;
-        match &offer.how {
-            How::Again => {}
-            How::Rollback { held } => {
+        match &request.reason {
+            LoadReason::Reload => {}
+            LoadReason::Rollback { held } => {
                 data.rolled_back = !held.is_empty();
                 data.held_digest.clone_from(held);
             }
-            How::Source | How::Install(_) => {
+            LoadReason::Source | LoadReason::Install(_) => {
                 data.rolled_back = false;
                 data.held_digest.clear();
             }
@@ -318,11 +322,11 @@ impl Keeper {
         if data.rolled_back {
             text.push_str(&format!(", rolled back from {}", short(&data.held_digest)));
         }
-        self.tell(name, State::True, Stage::Serving.reason(), text).await;
+        self.set_loaded(name, State::True, Stage::Serving.reason(), text).await;
     }
 
     /// Waits, in the background, until the calls in a replaced version have ended.
-    pub(crate) fn let_go(&mut self, name: &str, old: Arc<Plugin>) {
+    pub(crate) fn drain_old(&mut self, name: &str, old: Arc<Plugin>) {
         self.managed(name).draining += 1;
         let (digest, deadline, commands) = (old.digest().to_owned(), self.options.drain, self.commands.clone());
         let (old, name) = (drain::release(old), name.to_owned());

@@ -9,53 +9,55 @@ use mortise_resource::pb::condition::State;
 use mortise_service::registry::Why;
 
 use crate::{
-    book::{Page, STATUS_KEY, condition},
-    files,
-    keeper::{BUNDLED, Keeper, Managed, truncated},
+    files::folder,
+    files::truncation::{self, Shape},
+    gc::REMOVED,
+    load::request::{LoadReason, LoadRefusal, LoadRequest},
+    load::stage::Failure,
     manager::StartError,
-    offer::{How, Offer, Refusal},
-    stage::Failure,
-    tidy::REMOVED,
-    whole::{self, Shape},
+    resources::plugin_resources::{PluginRecord, STATUS_KEY, condition},
+    task::{BUNDLED, Managed, ManagerTask, truncated},
 };
 
 /// Where a component is offered from, and what it holds.
 struct Candidate {
     source: String,
     /// The plugin that it was when it served last.
-    told: Option<String>,
+    plugin_before: Option<String>,
     content: Result<(Vec<u8>, String), Failure>,
 }
 
 impl Managed {
     /// Whether this is a plugin whose source, when the server stopped, was that one.
-    fn came_from(&self, source: &str) -> bool {
+    fn had_source(&self, source: &str) -> bool {
         !self.only_file && !self.removed && self.page.data.source == source
     }
 }
 
-impl Keeper {
+impl ManagerTask {
     /// Loads everything.
     pub(crate) async fn begin(&mut self) -> Result<(), StartError> {
-        self.remember();
+        self.restore_records();
         let candidates = self.candidates().await?;
         let missing: Vec<String> = self
             .plugins
             .iter()
-            .filter(|(name, managed)| !managed.only_file && !candidates.iter().any(|c| c.told.as_ref() == Some(name)))
+            .filter(|(name, managed)| {
+                !managed.only_file && !candidates.iter().any(|c| c.plugin_before.as_ref() == Some(name))
+            })
             .map(|(name, _)| name.clone())
             .collect();
         for name in missing {
             let text = format!("{} is gone; what is stored can be read and deleted, not written", self.source(&name));
-            self.leave_absent(&name, Why::Removed).await;
+            self.register_absent(&name, Why::Removed).await;
             self.managed(&name).removed = true;
             let data = &mut self.managed(&name).page.data;
             data.rolled_back = false;
             data.held_digest.clear();
-            self.tell(&name, State::False, REMOVED, text).await;
+            self.set_loaded(&name, State::False, REMOVED, text).await;
         }
         for candidate in candidates {
-            self.begin_with(candidate).await;
+            self.start_candidate(candidate).await;
         }
         // Pages about files that are gone or have become plugins.
         let shown: Vec<_> = self.files.values().filter_map(|known| known.shown.clone()).collect();
@@ -64,15 +66,15 @@ impl Keeper {
         for name in stale {
             self.forget(&name).await;
         }
-        self.tidy().await;
+        self.collect_garbage().await;
         self.starting = false;
-        self.name_strangers();
+        self.warn_of_unknown_settings();
         let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
-        Ok(self.book.put(pages).await?)
+        Ok(self.resources.put(pages).await?)
     }
 
     /// Says which settings are for plugins that are not there.
-    pub(crate) fn name_strangers(&self) {
+    pub(crate) fn warn_of_unknown_settings(&self) {
         let registry = self.registry.load();
         for name in self.settings.names().filter(|name| registry.plugin(name).is_none()) {
             tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; is the name right?");
@@ -80,16 +82,17 @@ impl Keeper {
     }
 
     /// Takes the pages from the book.
-    fn remember(&mut self) {
-        let pages: Vec<_> = self.book.stored().map(|(name, data)| (name.to_owned(), data)).collect();
+    fn restore_records(&mut self) {
+        let pages: Vec<_> = self.resources.stored().map(|(name, data)| (name.to_owned(), data)).collect();
         for (name, data) in pages {
-            let conditions = self.book.resource(&name).and_then(|r| r.status.get(STATUS_KEY)).map(|s| &s.conditions);
+            let conditions =
+                self.resources.resource(&name).and_then(|r| r.status.get(STATUS_KEY)).map(|s| &s.conditions);
             let of = |kind: &str| {
                 conditions
                     .and_then(|all| all.iter().find(|c| c.r#type == kind).cloned())
                     .unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
             };
-            let page = Page { loaded: of("Loaded"), healthy: of("Healthy"), data };
+            let page = PluginRecord { loaded: of("Loaded"), healthy: of("Healthy"), data };
             let (only_file, removed) = (page.data.version.is_empty(), page.loaded.reason == REMOVED);
             self.plugins.insert(name, Managed { page, only_file, removed, last_failure: None, draining: 0 });
         }
@@ -104,19 +107,19 @@ impl Keeper {
             let list = if removed { &mut fresh } else { &mut candidates };
             list.push(Candidate {
                 source: BUNDLED.to_owned(),
-                told: self.plugins.get(name).filter(|m| m.came_from(BUNDLED)).map(|_| name.to_owned()),
-                content: Ok((bytes.to_vec(), files::digest(bytes))),
+                plugin_before: self.plugins.get(name).filter(|m| m.had_source(BUNDLED)).map(|_| name.to_owned()),
+                content: Ok((bytes.to_vec(), folder::digest(bytes))),
             });
         }
         let dir = self.options.plugin_dir.clone();
-        let found = files::scan(&dir).map_err(|source| StartError::PluginDir { path: dir.clone(), source })?;
+        let found = folder::scan(&dir).map_err(|source| StartError::PluginDir { path: dir.clone(), source })?;
         let limit = self.sandbox.limits().component_bytes;
         for (file, stamp) in found {
             let path = dir.join(&file);
-            let read = tokio::task::spawn_blocking(move || files::read(&path, limit)).await;
+            let read = tokio::task::spawn_blocking(move || folder::read(&path, limit)).await;
             let content = match read {
                 Ok(Ok((bytes, _))) => {
-                    let digest = files::digest(&bytes);
+                    let digest = folder::digest(&bytes);
                     Ok((bytes, digest))
                 }
                 Ok(Err(e)) => Err(e.into()),
@@ -125,48 +128,54 @@ impl Keeper {
             let known = self.known(&file);
             known.acted = Some(stamp);
             known.digest = content.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
-            let told = self.plugins.iter().find(|(_, m)| m.came_from(&file));
-            let told = told.map(|(name, _)| name.clone());
-            self.known(&file).provides.clone_from(&told);
-            let list = if told.is_some() { &mut candidates } else { &mut fresh };
-            list.push(Candidate { source: file, told, content });
+            let plugin_before = self.plugins.iter().find(|(_, m)| m.had_source(&file));
+            let plugin_before = plugin_before.map(|(name, _)| name.clone());
+            self.known(&file).provides.clone_from(&plugin_before);
+            let list = if plugin_before.is_some() { &mut candidates } else { &mut fresh };
+            list.push(Candidate { source: file, plugin_before, content });
         }
         candidates.append(&mut fresh);
         Ok(candidates)
     }
 
-    async fn begin_with(&mut self, candidate: Candidate) {
-        let Candidate { source, told, content } = candidate;
-        if let Some(name) = &told {
+    async fn start_candidate(&mut self, candidate: Candidate) {
+        let Candidate { source, plugin_before, content } = candidate;
+        if let Some(name) = &plugin_before {
             let data = self.managed(name).page.data.clone();
             if data.disabled {
-                self.leave_absent(name, Why::Disabled).await;
+                self.register_absent(name, Why::Disabled).await;
                 return;
             }
             let held = content.as_ref().is_ok_and(|(_, digest)| *digest == data.held_digest);
-            if data.rolled_back && held && self.begin_from_vault(name, How::Again).await {
+            if data.rolled_back && held && self.start_from_component_store(name, LoadReason::Reload).await {
                 return;
             }
         }
-        let whole = content.and_then(|(bytes, digest)| match whole::shape(&bytes) {
+        let whole = content.and_then(|(bytes, digest)| match truncation::shape(&bytes) {
             Shape::Whole => Ok((bytes, digest)),
             Shape::Truncated => Err(truncated(bytes.len())),
         });
         let outcome = match whole {
-            Err(failure) => Err(Refusal { failure, name: None }),
+            Err(failure) => Err(LoadRefusal { failure, name: None }),
             Ok((bytes, digest)) => {
-                let offer = Offer { source: source.clone(), bytes, digest, how: How::Source, told: told.clone() };
-                self.bring(offer).await
+                let request = LoadRequest {
+                    source: source.clone(),
+                    bytes,
+                    digest,
+                    reason: LoadReason::Source,
+                    plugin_before: plugin_before.clone(),
+                };
+                self.load(request).await
             }
         };
-        let Err(refusal) = outcome.map(|brought| {
+        let Err(refusal) = outcome.map(|loaded| {
             if source != BUNDLED {
-                self.known(&source).provides = Some(brought.name);
+                self.known(&source).provides = Some(loaded.name);
             }
         }) else {
             return;
         };
-        let Some(name) = told else {
+        let Some(name) = plugin_before else {
             if source == BUNDLED {
                 tracing::error!("plugin bundled is not loaded: {}", refusal.failure.message);
                 let removed = |name: &String| self.plugins.get(name).is_some_and(|m| m.removed);
@@ -179,8 +188,8 @@ impl Keeper {
             return;
         };
         // What served before serves on.
-        if !self.begin_from_vault(&name, How::Again).await {
-            self.leave_absent(&name, Why::Broken).await;
+        if !self.start_from_component_store(&name, LoadReason::Reload).await {
+            self.register_absent(&name, Why::Broken).await;
         }
         if source == BUNDLED {
             self.failed(&name, refusal.failure, String::new()).await;
@@ -190,17 +199,23 @@ impl Keeper {
     }
 
     /// Serves the component that served last; whether that worked.
-    async fn begin_from_vault(&mut self, name: &str, how: How) -> bool {
+    async fn start_from_component_store(&mut self, name: &str, reason: LoadReason) -> bool {
         let data = self.managed(name).page.data.clone();
-        let bytes = match self.vault.get(name, &data.digest) {
+        let bytes = match self.components.get(name, &data.digest) {
             Ok(bytes) => bytes,
             Err(e) => {
                 tracing::error!("plugin {name}: the version that served last is not kept: {e}");
                 return false;
             }
         };
-        let offer = Offer { source: data.source, bytes, digest: data.digest, how, told: Some(name.to_owned()) };
-        match self.bring(offer).await {
+        let request = LoadRequest {
+            source: data.source,
+            bytes,
+            digest: data.digest,
+            reason,
+            plugin_before: Some(name.to_owned()),
+        };
+        match self.load(request).await {
             Ok(_) => true,
             Err(refusal) => {
                 tracing::error!(
@@ -213,9 +228,9 @@ impl Keeper {
     }
 
     /// Registers the types of a plugin that is not there, as it declared them last.
-    async fn leave_absent(&mut self, name: &str, why: Why) {
+    async fn register_absent(&mut self, name: &str, why: Why) {
         let digest = self.managed(name).page.data.digest.clone();
-        let kept = match self.vault.get(name, &digest) {
+        let kept = match self.components.get(name, &digest) {
             Ok(bytes) => Plugin::load(&self.sandbox, name, &bytes, &self.settings).await.map_err(|e| e.to_string()),
             Err(e) => Err(e.to_string()),
         };

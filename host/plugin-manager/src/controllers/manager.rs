@@ -22,9 +22,9 @@ use tokio::{
 use mortise_service::values::{Quota, Values};
 
 use super::{
-    client::Desk,
     definition::{definition, pairs, whole_name},
     guest::Controller,
+    host::ControllerContext,
     report::{About, report},
     source::ServiceSource,
 };
@@ -34,7 +34,7 @@ const RECONCILE: &str = "reconcile";
 
 /// Runs the controllers of the host and of the plugins that serve. Cheap to clone.
 #[derive(Clone)]
-pub struct Conductor(Arc<Inner>);
+pub struct ControllerManager(Arc<Inner>);
 
 struct Inner {
     controllers: Controllers,
@@ -61,7 +61,7 @@ impl Drop for Attached {
     }
 }
 
-impl Conductor {
+impl ControllerManager {
     /// With no controllers yet.
     #[must_use]
     pub fn new(
@@ -80,18 +80,18 @@ impl Conductor {
         }))
     }
 
-    /// Starts the host's own controllers, and those of plugins as they come and go. Ends with [`Conductor::stop`].
+    /// Starts the host's own controllers, and those of plugins as they come and go. Ends with [`ControllerManager::stop`].
     ///
     /// # Errors
     /// None in a build that passes its tests: the host's controllers are as they are.
     pub fn start(&self) -> Result<JoinHandle<()>, ControllersError> {
         self.0.controllers.register(self.0.service.reaper())?;
-        let conductor = self.clone();
+        let manager = self.clone();
         Ok(tokio::spawn(async move {
             loop {
-                let swapped = conductor.0.swapped.clone();
+                let swapped = manager.0.swapped.clone();
                 let changed = swapped.notified();
-                conductor.follow().await;
+                manager.follow().await;
                 changed.await;
             }
         }))
@@ -159,18 +159,18 @@ impl Conductor {
         // Beside each other: each waits for what runs in it.
         let mut changes = JoinSet::new();
         for (name, gone) in gone {
-            let conductor = self.clone();
+            let manager = self.clone();
             changes.spawn(async move {
-                conductor.end(&gone.names).await;
-                conductor.0.values.forget(&name).await;
+                manager.end(&gone.names).await;
+                manager.0.values.forget(&name).await;
             });
         }
         for (name, plugin) in serving {
             let known =
                 self.0.attached.lock().get(&name).is_some_and(|known| known.plugin.as_ptr() == Arc::as_ptr(&plugin));
             if !known {
-                let conductor = self.clone();
-                changes.spawn(async move { conductor.attach(&plugin).await });
+                let manager = self.clone();
+                changes.spawn(async move { manager.attach(&plugin).await });
             }
         }
         while changes.join_next().await.is_some() {}
@@ -186,13 +186,17 @@ impl Conductor {
         let mut names = Vec::new();
         for decl in plugin.controllers() {
             let name = whole_name(plugin.name(), &decl.name);
-            let desk =
-                Desk::new(self.0.service.clone(), self.0.values.clone(), plugin.manifest().name.clone(), name.clone());
+            let shared = ControllerContext::new(
+                self.0.service.clone(),
+                self.0.values.clone(),
+                plugin.manifest().name.clone(),
+                name.clone(),
+            );
             let controller = Arc::new(Controller {
                 reconciler: reconciler.clone(),
                 name: decl.name.clone(),
                 initializes: decl.initializes,
-                desk,
+                shared,
             });
             let made = definition(plugin.name(), decl, controller, &self.0.registry);
             let started = if old.contains(&name) {
@@ -248,7 +252,7 @@ impl Conductor {
     }
 }
 
-/// How long a plugin's reconcilers are left alone from now on, and why; none when they are not.
+/// LoadReason long a plugin's reconcilers are left alone from now on, and why; none when they are not.
 fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
     let report = plugin.health().report();
     let hook = report.hooks.into_iter().find(|hook| hook.hook == RECONCILE)?;

@@ -6,7 +6,7 @@ use mortise_service::registry::{Refused, Rule};
 
 /// The stages of a transition, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// The file is not whole yet.
     Waiting,
     /// It is compiled, and asked to describe itself.
@@ -22,7 +22,7 @@ pub enum Stage {
 impl Stage {
     /// The reason of the condition.
     #[must_use]
-    pub fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Waiting => "Waiting",
             Self::Compiling => "Compiling",
@@ -35,24 +35,24 @@ impl Stage {
 
 /// Why a transition did not come to its end. Nothing was changed by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The stage in which it failed.
-    pub stage: Stage,
+    pub(crate) stage: Stage,
     /// For machines, in CamelCase.
-    pub reason: &'static str,
+    pub(crate) reason: &'static str,
     /// For people: the thing, the fault and the remedy.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl Failure {
     /// A failure.
-    pub fn new(stage: Stage, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(stage: Stage, reason: &'static str, message: impl Into<String>) -> Self {
         Self { stage, reason, message: message.into() }
     }
 
     /// As the caller of the plugin service hears it: the content's fault, the host's, or that of what is there.
     #[must_use]
-    pub fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         let code = match (self.stage, self.reason) {
             (_, "HostFault" | "StoreFault") => Code::Internal,
             (_, "TooLarge") => Code::ResourceExhausted,

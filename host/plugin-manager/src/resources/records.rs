@@ -9,14 +9,14 @@ use mortise_resource::{
 };
 
 use crate::{
-    book::{self, Page, condition},
-    files,
-    keeper::{Keeper, Managed, short},
-    stage::{Failure, Stage},
-    tidy::REMOVED,
+    files::folder,
+    gc::REMOVED,
+    load::stage::{Failure, Stage},
+    resources::plugin_resources::{self, PluginRecord, condition},
+    task::{Managed, ManagerTask, short},
 };
 
-impl Keeper {
+impl ManagerTask {
     /// Notes a failure in a plugin's page.
     pub(crate) async fn failed(&mut self, about: &str, failure: Failure, digest: String) {
         self.sandbox.count_refused(about);
@@ -30,20 +30,20 @@ impl Keeper {
             message: failure.message.clone(),
             stage: failure.stage.reason().to_owned(),
             digest,
-            at: Some(book::now()),
+            at: Some(plugin_resources::now()),
         });
         let removed = managed.removed;
         let text = format!("while {}: {}; {serves}", failure.stage.reason().to_lowercase(), failure.message);
         if removed {
             let text = format!("{} {text}; what is stored can be read and deleted, not written", failure.reason);
-            return self.tell(about, State::False, REMOVED, text).await;
+            return self.set_loaded(about, State::False, REMOVED, text).await;
         }
-        self.tell(about, State::False, failure.reason, text).await;
+        self.set_loaded(about, State::False, failure.reason, text).await;
     }
 
     /// A name for the page of a file, that no other page has.
     pub(crate) fn name_for(&self, file: &str) -> String {
-        let stem = files::resource_name(file);
+        let stem = folder::resource_name(file);
         let ours =
             |name: &str| self.plugins.get(name).is_none_or(|known| known.only_file && known.page.data.source == file);
         if ours(&stem) {
@@ -55,7 +55,7 @@ impl Keeper {
 
     pub(crate) fn managed(&mut self, name: &str) -> &mut Managed {
         self.plugins.entry(name.to_owned()).or_insert_with(|| Managed {
-            page: Page {
+            page: PluginRecord {
                 data: data::Plugin::default(),
                 loaded: condition("Loaded", State::Unknown, Stage::Compiling.reason(), ""),
                 healthy: not_loaded(),
@@ -68,21 +68,21 @@ impl Keeper {
     }
 
     /// Shows where a plugin stands. A store that fails is logged: the plugin is what matters.
-    pub(crate) async fn tell(&mut self, name: &str, state: State, reason: &str, message: impl Into<String>) {
+    pub(crate) async fn set_loaded(&mut self, name: &str, state: State, reason: &str, message: impl Into<String>) {
         let healthy = healthy(self.registry.load().plugin(name));
         let page = &mut self.managed(name).page;
         page.loaded = condition("Loaded", state, reason, message);
         page.healthy = healthy;
-        self.write_page(name).await;
+        self.write_record(name).await;
     }
 
     /// Writes a plugin's page, if it differs from what is written.
-    pub(crate) async fn write_page(&mut self, name: &str) {
+    pub(crate) async fn write_record(&mut self, name: &str) {
         if self.starting {
             return;
         }
         if let Some(managed) = self.plugins.get(name)
-            && let Err(e) = self.book.put([(name, &managed.page)]).await
+            && let Err(e) = self.resources.put([(name, &managed.page)]).await
         {
             tracing::error!(plugin = name, "the plugin's resource is not written: {e}");
         }
@@ -96,14 +96,14 @@ impl Keeper {
         }
         drop(registry);
         let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
-        if let Err(e) = self.book.put(pages).await {
+        if let Err(e) = self.resources.put(pages).await {
             tracing::error!("the health of plugins is not written: {e}");
         }
     }
 
     /// The resource of a plugin.
     pub(crate) fn resource(&self, name: &str) -> Option<pb::Resource> {
-        self.book.resource(name).cloned()
+        self.resources.resource(name).cloned()
     }
 }
 

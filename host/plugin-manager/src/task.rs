@@ -16,15 +16,15 @@ use mortise_store::Backend;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    book::{Book, Page},
-    command::Command,
-    files::{self, Stamp},
+    commands::message::Command,
+    component_store::ComponentStore,
+    files::folder::{self, Stamp},
+    files::truncation::{self, Shape},
+    files::watch::Watcher,
+    load::request::{LoadReason, LoadRefusal, LoadRequest},
+    load::stage::{Failure, Stage},
     manager::{Options, StartError},
-    offer::{How, Offer, Refusal},
-    stage::{Failure, Stage},
-    vault::Vault,
-    watch::Watcher,
-    whole::{self, Shape},
+    resources::plugin_resources::{PluginRecord, PluginResources},
 };
 
 /// What is bundled has this source.
@@ -32,7 +32,7 @@ pub(crate) const BUNDLED: &str = "bundled";
 
 /// One plugin, or one file that does not become one.
 pub(crate) struct Managed {
-    pub(crate) page: Page,
+    pub(crate) page: PluginRecord,
     /// Nothing of it ever served: the page is about a file.
     pub(crate) only_file: bool,
     /// Its source is gone, and what has been offered since then, if anything, was refused.
@@ -61,7 +61,7 @@ pub(crate) struct Known {
     pub(crate) again: bool,
 }
 
-pub(crate) struct Keeper {
+pub(crate) struct ManagerTask {
     pub(crate) options: Options,
     pub(crate) sandbox: Sandbox,
     pub(crate) backend: Arc<dyn Backend>,
@@ -70,8 +70,8 @@ pub(crate) struct Keeper {
     /// Woken when the registry was swapped.
     swapped: Arc<Notify>,
     pub(crate) commands: mpsc::Sender<Command>,
-    pub(crate) book: Book,
-    pub(crate) vault: Vault,
+    pub(crate) resources: PluginResources,
+    pub(crate) components: ComponentStore,
     pub(crate) plugins: BTreeMap<String, Managed>,
     pub(crate) files: BTreeMap<String, Known>,
     pub(crate) settings: PluginSettings,
@@ -83,7 +83,7 @@ pub(crate) struct Keeper {
     watcher: Watcher,
 }
 
-impl Keeper {
+impl ManagerTask {
     pub(crate) async fn open(
         mut options: Options,
         sandbox: Sandbox,
@@ -99,8 +99,8 @@ impl Keeper {
         }
         let settings = std::mem::take(&mut options.config.settings);
         Ok(Self {
-            book: Book::open(backend.clone()).await?,
-            vault: Vault::new(options.vault_dir.clone()),
+            resources: PluginResources::open(backend.clone()).await?,
+            components: ComponentStore::new(options.component_dir.clone()),
             config: crate::settings::ConfigWatch::new(options.config.path.as_deref()),
             watcher: Watcher::new(folders, kick.clone()),
             plugins: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl Keeper {
     }
 
     /// Runs until it is aborted, or until nobody can give orders any more.
-    pub(crate) async fn run(mut self, mut orders: mpsc::Receiver<Command>) {
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let kick = self.kick.clone();
         let health = self.health.clone();
         self.watcher.ensure();
@@ -130,8 +130,8 @@ impl Keeper {
         loop {
             let due = next_look.min(rescan);
             let rescanning = tokio::select! {
-                order = orders.recv() => match order {
-                    Some(order) => { self.obey(order).await; false }
+                command = commands.recv() => match command {
+                    Some(command) => { self.handle(command).await; false }
                     None => return,
                 },
                 () = kick.notified() => false,
@@ -141,7 +141,7 @@ impl Keeper {
             if rescanning {
                 rescan = Instant::now() + self.options.rescan;
                 self.watcher.ensure();
-                self.tidy().await;
+                self.collect_garbage().await;
             }
             let wait = self.look().await;
             next_look = wait.map_or(rescan, |wait| Instant::now() + wait);
@@ -158,7 +158,7 @@ impl Keeper {
     /// again, if sooner than usual.
     async fn look(&mut self) -> Option<Duration> {
         let config = self.look_at_config().await;
-        let found = match files::scan(&self.options.plugin_dir) {
+        let found = match folder::scan(&self.options.plugin_dir) {
             Ok(found) => found,
             Err(e) => {
                 let dir = self.options.plugin_dir.display();
@@ -196,7 +196,7 @@ impl Keeper {
             match now {
                 None => gone.push(name),
                 Some(stamp) => {
-                    if let Some(wait) = self.deal_with(&name, stamp, stable).await {
+                    if let Some(wait) = self.handle_file(&name, stamp, stable).await {
                         sooner(wait);
                     }
                 }
@@ -210,14 +210,14 @@ impl Keeper {
             }
             if let Some(plugin) = known.provides {
                 tracing::info!(plugin, file = name, "the file is gone");
-                self.withdraw(&plugin).await;
+                self.remove_from_service(&plugin).await;
             }
         }
         next
     }
 
     /// Deals with a file that looks as it has looked for a while. Answers when to look again if it is not whole.
-    async fn deal_with(&mut self, file: &str, stamp: Stamp, stable: Duration) -> Option<Duration> {
+    async fn handle_file(&mut self, file: &str, stamp: Stamp, stable: Duration) -> Option<Duration> {
         let known = self.files.entry(file.to_owned()).or_default();
         let plugin = known.provides.as_ref().and_then(|plugin| self.plugins.get(plugin));
         if plugin.is_some_and(|managed| managed.page.data.disabled) {
@@ -227,10 +227,10 @@ impl Keeper {
         }
         let path = self.options.plugin_dir.join(file);
         let limit = self.sandbox.limits().component_bytes;
-        let read = tokio::task::spawn_blocking(move || files::read(&path, limit)).await;
+        let read = tokio::task::spawn_blocking(move || folder::read(&path, limit)).await;
         let (bytes, digest) = match read {
             Ok(Ok((bytes, after))) if after == stamp => {
-                let digest = files::digest(&bytes);
+                let digest = folder::digest(&bytes);
                 (Ok(bytes), digest)
             }
             // It changed while it was read, or is another file by now: it has not settled.
@@ -249,12 +249,12 @@ impl Keeper {
             return None;
         }
         let bytes = match bytes {
-            Ok(bytes) if whole::shape(&bytes) == Shape::Truncated => {
+            Ok(bytes) if truncation::shape(&bytes) == Shape::Truncated => {
                 let left = self.options.unfinished.saturating_sub(stable);
                 if !left.is_zero() {
                     if let Some(plugin) = self.known(file).provides.clone() {
                         let text = format!("{file} ends within a section: waiting for the rest of it");
-                        self.tell(&plugin, State::Unknown, Stage::Waiting.reason(), text).await;
+                        self.set_loaded(&plugin, State::Unknown, Stage::Waiting.reason(), text).await;
                     }
                     return Some(left);
                 }
@@ -265,25 +265,31 @@ impl Keeper {
         let known = self.known(file);
         (known.acted, known.pending, known.again) = (Some(stamp), None, false);
         known.digest.clone_from(&digest);
-        let told = known.provides.clone();
+        let plugin_before = known.provides.clone();
         match bytes {
-            Ok(bytes) => self.try_file(file, bytes, digest, told).await,
-            Err(failure) => self.refuse_file(file, Refusal { failure, name: None }).await,
+            Ok(bytes) => self.load_file(file, bytes, digest, plugin_before).await,
+            Err(failure) => self.refuse_file(file, LoadRefusal { failure, name: None }).await,
         }
         None
     }
 
     /// Offers a file's content, and remembers what came of it.
-    pub(crate) async fn try_file(&mut self, file: &str, bytes: Vec<u8>, digest: String, told: Option<String>) {
-        let offer = Offer { source: file.to_owned(), bytes, digest, how: How::Source, told };
-        match self.bring(offer).await {
+    pub(crate) async fn load_file(
+        &mut self,
+        file: &str,
+        bytes: Vec<u8>,
+        digest: String,
+        plugin_before: Option<String>,
+    ) {
+        let request = LoadRequest { source: file.to_owned(), bytes, digest, reason: LoadReason::Source, plugin_before };
+        match self.load(request).await {
             Err(refusal) => self.refuse_file(file, refusal).await,
-            Ok(brought) => {
+            Ok(loaded) => {
                 let known = self.known(file);
                 known.failed = false;
-                known.provides = Some(brought.name.clone());
+                known.provides = Some(loaded.name.clone());
                 if let Some(shown) = known.shown.take()
-                    && shown != brought.name
+                    && shown != loaded.name
                 {
                     self.forget(&shown).await;
                 }
@@ -293,8 +299,8 @@ impl Keeper {
 
     /// Says that a file's content is refused: in the log, and in the page of the plugin that it concerns, or in one of
     /// its own.
-    pub(crate) async fn refuse_file(&mut self, file: &str, refusal: Refusal) {
-        let Refusal { failure, name } = refusal;
+    pub(crate) async fn refuse_file(&mut self, file: &str, refusal: LoadRefusal) {
+        let LoadRefusal { failure, name } = refusal;
         let path = self.options.plugin_dir.join(file);
         tracing::error!(
             reason = failure.reason,
@@ -338,7 +344,7 @@ impl Keeper {
     }
 
     /// Files that were refused are tried again: what stood in their way may be gone.
-    pub(crate) fn try_refused_again(&mut self) {
+    pub(crate) fn retry_refused(&mut self) {
         for known in self.files.values_mut().filter(|known| known.failed) {
             known.again = true;
         }

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use mortise_resource::{Error, data, pb};
 use tokio::sync::oneshot;
 
-use crate::{drain::Drained, migrate::Migrated};
+use crate::{load::drain::Drained, load::migration::Migrated};
 
 /// Where an answer goes.
-pub type Reply<T> = oneshot::Sender<Result<T, Error>>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// As long as it is there, the manager makes no transition: files, resources and what serves agree.
 #[derive(Debug)]
-pub struct Still {
+pub struct Pause {
     /// The plugin folder.
     pub plugin_dir: PathBuf,
     /// Where components are kept: `<dir>/<plugin>/<sha256>.wasm`.
-    pub vault_dir: PathBuf,
+    pub component_dir: PathBuf,
     /// The configuration's file, if there is one.
     pub config: Option<PathBuf>,
     /// Dropped with it.
@@ -24,7 +24,7 @@ pub struct Still {
 }
 
 /// One order. Calls wait for their answers; the rest is news.
-pub enum Command {
+pub(crate) enum Command {
     /// Serve this content, and put it into the folder.
     Install {
         /// The plugin's name.
@@ -47,7 +47,7 @@ pub enum Command {
     /// Tell everything.
     Inspect(String, Reply<data::InspectResponse>),
     /// Stand still until the answer is dropped.
-    Still(Reply<Still>),
+    Pause(Reply<Pause>),
     /// A replaced version is gone, or late.
     Drained(Drained),
     /// What was stored in older schema versions is upgraded.

@@ -15,22 +15,22 @@ use mortise_resource::{data, pb, types};
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 
-use crate::{command::Command, keeper::Keeper};
+use crate::{commands::message::Command, task::ManagerTask};
 
-/// How many objects that could not be upgraded are named in the log.
+/// LoadReason many objects that could not be upgraded are named in the log.
 const NAMED: usize = 10;
 
-/// How often it is looked whether the replaced version is gone.
+/// LoadReason often it is looked whether the replaced version is gone.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// A plugin's types are in their schema version, all that is stored of them.
-pub struct Migrated {
+pub(crate) struct Migrated {
     /// The plugin.
-    pub plugin: String,
+    pub(crate) plugin: String,
     /// The component that did it.
-    pub digest: String,
+    pub(crate) digest: String,
     /// The types that are done.
-    pub types: Vec<pb::Type>,
+    pub(crate) types: Vec<pb::Type>,
 }
 
 /// The types as they are served now, marked where something older may be stored.
@@ -42,7 +42,7 @@ pub(crate) fn mark(mut now: Vec<data::PluginType>, before: &[data::PluginType]) 
     now
 }
 
-impl Keeper {
+impl ManagerTask {
     /// Begins with the types that the plugin's page marks, if there are any. `old` is what was replaced.
     pub(crate) fn migrate(&mut self, name: &str, old: Option<Weak<Plugin>>) {
         let data = &self.managed(name).page.data;
@@ -79,7 +79,7 @@ impl Keeper {
             }
         }
         if changed {
-            self.write_page(&done.plugin).await;
+            self.write_record(&done.plugin).await;
         }
     }
 }

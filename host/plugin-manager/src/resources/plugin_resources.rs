@@ -16,39 +16,39 @@ use prost::Message as _;
 use ulid::Ulid;
 
 /// Key of the status entry.
-pub const STATUS_KEY: &str = "mortise";
+pub(crate) const STATUS_KEY: &str = "mortise";
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
 
 /// Longest message of a condition, bytes.
 const MAX_MESSAGE: usize = 4_096;
 
-/// How often a write is tried again when the stored version is not the known one.
+/// LoadReason often a write is tried again when the stored version is not the known one.
 const ATTEMPTS: u32 = 5;
 
 /// What a plugin's resource says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page {
+pub(crate) struct PluginRecord {
     /// The data.
-    pub data: data::Plugin,
+    pub(crate) data: data::Plugin,
     /// The condition `Loaded`.
-    pub loaded: Condition,
+    pub(crate) loaded: Condition,
     /// The condition `Healthy`.
-    pub healthy: Condition,
+    pub(crate) healthy: Condition,
 }
 
 /// All of them.
-pub struct Book {
+pub(crate) struct PluginResources {
     backend: Arc<dyn Backend>,
     written: BTreeMap<String, pb::Resource>,
 }
 
-impl Book {
+impl PluginResources {
     /// Reads what is stored.
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn open(backend: Arc<dyn Backend>) -> Result<Self, StoreError> {
+    pub(crate) async fn open(backend: Arc<dyn Backend>) -> Result<Self, StoreError> {
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
         let query = Query { type_key: TypeKey::from(&types::plugin().to_pb()), tenancy, name_prefix: String::new() };
@@ -59,7 +59,7 @@ impl Book {
     }
 
     /// Every plugin's data, by name.
-    pub fn stored(&self) -> impl Iterator<Item = (&str, data::Plugin)> {
+    pub(crate) fn stored(&self) -> impl Iterator<Item = (&str, data::Plugin)> {
         self.written.iter().map(|(name, resource)| {
             let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
             (name.as_str(), data::Plugin::decode(bytes).unwrap_or_default())
@@ -68,7 +68,7 @@ impl Book {
 
     /// The resource as it was written last.
     #[must_use]
-    pub fn resource(&self, name: &str) -> Option<&pb::Resource> {
+    pub(crate) fn resource(&self, name: &str) -> Option<&pb::Resource> {
         self.written.get(name)
     }
 
@@ -76,8 +76,11 @@ impl Book {
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn put(&mut self, pages: impl IntoIterator<Item = (&str, &Page)>) -> Result<(), StoreError> {
-        let changed: Vec<(&str, &Page)> =
+    pub(crate) async fn put(
+        &mut self,
+        pages: impl IntoIterator<Item = (&str, &PluginRecord)>,
+    ) -> Result<(), StoreError> {
+        let changed: Vec<(&str, &PluginRecord)> =
             pages.into_iter().filter(|(name, page)| self.next(name, page).is_some()).collect();
         for attempt in 1.. {
             let resources: Vec<_> = changed.iter().filter_map(|(name, page)| self.next(name, page)).collect();
@@ -103,12 +106,12 @@ impl Book {
     }
 
     /// Forgets a resource that is gone from the store.
-    pub fn forget(&mut self, name: &str) {
+    pub(crate) fn forget(&mut self, name: &str) {
         self.written.remove(name);
     }
 
     /// What has to be stored for a page to be true; none when it is.
-    fn next(&self, name: &str, page: &Page) -> Option<pb::Resource> {
+    fn next(&self, name: &str, page: &PluginRecord) -> Option<pb::Resource> {
         let value = page.data.encode_to_vec();
         let conditions = vec![cut(page.loaded.clone()), cut(page.healthy.clone())];
         let stored = self.written.get(name);
@@ -139,7 +142,7 @@ impl Book {
 
 /// A condition.
 #[must_use]
-pub fn condition(kind: &str, state: State, reason: &str, message: impl Into<String>) -> Condition {
+pub(crate) fn condition(kind: &str, state: State, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
         r#type: kind.to_owned(),
         state: state.into(),
@@ -151,7 +154,7 @@ pub fn condition(kind: &str, state: State, reason: &str, message: impl Into<Stri
 
 /// Now, as protobuf has it.
 #[must_use]
-pub fn now() -> prost_types::Timestamp {
+pub(crate) fn now() -> prost_types::Timestamp {
     let now = Timestamp::now();
     prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
 }

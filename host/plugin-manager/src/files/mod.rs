@@ -1,0 +1,7 @@
+//! The plugin folder: which files there are, when they change, and whether they have arrived in full.
+
+pub mod folder;
+pub mod truncation;
+pub(crate) mod watch;
+
+pub use folder::digest;
