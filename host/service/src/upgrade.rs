@@ -130,7 +130,7 @@ impl ResourceService {
             let mut resource = Arc::unwrap_or_clone(resource);
             judge.next_item();
             match judge.upgrade(&mut resource).await {
-                Ok(()) => upgraded.push(Mutation::Recode(Box::new(resource))),
+                Ok(()) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
                 Err(error) if report.failures.len() < max_failures => {
                     let id = resource.id.clone().unwrap_or_default();
                     report.failures.push(format!("{}: {}", types::describe(&id), error.message));

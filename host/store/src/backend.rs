@@ -88,7 +88,7 @@ pub enum Mutation {
     /// Stores the same resource in another form, such as data of a newer schema: replaces what is stored under exactly
     /// this uid and version. The version stays, and there is no event: nothing happened that a client could tell.
     /// Absent, or stored under another uid or version: no effect, no error.
-    Recode(Box<pb::Resource>),
+    Rewrite(Box<pb::Resource>),
 }
 
 /// What must hold for a batch to be applied, about resources that the batch does not change.
@@ -269,7 +269,7 @@ pub trait Backend: Send + Sync + 'static {
     /// hands over what is stored, when the id's GroupVersion is another one. The uid is judged first.
     async fn read(&self, consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError>;
 
-    /// Applies a batch. Returns, for each mutation, the resource as stored after a put or a recoding that took place,
+    /// Applies a batch. Returns, for each mutation, the resource as stored after a put or a rewrite that took place,
     /// `None` otherwise.
     ///
     /// # Errors

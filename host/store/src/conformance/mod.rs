@@ -29,7 +29,7 @@ pub mod list;
 pub mod order;
 pub mod owner;
 pub mod read;
-pub mod recode;
+pub mod rewrite;
 pub mod snapshot;
 pub mod watch;
 pub mod write;
@@ -80,12 +80,12 @@ macro_rules! conformance_tests {
             batch::expectations_see_other_batches,
             batch::each_change_is_one_event,
             batch::nothing_to_do_is_no_event,
-            recode::changes_the_content_and_nothing_else,
-            recode::another_version_or_uid_has_no_effect,
-            recode::is_no_event,
-            recode::is_all_or_nothing_with_its_batch,
-            recode::large_and_small_take_each_other_s_place,
-            recode::readers_see_one_form_or_the_other,
+            rewrite::changes_the_content_and_nothing_else,
+            rewrite::another_version_or_uid_has_no_effect,
+            rewrite::is_no_event,
+            rewrite::is_all_or_nothing_with_its_batch,
+            rewrite::large_and_small_take_each_other_s_place,
+            rewrite::readers_see_one_form_or_the_other,
             list::the_seed,
             list::byte_order,
             list::wildcards_reach_every_unit,

@@ -81,14 +81,14 @@ pub async fn is_everything<B: Backend>(store: &B) {
     assert_eq!(store.stats().await.unwrap().head, head);
 }
 
-/// What is changed, recoded, deleted, made anew and added after the beginning is as it was at the beginning.
+/// What is changed, rewritten, deleted, made anew and added after the beginning is as it was at the beginning.
 pub async fn later_changes_are_not_in_it<B: Backend>(store: &B) {
     fill(store, 6_000).await;
     write(store, &large(resource("z-large"))).await;
     let before = list(store, &everything()).await;
     let mut snapshot = store.snapshot().await.unwrap();
     let mut taken = snapshot.next().await.unwrap().unwrap();
-    // Twice, so that what was recoded is recoded again, then replaced, and what was made anew is replaced.
+    // Twice, so that what was rewritten is rewritten again, then replaced, and what was made anew is replaced.
     for round in 0..2 {
         for (n, resource) in list(store, &everything()).await.iter().enumerate().skip(round) {
             if n % 97 > 6 && n < before.len() - 10 {
@@ -99,7 +99,7 @@ pub async fn later_changes_are_not_in_it<B: Backend>(store: &B) {
                 1 => delete(store, resource).await,
                 2 => {
                     let other = numbered(resource.clone(), 2_000_000);
-                    store.commit(Batch::of(Mutation::Recode(Box::new(other)))).await.unwrap();
+                    store.commit(Batch::of(Mutation::Rewrite(Box::new(other)))).await.unwrap();
                     if round == 1 {
                         write(store, &numbered(resource.clone(), 3_000_000)).await;
                     }

@@ -13,12 +13,14 @@ use mortise_resource::pb;
 use prost::Message as _;
 
 use super::{
-    batch::WriteBatch,
-    check, keys,
+    commit::commit_group,
     open::{self, STORE, UNFINISHED},
-    record::{self, Kind, Meta},
-    stage,
-    table::Table,
+    tree::{
+        check, keys,
+        record::{self, Kind, Meta},
+        table::Table,
+        write_batch::WriteBatch,
+    },
 };
 use crate::{Record, RecordKind, SnapshotHead, StoreError, TypeKey};
 
@@ -66,7 +68,7 @@ fn place(head: &SnapshotHead, record: &Record) -> Result<(Vec<u8>, pb::Resource,
     let bad = |fault: String| StoreError::BadRecord { record: name(), fault };
     let resource =
         pb::Resource::decode(record.payload.as_slice()).map_err(|e| bad(format!("it does not decode: {e}")))?;
-    let (key, type_key) = stage::complete(&resource).map_err(|e| bad(e.to_string()))?;
+    let (key, type_key) = commit_group::complete(&resource).map_err(|e| bad(e.to_string()))?;
     let version = resource.version.parse::<u64>().ok();
     let good = match record.kind {
         RecordKind::Resource | RecordKind::Upsert => version == Some(record.sequence),

@@ -1,46 +1,21 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
-//! - `open`, `format`, `closed_at`: the directory, its lock, its format, creation that survives a loss of power.
-//! - `keys`, `record`, `table`, `merge`: what stands in the table, and how it is seen as one.
-//! - `queue`, `commit`, `stage`, `history`, `batch`, `wal`: the life of a write, until it is durable.
-//! - `memtable`, `checkpoint`, `mark`: its way from the log to the tree.
-//! - `board`, `last`: the moment at which a commit is seen, and what changes together with it.
-//! - `read`, `filter`, `walk`, `scan`, `watch`: the ways to look.
-//! - `snapshot`, `tally`: the whole store as of one commit, and how much it is.
-//! - `load`: a store made of the records of a snapshot.
-//! - `check`, `offline`: whether everything agrees.
+//! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records of
+//!   a snapshot. `offline`: the check of a store that no server has open.
+//! - `commit`: the life of a write until it is durable and published, and its way from the log to the tree.
+//! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
+//! - `tree`: keys, records, and the table: sled's tree with the newest changes in front of it.
+//! - `files`: the write-ahead log, and the small files beside sled's.
 
-mod batch;
-mod board;
-mod check;
-mod checkpoint;
-mod closed_at;
 mod commit;
-mod filter;
-mod format;
-mod history;
-mod keys;
-mod last;
+mod files;
 mod load;
-mod mark;
-mod memtable;
-mod merge;
 mod metrics;
-mod number_file;
 mod offline;
 mod open;
 mod options;
-mod queue;
 mod read;
-mod record;
-mod scan;
-mod snapshot;
-mod stage;
-mod table;
-mod tally;
-mod wal;
-mod walk;
-mod watch;
+mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -61,10 +36,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 use self::{
-    board::Board, commit::Job, filter::Filter, queue::Queue, snapshot::Snapshots, table::Table, watch::SledWatch,
+    commit::{commit_group, commit_thread::Job, queue::Queue},
+    files::closed_at,
+    read::{filter::Filter, point, publisher::Publisher, scan, snapshot::Snapshots, watch::SledWatch},
+    tree::table::Table,
 };
 pub use self::{
-    format::CURRENT as FORMAT,
+    files::format::CURRENT as FORMAT,
     load::{Loader, judge},
     open::Lock,
     options::Options,
@@ -85,7 +63,7 @@ pub struct SledBackend {
 /// What callers, scans and the commit thread share. Fields are dropped in order: the lock goes last.
 struct Shared {
     table: Table,
-    board: Arc<Board>,
+    publisher: Arc<Publisher>,
     queue: Queue<Job>,
     /// Why writes are refused.
     poisoned: OnceLock<String>,
@@ -173,7 +151,7 @@ impl SledBackend {
             thread.join().ok();
             self.shared.note_the_end();
         }
-        self.shared.board.close();
+        self.shared.publisher.close();
     }
 }
 
@@ -226,8 +204,8 @@ impl Shared {
             return Err(StoreError::Poisoned(why.clone()));
         }
         for mutation in &batch.mutations {
-            if let Mutation::Put(resource) | Mutation::Recode(resource) = mutation {
-                stage::complete(resource)?;
+            if let Mutation::Put(resource) | Mutation::Rewrite(resource) = mutation {
+                commit_group::complete(resource)?;
             }
         }
         Ok(())
@@ -237,7 +215,7 @@ impl Shared {
 #[async_trait]
 impl Backend for SledBackend {
     async fn read(&self, _consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError> {
-        read::read(&self.shared, id)
+        point::read(&self.shared, id)
     }
 
     /// A batch that was accepted is committed even when the future is dropped before it is done.
@@ -269,11 +247,11 @@ impl Backend for SledBackend {
         let exact = scan::exact(&self.shared, filter, Some(query.type_key.clone()), |_, exact| Ok(exact)).await?;
         let events = exact.events.ok_or(StoreError::Closed)?;
         let decoder = self.shared.table.decoder().clone();
-        Ok(Box::new(SledWatch::new(self.shared.board.clone(), decoder, query, exact.items, events)))
+        Ok(Box::new(SledWatch::new(self.shared.publisher.clone(), decoder, query, exact.items, events)))
     }
 
     async fn types(&self) -> Result<Vec<TypeKey>, StoreError> {
-        Ok(self.shared.board.types())
+        Ok(self.shared.publisher.types())
     }
 
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError> {

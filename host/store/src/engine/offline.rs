@@ -6,11 +6,9 @@
 use std::{fs, path::Path};
 
 use super::{
-    check, closed_at, format,
+    files::{closed_at, format, wal},
     open::{self, DB, STORE},
-    record::Meta,
-    table::Table,
-    wal,
+    tree::{check, record::Meta, table::Table},
 };
 use crate::{
     StoreError,

@@ -28,21 +28,25 @@ use tokio::sync::Semaphore;
 
 use super::{
     Shared, SledBackend,
-    board::Board,
-    checkpoint::{self, Checkpoints},
-    closed_at,
-    commit::Committer,
-    format,
-    history::History,
-    keys,
-    mark::Mark,
+    commit::{
+        checkpoint::{self, Checkpoints},
+        commit_thread::Committer,
+        history::History,
+        queue::Queue,
+    },
+    files::{
+        closed_at, format,
+        wal::{self, SyncDisk, Wal},
+    },
     options::Options,
     panic_text,
-    queue::Queue,
-    record::Meta,
-    table::{Table, fault},
-    wal::{self, SyncDisk, Wal},
-    walk,
+    read::{publisher::Publisher, walk},
+    tree::{
+        checkpoint_position::CheckpointPosition,
+        keys,
+        record::Meta,
+        table::{Table, fault},
+    },
 };
 use crate::StoreError;
 
@@ -89,7 +93,7 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     // Sled renamed a snapshot into place.
     sync_path(&dir)?;
     let data = data_file(&file)?;
-    let mark = settle(&dir, &table, &data, true)?;
+    let checkpoint = settle(&dir, &table, &data, true)?;
     let meta = meta(&table)?;
     if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
@@ -98,14 +102,14 @@ pub(crate) fn open(options: Options, sync: Option<SyncDisk>) -> Result<SledBacke
     if format < format::CURRENT {
         format::raise(&dir)?;
     }
-    let wal = Wal::begin(&dir, mark, sync.unwrap_or_else(|| Box::new(File::sync_data)))?;
+    let wal = Wal::begin(&dir, checkpoint, sync.unwrap_or_else(|| Box::new(File::sync_data)))?;
     sync_path(&dir)?;
     tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
 
     let history = History::new(options.history_events, options.history_bytes);
     let shared = Arc::new(Shared {
         table,
-        board: Arc::new(Board::new(types, options.watch_buffer)),
+        publisher: Arc::new(Publisher::new(types, options.watch_buffer)),
         queue: Queue::new(options.commit_queue),
         poisoned: OnceLock::new(),
         snapshots: Arc::default(),
@@ -292,36 +296,36 @@ pub(crate) fn data_file(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file; `own` says that the log is the
-/// tree's own, and not that of which the tree is a copy. Returns the mark after that.
+/// tree's own, and not that of which the tree is a copy. Returns the checkpoint position after that.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not in the log.
-pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Result<Mark, StoreError> {
-    // What is seen of the tree, the mark not least, may not be on the disk yet.
+pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Result<CheckpointPosition, StoreError> {
+    // What is seen of the tree, the checkpoint position not least, may not be on the disk yet.
     data.sync_data().map_err(|source| table.io("sync", source))?;
-    let Some(mark) = Mark::read(table)? else {
+    let Some(checkpoint) = CheckpointPosition::read(table)? else {
         if wal::size_on_disk(dir) > 0 {
-            return Err(table.damaged(keys::MARK, "it is missing, and there is a write-ahead log"));
+            return Err(table.damaged(keys::CHECKPOINT, "it is missing, and there is a write-ahead log"));
         }
-        let mark = Mark::new();
-        return checkpoint::copy(table, || data.sync_data(), std::iter::empty(), mark).map(|()| mark);
+        let checkpoint = CheckpointPosition::new();
+        return checkpoint::copy(table, || data.sync_data(), std::iter::empty(), checkpoint).map(|()| checkpoint);
     };
     // What the counters say may be yet to come; those of a closed store are right.
     let last_seq = table.get(keys::META)?.and_then(|value| Meta::decode(&value)).map(|meta| meta.last_seq);
     let closed = last_seq.is_some_and(|last_seq| closed_at::is(dir, last_seq));
-    if let Some(path) = wal::missing(dir, mark, closed) {
+    if let Some(path) = wal::missing(dir, checkpoint, closed) {
         let what = "it is not there, and with it what only this file of the write-ahead log had".to_owned();
         return Err(StoreError::Corrupt { path, what });
     }
-    let recovered = wal::recover(dir, mark)?;
-    if recovered.mark != mark {
+    let recovered = wal::recover(dir, checkpoint)?;
+    if recovered.checkpoint != checkpoint {
         if own {
             recovered.secure()?;
         }
         tracing::info!(keys = recovered.states.len(), "the write-ahead log is being copied to the tree");
-        checkpoint::copy(table, || data.sync_data(), recovered.states.into_iter(), recovered.mark)?;
+        checkpoint::copy(table, || data.sync_data(), recovered.states.into_iter(), recovered.checkpoint)?;
     }
-    Ok(recovered.mark)
+    Ok(recovered.checkpoint)
 }
 
 /// The counters, checked against the newest event.

@@ -226,16 +226,16 @@ async fn what_nobody_watches_has_no_hub() {
     let store = Fresh::new(|options| options);
     let (_, first) = watch(&*store, &everything()).await;
     let (_, second) = watch(&*store, &query("p", "n", "")).await;
-    assert_eq!(store.shared.board.hubs_and_windows(), (1, 0));
+    assert_eq!(store.shared.publisher.hubs_and_windows(), (1, 0));
     drop(first);
-    assert_eq!(store.shared.board.hubs_and_windows(), (1, 0));
+    assert_eq!(store.shared.publisher.hubs_and_windows(), (1, 0));
     drop(second);
-    assert_eq!(store.shared.board.hubs_and_windows(), (0, 0));
+    assert_eq!(store.shared.publisher.hubs_and_windows(), (0, 0));
     // A call that is given up while it scans leaves nothing behind.
     let everything = everything();
     let mut call = store.watch_list(&everything);
     let waker = std::task::Waker::noop();
     assert!(call.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_ready());
     drop(call);
-    assert_eq!(store.shared.board.hubs_and_windows(), (0, 0));
+    assert_eq!(store.shared.publisher.hubs_and_windows(), (0, 0));
 }

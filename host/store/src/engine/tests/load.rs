@@ -43,7 +43,7 @@ async fn a_loaded_store_is_the_same_store() {
     let all = |store: &SledBackend| {
         let items = store.shared.table.range(Vec::new()..).map(Result::unwrap);
         // The log is each store's own.
-        let items = items.filter(|(key, _)| *key != keys::MARK);
+        let items = items.filter(|(key, _)| *key != keys::CHECKPOINT);
         items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
     };
     assert_eq!(all(&loaded), all(&store), "key by key, byte by byte");

@@ -45,8 +45,8 @@ async fn closing_leaves_everything_in_the_tree_and_nothing_in_the_log() {
     store.tamper(|db| {
         assert_eq!(db.scan_prefix(b"r").count(), listed.len());
         assert_eq!(db.scan_prefix(b"e").count(), 4);
-        let mark = mark::Mark::decode(&db.get(keys::MARK).unwrap().unwrap()).unwrap();
-        assert_eq!((mark.generation, mark.number), (1, 4));
+        let checkpoint = CheckpointPosition::decode(&db.get(keys::CHECKPOINT).unwrap().unwrap()).unwrap();
+        assert_eq!((checkpoint.generation, checkpoint.number), (1, 4));
     });
     for path in ["store/wal.0", "store/wal.1"] {
         // Nor does it need the files.
@@ -100,15 +100,15 @@ async fn a_mark_that_is_gone_is_noticed_while_there_is_a_log() {
         let log = fs::read(store.path().join("store/wal.1")).unwrap();
         store.shut();
         store.tamper(|db| match broken {
-            true => drop(db.insert(keys::MARK, "x").unwrap()),
-            false => drop(db.remove(keys::MARK).unwrap()),
+            true => drop(db.insert(keys::CHECKPOINT, "x").unwrap()),
+            false => drop(db.remove(keys::CHECKPOINT).unwrap()),
         });
         if !broken {
-            // A store that was made before there were logs, or loaded, has no mark.
+            // A store that was made before there were logs, or loaded, has no checkpoint position.
             store.open().unwrap();
             assert_eq!(list(&*store, &everything()).await, listed);
             store.shut();
-            store.tamper(|db| drop(db.remove(keys::MARK).unwrap()));
+            store.tamper(|db| drop(db.remove(keys::CHECKPOINT).unwrap()));
         }
         fs::write(store.path().join("store/wal.1"), &log).unwrap();
         let error = store.open().unwrap_err().to_string();
@@ -159,9 +159,9 @@ async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
     // It cannot be synced.
     let data = File::open("/dev/null").unwrap();
     let mut checkpoints = checkpoint::Checkpoints::start(store.shared.clone(), data, &store.path()).unwrap();
-    let mark = mark::Mark { generation: 1, ..mark::Mark::new() };
+    let checkpoint = CheckpointPosition { generation: 1, ..CheckpointPosition::new() };
     assert!(checkpoints.is_idle());
-    checkpoints.begin(store.shared.table.recent().freeze(), mark);
+    checkpoints.begin(store.shared.table.recent().freeze(), checkpoint);
     assert!(!checkpoints.wait() && !checkpoints.is_idle());
     checkpoints.end();
     let error = store.write_cas(resource("a")).await.unwrap_err();

@@ -17,7 +17,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{wal::SyncDisk, *};
+use super::{
+    commit::checkpoint,
+    files::wal::{self, SyncDisk},
+    tree::{checkpoint_position::CheckpointPosition, keys, write_batch::WriteBatch},
+    *,
+};
 use crate::conformance::fixtures::*;
 
 mod conformance {

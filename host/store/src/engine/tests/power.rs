@@ -8,7 +8,7 @@
 
 use std::{fs, os::unix::fs::FileExt as _};
 
-use super::{mark::Mark, *};
+use super::*;
 
 const PAGE: usize = 4096;
 /// Mixtures of what is synced and what is written, for each sync.
@@ -43,14 +43,14 @@ fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
     let table = Table::new(open::open_sled(&store, &db(dir), 1 << 20).unwrap(), db(dir));
     // Opening syncs, too, before it copies.
     images.push(fs::read(db(dir)).unwrap());
-    let mark = Mark::read(&table).unwrap().unwrap();
-    let recovered = wal::recover(&store, mark).unwrap();
-    assert!(recovered.mark.generation > mark.generation);
+    let checkpoint = CheckpointPosition::read(&table).unwrap().unwrap();
+    let recovered = wal::recover(&store, checkpoint).unwrap();
+    assert!(recovered.checkpoint.generation > checkpoint.generation);
     let sync = || {
         images.push(fs::read(db(dir))?);
         Ok(())
     };
-    checkpoint::copy(&table, sync, recovered.states.into_iter(), recovered.mark).unwrap();
+    checkpoint::copy(&table, sync, recovered.states.into_iter(), recovered.checkpoint).unwrap();
     images
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{batch::WriteBatch, *};
+use super::*;
 
 /// Groups; each has several commits. A few seconds' worth; more by `MORTISE_STALL_GROUPS`.
 const GROUPS: u64 = 5_000;

@@ -56,18 +56,18 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
         .collect();
 
     // Another form of a resource is not another state: nothing of what follows may notice.
-    let recoder = {
+    let rewriter = {
         let (store, ids, done) = (store.clone(), ids.clone(), done.clone());
         tokio::spawn(async move {
             let mut random = fastrand::Rng::with_seed(99);
-            let mut recoded = 0;
+            let mut rewritten = 0;
             while !done.load(Ordering::Relaxed) {
                 let stored = read(&**store, &ids[random.usize(..ids.len())]).await.unwrap();
                 let size = if random.u8(..) < 80 { random.usize(..20_000) } else { 10 };
-                let other = Mutation::Recode(Box::new(sized(stored, size)));
-                recoded += store.commit(Batch::of(other)).await.unwrap().iter().flatten().count();
+                let other = Mutation::Rewrite(Box::new(sized(stored, size)));
+                rewritten += store.commit(Batch::of(other)).await.unwrap().iter().flatten().count();
             }
-            recoded
+            rewritten
         })
     };
 
@@ -122,7 +122,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
     write(&**store, &resource("the-end")).await;
     assert_eq!(follower.await.unwrap(), last);
     assert!(moved.load(Ordering::Relaxed) > 200);
-    assert!(recoder.await.unwrap() > 20);
+    assert!(rewriter.await.unwrap() > 20);
     assert_eq!(store.problems().await, [""; 0]);
 }
 

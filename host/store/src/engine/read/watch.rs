@@ -1,6 +1,6 @@
 //! An open watch: the rest of its snapshot, then the events of its type's hub.
 //!
-//! It holds nothing of the store but the board, so a watch that a caller forgot keeps neither the database open nor the
+//! It holds nothing of the store but the publisher, so a watch that a caller forgot keeps neither the database open nor the
 //! directory locked. Its snapshot stands encoded in memory until it is read: a watch costs what it has yet to deliver.
 
 use std::{sync::Arc, vec};
@@ -8,13 +8,17 @@ use std::{sync::Arc, vec};
 use async_trait::async_trait;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::{board::Board, filter::Filter, metrics, table::Decoder, walk::Found};
+use crate::engine::{
+    metrics,
+    read::{filter::Filter, publisher::Publisher, walk::Match},
+    tree::table::Decoder,
+};
 use crate::{Query, StoreError, TypeKey, Watch, WatchEvent};
 
 /// A watch on the engine.
 pub(crate) struct SledWatch {
     decoder: Decoder,
-    snapshot: vec::IntoIter<Found>,
+    snapshot: vec::IntoIter<Match>,
     in_snapshot: bool,
     filter: Filter,
     /// Gone once the watch is dead.
@@ -25,17 +29,17 @@ pub(crate) struct SledWatch {
 
 /// The share of a watch in its type's hub.
 struct Hub {
-    board: Arc<Board>,
+    publisher: Arc<Publisher>,
     type_key: TypeKey,
 }
 
 impl SledWatch {
     /// Delivers the snapshot, the end marker, then those of `events` that the query asks for.
     pub(crate) fn new(
-        board: Arc<Board>,
+        publisher: Arc<Publisher>,
         decoder: Decoder,
         query: &Query,
-        snapshot: Vec<Found>,
+        snapshot: Vec<Match>,
         events: Receiver<WatchEvent>,
     ) -> Self {
         Self {
@@ -44,7 +48,7 @@ impl SledWatch {
             in_snapshot: true,
             filter: Filter::Query(query.clone()),
             events: Some(events),
-            hub: Hub { board, type_key: query.type_key.clone() },
+            hub: Hub { publisher, type_key: query.type_key.clone() },
             lagged: false,
         }
     }
@@ -54,7 +58,7 @@ impl SledWatch {
         self.snapshot = Vec::new().into_iter();
         self.in_snapshot = false;
         self.lagged = lagged;
-        if lagged { StoreError::WatchLagged { bound: self.hub.board.watch_buffer() } } else { StoreError::Closed }
+        if lagged { StoreError::WatchLagged { bound: self.hub.publisher.watch_buffer() } } else { StoreError::Closed }
     }
 }
 
@@ -93,6 +97,6 @@ impl Drop for SledWatch {
     fn drop(&mut self) {
         // The receiver first: the hub goes when nobody is left who receives.
         self.events = None;
-        self.hub.board.unwatch(&self.hub.type_key);
+        self.hub.publisher.unwatch(&self.hub.type_key);
     }
 }

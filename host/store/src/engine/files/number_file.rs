@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-use super::open::{io_fault, sync_path};
 use crate::StoreError;
+use crate::engine::open::{io_fault, sync_path};
 
 /// As much of a file as errors show.
 const SHOWN: usize = 40;

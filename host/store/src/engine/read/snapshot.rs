@@ -14,10 +14,10 @@
 //! - it was not saved: nobody changed it before the cursor moved, so what the reader saw is it; nobody saves it later.
 //!
 //! A saved record may be given long before the reader comes to its page. By then the table must show what replaced it; so no
-//! page is begun between the saving and the showing of a group ([`Showing`]).
+//! page is begun between the saving and the publishing of a group ([`PublishGuard`]).
 //!
-//! A record is known by its sequence, which is of *S* or older once only: what replaces it is newer. A recoding is the
-//! exception, as it keeps the sequence; the sequences of recoded records that were saved are remembered.
+//! A record is known by its sequence, which is of *S* or older once only: what replaces it is newer. A rewrite is the
+//! exception, as it keeps the sequence; the sequences of rewritten records that were saved are remembered.
 //!
 //! # Cost
 //! Without a snapshot, one look at an empty list for each commit. With one, the commit thread reads each record that it is
@@ -36,7 +36,7 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tempfile::SpooledTempFile;
 
-use super::{
+use crate::engine::tree::{
     keys,
     record::{Head, Kind},
     table::{Payload, Table},
@@ -57,45 +57,45 @@ const END: &[u8] = &[keys::RESOURCE + 1];
 /// Snapshots that are being read.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<Vec<Arc<Shot>>>,
-    /// Held by the commit thread from the saving to the showing of a group.
-    showing: RwLock<()>,
+    open: Mutex<Vec<Arc<ActiveSnapshot>>>,
+    /// Held by the commit thread from the saving to the publishing of a group.
+    publishing: RwLock<()>,
 }
 
 /// While it is there, no snapshot begins a page.
 #[must_use = "the group must be shown before it is dropped"]
-pub(crate) struct Showing<'s> {
+pub(crate) struct PublishGuard<'s> {
     _pages_wait: Option<RwLockWriteGuard<'s, ()>>,
 }
 
 /// A snapshot, as the commit thread sees it.
-struct Shot {
+struct ActiveSnapshot {
     sequence: u64,
     state: Mutex<State>,
 }
 
 /// A record that is about to be overwritten or removed.
-pub(crate) struct Going {
+pub(crate) struct Overwrite {
     /// Its key.
     pub(crate) key: Vec<u8>,
     /// The commit that wrote it.
     pub(crate) sequence: u64,
     /// Whether what replaces it has the same sequence.
-    pub(crate) recoding: bool,
+    pub(crate) rewrite: bool,
 }
 
 struct State {
     /// Keys before it are done.
     cursor: Vec<u8>,
-    saved: Spool,
-    /// Sequences of saved records that were about to be recoded.
-    recoded: HashSet<u64>,
+    saved: SavedRecords,
+    /// Sequences of saved records that were about to be rewritten.
+    rewritten: HashSet<u64>,
     /// Why nothing can be saved any more.
     lost: Option<String>,
 }
 
 /// Saved records, in a file when they are many. The beginning up to `read` is done with.
-struct Spool {
+struct SavedRecords {
     file: SpooledTempFile,
     read: u64,
     end: u64,
@@ -118,51 +118,51 @@ impl Snapshots {
         if open.len() >= MAX_SNAPSHOTS {
             return Err(StoreError::TooManySnapshots { limit: MAX_SNAPSHOTS });
         }
-        let shot = Arc::new(Shot {
+        let active = Arc::new(ActiveSnapshot {
             sequence: head.sequence,
             state: Mutex::new(State {
                 cursor: keys::event(head.first_event),
-                saved: Spool { file: tempfile::spooled_tempfile_in(IN_MEMORY, dir), read: 0, end: 0 },
-                recoded: HashSet::new(),
+                saved: SavedRecords { file: tempfile::spooled_tempfile_in(IN_MEMORY, dir), read: 0, end: 0 },
+                rewritten: HashSet::new(),
                 lost: None,
             }),
         });
-        open.push(shot.clone());
+        open.push(active.clone());
         let (resources, events) = (head.resources(), head.events());
-        let reader = Reader { snapshots: self.clone(), shot, table, page: Page::default(), resources, events };
+        let reader = Reader { snapshots: self.clone(), active, table, page: Page::default(), resources, events };
         Ok(SledSnapshot { head, reader: Some(reader), ended: false })
     }
 
     /// Keeps for every snapshot what it still needs of the records that are about to be overwritten or removed.
-    pub(crate) fn save(&self, table: &Table, going: impl FnOnce() -> Vec<Going>) -> Showing<'_> {
+    pub(crate) fn save(&self, table: &Table, overwritten: impl FnOnce() -> Vec<Overwrite>) -> PublishGuard<'_> {
         // Not under the lock of the list: a reader that ends must not wait for this.
         let open = self.open.lock().clone();
         if open.is_empty() {
-            return Showing { _pages_wait: None };
+            return PublishGuard { _pages_wait: None };
         }
-        let showing = Showing { _pages_wait: Some(self.showing.write()) };
-        let going = going();
-        for shot in open {
-            let mut state = shot.state.lock();
-            for Going { key, sequence, recoding } in &going {
-                let recoded = key.first() == Some(&keys::RESOURCE) && state.recoded.contains(sequence);
-                let needed = *sequence <= shot.sequence && *key >= state.cursor && !recoded;
+        let publishing = PublishGuard { _pages_wait: Some(self.publishing.write()) };
+        let overwritten = overwritten();
+        for active in open {
+            let mut state = active.state.lock();
+            for Overwrite { key, sequence, rewrite } in &overwritten {
+                let rewritten = key.first() == Some(&keys::RESOURCE) && state.rewritten.contains(sequence);
+                let needed = *sequence <= active.sequence && *key >= state.cursor && !rewritten;
                 if !needed || state.lost.is_some() {
                     continue;
                 }
                 if let Err(why) = state.saved.keep(table, key) {
                     tracing::warn!(why, "a snapshot of the store is lost; writes go on");
                     state.lost = Some(why);
-                } else if *recoding {
-                    state.recoded.insert(*sequence);
+                } else if *rewrite {
+                    state.rewritten.insert(*sequence);
                 }
             }
         }
-        showing
+        publishing
     }
 }
 
-impl Spool {
+impl SavedRecords {
     /// Copies the record that the table has under `key`.
     fn keep(&mut self, table: &Table, key: &[u8]) -> Result<(), String> {
         let value = table.get(key).map_err(|e| e.to_string())?;
@@ -240,7 +240,7 @@ fn record(table: &Table, key: &[u8], head: &Head, payload: Payload) -> Result<Re
 }
 
 /// A record as the walk saw it.
-struct Seen {
+struct PageRecord {
     key: sled::IVec,
     head: Head,
     payload: Payload,
@@ -249,7 +249,7 @@ struct Seen {
 /// What the walk saw last, to be given once everything that was saved before is through.
 #[derive(Default)]
 struct Page {
-    seen: Vec<Seen>,
+    seen: Vec<PageRecord>,
     /// Where the saved records end that may be about it.
     saved_until: u64,
     /// Whether nothing follows.
@@ -259,7 +259,7 @@ struct Page {
 /// Reads a snapshot, one page at a time, on a thread that may block.
 struct Reader {
     snapshots: Arc<Snapshots>,
-    shot: Arc<Shot>,
+    active: Arc<ActiveSnapshot>,
     table: Table,
     page: Page,
     /// Records that must still come.
@@ -273,7 +273,7 @@ impl Reader {
             let mut records = self.saved()?;
             if records.is_empty() {
                 let seen = std::mem::take(&mut self.page.seen);
-                for Seen { key, head, payload } in seen {
+                for PageRecord { key, head, payload } in seen {
                     records.push(record(&self.table, &key, &head, payload)?);
                 }
             }
@@ -294,7 +294,7 @@ impl Reader {
     fn saved(&mut self) -> Result<Vec<Record>, StoreError> {
         let mut records = Vec::new();
         let mut bytes = 0;
-        let mut state = self.shot.state.lock();
+        let mut state = self.active.state.lock();
         if let Some(why) = &state.lost {
             return Err(StoreError::SnapshotLost(why.clone()));
         }
@@ -319,9 +319,9 @@ impl Reader {
     /// Reads the next page and moves the cursor behind it.
     fn walk(&mut self) -> Result<(), StoreError> {
         // What was saved so far is shown; what is saved from here on is compared with the page.
-        drop(self.snapshots.showing.read());
-        let mut cursor = self.shot.state.lock().cursor.clone();
-        let end_of_events = keys::event(self.shot.sequence.saturating_add(1));
+        drop(self.snapshots.publishing.read());
+        let mut cursor = self.active.state.lock().cursor.clone();
+        let end_of_events = keys::event(self.active.sequence.saturating_add(1));
         let mut seen = Vec::new();
         let mut bytes = 0;
         let mut left = PAGE_RECORDS;
@@ -336,10 +336,10 @@ impl Reader {
                 // The first key after this one.
                 cursor.push(0);
                 let head = self.table.head(&key, &value)?;
-                if head.seq <= self.shot.sequence {
+                if head.seq <= self.active.sequence {
                     let payload = self.table.payload(&key, value)?;
                     bytes += head.len as usize;
-                    seen.push(Seen { key, head, payload });
+                    seen.push(PageRecord { key, head, payload });
                 }
                 left -= 1;
                 if left == 0 || bytes >= PAGE_BYTES {
@@ -353,9 +353,9 @@ impl Reader {
             last = !in_events;
             cursor = if in_events { vec![keys::RESOURCE] } else { END.to_vec() };
         }
-        let mut state = self.shot.state.lock();
+        let mut state = self.active.state.lock();
         state.cursor = cursor;
-        seen.retain(|seen| !state.recoded.contains(&seen.head.seq) || seen.head.kind != Kind::Resource);
+        seen.retain(|seen| !state.rewritten.contains(&seen.head.seq) || seen.head.kind != Kind::Resource);
         self.page = Page { seen, saved_until: state.saved.end, last };
         Ok(())
     }
@@ -384,7 +384,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.snapshots.open.lock().retain(|shot| !Arc::ptr_eq(shot, &self.shot));
+        self.snapshots.open.lock().retain(|active| !Arc::ptr_eq(active, &self.active));
     }
 }
 

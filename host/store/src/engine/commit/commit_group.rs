@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 use mortise_resource::pb;
 use prost::Message;
 
-use super::{keys, record::Stored, table::Table};
+use crate::engine::tree::{keys, record::StoredResource, table::Table};
 use crate::{Batch, Expectation, Mutation, StoreError, TypeKey, backend::limited_size};
 
 /// One step: what a resource was and became.
@@ -19,7 +19,7 @@ pub(crate) struct Change {
     pub(crate) type_key: TypeKey,
     /// The sequence of this change; of one that is no event, that of the resource's last change.
     pub(crate) seq: u64,
-    /// Whether watchers and the history hear of it: all but a recoding.
+    /// Whether watchers and the history hear of it: all but a rewrite.
     pub(crate) is_event: bool,
     /// What it was, `None` before a creation.
     pub(crate) prior: Option<Arc<pb::Resource>>,
@@ -32,9 +32,9 @@ pub(crate) struct Change {
 /// A resource over the whole group of batches.
 pub(crate) struct Slot {
     /// In the store, before the group.
-    pub(crate) before: Option<Stored>,
+    pub(crate) before: Option<StoredResource>,
     /// After the batches so far.
-    pub(crate) now: Option<Stored>,
+    pub(crate) now: Option<StoredResource>,
     /// The encoding of `now`, when the group wrote it.
     pub(crate) payload: Option<Arc<[u8]>>,
 }
@@ -47,7 +47,7 @@ impl Slot {
 }
 
 /// The group so far.
-pub(crate) struct Stage<'t> {
+pub(crate) struct CommitGroup<'t> {
     table: &'t Table,
     /// The newest sequence in use.
     pub(crate) seq: u64,
@@ -63,9 +63,9 @@ pub(crate) struct Stage<'t> {
 const MAX_OWNER: usize = 1_024;
 
 /// How a slot was before a batch touched it.
-type Undo = Vec<(Vec<u8>, Option<Stored>, Option<Arc<[u8]>>)>;
+type Undo = Vec<(Vec<u8>, Option<StoredResource>, Option<Arc<[u8]>>)>;
 
-impl<'t> Stage<'t> {
+impl<'t> CommitGroup<'t> {
     /// An empty group after the commit `seq`.
     pub(crate) fn new(table: &'t Table, seq: u64, max_resource_bytes: usize) -> Self {
         Self { table, seq, slots: HashMap::new(), changes: Vec::new(), bytes: 0, max_resource_bytes }
@@ -90,7 +90,7 @@ impl<'t> Stage<'t> {
             let result = match mutation {
                 Mutation::Put(resource) => self.put(position, *resource, &mut undo),
                 Mutation::Delete { id, version } => self.delete(position, &id, &version, &mut undo),
-                Mutation::Recode(resource) => self.recode(*resource, &mut undo),
+                Mutation::Rewrite(resource) => self.rewrite(*resource, &mut undo),
             };
             match result {
                 Ok(stored) => results.push(stored),
@@ -141,7 +141,7 @@ impl<'t> Stage<'t> {
         let resource = Arc::new(resource);
         // The size limit keeps the length far below 4 GiB.
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let stored = Stored { resource: resource.clone(), seq, len };
+        let stored = StoredResource { resource: resource.clone(), seq, len };
         let was = slot.now.replace(stored);
         let prior = was.as_ref().map(|s| s.resource.clone());
         undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
@@ -151,19 +151,20 @@ impl<'t> Stage<'t> {
         Ok(Some(pb::Resource::clone(&resource)))
     }
 
-    fn recode(&mut self, resource: pb::Resource, undo: &mut Undo) -> Result<Option<pb::Resource>, StoreError> {
+    fn rewrite(&mut self, resource: pb::Resource, undo: &mut Undo) -> Result<Option<pb::Resource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
         let limit = self.max_resource_bytes;
         let slot = self.slot(key.clone())?;
         check_size(&resource, slot.now.as_ref(), limit)?;
-        let same =
-            |stored: &&Stored| uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version;
+        let same = |stored: &&StoredResource| {
+            uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version
+        };
         let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
         let (seq, prior) = (stored.seq, Some(stored.resource.clone()));
         let payload: Arc<[u8]> = resource.encode_to_vec().into();
         let resource = Arc::new(resource);
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let was = slot.now.replace(Stored { resource: resource.clone(), seq, len });
+        let was = slot.now.replace(StoredResource { resource: resource.clone(), seq, len });
         undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
         let now = Some(resource.clone());
         self.changes.push(Change { key, type_key, seq, is_event: false, prior, now, payload });
@@ -218,7 +219,7 @@ impl<'t> Stage<'t> {
 
 /// Refuses what is over the limit, unless it is no larger than what is stored: a limit that was lowered, or a mark, must not
 /// keep anybody from deleting.
-fn check_size(resource: &pb::Resource, stored: Option<&Stored>, limit: usize) -> Result<(), StoreError> {
+fn check_size(resource: &pb::Resource, stored: Option<&StoredResource>, limit: usize) -> Result<(), StoreError> {
     let size = limited_size(resource);
     match size > limit && stored.is_none_or(|stored| size > limited_size(&stored.resource)) {
         true => Err(StoreError::TooLarge { size, limit }),

@@ -1,4 +1,4 @@
-//! Recode: another form of the same resource, which nobody is told of.
+//! Rewrite: another form of the same resource, which nobody is told of.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ fn with_data(resource: &pb::Resource, mark: u8, len: usize) -> pb::Resource {
     pb::Resource { data: Some(data), ..resource.clone() }
 }
 
-async fn recode<B: Backend>(store: &B, resource: &pb::Resource) -> Option<pb::Resource> {
-    let stored = store.commit(Batch::of(Mutation::Recode(Box::new(resource.clone())))).await.unwrap();
+async fn rewrite<B: Backend>(store: &B, resource: &pb::Resource) -> Option<pb::Resource> {
+    let stored = store.commit(Batch::of(Mutation::Rewrite(Box::new(resource.clone())))).await.unwrap();
     assert_eq!(stored.len(), 1);
     stored.into_iter().next().flatten()
 }
@@ -23,7 +23,7 @@ async fn recode<B: Backend>(store: &B, resource: &pb::Resource) -> Option<pb::Re
 pub async fn changes_the_content_and_nothing_else<B: Backend>(store: &B) {
     let old = write(store, &with_data(&resource("a"), 1, 10)).await;
     let new = with_data(&old, 2, 20);
-    assert_eq!(recode(store, &new).await.as_ref(), Some(&new));
+    assert_eq!(rewrite(store, &new).await.as_ref(), Some(&new));
     assert_eq!(read(store, &id(&old)).await.as_ref(), Some(&new));
     assert_eq!(list(store, &everything()).await, std::slice::from_ref(&new));
     assert_ne!(write(store, &new).await.version, old.version);
@@ -33,13 +33,13 @@ pub async fn changes_the_content_and_nothing_else<B: Backend>(store: &B) {
 pub async fn another_version_or_uid_has_no_effect<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = write(store, &first).await;
-    assert_eq!(recode(store, &with_data(&first, 1, 1)).await, None);
+    assert_eq!(rewrite(store, &with_data(&first, 1, 1)).await, None);
     let mut stranger = with_data(&second, 1, 1);
     stranger.id.as_mut().unwrap().uid = ulid();
-    assert_eq!(recode(store, &stranger).await, None);
+    assert_eq!(rewrite(store, &stranger).await, None);
     assert_eq!(read(store, &id(&second)).await, Some(second.clone()));
     store.delete_cas(&id(&second), &second.version).await.unwrap();
-    assert_eq!(recode(store, &second).await, None);
+    assert_eq!(rewrite(store, &second).await, None);
     assert_eq!(read(store, &id(&second)).await, None);
 }
 
@@ -48,7 +48,7 @@ pub async fn is_no_event<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let (_, mut open) = watch(store, &everything()).await;
     let new = with_data(&stored, 1, 9);
-    recode(store, &new).await.unwrap();
+    rewrite(store, &new).await.unwrap();
     let (snapshot, _) = watch(store, &everything()).await;
     assert_eq!(snapshot, std::slice::from_ref(&new));
     let written = write(store, &new).await;
@@ -59,7 +59,7 @@ pub async fn is_no_event<B: Backend>(store: &B) {
 pub async fn is_all_or_nothing_with_its_batch<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = pb::Resource { version: "nonsense".into(), ..stored.clone() };
-    let mutations = vec![Mutation::Recode(Box::new(with_data(&stored, 1, 9))), Mutation::Put(Box::new(stale))];
+    let mutations = vec![Mutation::Rewrite(Box::new(with_data(&stored, 1, 9))), Mutation::Put(Box::new(stale))];
     let failed = store.commit(Batch { expect: Vec::new(), mutations }).await;
     assert!(matches!(failed, Err(StoreError::CasFailure { mutation: 1 })), "{failed:?}");
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
@@ -70,7 +70,7 @@ pub async fn large_and_small_take_each_other_s_place<B: Backend>(store: &B) {
     let mut stored = write(store, &with_data(&resource("a"), 0, 10)).await;
     for (mark, len) in [(1, 50_000), (2, 50_001), (3, 9_000), (4, 0), (5, 4_096), (6, 60_000), (7, 100)] {
         stored = with_data(&stored, mark, len);
-        assert_eq!(recode(store, &stored).await.as_ref(), Some(&stored), "{len}");
+        assert_eq!(rewrite(store, &stored).await.as_ref(), Some(&stored), "{len}");
         assert_eq!(read(store, &id(&stored)).await.as_ref(), Some(&stored), "{len}");
     }
     let stored = write(store, &with_data(&stored, 8, 30_000)).await;
@@ -78,7 +78,7 @@ pub async fn large_and_small_take_each_other_s_place<B: Backend>(store: &B) {
     assert_eq!(list(store, &everything()).await, []);
 }
 
-/// Reads and lists beside recodings show a whole form each time, and never an error.
+/// Reads and lists beside rewrites show a whole form each time, and never an error.
 pub async fn readers_see_one_form_or_the_other<B: Backend>(store: &B) {
     let forms = [(1, 20_000), (2, 20_000), (3, 10), (4, 40_000)];
     let stored = write(store, &with_data(&resource("a"), 1, 20_000)).await;
@@ -86,10 +86,10 @@ pub async fn readers_see_one_form_or_the_other<B: Backend>(store: &B) {
         let data = seen.data.clone().unwrap().value;
         assert!(forms.iter().any(|(mark, len)| data == vec![*mark; *len]), "{} bytes", data.len());
     };
-    let recoding = async {
+    let rewrite = async {
         for turn in 0..100 {
             let (mark, len) = forms[turn % forms.len()];
-            recode(store, &with_data(&stored, mark, len)).await.unwrap();
+            rewrite(store, &with_data(&stored, mark, len)).await.unwrap();
         }
     };
     let reading = async {
@@ -99,5 +99,5 @@ pub async fn readers_see_one_form_or_the_other<B: Backend>(store: &B) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::join!(recoding, reading);
+    tokio::join!(rewrite, reading);
 }

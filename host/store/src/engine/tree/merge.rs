@@ -12,7 +12,7 @@ use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 use sled::IVec;
 
-use super::memtable::{Layers, Memtable, State};
+use crate::engine::tree::memtable::{Layers, Memtable, State};
 
 /// Entries that are taken from a map at a time.
 const PAGE: usize = 64;
@@ -103,10 +103,8 @@ impl Iterator for Merge {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{
-        super::{batch::WriteBatch, memtable::Recent},
-        *,
-    };
+    use super::*;
+    use crate::engine::tree::{memtable::Recent, write_batch::WriteBatch};
 
     /// Random edits, some copied to the tree, some in either map: a walk over any range is that over a plain map.
     #[test]

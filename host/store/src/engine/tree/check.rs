@@ -14,9 +14,9 @@ use std::{
 
 use mortise_resource::pb;
 
-use super::{
+use crate::engine::tree::{
+    checkpoint_position::CheckpointPosition,
     keys,
-    mark::Mark,
     record::{Head, Kind, Meta},
     table::{Payload, Table},
 };
@@ -42,8 +42,8 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
                     check.problem(&key, "it is not what was written last");
                 }
             }
-            _ if *key == *keys::MARK => {
-                if Mark::decode(&value).is_none() {
+            _ if *key == *keys::CHECKPOINT => {
+                if CheckpointPosition::decode(&value).is_none() {
                     check.problem(&key, "the checksum does not match");
                 }
             }

@@ -9,8 +9,8 @@
 
 use std::path::Path;
 
-use super::number_file;
 use crate::StoreError;
+use crate::engine::files::number_file;
 
 /// Name of the file.
 const FILE: &str = "closed-at";

@@ -5,10 +5,10 @@ use std::{fs, os::unix::fs::FileExt as _, path::Path};
 use super::*;
 
 const SALT: u64 = 0x5eed;
-const START: Mark = Mark { generation: 4, number: 30, salt: SALT };
+const START: CheckpointPosition = CheckpointPosition { generation: 4, number: 30, salt: SALT };
 
-fn begin(dir: &Path, mark: Mark) -> Wal {
-    Wal::begin(dir, mark, Box::new(|_| Ok(()))).unwrap()
+fn begin(dir: &Path, checkpoint: CheckpointPosition) -> Wal {
+    Wal::begin(dir, checkpoint, Box::new(|_| Ok(()))).unwrap()
 }
 
 /// A group of edits, of about so many bytes.
@@ -39,7 +39,7 @@ fn fault(dir: &Path) -> String {
 #[test]
 fn what_was_appended_is_found_over_two_generations() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(recover(dir.path(), START).unwrap().mark, START, "no log at all");
+    assert_eq!(recover(dir.path(), START).unwrap().checkpoint, START, "no log at all");
     let mut wal = begin(dir.path(), START);
     for n in 0..40 {
         if n == 26 {
@@ -47,18 +47,18 @@ fn what_was_appended_is_found_over_two_generations() {
         }
         wal.append(&group(n, n * 37)).unwrap();
         let found = recover(dir.path(), START).unwrap();
-        assert_eq!(found.mark, Mark { number: 31 + n as u64, ..wal.mark() });
+        assert_eq!(found.checkpoint, CheckpointPosition { number: 31 + n as u64, ..wal.checkpoint() });
         let expected: BTreeMap<_, _> =
             (0..=n).flat_map(|n| states([n], n * 37)).collect::<Vec<_>>().into_iter().collect();
         assert_eq!(found.states, expected);
         assert_eq!(wal.len() % BLOCK as u64, 0);
     }
-    assert_eq!(wal.mark(), Mark { generation: 6, number: 70, salt: SALT });
+    assert_eq!(wal.checkpoint(), CheckpointPosition { generation: 6, number: 70, salt: SALT });
     // Once the tree has the first of them, what its file holds is of no interest.
-    let half = Mark { generation: 5, number: 56, salt: SALT };
+    let half = CheckpointPosition { generation: 5, number: 56, salt: SALT };
     assert_eq!(recover(dir.path(), half).unwrap().states.get(&b"key-20"[..]), None);
-    assert_eq!(recover(dir.path(), half).unwrap().mark, wal.mark());
-    assert!(recover(dir.path(), wal.mark()).unwrap().states.is_empty());
+    assert_eq!(recover(dir.path(), half).unwrap().checkpoint, wal.checkpoint());
+    assert!(recover(dir.path(), wal.checkpoint()).unwrap().states.is_empty());
     wal.empty().unwrap();
     assert_eq!(size_on_disk(dir.path()), 0);
 }
@@ -67,18 +67,18 @@ fn what_was_appended_is_found_over_two_generations() {
 fn a_file_that_is_written_over_shows_nothing_of_its_earlier_turns() {
     let dir = tempfile::tempdir().unwrap();
     let mut wal = begin(dir.path(), START);
-    let mut mark = START;
+    let mut checkpoint = START;
     // Each turn is shorter than the one before it, so that old records stand behind new ones.
     for turn in 0..6 {
         for n in 0..12 - turn * 2 {
             wal.append(&group(n, 700)).unwrap();
         }
-        let found = recover(dir.path(), mark).unwrap();
+        let found = recover(dir.path(), checkpoint).unwrap();
         assert_eq!(found.states, states(0..12 - turn * 2, 700), "{turn}");
-        mark = wal.mark();
-        assert_eq!(found.mark, mark);
+        checkpoint = wal.checkpoint();
+        assert_eq!(found.checkpoint, checkpoint);
         wal.rotate().unwrap();
-        assert!(recover(dir.path(), mark).unwrap().states.is_empty());
+        assert!(recover(dir.path(), checkpoint).unwrap().states.is_empty());
     }
 }
 
@@ -91,7 +91,7 @@ fn a_torn_end_is_no_damage_and_goes_on() {
         wal.append(&group(n, 900)).unwrap();
         ends.push(wal.len());
     }
-    let (end, generation) = (wal.len(), wal.mark().generation);
+    let (end, generation) = (wal.len(), wal.checkpoint().generation);
     wal.append(&group(3, 3_000)).unwrap();
     let whole = fs::read(path(dir.path(), generation)).unwrap();
     // Sectors reach the disk in any order, or not at all.
@@ -104,13 +104,13 @@ fn a_torn_end_is_no_damage_and_goes_on() {
         }
         let found = recover(dir.path(), START).unwrap();
         assert_eq!(found.states, states(0..3, 900), "{lost:b}");
-        assert_eq!(found.mark, Mark { generation, number: 33, salt: SALT });
+        assert_eq!(found.checkpoint, CheckpointPosition { generation, number: 33, salt: SALT });
     }
-    // The next opening begins another generation; the torn one is behind the mark.
-    let mark = recover(dir.path(), START).unwrap().mark;
-    let mut wal = begin(dir.path(), mark);
+    // The next opening begins another generation; the torn one is behind the checkpoint position.
+    let checkpoint = recover(dir.path(), START).unwrap().checkpoint;
+    let mut wal = begin(dir.path(), checkpoint);
     wal.append(&group(9, 10)).unwrap();
-    assert_eq!(recover(dir.path(), mark).unwrap().states, states([9], 10));
+    assert_eq!(recover(dir.path(), checkpoint).unwrap().states, states([9], 10));
     // A file that ends in the middle is a torn end, too.
     for len in [end, end - 100, 1_700, 1_024, 900, 512, 1, 0] {
         file(dir.path(), generation).set_len(len).unwrap();
@@ -129,7 +129,7 @@ fn damage_before_the_end_is_noticed() {
         wal.append(&group(n, 300)).unwrap();
         ends.push(wal.len());
     }
-    let generation = wal.mark().generation;
+    let generation = wal.checkpoint().generation;
     let log = file(dir.path(), generation);
     let flip = |at: u64, bit: u8| {
         let mut byte = [0];
@@ -175,7 +175,7 @@ fn nobody_can_forge_a_record() {
         let mut wal = begin(dir.path(), START);
         wal.append(&batch).unwrap();
         assert_eq!(recover(dir.path(), START).unwrap().states.len(), 1, "whole");
-        file(dir.path(), wal.mark().generation).write_all_at(&[9; 4], 24).unwrap();
+        file(dir.path(), wal.checkpoint().generation).write_all_at(&[9; 4], 24).unwrap();
         match recover(dir.path(), START) {
             Ok(found) => assert!(!taken && found.states.is_empty()),
             Err(error) => assert!(taken, "{error}"),
@@ -192,7 +192,7 @@ fn files_grow_ahead_and_in_steps() {
     assert_eq!(size_on_disk(dir.path()), GROWTH);
     wal.append(&group(1, 3 << 20)).unwrap();
     assert_eq!(size_on_disk(dir.path()), 4 << 20);
-    assert_eq!(recover(dir.path(), START).unwrap().mark.number, START.number + 2);
+    assert_eq!(recover(dir.path(), START).unwrap().checkpoint.number, START.number + 2);
     assert!(wal.buffer.capacity() <= KEPT_BUFFER, "what a large group took is given back");
 }
 
@@ -203,13 +203,13 @@ fn a_tree_that_fell_behind_is_noticed() {
     let mut marks = vec![START];
     for n in 0..6 {
         wal.append(&group(n, 100)).unwrap();
-        marks.push(wal.mark());
+        marks.push(wal.checkpoint());
         wal.rotate().unwrap();
     }
     // The files hold the generations of the last two marks.
-    for (behind, mark) in marks.iter().rev().enumerate() {
-        match recover(dir.path(), *mark) {
-            Ok(found) => assert!(behind <= 2 && found.mark == *marks.last().unwrap(), "{behind}"),
+    for (behind, checkpoint) in marks.iter().rev().enumerate() {
+        match recover(dir.path(), *checkpoint) {
+            Ok(found) => assert!(behind <= 2 && found.checkpoint == *marks.last().unwrap(), "{behind}"),
             Err(error) => {
                 assert!(behind > 2 && error.to_string().contains("the end of the tree's file is lost"), "{error}");
             }

@@ -1,6 +1,6 @@
 //! The table, as the rest of the engine uses it: values in and out, records checked and decoded, sled's errors as ours.
 //!
-//! It is sled's tree and, in front of it, what the write-ahead log has that the tree has not ([`memtable`](super::memtable)).
+//! It is sled's tree and, in front of it, what the write-ahead log has that the tree has not ([`memtable`](crate::engine::tree::memtable)).
 //! Nobody above needs to know which of them a value comes from.
 
 use std::{
@@ -13,15 +13,17 @@ use mortise_resource::pb;
 use prost::Message;
 use sled::IVec;
 
-use super::{
-    batch::WriteBatch,
-    keys,
-    memtable::Recent,
-    merge::Merge,
-    record::{Head, Stored},
-    wal,
-};
 use crate::StoreError;
+use crate::engine::{
+    files::wal,
+    tree::{
+        keys,
+        memtable::Recent,
+        merge::Merge,
+        record::{Head, StoredResource},
+        write_batch::WriteBatch,
+    },
+};
 
 /// Sled's one tree, what stands in front of it, and where it is.
 #[derive(Clone)]
@@ -103,7 +105,7 @@ impl Table {
     }
 
     /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power. One
-    /// thread at a time: see [`checkpoint`](super::checkpoint).
+    /// thread at a time: see [`checkpoint`](crate::engine::commit::checkpoint).
     pub(crate) fn write_through(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.db.apply_batch(batch).map_err(|e| self.fault("write", e))?;
         self.db.flush().map(drop).map_err(|e| self.fault("flush", e))
@@ -137,12 +139,12 @@ impl Table {
     }
 
     /// A record as the writer sees it: nobody else changes it meanwhile.
-    pub(crate) fn load(&self, key: &[u8]) -> Result<Option<Stored>, StoreError> {
+    pub(crate) fn load(&self, key: &[u8]) -> Result<Option<StoredResource>, StoreError> {
         let Some(value) = self.get(key)? else { return Ok(None) };
         let head = self.head(key, &value)?;
         let payload = self.payload(key, value)?;
         let resource = Arc::new(self.decoder.decode(key, &payload)?);
-        Ok(Some(Stored { resource, seq: head.seq, len: head.len }))
+        Ok(Some(StoredResource { resource, seq: head.seq, len: head.len }))
     }
 
     /// An error that names the file and the record.

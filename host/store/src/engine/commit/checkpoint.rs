@@ -27,28 +27,31 @@ use std::{
 
 use sled::IVec;
 
-use super::{
-    Shared, batch, contained, keys,
-    mark::Mark,
-    memtable::{Memtable, State},
-    metrics,
-    open::io_fault,
-    table::Table,
-};
 use crate::StoreError;
+use crate::engine::{
+    Shared, contained, metrics,
+    open::io_fault,
+    tree::{
+        checkpoint_position::CheckpointPosition,
+        keys,
+        memtable::{Memtable, State},
+        table::Table,
+        write_batch,
+    },
+};
 
 /// A batch is cut at this many edits, each of which may make sled write another page,
 const BATCH_EDITS: usize = 64;
 /// or about this many bytes: after the edit that reaches them.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Copies states to the tree and then writes the mark, all of it durable when this returns. `sync` makes what was written to
+/// Copies states to the tree and then writes the checkpoint position, all of it durable when this returns. `sync` makes what was written to
 /// sled's file durable.
 pub(crate) fn copy(
     table: &Table,
     mut sync: impl FnMut() -> io::Result<()>,
     states: impl Iterator<Item = (IVec, State)>,
-    mark: Mark,
+    checkpoint: CheckpointPosition,
 ) -> Result<(), StoreError> {
     let mut write = |batch: sled::Batch| {
         table.write_through(batch)?;
@@ -59,7 +62,7 @@ pub(crate) fn copy(
     for (key, state) in states {
         // The counters say what there is, so they come after it: a tree that has lost its end is known by them.
         if *key == *keys::META {
-            batch::put(&mut last, key, state);
+            write_batch::put(&mut last, key, state);
             continue;
         }
         // Most events that were trimmed never got here.
@@ -68,7 +71,7 @@ pub(crate) fn copy(
         }
         edits += 1;
         bytes += key.len() + state.as_ref().map_or(0, |value| value.len());
-        batch::put(&mut batch, key, state);
+        write_batch::put(&mut batch, key, state);
         if edits >= BATCH_EDITS || bytes >= BATCH_BYTES {
             write(std::mem::take(&mut batch))?;
             (edits, bytes) = (0, 0);
@@ -77,8 +80,8 @@ pub(crate) fn copy(
     if edits > 0 {
         write(batch)?;
     }
-    // Nor must the mark be durable before what it is about.
-    last.insert(keys::MARK, mark.encode());
+    // Nor must the checkpoint position be durable before what it is about.
+    last.insert(keys::CHECKPOINT, checkpoint.encode());
     write(last)
 }
 
@@ -94,7 +97,7 @@ pub(crate) struct Checkpoints {
 
 struct Work {
     frozen: Arc<Memtable>,
-    mark: Mark,
+    checkpoint: CheckpointPosition,
 }
 
 impl Checkpoints {
@@ -127,8 +130,8 @@ impl Checkpoints {
     }
 
     /// Begins to copy what was frozen. None may be on its way.
-    pub(crate) fn begin(&mut self, frozen: Arc<Memtable>, mark: Mark) {
-        let sent = self.work.as_ref().is_some_and(|work| work.try_send(Work { frozen, mark }).is_ok());
+    pub(crate) fn begin(&mut self, frozen: Arc<Memtable>, checkpoint: CheckpointPosition) {
+        let sent = self.work.as_ref().is_some_and(|work| work.try_send(Work { frozen, checkpoint }).is_ok());
         // One that failed took its thread with it, and is never through.
         self.running = true;
         if !sent {
@@ -147,9 +150,10 @@ impl Checkpoints {
 }
 
 fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
-    while let Ok(Work { frozen, mark }) = todo.recv() {
+    while let Ok(Work { frozen, checkpoint }) = todo.recv() {
         let begun = Instant::now();
-        let copied = contained("checkpoint", || copy(&shared.table, || data.sync_data(), Entries::of(&frozen), mark));
+        let copied =
+            contained("checkpoint", || copy(&shared.table, || data.sync_data(), Entries::of(&frozen), checkpoint));
         if let Err(error) = copied {
             // The log has everything, but it cannot go on without end.
             shared.poison(&error);

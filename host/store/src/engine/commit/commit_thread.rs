@@ -1,6 +1,6 @@
 //! The commit thread: the only one that decides what is written.
 //!
-//! It takes every waiting batch, judges them one after another ([`stage`](super::stage)), and makes the whole group durable
+//! It takes every waiting batch, judges them one after another ([`group`](crate::engine::commit::commit_group)), and makes the whole group durable
 //! with one write to the write-ahead log and one sync of the disk; then it publishes and answers. A batch that came alone goes
 //! at once. Groups form while the thread waits for the disk, and for a moment after a group was answered, whose writers are
 //! likely to come back: a sync costs the same for one of them as for all.
@@ -18,21 +18,24 @@ use std::{sync::Arc, time::Instant};
 use mortise_resource::pb;
 use tokio::sync::oneshot;
 
-use super::{
+use crate::engine::{
     Shared,
-    batch::WriteBatch,
-    check,
-    checkpoint::Checkpoints,
+    commit::{
+        checkpoint::Checkpoints,
+        commit_group::{CommitGroup, Slot},
+        empty_types::EmptyTypes,
+        history::History,
+        type_counts::TypeCounts,
+    },
     contained,
-    history::History,
-    keys,
-    last::Last,
+    files::wal::Wal,
     metrics,
-    record::{self, Kind, Meta},
-    snapshot::{Going, SledSnapshot},
-    stage::{Slot, Stage},
-    tally::Tally,
-    wal::Wal,
+    read::snapshot::{Overwrite, SledSnapshot},
+    tree::{
+        check, keys,
+        record::{self, Kind, Meta},
+        write_batch::WriteBatch,
+    },
 };
 use crate::{Batch, SnapshotHead, StoreError, check::Problem};
 
@@ -66,14 +69,22 @@ pub(crate) struct Committer {
     history: History,
     wal: Wal,
     checkpoints: Checkpoints,
-    tally: Tally,
-    last: Last,
+    type_counts: TypeCounts,
+    empty_types: EmptyTypes,
 }
 
 impl Committer {
     /// Goes on after `meta`.
     pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, wal: Wal, checkpoints: Checkpoints) -> Self {
-        Self { shared, meta, history, wal, checkpoints, tally: Tally::new(), last: Last::default() }
+        Self {
+            shared,
+            meta,
+            history,
+            wal,
+            checkpoints,
+            type_counts: TypeCounts::new(),
+            empty_types: EmptyTypes::default(),
+        }
     }
 
     /// Works until the queue is closed and drained.
@@ -113,13 +124,13 @@ impl Committer {
 
     /// What the store holds, once that is counted.
     fn head(&mut self) -> Result<Option<SnapshotHead>, StoreError> {
-        let (shared, tally) = (&self.shared, &mut self.tally);
-        if let Err(error) = contained("commit", || tally.step(&shared.table)) {
+        let (shared, type_counts) = (&self.shared, &mut self.type_counts);
+        if let Err(error) = contained("commit", || type_counts.step(&shared.table)) {
             // What was counted of the slice is not known.
-            self.tally = Tally::new();
+            self.type_counts = TypeCounts::new();
             return Err(error);
         }
-        Ok(self.tally.known().map(|resources| SnapshotHead {
+        Ok(self.type_counts.known().map(|resources| SnapshotHead {
             sequence: self.meta.last_seq,
             resources: resources.clone(),
             first_event: self.meta.first_event,
@@ -177,20 +188,20 @@ impl Committer {
     ) -> Result<Vec<Result<Results, StoreError>>, StoreError> {
         let begun = Instant::now();
         let shared = self.shared.clone();
-        let mut stage = Stage::new(&shared.table, self.meta.last_seq, shared.options.max_resource_bytes);
+        let mut group = CommitGroup::new(&shared.table, self.meta.last_seq, shared.options.max_resource_bytes);
         let mut results = Vec::new();
         let mut changing = 0;
         for batch in batches {
-            let before = stage.changes.len();
-            results.push(stage.add(batch));
-            changing += usize::from(stage.changes.len() > before);
-            if stage.bytes() >= MAX_GROUP_BYTES {
+            let before = group.changes.len();
+            results.push(group.add(batch));
+            changing += usize::from(group.changes.len() > before);
+            if group.bytes() >= MAX_GROUP_BYTES {
                 break;
             }
         }
-        let changes = stage.changes.iter().filter(|change| change.is_event).count();
-        if !stage.changes.is_empty() {
-            self.make_durable(stage)?;
+        let changes = group.changes.iter().filter(|change| change.is_event).count();
+        if !group.changes.is_empty() {
+            self.make_durable(group)?;
             let events = self.meta.events();
             metrics::group(changing, changes, begun.elapsed(), events.end - events.start);
         }
@@ -198,35 +209,35 @@ impl Committer {
     }
 
     /// Writes a group and publishes it.
-    fn make_durable(&mut self, stage: Stage<'_>) -> Result<(), StoreError> {
-        let Shared { table, board, snapshots, .. } = &*self.shared;
+    fn make_durable(&mut self, group: CommitGroup<'_>) -> Result<(), StoreError> {
+        let Shared { table, publisher, snapshots, .. } = &*self.shared;
         let mut batch = WriteBatch::default();
-        for (key, slot) in stage.slots.iter().filter(|(_, slot)| slot.is_changed()) {
+        for (key, slot) in group.slots.iter().filter(|(_, slot)| slot.is_changed()) {
             write(&mut batch, key, slot)?;
         }
-        let meta = self.history.write(table, self.meta, &stage.changes, &mut batch);
+        let meta = self.history.write(table, self.meta, &group.changes, &mut batch);
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();
         self.wal.append(&batch)?;
         metrics::synced(appending.elapsed());
-        let showing = snapshots.save(table, || {
-            let slots = stage.slots.iter().filter(|(_, slot)| slot.is_changed());
+        let guard = snapshots.save(table, || {
+            let slots = group.slots.iter().filter(|(_, slot)| slot.is_changed());
             let overwritten = slots.filter_map(|(key, slot)| {
                 let sequence = slot.before.as_ref()?.seq;
-                let recoding = slot.now.as_ref().is_some_and(|now| now.seq == sequence);
-                Some(Going { key: key.clone(), sequence, recoding })
+                let rewrite = slot.now.as_ref().is_some_and(|now| now.seq == sequence);
+                Some(Overwrite { key: key.clone(), sequence, rewrite })
             });
             let trimmed = (self.meta.first_event..meta.first_event.min(self.meta.last_seq.saturating_add(1)))
-                .map(|sequence| Going { key: keys::event(sequence), sequence, recoding: false });
+                .map(|sequence| Overwrite { key: keys::event(sequence), sequence, rewrite: false });
             overwritten.chain(trimmed).collect()
         });
-        board.publish(&stage.changes, || table.apply(&batch));
-        drop(showing);
+        publisher.publish(&group.changes, || table.apply(&batch));
+        drop(guard);
         // Before the answers: whoever deleted the last one must not find its type.
-        board.forget(&self.last.gone(table, &stage.changes));
+        publisher.forget(&self.empty_types.after(table, &group.changes));
         self.meta = meta;
-        self.tally.note(&stage.changes);
+        self.type_counts.note(&group.changes);
         Ok(())
     }
 
@@ -252,9 +263,9 @@ impl Committer {
 
     /// Begins a checkpoint of everything up to here. None may be on its way.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
-        let mark = self.wal.mark();
+        let checkpoint = self.wal.checkpoint();
         self.wal.rotate()?;
-        self.checkpoints.begin(self.shared.table.recent().freeze(), mark);
+        self.checkpoints.begin(self.shared.table.recent().freeze(), checkpoint);
         Ok(())
     }
 

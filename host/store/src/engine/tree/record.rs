@@ -13,14 +13,14 @@
 //!
 //! A longer payload stands in chunks of 4,096 bytes under keys of their own. Sled would put a page with larger values
 //! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds chunks
-//! missing; only a recoding, which keeps the sequence, overwrites chunks, and then the checksum tells.
+//! missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
 
 use std::{ops::Range, sync::Arc};
 
 use mortise_resource::pb;
 use sled::IVec;
 
-use super::{batch::WriteBatch, keys};
+use crate::engine::tree::{keys, write_batch::WriteBatch};
 
 /// Largest value in the tree.
 pub(crate) const MAX_VALUE: usize = 4096;
@@ -111,7 +111,7 @@ pub(crate) fn chunk_count(len: u32) -> u32 {
 pub(crate) fn write(batch: &mut WriteBatch, key: &[u8], kind: Kind, seq: u64, payload: &[u8]) {
     let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let prefix = prefix(kind, seq, len);
-    // An event is written once; a recoding writes the chunks of a resource again.
+    // An event is written once; a rewrite writes the chunks of a resource again.
     let mut insert = |key: IVec, value: IVec| match kind {
         Kind::Resource => batch.insert(key, value),
         Kind::Upsert | Kind::Delete => batch.insert_first(key, value),
@@ -156,7 +156,7 @@ fn crc(key: &[u8], prefix: &[u8], payload: &[u8]) -> u32 {
 
 /// A resource with what its record says about it.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredResource {
     /// The resource.
     pub(crate) resource: Arc<pb::Resource>,
     /// The commit that wrote it, which is its version.

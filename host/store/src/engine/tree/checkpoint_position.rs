@@ -1,13 +1,13 @@
-//! The mark: how far the tree has what the write-ahead log has. The only record that stands in the tree alone.
+//! The checkpoint position: how far the tree has what the write-ahead log has. The only record that stands in the tree alone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use super::{keys, record, table::Table};
 use crate::StoreError;
+use crate::engine::tree::{keys, record, table::Table};
 
-/// The mark.
+/// The checkpoint position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct CheckpointPosition {
     /// The newest generation of which the tree has everything; 0 before the first.
     pub(crate) generation: u64,
     /// The number of the first record that it has not.
@@ -16,50 +16,50 @@ pub(crate) struct Mark {
     pub(crate) salt: u64,
 }
 
-impl Mark {
+impl CheckpointPosition {
     /// Of a store that had no log yet.
     pub(crate) fn new() -> Self {
         // What the standard library seeds its maps with is random, and of each call another.
         Self { generation: 0, number: 0, salt: RandomState::new().build_hasher().finish() }
     }
 
-    /// The mark in the tree, `None` in that of a store which never had a log.
+    /// The checkpoint position in the tree, `None` in that of a store which never had a log.
     pub(crate) fn read(table: &Table) -> Result<Option<Self>, StoreError> {
-        let Some(value) = table.get(keys::MARK)? else { return Ok(None) };
-        Self::decode(&value).map(Some).ok_or_else(|| table.damaged(keys::MARK, "the checksum does not match"))
+        let Some(value) = table.get(keys::CHECKPOINT)? else { return Ok(None) };
+        Self::decode(&value).map(Some).ok_or_else(|| table.damaged(keys::CHECKPOINT, "the checksum does not match"))
     }
 
     /// As it is stored.
     pub(crate) fn encode(self) -> Vec<u8> {
-        record::encode_numbers(keys::MARK, [self.generation, self.number, self.salt])
+        record::encode_numbers(keys::CHECKPOINT, [self.generation, self.number, self.salt])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
-        let [generation, number, salt] = record::decode_numbers(keys::MARK, value)?;
+        let [generation, number, salt] = record::decode_numbers(keys::CHECKPOINT, value)?;
         Some(Self { generation, number, salt })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Mark;
+    use super::CheckpointPosition;
 
     #[test]
     fn every_flipped_bit_of_a_mark_is_noticed() {
-        let mark = Mark { generation: 7, number: 9, ..Mark::new() };
-        let value = mark.encode();
-        assert_eq!(Mark::decode(&value), Some(mark));
+        let checkpoint = CheckpointPosition { generation: 7, number: 9, ..CheckpointPosition::new() };
+        let value = checkpoint.encode();
+        assert_eq!(CheckpointPosition::decode(&value), Some(checkpoint));
         for position in 0..value.len() * 8 {
             let mut broken = value.clone();
             broken[position / 8] ^= 1 << (position % 8);
-            assert_eq!(Mark::decode(&broken), None, "{position}");
+            assert_eq!(CheckpointPosition::decode(&broken), None, "{position}");
         }
-        assert_eq!(Mark::decode(&value[1..]), None);
+        assert_eq!(CheckpointPosition::decode(&value[1..]), None);
     }
 
     #[test]
     fn salts_differ() {
-        assert_ne!(Mark::new().salt, Mark::new().salt);
+        assert_ne!(CheckpointPosition::new().salt, CheckpointPosition::new().salt);
     }
 }

@@ -1,4 +1,4 @@
-//! Exact scans: what a walk saw, corrected to the state of one commit (the argument stands in [`board`](super::board)).
+//! ScanResult scans: what a walk saw, corrected to the state of one commit (the argument stands in [`publisher`](crate::engine::read::publisher)).
 //!
 //! A scan runs on the caller's task while it is short. One that turns out long moves to a blocking thread, so that it
 //! does not hold up other tasks; only a few run at once, since each holds its result in memory, and as much of what is not in
@@ -9,12 +9,14 @@ use std::sync::Arc;
 use mortise_resource::pb;
 use tokio::sync::broadcast;
 
-use super::{
+use crate::engine::{
     Shared,
-    board::{States, Window},
-    filter::Filter,
-    table::{Decoder, Payload, Table},
-    walk::{Found, Walk},
+    read::{
+        filter::Filter,
+        publisher::{States, Window},
+        walk::{Match, Walk},
+    },
+    tree::table::{Decoder, Payload, Table},
 };
 use crate::{StoreError, TypeKey, WatchEvent};
 
@@ -24,9 +26,9 @@ const INLINE_KEYS: usize = 64;
 const STRIDE: usize = 1_024;
 
 /// The state of one commit, and, of a watch, every event after it.
-pub(crate) struct Exact {
+pub(crate) struct ScanResult {
     /// In key order.
-    pub(crate) items: Vec<Found>,
+    pub(crate) items: Vec<Match>,
     /// Set when asked for.
     pub(crate) events: Option<broadcast::Receiver<WatchEvent>>,
 }
@@ -35,7 +37,7 @@ struct Scan {
     table: Table,
     window: Window,
     walk: Walk,
-    found: Vec<Found>,
+    found: Vec<Match>,
 }
 
 impl Scan {
@@ -43,9 +45,9 @@ impl Scan {
         self.walk.step(keys, &mut self.found)
     }
 
-    fn finish(self, watch: Option<&TypeKey>) -> Result<Exact, StoreError> {
+    fn finish(self, watch: Option<&TypeKey>) -> Result<ScanResult, StoreError> {
         let (states, events) = self.window.close(watch)?;
-        Ok(Exact { items: merge(&self.table, self.found, states)?, events })
+        Ok(ScanResult { items: merge(&self.table, self.found, states)?, events })
     }
 }
 
@@ -54,10 +56,10 @@ pub(crate) async fn exact<T: Send + 'static>(
     shared: &Arc<Shared>,
     filter: Filter,
     watch: Option<TypeKey>,
-    then: impl FnOnce(&Decoder, Exact) -> Result<T, StoreError> + Send + 'static,
+    then: impl FnOnce(&Decoder, ScanResult) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     // The window first: what changes after it is noted, what the walk sees is no older.
-    let window = shared.board.open_window(filter.clone());
+    let window = shared.publisher.open_window(filter.clone());
     let table = shared.table.clone();
     let walk = Walk::new(table.clone(), &filter);
     let mut scan = Scan { table: table.clone(), window, walk, found: Vec::new() };
@@ -91,8 +93,8 @@ pub(crate) async fn exact<T: Send + 'static>(
 }
 
 /// Both inputs are in key order; `states` overrides `found`.
-fn merge(table: &Table, found: Vec<Found>, states: States) -> Result<Vec<Found>, StoreError> {
-    let whole = |found: &Found| match found.payload {
+fn merge(table: &Table, found: Vec<Match>, states: States) -> Result<Vec<Match>, StoreError> {
+    let whole = |found: &Match| match found.payload {
         Payload::Torn => Err(table.damaged(&found.key, "a part of it is missing")),
         _ => Ok(()),
     };
@@ -101,7 +103,7 @@ fn merge(table: &Table, found: Vec<Found>, states: States) -> Result<Vec<Found>,
         return Ok(found);
     }
     let live = |(key, state): (Vec<u8>, Option<Arc<pb::Resource>>)| {
-        state.map(|resource| Found { key: key.into(), payload: Payload::Live(resource) })
+        state.map(|resource| Match { key: key.into(), payload: Payload::Live(resource) })
     };
     let mut items = Vec::with_capacity(found.len() + states.len());
     let mut states = states.into_iter().peekable();
@@ -120,7 +122,7 @@ fn merge(table: &Table, found: Vec<Found>, states: States) -> Result<Vec<Found>,
     Ok(items)
 }
 
-impl Found {
+impl Match {
     /// The resource, to keep.
     pub(crate) fn into_resource(self, decoder: &Decoder) -> Result<pb::Resource, StoreError> {
         match self.payload {

@@ -1,6 +1,6 @@
 //! Walks over the table: the records that match a filter, in key order, seeking past those that do not.
 //!
-//! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](super::scan) makes it exact.
+//! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](crate::engine::read::scan) makes it exact.
 //!
 //! # Cost
 //! One step for each match, and one seek for each group of keys that is passed over: a wildcard partition with an exact
@@ -11,15 +11,17 @@ use std::{cmp::Ordering, collections::BTreeSet, ops::Bound};
 use mortise_resource::{pb, tenancy};
 use sled::IVec;
 
-use super::{
-    filter::Filter,
-    keys,
-    table::{Payload, Table},
+use crate::engine::{
+    read::filter::Filter,
+    tree::{
+        keys,
+        table::{Payload, Table},
+    },
 };
 use crate::{Query, StoreError, TypeKey};
 
 /// A record that matched.
-pub(crate) struct Found {
+pub(crate) struct Match {
     /// The resource's key.
     pub(crate) key: IVec,
     /// Its content, not decoded yet.
@@ -100,7 +102,7 @@ impl Walk {
     }
 
     /// Goes on, over at most `keys` keys, or as many runs of removed ones. True when the end is reached.
-    pub(crate) fn step(&mut self, keys: usize, found: &mut Vec<Found>) -> Result<bool, StoreError> {
+    pub(crate) fn step(&mut self, keys: usize, found: &mut Vec<Match>) -> Result<bool, StoreError> {
         for _ in 0..keys {
             let Some(item) = self.left().next() else { return Ok(true) };
             let Some((key, value)) = item? else { continue };
@@ -109,7 +111,7 @@ impl Walk {
                 Plan::Query(plan) => match plan.judge(&key) {
                     Some(Verdict::Take) => {
                         let payload = self.table.payload(&key, value)?;
-                        found.push(Found { key, payload });
+                        found.push(Match { key, payload });
                     }
                     Some(Verdict::Seek(from)) => {
                         // A match beyond the end cannot be one.
@@ -132,7 +134,7 @@ impl Walk {
                         // A writer was faster, or the index is damaged; whoever makes the walk exact will know.
                         None => Payload::Torn,
                     };
-                    found.push(Found { key: child.into(), payload });
+                    found.push(Match { key: child.into(), payload });
                 }
             }
         }
@@ -232,12 +234,10 @@ pub(crate) fn types(table: &Table) -> Result<BTreeSet<TypeKey>, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{
-            batch::WriteBatch,
-            record::{self, Kind},
-        },
-        *,
+    use super::*;
+    use crate::engine::tree::{
+        record::{self, Kind},
+        write_batch::WriteBatch,
     };
 
     fn plan(partition: &str, namespace: &str, prefix: &str) -> (QueryPlan, String) {

@@ -4,8 +4,8 @@
 //!
 //! | space | key | value |
 //! |---|---|---|
-//! | meta | `m` | [`Meta`](super::record::Meta) |
-//! | mark | `w` | [`Mark`](super::mark::Mark); only in the tree, not in the log |
+//! | meta | `m` | [`Meta`](crate::engine::tree::record::Meta) |
+//! | checkpoint position | `w` | [`CheckpointPosition`](crate::engine::tree::checkpoint_position::CheckpointPosition); only in the tree, not in the log |
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |
@@ -20,7 +20,7 @@ use crate::{ExpectedId, TypeKey};
 /// The only key of its space.
 pub(crate) const META: &[u8] = b"m";
 /// As above.
-pub(crate) const MARK: &[u8] = b"w";
+pub(crate) const CHECKPOINT: &[u8] = b"w";
 /// First byte of resources.
 pub(crate) const RESOURCE: u8 = b'r';
 /// First byte of the owner index.
@@ -173,7 +173,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         }),
         Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
         Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
-        _ if key == MARK => Some("the mark of the write-ahead log".to_owned()),
+        _ if key == CHECKPOINT => Some("the mark of the write-ahead log".to_owned()),
         _ => (key == META).then(|| "the meta record".to_owned()),
     }
     .unwrap_or_else(|| format!("key {:?}", String::from_utf8_lossy(key)))

@@ -2,7 +2,7 @@
 //!
 //! Two files, `wal.0` and `wal.1`, take turns. Each turn is a *generation*, numbered from 1; generation *g* stands in the file
 //! *g* mod 2. A generation ends when its memtable is frozen, and once the checkpoint has copied that to the tree, the tree's
-//! *mark* says so, and the file may be written again from its beginning, over what it held. Files are extended with zeros
+//! *checkpoint position* says so, and the file may be written again from its beginning, over what it held. Files are extended with zeros
 //! ahead of what is written: a sync then has no new length to bring to the disk, which halves what it takes.
 //!
 //! A record is one group:
@@ -21,10 +21,10 @@
 //! looks like a record.
 //!
 //! # What opening finds
-//! The records of each generation beyond the mark, from the number in the mark until one is not there. A record that was being
+//! The records of each generation beyond the checkpoint position, from the number in the checkpoint position until one is not there. A record that was being
 //! written when the power went was not acknowledged, and nothing follows it; so a damaged one that *is* followed by another
 //! was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the very last record nobody can tell. A file that is of a
-//! later generation than the two after the mark says that the tree has lost its end. One that is not there, or stands in the
+//! later generation than the two after the checkpoint position says that the tree has lost its end. One that is not there, or stands in the
 //! place of the other, is damage, too.
 
 use std::{
@@ -36,8 +36,11 @@ use std::{
 
 use sled::IVec;
 
-use super::{batch::WriteBatch, mark::Mark, memtable::State, open::io_fault};
 use crate::StoreError;
+use crate::engine::{
+    open::io_fault,
+    tree::{checkpoint_position::CheckpointPosition, memtable::State, write_batch::WriteBatch},
+};
 
 /// Records begin at multiples of this, the smallest unit that disks write whole. On those whose unit is larger, and in the
 /// kernel's pages, a record shares it with the one before, which is written again with it, unchanged.
@@ -75,36 +78,36 @@ struct LogFile {
     len: u64,
 }
 
-/// What the log has beyond the mark.
+/// What the log has beyond the checkpoint position.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct LogTail {
     /// What became of each key.
     pub(crate) states: BTreeMap<IVec, State>,
-    /// What the mark is once they are in the tree: the newest generation of which there is a record, and the number after it.
-    pub(crate) mark: Mark,
+    /// What the checkpoint position is once they are in the tree: the newest generation of which there is a record, and the number after it.
+    pub(crate) checkpoint: CheckpointPosition,
     /// The files that have it, and up to where.
     held: Vec<(PathBuf, usize)>,
 }
 
 impl Wal {
-    /// Begins the generation after the mark's, in the store's directory. Nothing may be in the log that is not in the tree.
-    pub(crate) fn begin(dir: &Path, mark: Mark, sync: SyncDisk) -> Result<Self, StoreError> {
-        let generation = mark.generation + 1;
+    /// Begins the generation after the checkpoint position's, in the store's directory. Nothing may be in the log that is not in the tree.
+    pub(crate) fn begin(dir: &Path, checkpoint: CheckpointPosition, sync: SyncDisk) -> Result<Self, StoreError> {
+        let generation = checkpoint.generation + 1;
         Ok(Self {
             current: LogFile::open(dir, generation)?,
             other: LogFile::open(dir, generation + 1)?,
-            salt: mark.salt,
+            salt: checkpoint.salt,
             generation,
-            number: mark.number,
+            number: checkpoint.number,
             position: 0,
             buffer: Vec::new(),
             sync,
         })
     }
 
-    /// What the mark is once everything up to here is in the tree.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { generation: self.generation, number: self.number, salt: self.salt }
+    /// What the checkpoint position is once everything up to here is in the tree.
+    pub(crate) fn checkpoint(&self) -> CheckpointPosition {
+        CheckpointPosition { generation: self.generation, number: self.number, salt: self.salt }
     }
 
     /// Bytes of the current generation.
@@ -201,9 +204,9 @@ pub(crate) fn size_on_disk(dir: &Path) -> u64 {
 
 /// A file of the log that should be there and is not: both are made before anything is written to either. A store that was
 /// closed in good order needs neither.
-pub(crate) fn missing(dir: &Path, mark: Mark, closed: bool) -> Option<PathBuf> {
+pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) -> Option<PathBuf> {
     let gone: Vec<PathBuf> = FILES.iter().map(|name| dir.join(name)).filter(|path| !path.exists()).collect();
-    let begun = mark.generation > 0 || size_on_disk(dir) > 0;
+    let begun = checkpoint.generation > 0 || size_on_disk(dir) > 0;
     let needed = begun && !(closed && gone.len() == FILES.len());
     gone.into_iter().next().filter(|_| needed)
 }
@@ -247,7 +250,7 @@ fn checksum(salt: u64, record: &[u8]) -> u32 {
 }
 
 /// A record that was found whole.
-struct Found<'b> {
+struct FoundRecord<'b> {
     number: u64,
     body: &'b [u8],
     /// Bytes it takes in the file.
@@ -260,7 +263,7 @@ fn generation(salt: u64, bytes: &[u8]) -> Option<u64> {
 }
 
 /// The record that `bytes` begin with, if that is one of the generation, and whole.
-fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<Found<'_>> {
+fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     // Before the checksum, which takes time: most of what is looked at is none.
     if generation(salt, bytes)? != of {
         return None;
@@ -272,17 +275,17 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<Found<'_>> {
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
     let body = record.get(HEADER..).unwrap_or_default();
-    whole.then(|| Found { number: u64::from_be_bytes(*number), body, size: end.next_multiple_of(BLOCK) })
+    whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size: end.next_multiple_of(BLOCK) })
 }
 
-/// Reads what the log of the store in `dir` has beyond the mark.
+/// Reads what the log of the store in `dir` has beyond the checkpoint position.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not there.
-pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
-    let mut recovered = Recovered { states: BTreeMap::new(), mark, held: Vec::new() };
+pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition) -> Result<LogTail, StoreError> {
+    let mut recovered = LogTail { states: BTreeMap::new(), checkpoint, held: Vec::new() };
     // A generation begins only once the one before the last is in the tree.
-    for generation in [mark.generation + 1, mark.generation + 2] {
+    for generation in [checkpoint.generation + 1, checkpoint.generation + 2] {
         let path = path(dir, generation);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -290,12 +293,13 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
             Err(source) => return Err(io_fault(&path, "read")(source)),
         };
         let corrupt = |what: String| StoreError::Corrupt { path: path.clone(), what };
-        let found = self::generation(mark.salt, &bytes).filter(|found| parse(mark.salt, *found, &bytes).is_some());
+        let found =
+            self::generation(checkpoint.salt, &bytes).filter(|found| parse(checkpoint.salt, *found, &bytes).is_some());
         if let Some(found) = found.filter(|found| found % 2 != generation % 2) {
             return Err(corrupt(format!("it is of generation {found}, which stands in the other file of the log")));
         }
-        if let Some(found) = found.filter(|found| *found > mark.generation + 2) {
-            let has = mark.generation;
+        if let Some(found) = found.filter(|found| *found > checkpoint.generation + 2) {
+            let has = checkpoint.generation;
             return Err(corrupt(format!(
                 "it is of generation {found}, and the tree beside it has no more than generation {has}: the end of the tree's file is lost"
             )));
@@ -303,8 +307,8 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
         let damaged = |at: usize, number: u64, what: &str| {
             corrupt(format!("record {number} of the write-ahead log, at or before byte {at}, {what}"))
         };
-        let record_at = |at: usize| parse(mark.salt, generation, bytes.get(at..)?);
-        let (mut at, mut number) = (0, recovered.mark.number);
+        let record_at = |at: usize| parse(checkpoint.salt, generation, bytes.get(at..)?);
+        let (mut at, mut number) = (0, recovered.checkpoint.number);
         while let Some(found) = record_at(at).filter(|found| found.number == number) {
             let mut body = found.body;
             while !body.is_empty() {
@@ -313,7 +317,7 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
             }
             at += found.size;
             number += 1;
-            recovered.mark = Mark { generation, number, salt: mark.salt };
+            recovered.checkpoint = CheckpointPosition { generation, number, salt: checkpoint.salt };
         }
         // What comes after the end is of an earlier turn of the file, or of nobody.
         if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
@@ -326,7 +330,7 @@ pub(crate) fn recover(dir: &Path, mark: Mark) -> Result<Recovered, StoreError> {
     Ok(recovered)
 }
 
-impl Recovered {
+impl LogTail {
     /// Makes durable what was found. The last record may have been written and never synced, and when the power goes while a
     /// part of it was copied to the tree, the rest must still be there. Written again, since a sync that failed once may
     /// have left the kernel in the belief that it is on the disk.

@@ -7,14 +7,16 @@
 
 use std::collections::VecDeque;
 
-use super::{
-    batch::WriteBatch,
-    keys,
-    record::{self, Kind, Meta},
-    stage::Change,
-    table::Table,
-};
 use crate::StoreError;
+use crate::engine::{
+    commit::commit_group::Change,
+    tree::{
+        keys,
+        record::{self, Kind, Meta},
+        table::Table,
+        write_batch::WriteBatch,
+    },
+};
 
 /// The log's bounds and what is known of it.
 pub(crate) struct History {

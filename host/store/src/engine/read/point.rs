@@ -2,8 +2,11 @@
 
 use mortise_resource::pb;
 
-use super::{Shared, keys, table::Payload};
 use crate::StoreError;
+use crate::engine::{
+    Shared,
+    tree::{keys, table::Payload},
+};
 
 /// The published resource under an id, of any incarnation and GroupVersion.
 fn published(shared: &Shared, id: &pb::Id) -> Result<Option<pb::Resource>, StoreError> {

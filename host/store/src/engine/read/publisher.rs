@@ -1,6 +1,6 @@
 //! The point where commits become visible, and everything that must change together with it.
 //!
-//! The commit thread makes a group durable in the write-ahead log, and only then *publishes* it: under the lock of the board, it
+//! The commit thread makes a group durable in the write-ahead log, and only then *publishes* it: under the lock of the publisher, it
 //! shows the group in the table and hands the changes to scans and watches. So what the table shows is durable and published.
 //!
 //! # Why a scan is the exact state of one commit
@@ -25,14 +25,14 @@ use mortise_resource::pb;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use super::{filter::Filter, stage::Change};
+use crate::engine::{commit::commit_group::Change, read::filter::Filter};
 use crate::{StoreError, TypeKey, WatchEvent};
 
 /// Newest states by key, `None` where there is nothing that matches any more.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<Arc<pb::Resource>>>;
 
 /// Who has to hear of what is published.
-pub(crate) struct Board {
+pub(crate) struct Publisher {
     state: Mutex<State>,
     watch_buffer: usize,
 }
@@ -41,23 +41,23 @@ pub(crate) struct Board {
 struct State {
     types: BTreeSet<TypeKey>,
     hubs: HashMap<TypeKey, broadcast::Sender<WatchEvent>>,
-    windows: HashMap<u64, Noted>,
+    windows: HashMap<u64, WindowChanges>,
     next_window: u64,
     closed: bool,
 }
 
-struct Noted {
+struct WindowChanges {
     filter: Filter,
     states: States,
 }
 
 /// A window that is open. Dropping it closes it.
 pub(crate) struct Window {
-    board: Arc<Board>,
+    publisher: Arc<Publisher>,
     number: u64,
 }
 
-impl Board {
+impl Publisher {
     /// Of a store that holds resources of these types.
     pub(crate) fn new(types: BTreeSet<TypeKey>, watch_buffer: usize) -> Self {
         let state = State { types, ..State::default() };
@@ -110,8 +110,8 @@ impl Board {
         let mut state = self.state.lock();
         let number = state.next_window;
         state.next_window += 1;
-        state.windows.insert(number, Noted { filter, states: States::new() });
-        Window { board: self.clone(), number }
+        state.windows.insert(number, WindowChanges { filter, states: States::new() });
+        Window { publisher: self.clone(), number }
     }
 
     /// Ends every watch, and refuses new ones.
@@ -142,7 +142,7 @@ impl Window {
         self,
         watch: Option<&TypeKey>,
     ) -> Result<(States, Option<broadcast::Receiver<WatchEvent>>), StoreError> {
-        let mut state = self.board.state.lock();
+        let mut state = self.publisher.state.lock();
         let states = state.windows.remove(&self.number).map(|noted| noted.states).unwrap_or_default();
         let Some(type_key) = watch else { return Ok((states, None)) };
         if state.closed {
@@ -151,7 +151,7 @@ impl Window {
         let hub = state
             .hubs
             .entry(type_key.clone())
-            .or_insert_with(|| broadcast::Sender::new(self.board.watch_buffer))
+            .or_insert_with(|| broadcast::Sender::new(self.publisher.watch_buffer))
             .subscribe();
         Ok((states, Some(hub)))
     }
@@ -159,11 +159,11 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.board.state.lock().windows.remove(&self.number);
+        self.publisher.state.lock().windows.remove(&self.number);
     }
 }
 
-impl Noted {
+impl WindowChanges {
     fn note(&mut self, change: &Change) {
         let asked_for = |resource: &&Arc<pb::Resource>| self.filter.matches(resource);
         let now = change.now.as_ref().filter(asked_for).cloned();

@@ -10,7 +10,7 @@
 //! is invisible, since the frozen map stands in front of the tree until all of it is there.
 //!
 //! # Cost
-//! Memory: a checkpoint begins at the bound in [`Options`](super::options::Options), and writers wait when there is twice as much
+//! Memory: a checkpoint begins at the bound in [`Options`](crate::engine::options::Options), and writers wait when there is twice as much
 //! before the last one is through; so both maps together hold at most four times the bound, and a group more each. Scans that
 //! run hold the maps that there were when they began, at most four long ones at a time. A look-up is two searches in a
 //! B-tree, under a lock that the commit thread holds while it adds a group, about a microsecond for each edit.
@@ -28,7 +28,7 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 use sled::IVec;
 
-use super::batch::WriteBatch;
+use crate::engine::tree::write_batch::WriteBatch;
 
 /// What an entry takes besides key and value, bytes: its place in the map, and the heads of two allocations.
 const ENTRY_BYTES: usize = 96;

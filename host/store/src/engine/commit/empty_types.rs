@@ -8,7 +8,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{keys, stage::Change, table::Table};
+use crate::engine::{
+    commit::commit_group::Change,
+    tree::{keys, table::Table},
+};
 use crate::{StoreError, TypeKey};
 
 /// As many keys of a type are remembered.
@@ -16,21 +19,21 @@ const FEW: usize = 256;
 
 /// What is remembered of each type that lost a resource.
 #[derive(Debug, Default)]
-pub(crate) struct Last {
-    known: HashMap<TypeKey, Known>,
+pub(crate) struct EmptyTypes {
+    known: HashMap<TypeKey, KnownKeys>,
 }
 
 #[derive(Debug)]
-enum Known {
+enum KnownKeys {
     /// The key of one that was there.
     One(Vec<u8>),
     /// The keys of all that there are.
     All(BTreeSet<Vec<u8>>),
 }
 
-impl Last {
+impl EmptyTypes {
     /// The types that have no resource left after these changes, which the table shows already.
-    pub(crate) fn gone(&mut self, table: &Table, changes: &[Change]) -> Vec<TypeKey> {
+    pub(crate) fn after(&mut self, table: &Table, changes: &[Change]) -> Vec<TypeKey> {
         let mut deleted = HashSet::new();
         for change in changes {
             self.note(change);
@@ -53,9 +56,9 @@ impl Last {
     /// Keeps up with a type of which all keys are known.
     fn note(&mut self, change: &Change) {
         let Some(known) = self.known.get_mut(&change.type_key) else { return };
-        let Known::All(all) = known else { return };
+        let KnownKeys::All(all) = known else { return };
         match change.now {
-            Some(_) if all.len() >= FEW => *known = Known::One(change.key.clone()),
+            Some(_) if all.len() >= FEW => *known = KnownKeys::One(change.key.clone()),
             Some(_) => drop(all.insert(change.key.clone())),
             None => drop(all.remove(&change.key)),
         }
@@ -65,8 +68,8 @@ impl Last {
     fn is_empty(&mut self, table: &Table, type_key: &TypeKey) -> Result<bool, StoreError> {
         let Ok(base) = keys::of_type(type_key) else { return Ok(true) };
         let from = match self.known.get(type_key) {
-            Some(Known::All(all)) => return Ok(all.is_empty()),
-            Some(Known::One(key)) => key.clone(),
+            Some(KnownKeys::All(all)) => return Ok(all.is_empty()),
+            Some(KnownKeys::One(key)) => key.clone(),
             None => base.clone(),
         };
         let end = keys::after(&base);
@@ -76,8 +79,8 @@ impl Last {
             None => first(base, from)?,
         };
         let known = match &found {
-            Some((key, _)) => Known::One(key.to_vec()),
-            None => Known::All(BTreeSet::new()),
+            Some((key, _)) => KnownKeys::One(key.to_vec()),
+            None => KnownKeys::All(BTreeSet::new()),
         };
         self.known.insert(type_key.clone(), known);
         Ok(found.is_none())

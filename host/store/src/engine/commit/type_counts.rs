@@ -6,20 +6,23 @@
 
 use std::collections::BTreeMap;
 
-use super::{keys, stage::Change, table::Table};
+use crate::engine::{
+    commit::commit_group::Change,
+    tree::{keys, table::Table},
+};
 use crate::{StoreError, TypeKey};
 
 /// Keys that are counted at a time, some two milliseconds: commits wait for one slice at most.
 const SLICE: usize = 4096;
 
 /// The count so far.
-pub(crate) struct Tally {
+pub(crate) struct TypeCounts {
     counts: BTreeMap<TypeKey, u64>,
     /// Resources whose keys are smaller are counted.
     upto: Vec<u8>,
 }
 
-impl Tally {
+impl TypeCounts {
     /// Of nothing.
     pub(crate) fn new() -> Self {
         Self { counts: BTreeMap::new(), upto: vec![keys::RESOURCE] }

@@ -1,0 +1,6 @@
+//! Files of a store beside sled's: the write-ahead log, the format, the last commit.
+
+pub(crate) mod closed_at;
+pub(crate) mod format;
+pub(crate) mod number_file;
+pub(crate) mod wal;

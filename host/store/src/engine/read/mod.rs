@@ -1,0 +1,9 @@
+//! The ways to read: a point, an exact scan, a watch, and a snapshot of everything; and where commits become visible.
+
+pub(crate) mod filter;
+pub(crate) mod point;
+pub(crate) mod publisher;
+pub(crate) mod scan;
+pub(crate) mod snapshot;
+pub(crate) mod walk;
+pub(crate) mod watch;

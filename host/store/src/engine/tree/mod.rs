@@ -1,0 +1,10 @@
+//! What the table holds: keys, records, and the maps in memory in front of sled's tree.
+
+pub(crate) mod check;
+pub(crate) mod checkpoint_position;
+pub(crate) mod keys;
+pub(crate) mod memtable;
+pub(crate) mod merge;
+pub(crate) mod record;
+pub(crate) mod table;
+pub(crate) mod write_batch;
