@@ -100,7 +100,7 @@ async fn metrics_count_what_plugins_do() {
 #[tokio::test]
 async fn a_plugin_that_takes_more_than_its_share_is_set_aside() {
     let server = patient().guest("panic").guest("log-flood").start().await;
-    let aside = async || samples(&server, "mortise_plugin_calls_aside_total").await;
+    let aside = async || samples(&server, "mortise_plugin_calls_low_priority_total").await;
     server.write(artist("korn")).await.unwrap();
     server.write(boom("panicking", "fine", 0)).await.unwrap();
     assert!(aside().await.values().all(|calls| *calls == 0.0), "{:?}", aside().await);

@@ -148,7 +148,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.1 = memory.1.max(resident_mib_of("self")?);
         following.abort();
         controller_manager.stop().await;
-        aside += u32::from(rig.plugin.is_set_aside());
+        aside += u32::from(rig.plugin.has_low_priority());
         native.push(plain);
         ours.push(wasm);
         ratios.push(wasm / plain);

@@ -143,7 +143,7 @@ pub const ALL: [Metric; 48] = {
         ),
         metric(
             Counter,
-            "mortise_plugin_calls_aside_total",
+            "mortise_plugin_calls_low_priority_total",
             "plugin, hook",
             "Calls of hooks that ran at low priority, since the plugin is set aside.",
         ),

@@ -43,7 +43,7 @@ fn range(key: &str) -> Option<Range> {
         | "plugins.unfinished_ms"
         | "plugins.drain_ms"
         | "service.second_pass_ms"
-        | "sandbox.aside_ms" => (0, DAY_MS),
+        | "sandbox.low_priority_ms" => (0, DAY_MS),
         "plugins.rescan_ms"
         | "sandbox.deadline_ms"
         | "sandbox.describe_deadline_ms"

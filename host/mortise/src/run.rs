@@ -9,7 +9,7 @@ use std::{
 };
 
 use mortise_api::{About, HttpOptions, Parts, ServeError, ServerOptions, metrics::install_metrics};
-use mortise_plugin_host::{LoadError, Policy, Sandbox, logs::level};
+use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions, logs::level};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::registry::{Refused, Registry};
@@ -98,7 +98,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
         Ok::<_, RunError>(SledBackend::open(store_options)?)
     });
-    let sandbox = Sandbox::with_policy(&config.sandbox, policy(&config), cache_dir)?;
+    let sandbox = Sandbox::with_options(&config.sandbox, policy(&config), cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
@@ -205,10 +205,10 @@ fn server_options(config: &Config) -> ServerOptions {
     }
 }
 
-fn policy(config: &Config) -> Policy {
+fn policy(config: &Config) -> SandboxOptions {
     // What is no level was refused with the configuration.
     let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
-    Policy {
+    SandboxOptions {
         quarantine: config.quarantine.clone(),
         logs: config.plugin_logs.clone(),
         log_levels: levels.collect(),

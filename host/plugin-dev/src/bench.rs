@@ -12,7 +12,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, Table, ui};
-use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, Used};
+use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, Usage};
 use mortise_resource::{authorizer::AllowAll, pb};
 use mortise_text::{Source as Text, TypeTable};
 use prost::Message as _;
@@ -62,7 +62,7 @@ struct Row {
     of: String,
     hook: String,
     times: Vec<Duration>,
-    used: Used,
+    used: Usage,
 }
 
 impl Bench {
@@ -171,13 +171,13 @@ impl Bench {
     /// Calls, again and again.
     async fn row<F>(&self, of: &str, hook: &str, mut call: impl FnMut() -> F) -> Result<Row, CliError>
     where
-        F: Future<Output = Result<Used, HookError>>,
+        F: Future<Output = Result<Usage, HookError>>,
     {
         let failed = |e: HookError| fault::failed(e.to_string(), NEXT);
         for _ in 0..WARM_UP.min(self.iterations) {
             call().await.map_err(failed)?;
         }
-        let mut row = Row { of: of.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Used::default() };
+        let mut row = Row { of: of.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Usage::default() };
         let begun = Instant::now();
         for _ in 0..self.iterations {
             let start = Instant::now();
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_sorted_times() {
         let times = (1..=100).map(Duration::from_micros).collect();
-        let row = Row { of: String::new(), hook: String::new(), times, used: Used::default() };
+        let row = Row { of: String::new(), hook: String::new(), times, used: Usage::default() };
         assert_eq!((row.at(50), row.at(99)), (Duration::from_micros(51), Duration::from_micros(100)));
-        let none = Row { of: String::new(), hook: String::new(), times: Vec::new(), used: Used::default() };
+        let none = Row { of: String::new(), hook: String::new(), times: Vec::new(), used: Usage::default() };
         assert_eq!(none.at(99), Duration::ZERO);
     }
 }

@@ -52,7 +52,7 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
         LoadError::UnknownImport { .. } | LoadError::Contract { .. } => {
             format!("`mortise plugin inspect {path}` compares all imports and exports with this host")
         }
-        LoadError::TooHungry { setting, .. } => {
+        LoadError::ExceedsLimit { setting, .. } => {
             format!("let it need less at the start, or raise {setting} in config.toml")
         }
         LoadError::Describe(_) => {

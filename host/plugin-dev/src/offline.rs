@@ -7,7 +7,7 @@ use std::{
 };
 
 use mortise_cli::CliError;
-use mortise_plugin_host::{Limits, LoadError, Plugin, PluginSettings, Policy, Quarantine, Sandbox};
+use mortise_plugin_host::{Limits, LoadError, Plugin, PluginSettings, Quarantine, Sandbox, SandboxOptions};
 
 use crate::fault;
 
@@ -32,18 +32,18 @@ impl Offline {
     /// # Errors
     /// A file that cannot be read; a machine without room for a sandbox.
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
-        let policy = Policy {
+        let policy = SandboxOptions {
             quarantine: Quarantine { faults: 10_000, probation_faults: 10_000, ..Quarantine::default() },
-            ..Policy::default()
+            ..SandboxOptions::default()
         };
         let limits = Limits {
             instances: INSTANCES,
             deadline_ms: DEADLINE_MS,
             describe_deadline_ms: DEADLINE_MS,
-            aside_ms: 0,
+            low_priority_ms: 0,
             ..Limits::default()
         };
-        let sandbox = Sandbox::with_policy(&limits, policy, cache_dir()).map_err(|e| fault::load(path, &e))?;
+        let sandbox = Sandbox::with_options(&limits, policy, cache_dir()).map_err(|e| fault::load(path, &e))?;
         let bytes = match fs::metadata(path) {
             Ok(found) if found.is_file() => fs::read(path).map_err(fault::file("read", path))?,
             Ok(_) => {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use mortise_cli::CliError;
-use mortise_plugin_host::{ControllerDecl, LoadError, Manifest, Mapper, Port, Surface, TypeDecl};
+use mortise_plugin_host::{ControllerDecl, Interface, Interfaces, LoadError, Manifest, Mapper, TypeDecl};
 use mortise_resource::Scope;
 use sha2::{Digest as _, Sha256};
 
@@ -13,7 +13,7 @@ use crate::{fault, offline::Offline};
 pub(crate) struct ComponentReport {
     size: usize,
     digest: String,
-    surface: Surface,
+    surface: Interfaces,
     manifest: Result<Manifest, LoadError>,
 }
 
@@ -23,7 +23,7 @@ impl ComponentReport {
     /// # Errors
     /// It is no component at all.
     pub(crate) async fn read(offline: &Offline) -> Result<Self, CliError> {
-        let surface = Surface::read(&offline.sandbox, &offline.bytes).await;
+        let surface = Interfaces::read(&offline.sandbox, &offline.bytes).await;
         let surface = surface.map_err(|e| fault::load(&offline.path, &e))?;
         let digest = Sha256::digest(&offline.bytes);
         let digest = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
@@ -68,8 +68,8 @@ impl ComponentReport {
     }
 
     /// Each import and export that this host does not know, with what to do.
-    pub(crate) fn unknown_interfaces(&self) -> Vec<(&'static str, &Port)> {
-        let of = |what: &'static str, ports: &'_ [Port]| -> Vec<(&'static str, usize)> {
+    pub(crate) fn unknown_interfaces(&self) -> Vec<(&'static str, &Interface)> {
+        let of = |what: &'static str, ports: &'_ [Interface]| -> Vec<(&'static str, usize)> {
             ports.iter().enumerate().filter(|(_, port)| port.remedy.is_some()).map(|(at, _)| (what, at)).collect()
         };
         let pick = |(what, at): (&'static str, usize)| {
@@ -82,8 +82,8 @@ impl ComponentReport {
 
     /// All that a program may want to know.
     pub(crate) fn json(&self) -> serde_json::Value {
-        let ports = |ports: &[Port]| {
-            let one = |port: &Port| serde_json::json!({"name": port.name, "known": port.remedy.is_none(), "remedy": port.remedy});
+        let ports = |ports: &[Interface]| {
+            let one = |port: &Interface| serde_json::json!({"name": port.name, "known": port.remedy.is_none(), "remedy": port.remedy});
             ports.iter().map(one).collect::<Vec<_>>()
         };
         let mut all = serde_json::json!({
@@ -122,7 +122,7 @@ impl ComponentReport {
 }
 
 /// Grants that it does not load without, and those that its imports hint at; by their names in config.toml.
-fn grants(manifest: &Manifest, surface: &Surface) -> Vec<(&'static str, String)> {
+fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, String)> {
     let own = |of: &mortise_resource::types::Gvk| manifest.types.iter().any(|one| one.gvk == *of);
     let mut foreign: Vec<String> = Vec::new();
     for one in &manifest.controllers {
@@ -195,7 +195,7 @@ pub(crate) fn scope(scope: Scope) -> &'static str {
 }
 
 /// Interfaces without what they have in common.
-fn short(ports: &[Port]) -> String {
+fn short(ports: &[Interface]) -> String {
     let mut names: Vec<_> = ports
         .iter()
         .map(|port| match (&port.remedy, port.name.strip_prefix("mortise:plugin/").and_then(|n| n.split_once('@'))) {

@@ -49,7 +49,7 @@ pub enum LoadError {
     },
     /// More memory or tables at the start than the sandbox has.
     #[error("needs {what} to start, more than the limit of {limit} ({setting})")]
-    TooHungry {
+    ExceedsLimit {
         /// What and how much.
         what: String,
         /// The limit.

@@ -1,7 +1,7 @@
 //! The exports that are called again and again, by name and by number: hooks that a request may meet, and the calls of
 //! controllers, which are counted and quarantined in the same way.
 
-use crate::{controllers::Mapper, manifest::Manifest};
+use crate::manifest::{controllers::Mapper, document::Manifest};
 
 /// A hook of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,68 +8,50 @@
 //! This crate knows the contract (`wit/`) and the manifest. It knows neither storage nor gRPC: which hook is called
 //! when, and what its answer means to a caller, is the service's business.
 
-mod aside;
-mod backtrace;
 mod bindings;
-mod breaker;
-mod cache;
-pub mod call;
-mod configure;
-mod confinement;
-mod contract;
-pub mod controllers;
-mod descriptors;
-pub mod engine;
-pub mod error;
-pub mod extract;
-mod folder;
+mod call;
+mod engine;
+mod error;
 pub mod grants;
-pub mod health;
+mod health;
 mod hook;
 mod host;
-mod http_hosts;
-pub mod limits;
-pub mod logs;
-pub mod manifest;
-mod memo;
-mod meter;
-pub mod permission;
-pub mod plugin;
-pub mod pool;
-mod prepare;
-pub mod reconcile_limits;
-pub mod reconciler;
-pub mod reconciler_host;
-mod running;
-pub mod session;
-pub mod settings;
-mod state;
-pub mod surface;
-mod throttle;
-pub mod under_way;
-mod warm;
-mod workshop;
+mod limits;
+mod load;
+mod manifest;
+mod plugin;
+mod reconcile_limits;
+mod reconciler;
+mod request;
+mod sandbox;
 
-pub use breaker::{HealthState, Quarantine};
-pub use call::{Call, Used};
-pub use contract::VERSION as CONTRACT_VERSION;
-pub use controllers::{ControllerDecl, IndexBy, IndexDecl, Mapper, Placement, WatchDecl};
-pub use engine::{Policy, Sandbox};
+pub use call::session::{Decision, MutateReply, UpgradeReply};
+pub use engine::pool::{PoolSize, address_space, physical_memory};
 pub use error::{HookError, HookFault, LoadError};
-pub use extract::{DataPath, References, Values};
-pub use grants::Grants;
-pub use health::{Health, HealthReport, HookHealth};
-pub use http_hosts::HttpHost;
+pub use grants::{Grants, http_hosts::HttpHost};
+pub use health::{
+    breaker::{HealthState, Quarantine},
+    logs::{self, LogLine, LogSettings, Logs},
+    plugin_health::{Health, HealthReport, HookHealth},
+};
+pub use host::{
+    call_context::Cancel,
+    reconciler_host::{CacheKey, Failure, ReconcilerHost},
+};
 pub use limits::Limits;
-pub use logs::{LogLine, LogSettings, Logs};
-pub use manifest::{Hooks, Manifest, TypeDecl};
-pub use permission::{Permission, Permissions};
+pub use load::{
+    contract::VERSION as CONTRACT_VERSION,
+    interfaces::{Interface, Interfaces},
+    settings::PluginSettings,
+};
+pub use manifest::{
+    controllers::{self, ControllerDecl, IndexBy, IndexDecl, Mapper, Placement, WatchDecl},
+    document::{Hooks, Manifest, TypeDecl},
+    field_path::{DataPath, References, Values},
+    permission::{Permission, Permissions},
+};
 pub use plugin::Plugin;
-pub use pool::{PoolSize, address_space, physical_memory};
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};
-pub use reconciler_host::{CacheKey, Failure, ReconcilerHost};
-pub use session::{Decision, Mutated, Upgraded};
-pub use settings::PluginSettings;
-pub use surface::{Port, Surface};
-pub use under_way::Cancel;
+pub use request::{Call, Usage};
+pub use sandbox::{Sandbox, SandboxOptions};

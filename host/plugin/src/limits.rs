@@ -41,7 +41,7 @@ pub struct Limits {
     pub concurrency: usize,
     /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond or
     /// two of processor time, milliseconds; 0 leaves them among the others.
-    pub aside_ms: u64,
+    pub low_priority_ms: u64,
     /// Size of a component's file, bytes.
     pub component_bytes: usize,
     /// Settings of one plugin, bytes of JSON.
@@ -52,12 +52,12 @@ pub struct Limits {
     pub compile_threads: usize,
     /// Which of these are the plugin's own, lower ones. Not a setting.
     #[serde(skip)]
-    pub own: Own,
+    pub own: LoweredLimits,
 }
 
 /// The limits that a plugin lowered for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct LoweredLimits {
     fuel: bool,
     deadline: bool,
     memory: bool,
@@ -82,12 +82,12 @@ impl Default for Limits {
             host_calls: 10_000,
             log_bytes: 16 << 10,
             concurrency: 16,
-            aside_ms: 60_000,
+            low_priority_ms: 60_000,
             component_bytes: 32 << 20,
             settings_bytes: 64 << 10,
             remembered_decisions: 16_384,
             compile_threads: 0,
-            own: Own::default(),
+            own: LoweredLimits::default(),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Limits {
             memory_bytes: usize::try_from(memory).unwrap_or(self.memory_bytes),
             ..self.clone()
         };
-        lowered.own = Own {
+        lowered.own = LoweredLimits {
             fuel: lowered.fuel < self.fuel,
             deadline: lowered.deadline_ms < self.deadline_ms,
             memory: lowered.memory_bytes < self.memory_bytes,
@@ -123,8 +123,8 @@ impl Limits {
     /// Where the limit of fuel stands: nobody should raise a setting of the host's that was not in the way.
     pub(crate) fn fuel_setting(&self) -> &'static str {
         match self.own {
-            Own { fuel: true, .. } => "limits.fuel of the plugin's own manifest",
-            Own { controllers: true, .. } => "controllers.fuel",
+            LoweredLimits { fuel: true, .. } => "limits.fuel of the plugin's own manifest",
+            LoweredLimits { controllers: true, .. } => "controllers.fuel",
             _ => "sandbox.fuel",
         }
     }
@@ -132,8 +132,8 @@ impl Limits {
     /// Where the limit of time stands.
     pub(crate) fn deadline_setting(&self) -> &'static str {
         match self.own {
-            Own { deadline: true, .. } => "limits.deadline_ms of the plugin's own manifest",
-            Own { controllers: true, .. } => "controllers.deadline_ms",
+            LoweredLimits { deadline: true, .. } => "limits.deadline_ms of the plugin's own manifest",
+            LoweredLimits { controllers: true, .. } => "controllers.deadline_ms",
             _ => "sandbox.deadline_ms",
         }
     }
@@ -141,8 +141,8 @@ impl Limits {
     /// Where the limit of memory stands.
     pub(crate) fn memory_setting(&self) -> &'static str {
         match self.own {
-            Own { memory: true, .. } => "limits.memory_bytes of the plugin's own manifest",
-            Own { controllers: true, .. } => "controllers.memory_bytes",
+            LoweredLimits { memory: true, .. } => "limits.memory_bytes of the plugin's own manifest",
+            LoweredLimits { controllers: true, .. } => "controllers.memory_bytes",
             _ => "sandbox.memory_bytes",
         }
     }

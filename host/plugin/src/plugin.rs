@@ -10,28 +10,34 @@ use tokio::sync::Semaphore;
 use wasmtime::component::{Component, InstancePre};
 
 use crate::{
-    aside::{Aside, Threads},
-    backtrace,
     bindings::{
         authorizes::AuthorizesIndices, mutates::MutatesIndices, upgrades::UpgradesIndices, validates::ValidatesIndices,
     },
-    configure,
-    contract::{self, Exports},
-    controllers::ControllerDecl,
-    engine::{Inner, Sandbox},
+    call::decision_cache::DecisionCache,
+    engine::{
+        controller_engine::ControllerComponent,
+        low_priority::{LowPriority, LowPriorityThreads},
+    },
     error::{HookError, HookFault, LoadError},
     grants::{Grants, Permit},
-    health::{Health, HealthState, HookHealth},
+    health::{
+        backtrace,
+        breaker::HealthState,
+        metrics::{PluginMetrics, count_load},
+        plugin_health::{Health, HookHealth},
+        throttle::Throttle,
+    },
     hook::Hook,
+    host::state::State,
     limits::Limits,
-    manifest::Manifest,
-    memo::Memo,
-    meter::{self, Meter},
-    prepare::{Prepared, prepare},
-    settings::PluginSettings,
-    state::State,
-    throttle::Throttle,
-    workshop::Fitted,
+    load::{
+        component::{CheckedComponent, prepare},
+        contract::{self, Exports},
+        settings::PluginSettings,
+        settings_check,
+    },
+    manifest::{controllers::ControllerDecl, document::Manifest},
+    sandbox::{Inner, Sandbox},
 };
 
 /// A plugin that can be called.
@@ -47,17 +53,17 @@ pub struct Plugin {
     pub(crate) exports: Indices,
     /// Bounds the requests of this plugin, so that it cannot take every slot of the pool.
     pub(crate) turns: Arc<Semaphore>,
-    pub(crate) memo: Memo,
+    pub(crate) decision_cache: DecisionCache,
     health: Health,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) metrics: Arc<PluginMetrics>,
     /// What it was granted when it was loaded.
     grants: Grants,
     /// Its controllers, in an engine of their own; none when it has no controllers.
-    pub(crate) fitted: Option<Arc<Fitted>>,
+    pub(crate) controllers: Option<Arc<ControllerComponent>>,
     backtraces: Throttle,
-    aside: Aside,
+    aside: LowPriority,
     /// Of its controllers: heavy ones do not make its hooks slow.
-    controllers_aside: Aside,
+    controllers_priority: LowPriority,
 }
 
 /// Where the hooks are in the component.
@@ -105,28 +111,29 @@ impl Plugin {
         settings: &PluginSettings,
     ) -> Result<Arc<Self>, LoadError> {
         let inner = sandbox.inner().clone();
-        let Prepared { digest, component, pre, exports, described, manifest, compiling } =
+        let CheckedComponent { digest, component, pre, exports, described, manifest, compiling } =
             prepare(&inner, called, bytes).await?;
         let indices = Indices::find(&pre, exports)?;
 
         let grants = settings.grants_of(&manifest.name).clone();
-        let fitted = fit(&inner, (&digest, bytes, &component, &described), exports, &manifest, grants.clone()).await?;
+        let controllers =
+            fit(&inner, (&digest, bytes, &component, &described), exports, &manifest, grants.clone()).await?;
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
         let settings = settings.text(&manifest.name, limits.settings_bytes)?;
         if exports.configuring {
-            configure::check(&inner, &manifest, &limits, &settings, &pre).await?;
+            settings_check::check(&inner, &manifest, &limits, &settings, &pre).await?;
         }
-        let meter = Arc::new(Meter::new(inner.names.label(&manifest.name)));
+        let metrics = Arc::new(PluginMetrics::new(inner.names.label(&manifest.name)));
         if let Some(compiling) = compiling {
-            meter.compiled(compiling);
+            metrics.compiled(compiling);
         }
         Ok(Arc::new(Self {
             digest,
             size: bytes.len(),
             turns: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
-            memo: Memo::new(limits.remembered_decisions),
-            health: health(&inner, &manifest, meter.clone()),
-            meter,
+            decision_cache: DecisionCache::new(limits.remembered_decisions),
+            health: health(&inner, &manifest, metrics.clone()),
+            metrics,
             manifest,
             limits,
             settings,
@@ -134,10 +141,10 @@ impl Plugin {
             pre,
             exports: indices,
             grants,
-            fitted: fitted.map(Arc::new),
+            controllers: controllers.map(Arc::new),
             backtraces: Throttle::default(),
-            aside: Aside::default(),
-            controllers_aside: Aside::default(),
+            aside: LowPriority::default(),
+            controllers_priority: LowPriority::default(),
         }))
     }
 
@@ -222,17 +229,17 @@ impl Plugin {
     /// Tells the metrics that this component serves from now on: for whoever keeps the registry, since one that is only
     /// looked at must not show. `replaced` says that another one of its name did until now.
     pub fn now_serves(&self, replaced: bool) {
-        meter::loaded(&self.meter.label(), if replaced { "replaced" } else { "new" });
+        count_load(&self.metrics.label(), if replaced { "replaced" } else { "new" });
         for hook in self.health.report().hooks {
             if let Some(of) = Hook::named(hook.hook) {
-                self.meter.hook(of).is(hook.state);
+                self.metrics.hook(of).is(hook.state);
             }
         }
     }
 
     /// Tells the metrics that nothing of its name serves any more.
     pub fn no_longer_serves(&self) {
-        Hook::ALL.into_iter().for_each(|hook| self.meter.hook(hook).is(HealthState::Healthy));
+        Hook::ALL.into_iter().for_each(|hook| self.metrics.hook(hook).is(HealthState::Healthy));
     }
 
     /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that is broken, as the setting
@@ -245,21 +252,21 @@ impl Plugin {
 
     /// Whether its hooks, or its controllers, run at low priority now, since a call took more than its share or faulted.
     #[must_use]
-    pub fn is_set_aside(&self) -> bool {
-        self.aside.is_set(self.sandbox.made) || self.controllers_aside.is_set(self.sandbox.made)
+    pub fn has_low_priority(&self) -> bool {
+        self.aside.is_set(self.sandbox.made) || self.controllers_priority.is_set(self.sandbox.made)
     }
 
     /// The threads that its calls of this kind belong on while they are set aside; none while they are not.
-    pub(crate) fn aside(&self, hook: Hook) -> Option<&Threads> {
-        let aside = if hook.is_of_controllers() { &self.controllers_aside } else { &self.aside };
+    pub(crate) fn aside(&self, hook: Hook) -> Option<&LowPriorityThreads> {
+        let aside = if hook.is_of_controllers() { &self.controllers_priority } else { &self.aside };
         aside.is_set(self.sandbox.made).then_some(&self.sandbox.aside)
     }
 
     /// Sets its hooks aside, or its controllers if they gave the cause, from now until a while after the last one.
-    pub(crate) fn set_aside(&self, hook: &'static str, why: impl FnOnce() -> String) {
-        let length = Duration::from_millis(self.limits.aside_ms);
+    pub(crate) fn lower_priority(&self, hook: &'static str, why: impl FnOnce() -> String) {
+        let length = Duration::from_millis(self.limits.low_priority_ms);
         let (aside, what) = match Hook::named(hook) {
-            Some(hook) if hook.is_of_controllers() => (&self.controllers_aside, "controllers"),
+            Some(hook) if hook.is_of_controllers() => (&self.controllers_priority, "controllers"),
             _ => (&self.aside, "hooks"),
         };
         if aside.set(self.sandbox.made, length) {
@@ -277,7 +284,7 @@ impl Plugin {
         let error = self.fault(hook, HookFault::Answer(what), None);
         if let Some(hook) = Hook::named(hook) {
             self.health.blame(hook, &error.fault);
-            self.set_aside(hook.name(), || error.fault.to_string());
+            self.lower_priority(hook.name(), || error.fault.to_string());
         }
         error
     }
@@ -287,7 +294,7 @@ impl Plugin {
         let counts = fault.is_of_the_plugin();
         let error =
             HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault, counts };
-        self.meter.fault(hook, error.fault.kind());
+        self.metrics.fault(hook, error.fault.kind());
         // What is quarantined was said when it was.
         let is_news = !matches!(error.fault, HookFault::Quarantined { .. });
         if let Some(missed) = is_news.then(|| self.backtraces.admit()).flatten() {
@@ -326,22 +333,22 @@ async fn fit(
     exports: Exports,
     manifest: &Manifest,
     grants: Grants,
-) -> Result<Option<Fitted>, LoadError> {
+) -> Result<Option<ControllerComponent>, LoadError> {
     if manifest.controllers.is_empty() {
         return Ok(None);
     }
     let permit = Permit::new(manifest, grants);
     permit.check(manifest).map_err(LoadError::NotGranted)?;
     let limits = sandbox.controller_limits(&manifest.limits);
-    sandbox.workshop()?.fit(sandbox, file, exports, limits, permit).await.map(Some)
+    sandbox.controller_engine()?.fit(sandbox, file, exports, limits, permit).await.map(Some)
 }
 
 /// A health that says in log and metrics what becomes of the hooks.
-fn health(sandbox: &Inner, manifest: &Manifest, meter: Arc<Meter>) -> Health {
+fn health(sandbox: &Inner, manifest: &Manifest, metrics: Arc<PluginMetrics>) -> Health {
     let used = Hook::ALL.into_iter().filter(|hook| hook.is_used(manifest)).collect();
     let (plugin, logs) = (manifest.name.clone(), sandbox.logs.clone());
     let listener = move |hook: Hook, before: HealthState, now: &HookHealth| {
-        meter.hook(hook).is(now.state);
+        metrics.hook(hook).is(now.state);
         let (name, faults) = (hook.name(), now.faults);
         let (level, text) = match (before, now.state) {
             (_, HealthState::Quarantined) => {

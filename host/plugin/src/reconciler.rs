@@ -11,7 +11,7 @@
 //! # Limits
 //! At most as many calls at once as the controllers that run ask for together, and as there are instances
 //! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor time
-//! has them run at low priority (`sandbox.aside_ms`); that does not concern its hooks.
+//! has them run at low priority (`sandbox.low_priority_ms`); that does not concern its hooks.
 
 use std::{
     sync::Arc,
@@ -26,18 +26,22 @@ use wasmtime::Store;
 
 use crate::{
     bindings,
-    call::Used,
-    controllers::Mapper,
+    call::{
+        instrumented_call::InstrumentedCall,
+        warm_instance::{Guest, WarmInstance},
+    },
+    engine::controller_engine::ControllerComponent,
     error::{HookError, HookFault},
+    health::logs::plain,
     hook::Hook,
-    logs::plain,
+    host::{
+        call_context::{CallContext, Cancel},
+        reconciler_host::ReconcilerHost,
+        state::State,
+    },
+    manifest::controllers::Mapper,
     plugin::Plugin,
-    reconciler_host::ReconcilerHost,
-    running::Running,
-    state::State,
-    under_way::{Cancel, UnderWay},
-    warm::{Guest, Warm},
-    workshop::Fitted,
+    request::Usage,
 };
 
 /// Longest text of a guest's error or reason that is kept, characters.
@@ -46,12 +50,12 @@ const MAX_TEXT: usize = 2_000;
 /// Calls the controllers of one loaded plugin. Its warm instances go with it.
 pub struct Reconciler {
     plugin: Arc<Plugin>,
-    fitted: Arc<Fitted>,
+    controllers: Arc<ControllerComponent>,
     /// What its instances are kept under.
     key: u64,
     turns: Arc<Semaphore>,
     turn_count: usize,
-    used: Mutex<Used>,
+    used: Mutex<Usage>,
 }
 
 /// How a reconcile ended that did not fail.
@@ -87,20 +91,20 @@ impl Reconciler {
     /// For a plugin's controllers; none when it has none.
     #[must_use]
     pub fn new(plugin: &Arc<Plugin>) -> Option<Self> {
-        let fitted = plugin.fitted.clone()?;
+        let controllers = plugin.controllers.clone()?;
         let maps = |mapper: &Mapper| usize::from(*mapper == Mapper::Map);
         let wanted: usize = plugin
             .controllers()
             .map(|one| one.parallel + one.watches.iter().map(|watch| maps(&watch.mapper)).sum::<usize>())
             .sum();
-        let turn_count = wanted.clamp(1, fitted.workshop.slot_count);
+        let turn_count = wanted.clamp(1, controllers.controller_engine.slot_count);
         Some(Self {
             plugin: plugin.clone(),
-            key: fitted.workshop.key(),
+            key: controllers.controller_engine.key(),
             turns: Arc::new(Semaphore::new(turn_count)),
             turn_count,
             used: Mutex::default(),
-            fitted,
+            controllers,
         })
     }
 
@@ -112,7 +116,7 @@ impl Reconciler {
 
     /// What the call that ended last used.
     #[must_use]
-    pub fn used(&self) -> Used {
+    pub fn used(&self) -> Usage {
         *self.used.lock()
     }
 
@@ -169,16 +173,16 @@ impl Reconciler {
     }
 
     /// Calls the guest once, in an instance that nobody else uses, on the threads where the plugin's controllers belong now.
-    async fn call<A: Asked>(
+    async fn call<A: Export>(
         &self,
         asked: A,
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
     ) -> Result<A::Answer, HookError> {
         let hook = A::HOOK;
-        let (plugin, workshop) = (self.plugin.clone(), self.fitted.workshop.clone());
-        let running = Running::begin(&self.plugin, hook)?;
-        let until = Instant::now() + self.fitted.limits.deadline();
+        let (plugin, controller_engine) = (self.plugin.clone(), self.controllers.controller_engine.clone());
+        let running = InstrumentedCall::begin(&self.plugin, hook)?;
+        let until = Instant::now() + self.controllers.limits.deadline();
         let busy = |limit, setting| plugin.fault(hook.name(), HookFault::Busy { limit, setting }, None);
         let turn = match self.turns.try_acquire() {
             Ok(turn) => Some(turn),
@@ -187,23 +191,23 @@ impl Reconciler {
         let Some(_turn) = turn else {
             return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
         };
-        let under_way = self.under_way(host, cancel);
-        let kept = workshop.take(self.key);
-        let (of, fitted) = (plugin.clone(), self.fitted.clone());
+        let call_context = self.call_context(host, cancel);
+        let kept = controller_engine.take(self.key);
+        let (of, controllers) = (plugin.clone(), self.controllers.clone());
         let work = || async move {
             let _ticking = of.sandbox.tick();
             let mut warm = match kept {
                 Some(warm) => warm,
                 None => {
-                    let Some(slot) = fitted.workshop.slot(until).await else {
-                        let limit = fitted.workshop.slot_count;
+                    let Some(slot) = controllers.controller_engine.slot(until).await else {
+                        let limit = controllers.controller_engine.slot_count;
                         let fault = HookFault::Busy { limit, setting: "controllers.instances" };
                         return Err(of.fault(hook.name(), fault, None));
                     };
-                    Box::pin(Warm::open(&of, &fitted, hook, slot, until)).await?
+                    Box::pin(WarmInstance::open(&of, &controllers, hook, slot, until)).await?
                 }
             };
-            let answer = warm.call(&of, asked, under_way, until).await;
+            let answer = warm.call(&of, asked, call_context, until).await;
             Ok((warm, answer))
         };
         let (outcome, spent) = match running.work(work).await {
@@ -218,22 +222,23 @@ impl Reconciler {
         running.end(outcome, spent)
     }
 
-    fn under_way(&self, host: Arc<dyn ReconcilerHost>, cancel: &Cancel) -> UnderWay {
-        let workshop = &self.fitted.workshop;
-        UnderWay {
+    fn call_context(&self, host: Arc<dyn ReconcilerHost>, cancel: &Cancel) -> CallContext {
+        let controller_engine = &self.controllers.controller_engine;
+        CallContext {
             host,
-            permit: self.fitted.permit.clone(),
+            permit: self.controllers.permit.clone(),
             cancel: cancel.clone(),
             made: self.plugin.sandbox.made,
-            host_call: Duration::from_millis(workshop.limits.host_call_ms),
-            file_turns: workshop.file_turns.clone(),
+            host_call: Duration::from_millis(controller_engine.limits.host_call_ms),
+            file_turns: controller_engine.file_turns.clone(),
             host_work: Duration::ZERO,
         }
     }
 
     /// Keeps an instance for the next call, unless it is worn or others need its slot.
-    fn put_back(&self, hook: Hook, warm: Warm) {
-        let gone = if warm.is_worn() { Some(warm) } else { self.fitted.workshop.keep(self.key, warm) };
+    fn put_back(&self, hook: Hook, warm: WarmInstance) {
+        let gone =
+            if warm.must_retire() { Some(warm) } else { self.controllers.controller_engine.keep(self.key, warm) };
         // Clearing away what a guest wrote takes the system as long as the guest took to write it.
         if let (Some(warm), Some(threads)) = (gone, self.plugin.aside(hook)) {
             threads.clear_away(warm);
@@ -243,12 +248,12 @@ impl Reconciler {
 
 impl Drop for Reconciler {
     fn drop(&mut self) {
-        drop(self.fitted.workshop.give_up(self.key));
+        drop(self.controllers.controller_engine.give_up(self.key));
     }
 }
 
 /// A question to the guest.
-pub(crate) trait Asked: Send + 'static {
+pub(crate) trait Export: Send + 'static {
     /// The export that is called.
     const HOOK: Hook;
     /// What it answers.
@@ -267,7 +272,7 @@ struct Reconcile {
     id: Vec<u8>,
 }
 
-impl Asked for Reconcile {
+impl Export for Reconcile {
     const HOOK: Hook = Hook::Reconcile;
     type Answer = Result<bindings::Outcome, String>;
 
@@ -282,7 +287,7 @@ struct Map {
     changed: Vec<u8>,
 }
 
-impl Asked for Map {
+impl Export for Map {
     const HOOK: Hook = Hook::Map;
     type Answer = Result<Vec<Vec<u8>>, String>;
 
@@ -296,7 +301,7 @@ struct Initialize {
     controller: String,
 }
 
-impl Asked for Initialize {
+impl Export for Initialize {
     const HOOK: Hook = Hook::Initialize;
     type Answer = Result<(), String>;
 

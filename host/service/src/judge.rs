@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::registry::{Owner, ResourceType};
-use mortise_plugin_host::{Call, Decision, HookError, Mutated, Permission};
+use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission};
 use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
 use prost::Message as _;
 
@@ -57,8 +57,8 @@ impl Judge {
             Err(e) => return self.without_mutate(e).map_err(|e| Error::from(e).context(CONTEXT)),
         };
         match answer {
-            Mutated::Unchanged => Ok(()),
-            Mutated::Changed(bytes) => match (accept(&self.kind, resource, &bytes), &self.kind.owner) {
+            MutateReply::Unchanged => Ok(()),
+            MutateReply::Changed(bytes) => match (accept(&self.kind, resource, &bytes), &self.kind.owner) {
                 (Ok(accepted), _) => {
                     *resource = accepted;
                     Ok(())
@@ -69,7 +69,7 @@ impl Judge {
                 }
                 (Err(what), Owner::Host | Owner::Absent(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
             },
-            Mutated::Refused(diagnostics) => {
+            MutateReply::Refused(diagnostics) => {
                 let mut error = Error::internal(format!("{CONTEXT}: {}", text(&diagnostics)));
                 error.violations = diagnostics;
                 Err(error)
@@ -179,7 +179,7 @@ impl Judge {
     /// Gives the plugin's instance back: there are few of them, and what comes next waits for a disk or a client.
     pub(crate) fn rest(&mut self) {
         if let Some(call) = &mut self.call {
-            call.rest();
+            call.release();
         }
     }
 

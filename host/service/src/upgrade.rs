@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::registry::{Owner, Registry, ResourceType};
-use mortise_plugin_host::Upgraded;
+use mortise_plugin_host::UpgradeReply;
 use mortise_resource::{Diagnostic, Error, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey, WatchEvent};
 
@@ -71,13 +71,13 @@ impl Judge {
                 Owner::Host | Owner::Absent(_) => Error::internal(format!("{CONTEXT}: {what}")),
             };
             match answer.map_err(|e| Error::from(e).context(CONTEXT))? {
-                Upgraded::Refused(diagnostics) => {
+                UpgradeReply::Refused(diagnostics) => {
                     return Err(unusable(format!(
                         "it cannot upgrade data of schema version {since}: {}",
                         words(&diagnostics)
                     )));
                 }
-                Upgraded::Data(bytes) => {
+                UpgradeReply::Data(bytes) => {
                     if let Err(fault) = kind.schema.check(&bytes) {
                         let message = kind.schema.message().full_name();
                         return Err(unusable(format!(

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use mortise_plugin_host::{Call, Decision, HookError, Mutated, Permission, Plugin, TypeDecl, Upgraded};
+use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
     Diagnostic, Severity,
     authorizer::{AllowAll, Authorizer, denial},
@@ -98,12 +98,12 @@ impl<'a> HookCase<'a> {
         let answer = call.mutate(before.encode_to_vec()).await;
         Ok(match self.count(call, answer) {
             None => None,
-            Some(Mutated::Unchanged) => Some(before.clone()),
-            Some(Mutated::Refused(diagnostics)) => {
+            Some(MutateReply::Unchanged) => Some(before.clone()),
+            Some(MutateReply::Refused(diagnostics)) => {
                 said.extend(diagnostics);
                 Some(before.clone())
             }
-            Some(Mutated::Changed(bytes)) => match pb::Resource::decode(bytes.as_slice()) {
+            Some(MutateReply::Changed(bytes)) => match pb::Resource::decode(bytes.as_slice()) {
                 Err(e) => {
                     self.problems.add(format!("mutate answered what is no resource: {e}"));
                     None
@@ -148,7 +148,7 @@ impl<'a> HookCase<'a> {
         }
         // A fault of this further call is its own problem, whatever the case expects of the first.
         match call.mutate(after.encode_to_vec()).await {
-            Ok(Mutated::Changed(bytes)) => {
+            Ok(MutateReply::Changed(bytes)) => {
                 let again = pb::Resource::decode(bytes.as_slice()).unwrap_or_default();
                 let (first, second) = (self.codec.yaml(after), self.codec.yaml(&again));
                 if first != second {
@@ -365,11 +365,11 @@ impl<'a> HookCase<'a> {
         let answer = call.upgrade(gvk.to_pb(), asked.since, old.encode_to_vec()).await;
         match self.count(&call, answer) {
             None => {}
-            Some(Upgraded::Refused(said)) => {
+            Some(UpgradeReply::Refused(said)) => {
                 self.problems.no_fault(self.case.expect.fault.as_deref());
                 self.problems.diagnostics(&self.case.expect.diagnostics, &said);
             }
-            Some(Upgraded::Data(value)) => {
+            Some(UpgradeReply::Data(value)) => {
                 self.problems.no_fault(self.case.expect.fault.as_deref());
                 self.problems.diagnostics(&self.case.expect.diagnostics, &[]);
                 let id = pb::Id { name: "upgraded".into(), r#type: Some(gvk.to_pb()), ..pb::Id::default() };

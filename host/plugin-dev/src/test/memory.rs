@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_plugin::testing::{Store, is_type, is_under};
-use mortise_plugin_host::{CacheKey, Call, ControllerDecl, Failure, IndexBy, IndexDecl, Mutated, Plugin};
+use mortise_plugin_host::{CacheKey, Call, ControllerDecl, Failure, IndexBy, IndexDecl, MutateReply, Plugin};
 use mortise_resource::{Code, Severity, authorizer::AllowAll, pb, tenancy::WILDCARD, types::Gvk};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -94,12 +94,12 @@ impl Memory {
         };
         if hooks.mutate {
             match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
-                Mutated::Unchanged => {}
-                Mutated::Changed(bytes) => {
+                MutateReply::Unchanged => {}
+                MutateReply::Changed(bytes) => {
                     let unreadable = |e| Failure::new(Code::Internal, format!("mutate answered no resource: {e}"));
                     resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
                 }
-                Mutated::Refused(said) => return Err(refused(&said, Code::Internal)),
+                MutateReply::Refused(said) => return Err(refused(&said, Code::Internal)),
             }
         }
         if hooks.validate {

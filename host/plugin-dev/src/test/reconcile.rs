@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 use mortise_cli::args::duration;
 use mortise_plugin_host::{
     Cancel, ControllerDecl, Grants, HookError, HttpHost, Manifest, Outcome as ActualOutcome, Plugin, PluginSettings,
-    ReconcileError, Reconciler, Used,
+    ReconcileError, Reconciler, Usage,
     grants::{Directory, Secret, TypePattern},
 };
 use mortise_resource::{pb, tenancy::DEFAULT};
@@ -149,7 +149,7 @@ impl ReconcileHarness {
     ///
     /// # Errors
     /// The plugin's fault.
-    pub(crate) async fn reconcile(&self) -> Result<Used, HookError> {
+    pub(crate) async fn reconcile(&self) -> Result<Usage, HookError> {
         let host = Journal::new(self.memory.clone());
         match self.reconciler.reconcile(&self.controller.name, &self.id, host, &Cancel::new()).await {
             Err(ReconcileError::Fault(fault)) => Err(fault),

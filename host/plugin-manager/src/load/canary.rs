@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use mortise_plugin_host::{Call, Plugin, TypeDecl, Upgraded};
+use mortise_plugin_host::{Call, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
     Scope,
     authorizer::AllowAll,
@@ -257,8 +257,8 @@ async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8
     }
     let answer = Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(decl.gvk.to_pb(), since, data).await;
     match answer.map_err(|e| e.to_string())? {
-        Upgraded::Data(data) => Ok(data),
-        Upgraded::Refused(diagnostics) => {
+        UpgradeReply::Data(data) => Ok(data),
+        UpgradeReply::Refused(diagnostics) => {
             let words: Vec<_> = diagnostics.into_iter().map(|one| one.summary).collect();
             Err(format!("the plugin cannot upgrade it from schema version {since}: {}", words.join("; ")))
         }

@@ -71,7 +71,7 @@ impl From<LoadError> for Failure {
             LoadError::NotAComponent { .. } => "NotAComponent",
             LoadError::UnknownImport { .. } => "UnknownImport",
             LoadError::Contract { .. } => "WrongContract",
-            LoadError::TooHungry { .. } => "TooHungry",
+            LoadError::ExceedsLimit { .. } => "TooHungry",
             LoadError::Describe(_) => "DescribeFailed",
             LoadError::Manifest(_) => "BadManifest",
             LoadError::NotGranted(_) => "NotGranted",

@@ -1,7 +1,7 @@
 //! `authorizer`: what the caller of the current request may do. Outside of an authorize hook there is no caller, and the
 //! answer is no.
 
-use crate::{bindings::imports::mortise::plugin::authorizer::Host, state::State};
+use crate::{bindings::imports::mortise::plugin::authorizer::Host, host::state::State};
 
 impl Host for State {
     fn allowed(&mut self, permission: String, name: String) -> wasmtime::Result<bool> {

@@ -5,10 +5,12 @@ use crate::{
         imports::mortise::plugin::cache::{Host, Key},
         types::{ResourceBytes, TypeName},
     },
-    host::resources::{all_encoded, decoded, encoded, may_read, type_name},
-    reconciler_host::{CacheKey, Failure},
-    state::State,
-    under_way::Answer,
+    host::{
+        call_context::Answer,
+        reconciler_host::{CacheKey, Failure},
+        resources::{all_encoded, decoded, encoded, may_read, type_name},
+        state::State,
+    },
 };
 
 impl Host for State {

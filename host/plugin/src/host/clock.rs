@@ -1,6 +1,6 @@
 //! `clock`: the time, for reconcilers. A hook that asks for it is ended: its answer must not depend on it.
 
-use crate::{bindings::imports::mortise::plugin::clock::Host, state::State};
+use crate::{bindings::imports::mortise::plugin::clock::Host, host::state::State};
 
 impl Host for State {
     fn now(&mut self) -> wasmtime::Result<u64> {
@@ -8,7 +8,7 @@ impl Host for State {
     }
 
     fn elapsed(&mut self) -> wasmtime::Result<u64> {
-        let under_way = self.begin("clock.elapsed")?;
-        Ok(u64::try_from(under_way.made.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        let call_context = self.begin("clock.elapsed")?;
+        Ok(u64::try_from(call_context.made.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 }

@@ -1,6 +1,6 @@
 //! `config`: the plugin's own settings. In `describe` there are none, since its answer must depend on the component alone.
 
-use crate::{bindings::imports::mortise::plugin::config::Host, state::State};
+use crate::{bindings::imports::mortise::plugin::config::Host, host::state::State};
 
 impl Host for State {
     fn settings(&mut self) -> wasmtime::Result<String> {

@@ -9,11 +9,13 @@ use mortise_resource::Code;
 
 use crate::{
     bindings::imports::mortise::plugin::files::Host,
-    folder::Folder,
     grants::{Directory, Permit},
-    reconciler_host::Failure,
-    state::State,
-    under_way::{Answer, Question},
+    host::{
+        call_context::{Answer, Question},
+        granted_dir::GrantedDir,
+        reconciler_host::Failure,
+        state::State,
+    },
 };
 
 /// Threads that work on files at once, for all plugins together.
@@ -88,8 +90,8 @@ fn granted(permit: &Arc<Permit>, name: &str, write: bool) -> Result<Directory, F
 }
 
 /// Where it is, is the operator's business: the guest hears the name that it knows.
-fn open(name: &str, directory: &Directory) -> Result<Folder, Failure> {
-    Folder::open(&directory.path).map_err(|e| {
+fn open(name: &str, directory: &Directory) -> Result<GrantedDir, Failure> {
+    GrantedDir::open(&directory.path).map_err(|e| {
         let text = format!("directory {name:?} cannot be opened: {e}; see its path in the plugin's grants");
         Failure::new(Code::FailedPrecondition, text)
     })

@@ -2,7 +2,10 @@
 
 use mortise_resource::Code;
 
-use crate::{bindings::imports::mortise::plugin::kv::Host, reconciler_host::Failure, state::State, under_way::Answer};
+use crate::{
+    bindings::imports::mortise::plugin::kv::Host,
+    host::{call_context::Answer, reconciler_host::Failure, state::State},
+};
 
 /// Longest key, bytes.
 const MAX_KEY: usize = 256;

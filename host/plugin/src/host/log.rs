@@ -1,7 +1,7 @@
 //! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. What is dropped is counted and
 //! said when the request ends.
 
-use crate::{bindings::imports::mortise::plugin::log::Host, state::State};
+use crate::{bindings::imports::mortise::plugin::log::Host, host::state::State};
 
 impl Host for State {
     fn write(&mut self, level: u8, message: String, fields: Vec<(String, String)>) -> wasmtime::Result<()> {

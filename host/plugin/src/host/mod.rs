@@ -2,17 +2,21 @@
 
 mod authorizer;
 mod cache;
+pub(crate) mod call_context;
 mod clock;
 mod config;
 pub(crate) mod files;
+pub(crate) mod granted_dir;
 mod kv;
 mod log;
+pub(crate) mod reconciler_host;
 mod resources;
 mod run;
 mod secrets;
+pub(crate) mod state;
 pub(crate) mod wasi;
 
-use crate::{bindings, state::State};
+use crate::{bindings, host::state::State};
 
 // Interfaces of types alone: there is nothing to call.
 impl bindings::types::mortise::plugin::types::Host for State {}

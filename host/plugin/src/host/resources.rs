@@ -9,9 +9,11 @@ use crate::{
         types::{IdBytes, ResourceBytes, Tenancy, TypeName},
     },
     grants::Permit,
-    reconciler_host::Failure,
-    state::State,
-    under_way::{Answer, Question},
+    host::{
+        call_context::{Answer, Question},
+        reconciler_host::Failure,
+        state::State,
+    },
 };
 
 impl Host for State {

@@ -12,8 +12,9 @@ use std::{
 use mortise_resource::Code;
 
 use crate::{
-    bindings::imports::mortise::plugin::secrets::Host, grants::Secret, host::files::blocking, reconciler_host::Failure,
-    state::State, under_way::Answer,
+    bindings::imports::mortise::plugin::secrets::Host,
+    grants::Secret,
+    host::{call_context::Answer, files::blocking, reconciler_host::Failure, state::State},
 };
 
 /// Longest secret, bytes.

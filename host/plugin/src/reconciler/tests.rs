@@ -14,8 +14,8 @@ use tokio::sync::Barrier;
 
 use super::{guest, *};
 use crate::{
-    Grants, HealthState, Limits, PluginSettings, Policy, ReconcileLimits, Sandbox,
-    reconciler_host::{CacheKey, Failure},
+    Grants, HealthState, Limits, PluginSettings, ReconcileLimits, Sandbox, SandboxOptions,
+    host::reconciler_host::{CacheKey, Failure},
 };
 
 const ALL: [&str; 10] = ["count", "error", "grow", "loop", "now", "read", "spin", "trap", "work", "x-cancelled"];
@@ -99,8 +99,8 @@ struct Set {
 
 async fn set_up(limits: Limits, controllers: ReconcileLimits, grants: Grants) -> Set {
     let cache = tempfile::tempdir().unwrap();
-    let policy = Policy { controllers, ..Policy::default() };
-    let sandbox = Sandbox::with_policy(&Limits { instances: 4, ..limits }, policy, cache.path().into()).unwrap();
+    let policy = SandboxOptions { controllers, ..SandboxOptions::default() };
+    let sandbox = Sandbox::with_options(&Limits { instances: 4, ..limits }, policy, cache.path().into()).unwrap();
     let mut settings = PluginSettings::default();
     settings.grant("tested", grants);
     let bytes = guest::component(&guest::manifest("tested", &ALL));
@@ -185,12 +185,18 @@ async fn what_the_guest_hears_is_what_the_host_answers() {
 #[tokio::test]
 async fn the_code_for_hooks_serves_here_too() {
     let set = usual().await;
-    let workshop = set.sandbox.inner().workshop().unwrap();
-    assert_eq!(crate::engine::fingerprint(&workshop.engine), crate::engine::fingerprint(&set.sandbox.inner().engine));
+    let controller_engine = set.sandbox.inner().controller_engine().unwrap();
+    assert_eq!(
+        crate::sandbox::fingerprint(&controller_engine.engine),
+        crate::sandbox::fingerprint(&set.sandbox.inner().engine)
+    );
     let more = ReconcileLimits { memory_bytes: 300 << 20, ..ReconcileLimits::default() };
     let set = set_up(Limits::default(), more, Grants::default()).await;
-    let workshop = set.sandbox.inner().workshop().unwrap();
-    assert_ne!(crate::engine::fingerprint(&workshop.engine), crate::engine::fingerprint(&set.sandbox.inner().engine));
+    let controller_engine = set.sandbox.inner().controller_engine().unwrap();
+    assert_ne!(
+        crate::sandbox::fingerprint(&controller_engine.engine),
+        crate::sandbox::fingerprint(&set.sandbox.inner().engine)
+    );
     assert_eq!(set.count().await, 1, "compiled once more where memories are larger");
 }
 
@@ -201,7 +207,7 @@ async fn a_plugin_without_controllers_makes_no_second_engine() {
     let bytes = guest::component(&guest::manifest("plain", &[]));
     let plugin = Plugin::load(&sandbox, "plain.wasm", &bytes, &PluginSettings::default()).await.unwrap();
     assert!(Reconciler::new(&plugin).is_none());
-    assert!(!sandbox.inner().has_workshop());
+    assert!(!sandbox.inner().has_controller_engine());
 }
 
 #[tokio::test]
@@ -238,9 +244,9 @@ async fn every_limit_ends_a_call_and_is_named() {
 async fn a_guest_that_does_not_fit_is_refused_when_it_is_loaded() {
     let cache = tempfile::tempdir().unwrap();
     let controllers = ReconcileLimits { memory_bytes: 64 << 10, ..ReconcileLimits::default() };
-    let policy = Policy { controllers, ..Policy::default() };
+    let policy = SandboxOptions { controllers, ..SandboxOptions::default() };
     let limits = Limits { instances: 4, ..Limits::default() };
-    let sandbox = Sandbox::with_policy(&limits, policy, cache.path().into()).unwrap();
+    let sandbox = Sandbox::with_options(&limits, policy, cache.path().into()).unwrap();
     let bytes = guest::component(&guest::manifest("tested", &ALL));
     let refused = Plugin::load(&sandbox, "tested.wasm", &bytes, &PluginSettings::default()).await.err().unwrap();
     assert_eq!(
@@ -267,16 +273,16 @@ async fn a_host_call_that_takes_too_long_or_answers_too_much_is_heard_of() {
     assert_eq!(set.call("read", "large").await.unwrap(), Outcome::Done);
 
     let set = usual().await;
-    let mut under_way = State::new(
+    let mut call_context = State::new(
         "p".into(),
         "{}".into(),
         Arc::new(Limits { reply_bytes: 1_000, ..Limits::default() }),
         set.sandbox.logs().clone(),
         Duration::from_secs(5),
     );
-    under_way.under_way = Some(set.reconciler.under_way(set.host.clone(), &set.cancel));
+    call_context.call_context = Some(set.reconciler.call_context(set.host.clone(), &set.cancel));
     use crate::bindings::imports::mortise::plugin::resources::Host as _;
-    let heard = under_way.read(named("Thing", "large").encode_to_vec()).await.unwrap().unwrap_err();
+    let heard = call_context.read(named("Thing", "large").encode_to_vec()).await.unwrap().unwrap_err();
     assert_eq!(heard.code, 8);
     assert!(heard.message.contains("are more than the limit of 1000 (sandbox.reply_bytes)"), "{}", heard.message);
 }
@@ -342,7 +348,7 @@ async fn heavy_controllers_are_set_aside_and_hooks_are_not() {
     let set = usual().await;
     set.call("read", "busy").await.unwrap();
     set.call("read", "a").await.unwrap();
-    let aside = || set.host.thread.lock().as_deref() == Some("mortise-aside");
+    let aside = || set.host.thread.lock().as_deref() == Some("mortise-lowprio");
     assert!(!aside(), "what the host does for a controller is not its work");
     set.call("work", "a").await.unwrap();
     set.call("read", "a").await.unwrap();
@@ -380,8 +386,8 @@ async fn warm_instances_make_room_for_those_that_are_needed() {
     assert!(matches!(slow, Err(ReconcileError::Fault(_))), "{slow:?}");
     assert_eq!(counted, 1);
 
-    let workshop = set.sandbox.inner().workshop().unwrap();
-    let _held = workshop.slot(Instant::now() + Duration::from_secs(1)).await.unwrap();
+    let controller_engine = set.sandbox.inner().controller_engine().unwrap();
+    let _held = controller_engine.slot(Instant::now() + Duration::from_secs(1)).await.unwrap();
     let busy = set.fault("count", "a").await;
     assert_eq!(busy.fault, HookFault::Busy { limit: 1, setting: "controllers.instances" });
     assert!(!busy.counts);
@@ -406,6 +412,6 @@ async fn hooks_hear_that_they_may_not_ask() {
     let heard = kv::Host::get(&mut state, "key".into()).await.unwrap().unwrap_err();
     assert_eq!((heard.code, heard.message.contains("only a reconciler may call kv.get")), (9, true));
     let ended = clock::Host::now(&mut state).unwrap_err();
-    let fault = crate::confinement::classify(&ended, &state);
+    let fault = crate::engine::store::classify(&ended, &state);
     assert_eq!(fault, HookFault::Answer("it called clock.now, which only a reconciler may".into()));
 }

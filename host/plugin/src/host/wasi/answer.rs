@@ -8,8 +8,8 @@ use wasmtime::{
     },
 };
 
-use super::{CHUNK, handle, stand_in};
-use crate::state::{Exceeded, State};
+use super::{CHUNK, handle, stub};
+use crate::host::state::{AbortReason, State};
 
 /// Longest run of random numbers of one call, bytes.
 const RANDOM: u64 = 64 << 10;
@@ -34,7 +34,7 @@ pub(super) fn answer(
     }
     let state = store.data_mut();
     Ok(match (interface, function) {
-        ("cli/exit", _) => return Err(Exceeded::Exit { status: status(arguments) }.into()),
+        ("cli/exit", _) => return Err(AbortReason::Exit { status: status(arguments) }.into()),
         ("cli/stdin", "get-stdin") => Some(handle(store, "input-stream", 0)?),
         ("cli/stdout", "get-stdout") => Some(handle(store, "output-stream", 1)?),
         ("cli/stderr", "get-stderr") => Some(handle(store, "output-stream", 2)?),
@@ -82,7 +82,7 @@ pub(super) fn answer(
         ("random/random", "get-random-bytes") | ("random/insecure", "get-insecure-random-bytes") => {
             let count = number(arguments);
             if count > RANDOM {
-                return Err(Exceeded::Random { limit: RANDOM }.into());
+                return Err(AbortReason::Random { limit: RANDOM }.into());
             }
             let bytes = (0..count).map(|_| Val::U8(state.wasi.random().to_le_bytes()[0]));
             Some(Val::List(bytes.collect()))
@@ -164,7 +164,7 @@ fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Resu
 /// Lets go of the handles in an argument. `first` becomes what the first of them stands for.
 fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut Option<u32>) -> wasmtime::Result<()> {
     let one = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
-        if stand_in::release(store, any)? {
+        if stub::release(store, any)? {
             return Ok(());
         }
         let rep = ResourceDynamic::try_from_resource_any(any, store)?.rep();

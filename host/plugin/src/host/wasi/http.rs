@@ -39,14 +39,15 @@ use wasmtime_wasi_http::{
 };
 use wasmtime_wasi_io::IoView;
 
-use super::{metered::Metered, stand_in::Printed};
+use super::{metered::MeasuredBody, stub::PrintedLines};
 use crate::{
-    grants::Permit,
-    http_hosts::Target,
+    grants::{Permit, http_hosts::Target},
+    health::logs::Logs,
+    host::{
+        reconciler_host::{Failure, ReconcilerHost},
+        state::State,
+    },
     limits::Limits,
-    logs::Logs,
-    reconciler_host::{Failure, ReconcilerHost},
-    state::State,
 };
 
 /// Requests of one instance that are open at once, answers that are being read included.
@@ -68,7 +69,7 @@ pub(crate) struct Http {
     pub(super) table: ResourceTable,
     outgoing: Outgoing,
     /// What was written to stdout and stderr since the last call ended.
-    pub(super) printed: Printed,
+    pub(super) printed: PrintedLines,
 }
 
 /// Sends requests.
@@ -138,7 +139,7 @@ impl Http {
             ctx: WasiHttpCtx::new(),
             table,
             outgoing: Outgoing { call: None, turns: Arc::new(Semaphore::new(IN_FLIGHT)), exhausted: false },
-            printed: Printed::new(limits.log_bytes),
+            printed: PrintedLines::new(limits.log_bytes),
         }
     }
 
@@ -296,7 +297,7 @@ async fn send(
         first_byte_timeout: at_most(options.first_byte_timeout),
         between_bytes_timeout: at_most(options.between_bytes_timeout),
     };
-    let request = request.map(|body| Metered::request(body, call.sent.clone(), call.limit));
+    let request = request.map(|body| MeasuredBody::request(body, call.sent.clone(), call.limit));
     if let Some(host) = &call.host {
         let (head, body) = request.into_parts();
         let body = timeout_at(until, body.collect()).await.map_err(|_| Error::ConnectionReadTimeout)??;
@@ -306,14 +307,14 @@ async fn send(
         let answer = answer.map_err(|failure| Error::InternalError(Some(failure.message)))?;
         let answer = answer.map(|body| {
             let body = http_body_util::Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
-            Metered::response(body, call.received.clone(), call.limit, until, turn).boxed_unsync()
+            MeasuredBody::response(body, call.received.clone(), call.limit, until, turn).boxed_unsync()
         });
         return Ok((answer, Box::new(async { Ok(()) })));
     }
     let sent = timeout_at(until, wasmtime_wasi_http::default_send_request(request, Some(options))).await;
     let (head, work) = sent.map_err(|_| Error::HttpResponseTimeout)??;
     let answer = head.map(|body| {
-        Metered::response(body.boxed_unsync(), call.received.clone(), call.limit, until, turn).boxed_unsync()
+        MeasuredBody::response(body.boxed_unsync(), call.received.clone(), call.limit, until, turn).boxed_unsync()
     });
     Ok((answer, Box::new(async move { timeout_at(until, work).await.unwrap_or(Ok(())) })))
 }
@@ -324,9 +325,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        grants::Grants,
-        http_hosts::HttpHost,
-        logs::{LogSettings, Logs},
+        grants::{Grants, http_hosts::HttpHost},
+        health::logs::{LogSettings, Logs},
     };
 
     /// What may send to some hosts, in a call.

@@ -15,7 +15,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 use wasmtime_wasi_io::bytes::Bytes;
 
 /// A body of a request or of an answer.
-pub(super) struct Metered {
+pub(super) struct MeasuredBody {
     body: WasiBody,
     /// Bytes of all bodies of the call in this direction, and how many there may be.
     taken: Arc<AtomicUsize>,
@@ -25,7 +25,7 @@ pub(super) struct Metered {
     ended: bool,
 }
 
-impl Metered {
+impl MeasuredBody {
     pub(super) fn request(body: WasiBody, taken: Arc<AtomicUsize>, limit: usize) -> Self {
         Self { body, taken, limit, answer: None, ended: false }
     }
@@ -58,7 +58,7 @@ impl Metered {
     }
 }
 
-impl Body for Metered {
+impl Body for MeasuredBody {
     type Data = Bytes;
     type Error = Error;
 

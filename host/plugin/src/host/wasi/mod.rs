@@ -25,7 +25,7 @@
 mod answer;
 mod http;
 mod metered;
-mod stand_in;
+mod stub;
 
 pub(crate) use http::{Call as HttpCall, Http};
 
@@ -34,7 +34,7 @@ use wasmtime::{
     component::{Component, Linker, ResourceDynamic, ResourceType, Val, types::ComponentItem},
 };
 
-use crate::state::State;
+use crate::host::state::State;
 
 /// Packages that are linked.
 pub(crate) const PACKAGES: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
@@ -138,7 +138,7 @@ pub(crate) fn link(
                     })?;
                 }
                 ComponentItem::Resource(_) => {
-                    let theirs = if http { stand_in::kind(name) } else { None };
+                    let theirs = if http { stub::kind(name) } else { None };
                     let of = theirs.unwrap_or_else(|| ResourceType::host_dynamic(kind(name)));
                     target.resource(name, of, |_, _| Ok(()))?
                 }
@@ -163,7 +163,7 @@ fn kind(resource: &str) -> u32 {
 
 /// A new handle.
 fn handle(store: &mut wasmtime::StoreContextMut<'_, State>, resource: &str, rep: u32) -> wasmtime::Result<Val> {
-    if let Some(theirs) = stand_in::handle(store, resource, rep)? {
+    if let Some(theirs) = stub::handle(store, resource, rep)? {
         return Ok(theirs);
     }
     Ok(Val::Resource(ResourceDynamic::new_own(rep, kind(resource)).try_into_resource_any(store)?))

@@ -1,0 +1,270 @@
+//! The second engine, for controllers: made when the first plugin that has some is loaded, and not at all otherwise.
+//!
+//! A controller's call waits for the host most of its time, and would hold a slot of the hooks' pool meanwhile. So it has
+//! instances elsewhere, made on demand and kept warm between calls (`warm`). They are few, and made seldom: reserving address
+//! space for all of them in advance would gain nothing.
+//!
+//! Code is generated in the same way for both engines, so that what was compiled for hooks serves here too. Only where
+//! `controllers.memory_bytes` is more than the hooks' engine reserves for a memory is it compiled once more, and cached
+//! under this engine's own fingerprint.
+//!
+//! # Limits
+//! `controllers.instances` bounds the instances of all plugins, those that run and those that are kept warm: one that is
+//! needed pushes out the one that was used least lately.
+
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout_at,
+};
+use wasmtime::{
+    Engine,
+    component::{Component, InstancePre, Linker},
+};
+
+use crate::{
+    bindings::{controls::ControlsIndices, initializes::InitializesIndices, maps::MapsIndices},
+    call::warm_instance::WarmInstance,
+    engine::pool::{self, PoolSize},
+    error::LoadError,
+    grants::Permit,
+    host::{files::FILE_TURNS, state::State, wasi},
+    limits::Limits,
+    load::{
+        code_cache::{self, Cache},
+        contract::{self, Exports},
+    },
+    reconcile_limits::ReconcileLimits,
+    sandbox::{self, Inner},
+};
+
+/// Instances at once, if nobody chose: on a machine with less than 1 GiB of memory, and on others.
+const FEW: u32 = 16;
+const MANY: u32 = 64;
+
+/// The engine for controllers, and the instances that are kept warm.
+pub(crate) struct ControllerEngine {
+    pub(crate) engine: Engine,
+    linker: Linker<State>,
+    pub(crate) limits: ReconcileLimits,
+    /// The cache of code for this engine; none when the hooks' code fits.
+    cache: Option<Cache>,
+    slots: Arc<Semaphore>,
+    pub(crate) slot_count: usize,
+    idle: Mutex<IdleInstances>,
+    pub(crate) file_turns: Arc<Semaphore>,
+}
+
+/// Instances that nobody uses now, the one used last at the end.
+#[derive(Default)]
+struct IdleInstances {
+    idle: VecDeque<(u64, WarmInstance)>,
+    /// Calls that wait for a slot: while there are any, none is kept.
+    waiting: usize,
+    /// Keys given out.
+    keys: u64,
+}
+
+/// A plugin's controllers, ready to be instantiated here.
+pub(crate) struct ControllerComponent {
+    pub(crate) controller_engine: Arc<ControllerEngine>,
+    pub(crate) pre: InstancePre<State>,
+    pub(crate) controlling: Option<ControlsIndices>,
+    pub(crate) mapping: Option<MapsIndices>,
+    pub(crate) initializing: Option<InitializesIndices>,
+    /// Whether it sends HTTP requests.
+    pub(crate) http: bool,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) permit: Arc<Permit>,
+}
+
+impl ControllerEngine {
+    /// An engine that its sandbox's ticker knows nothing of yet.
+    pub(crate) fn new(sandbox: &Inner, limits: &ReconcileLimits) -> Result<Self, LoadError> {
+        let host = |what| move |source| LoadError::Host { what, source };
+        let (config, size) = size(&sandbox.pool, limits, pool::address_space());
+        let mut config = sandbox::config(&sandbox.limits, &config);
+        config.async_stack_size(pool::CONTROLLER_STACK);
+        let engine = Engine::new(&config).map_err(host("setting up the engine for controllers"))?;
+        let linker = sandbox::linker(&engine).map_err(host("linking the plugin contract for controllers"))?;
+        let same = sandbox::fingerprint(&engine) == sandbox::fingerprint(&sandbox.engine);
+        tracing::debug!(instances = size, "engine for controllers");
+        Ok(Self {
+            cache: (!same).then(|| sandbox.cache.of_engine(&engine)),
+            engine,
+            linker,
+            limits: limits.clone(),
+            slots: Arc::new(Semaphore::new(size)),
+            slot_count: size,
+            idle: Mutex::default(),
+            file_turns: Arc::new(Semaphore::new(FILE_TURNS)),
+        })
+    }
+
+    /// Makes a component ready for this engine. `bytes` are the component's file, and `component` is what the hooks' engine
+    /// made of it.
+    pub(crate) async fn fit(
+        self: &Arc<Self>,
+        sandbox: &Inner,
+        (digest, bytes, component, manifest): (&str, &[u8], &Component, &[u8]),
+        exports: Exports,
+        limits: Limits,
+        permit: Permit,
+    ) -> Result<ControllerComponent, LoadError> {
+        let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
+        let least = crate::load::component::least_memory(component);
+        if least > self.limits.memory_bytes as u64 {
+            return Err(LoadError::ExceedsLimit {
+                what: format!("{least} bytes of memory"),
+                limit: self.limits.memory_bytes,
+                setting: "controllers.memory_bytes",
+            });
+        }
+        let known = match &self.cache {
+            None => code_cache::moved(component, &self.engine),
+            Some(cache) => cache.get(&self.engine, digest).map(|entry| entry.component),
+        };
+        let component = match known {
+            Some(component) => component,
+            None => {
+                let compiled = crate::load::component::compile(&self.engine, sandbox, bytes).await?;
+                self.cache.iter().for_each(|cache| cache.put(digest, &compiled, manifest));
+                compiled
+            }
+        };
+        let mut linker = self.linker.clone();
+        let http = wasi::sends_http(&self.engine, &component);
+        let pre = wasi::link(&mut linker, &self.engine, &component, http)
+            .and_then(|()| linker.instantiate_pre(&component))
+            .map_err(contract)?;
+        component
+            .initialize_copy_on_write_image()
+            .map_err(|source| LoadError::Host { what: "mapping the component's memory image", source })?;
+        Ok(ControllerComponent {
+            controller_engine: self.clone(),
+            controlling: exports.controlling.then(|| ControlsIndices::new(&pre)).transpose().map_err(contract)?,
+            mapping: exports.mapping.then(|| MapsIndices::new(&pre)).transpose().map_err(contract)?,
+            initializing: exports.initializing.then(|| InitializesIndices::new(&pre)).transpose().map_err(contract)?,
+            pre,
+            http,
+            limits: Arc::new(limits),
+            permit: Arc::new(permit),
+        })
+    }
+
+    /// A key for instances that are kept under it.
+    pub(crate) fn key(&self) -> u64 {
+        let mut idle = self.idle.lock();
+        idle.keys += 1;
+        idle.keys
+    }
+
+    /// The instance kept under a key that was used last.
+    pub(crate) fn take(&self, key: u64) -> Option<WarmInstance> {
+        let mut idle = self.idle.lock();
+        let position = idle.idle.iter().rposition(|(of, _)| *of == key)?;
+        idle.idle.remove(position).map(|(_, warm)| warm)
+    }
+
+    /// Keeps an instance under a key, or answers it when others wait for its slot.
+    pub(crate) fn keep(&self, key: u64, warm: WarmInstance) -> Option<WarmInstance> {
+        let mut idle = self.idle.lock();
+        if idle.waiting > 0 {
+            return Some(warm);
+        }
+        idle.idle.push_back((key, warm));
+        None
+    }
+
+    /// Gives up all instances kept under a key.
+    pub(crate) fn give_up(&self, key: u64) -> Vec<WarmInstance> {
+        let mut idle = self.idle.lock();
+        let (gone, kept) = std::mem::take(&mut idle.idle).into_iter().partition(|(of, _)| *of == key);
+        idle.idle = kept;
+        let gone: VecDeque<(u64, WarmInstance)> = gone;
+        gone.into_iter().map(|(_, warm)| warm).collect()
+    }
+
+    /// A slot for one more instance; none when none was free until then.
+    pub(crate) async fn slot(&self, until: Instant) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            return Some(slot);
+        }
+        let (_waiting, idle) = self.wait();
+        // Outside of the lock: clearing away takes a moment.
+        drop(idle);
+        timeout_at(until.into(), self.slots.clone().acquire_owned()).await.ok()?.ok()
+    }
+
+    /// Counts a call that waits, and takes the instance off the shelf that was used least lately. From here on whoever is
+    /// done with one gives it up, so none is missed.
+    fn wait(&self) -> (Waiting<'_>, Option<WarmInstance>) {
+        let mut idle = self.idle.lock();
+        idle.waiting += 1;
+        let idle = idle.idle.pop_front().map(|(_, warm)| warm);
+        (Waiting(self), idle)
+    }
+}
+
+/// A call that waits for a slot.
+struct Waiting<'a>(&'a ControllerEngine);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.idle.lock().waiting -= 1;
+    }
+}
+
+/// How memories are laid out, and how many instances there may be: as many as a quarter of the free address space has room
+/// for.
+fn size(hooks: &PoolSize, limits: &ReconcileLimits, free: Option<u64>) -> (PoolSize, usize) {
+    let needed = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
+    let mut config = *hooks;
+    config.strategy = pool::Strategy::OnDemand;
+    // The hooks' own if that will do: then their code fits.
+    config.reservation = hooks.reservation.max(needed);
+    let small = pool::physical_memory().is_some_and(|bytes| bytes < 1 << 30);
+    let wanted = match (limits.instances, small) {
+        (0, true) => FEW,
+        (0, false) => MANY,
+        (chosen, _) => chosen,
+    };
+    let each = config.reservation.saturating_add(2 * pool::GUARD).saturating_add(pool::CONTROLLER_STACK as u64);
+    let fit = free.map_or(u32::MAX, |free| u32::try_from(free / 4 / each).unwrap_or(u32::MAX));
+    let count = wanted.min(fit).max(1);
+    if count < wanted {
+        tracing::warn!(
+            instances = count,
+            wanted,
+            "address space is scarce (ulimit -v, or a small kernel): fewer instances of controllers at once"
+        );
+    }
+    (config, count as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scarce_space_means_fewer_instances_and_never_none() {
+        let hooks = PoolSize::wanted(&Limits::default());
+        let limits = ReconcileLimits { instances: 40, ..ReconcileLimits::default() };
+        assert_eq!(size(&hooks, &limits, None).1, 40);
+        let (config, count) = size(&hooks, &limits, Some(4 << 30));
+        assert!((2..40).contains(&count), "{count}");
+        assert!(count as u64 * (config.reservation + pool::STACK as u64) <= 1 << 30);
+        assert_eq!(size(&hooks, &limits, Some(0)).1, 1);
+    }
+
+    #[test]
+    fn more_memory_than_the_hooks_have_is_reserved() {
+        let hooks = PoolSize::wanted(&Limits::default());
+        let limits = ReconcileLimits { memory_bytes: (200 << 20) + 1, ..ReconcileLimits::default() };
+        assert_eq!(size(&hooks, &limits, None).0.reservation, (200 << 20) + (64 << 10));
+        let less = ReconcileLimits { memory_bytes: 1 << 20, ..ReconcileLimits::default() };
+        assert_eq!(size(&hooks, &less, None).0.reservation, hooks.reservation);
+    }
+}

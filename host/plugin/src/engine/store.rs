@@ -1,0 +1,114 @@
+//! What holds a guest: a store with every limit set, and the names of what a call that broke one did.
+//!
+//! # Contract
+//! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory end a
+//! call by themselves; at each tick a guest that runs comes back, and is ended past its deadline. What does not come back in
+//! time is given up from outside, [`GRACE`] later.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use wasmtime::{Engine, Store, Trap, UpdateDeadline};
+
+use crate::{
+    error::{HookError, HookFault},
+    host::state::{AbortReason, State},
+    limits::Limits,
+    sandbox::Inner,
+};
+
+/// How much later than its deadline a call is given up from outside, should the guest not come back to the host.
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
+
+/// The part of its time, one in so many, that a call must have been at work for being late to be its own fault: the cores
+/// may have been busy with others.
+pub(crate) const WORKED: u32 = 10;
+
+/// A store of the engine for hooks.
+pub(crate) fn store(
+    sandbox: &Arc<Inner>,
+    plugin: Arc<str>,
+    settings: Arc<str>,
+    limits: Arc<Limits>,
+    within: Duration,
+) -> wasmtime::Result<Store<State>> {
+    store_in(&sandbox.engine, sandbox, plugin, settings, limits, within)
+}
+
+/// A store with every limit set. The only place where one is made.
+pub(crate) fn store_in(
+    engine: &Engine,
+    sandbox: &Inner,
+    plugin: Arc<str>,
+    settings: Arc<str>,
+    limits: Arc<Limits>,
+    within: Duration,
+) -> wasmtime::Result<Store<State>> {
+    let state = State::new(plugin, settings, limits.clone(), sandbox.logs.clone(), within);
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| state);
+    store.set_fuel(limits.fuel)?;
+    store.set_hostcall_fuel(limits.reply_bytes.saturating_add(1024));
+    store.set_max_component_handles(limits.handles);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|context| {
+        if Instant::now() >= context.data().deadline {
+            return Err(AbortReason::Deadline.into());
+        }
+        Ok(UpdateDeadline::Yield(1))
+    });
+    Ok(store)
+}
+
+/// What a failed call was about.
+pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
+    let limits = &state.limits;
+    if let Some(exceeded) = error.downcast_ref::<AbortReason>() {
+        return match exceeded {
+            AbortReason::Deadline => HookFault::late(limits),
+            AbortReason::HostCalls => {
+                HookFault::HostCalls { limit: limits.host_calls, setting: limits.host_calls_setting() }
+            }
+            AbortReason::OnlyReconcilers { what } => {
+                HookFault::Answer(format!("it called {what}, which only a reconciler may"))
+            }
+            AbortReason::Exit { status } => HookFault::Exit { status: *status },
+            AbortReason::Random { limit } => {
+                HookFault::Answer(format!("it asked for more than {limit} random bytes at once"))
+            }
+        };
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => return HookFault::Fuel { limit: limits.fuel, setting: limits.fuel_setting() },
+        Some(Trap::Interrupt) => return HookFault::late(limits),
+        Some(Trap::StackOverflow) => return HookFault::Stack,
+        Some(trap) => {
+            // What a guest does that was refused memory: panic, or abort.
+            return state.growth_refused.clone().unwrap_or_else(|| HookFault::Trap(trap.to_string()));
+        }
+        None => {}
+    }
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+        return HookFault::Host(format!("{error:#}"));
+    }
+    let text = format!("{error:#}");
+    // Wasmtime has no type for this one.
+    if text.contains("fuel allocated for hostcalls") {
+        return HookFault::Reply { limit: limits.reply_bytes };
+    }
+    // Nor for this one.
+    if text.contains("store handle limit exceeded") {
+        return HookFault::Handles { limit: limits.handles };
+    }
+    HookFault::Answer(text)
+}
+
+/// Being late does not count against a plugin that got its turn late.
+pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
+    if starved && matches!(error.fault, HookFault::Deadline { .. }) {
+        error.counts = false;
+    }
+    error
+}

@@ -1,0 +1,367 @@
+//! The plugins' logs: a level, a rate and a bounded memory for each, and a channel for those who follow.
+//!
+//! Every line that is taken goes to three places: the process's log (target `plugin`, whose filter may hide it there), a
+//! ring of the plugin's last lines, and the followers. A follower that is too slow loses the oldest lines and is told how
+//! many, by the channel. A line below the plugin's level costs nothing and is not counted; one over its rate is dropped
+//! and counted, which is said once a second at most.
+//!
+//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`).
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+
+/// Plugins whose lines are kept; of one more, the one that was silent longest is forgotten.
+const MAX_PLUGINS: usize = 1_024;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How much plugins may log. Part of config.toml as `[plugin_logs]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// Lines of one plugin in a second.
+    pub lines_per_second: u32,
+    /// Bytes of one plugin in a second.
+    pub bytes_per_second: usize,
+    /// Lines of one plugin that are kept to be shown.
+    pub kept_lines: usize,
+    /// Bytes of these lines.
+    pub kept_bytes: usize,
+    /// Lines of all plugins that a follower may be behind.
+    pub follow_lines: usize,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            lines_per_second: 200,
+            bytes_per_second: 256 << 10,
+            kept_lines: 1_000,
+            kept_bytes: 1 << 20,
+            follow_lines: 1_024,
+        }
+    }
+}
+
+/// One line, or several where the host adds a backtrace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Whose.
+    pub plugin: Arc<str>,
+    /// When.
+    pub at: SystemTime,
+    /// 1 error, 2 warn, 3 info, 4 debug, 5 trace.
+    pub level: u8,
+    /// The hook that was running, such as `validate`; empty outside of one.
+    pub hook: &'static str,
+    /// The text.
+    pub message: String,
+    /// Names and values.
+    pub fields: Vec<(String, String)>,
+}
+
+impl LogLine {
+    fn size(&self) -> usize {
+        self.message.len() + self.fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
+
+    /// Message and fields: `message name=value`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.fields {
+            // Writing to a string cannot fail.
+            let _ = if !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && b != b'"') {
+                write!(text, " {name}={value}")
+            } else {
+                write!(text, " {name}={value:?}")
+            };
+        }
+        text
+    }
+}
+
+/// The number of a level by its name; none for what is no name of one. `off` is 0.
+#[must_use]
+pub fn level(name: &str) -> Option<u8> {
+    ["off", "error", "warn", "info", "debug", "trace"].iter().position(|known| *known == name).map(|n| n as u8)
+}
+
+/// The logs of all plugins.
+pub struct Logs {
+    settings: LogSettings,
+    levels: BTreeMap<String, u8>,
+    books: Mutex<HashMap<Arc<str>, PluginLog>>,
+    live: broadcast::Sender<Arc<LogLine>>,
+}
+
+/// One plugin's lines, and its use of the current second.
+struct PluginLog {
+    ring: VecDeque<Arc<LogLine>>,
+    bytes: usize,
+    second: Instant,
+    lines_in_second: u32,
+    bytes_in_second: usize,
+    /// Dropped and not said yet.
+    dropped: u64,
+    said: Option<Instant>,
+}
+
+impl Logs {
+    /// Empty. `levels` are those of plugins that have one of their own (see [`level`]); the others log from info on.
+    #[must_use]
+    pub fn new(settings: LogSettings, levels: BTreeMap<String, u8>) -> Self {
+        let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));
+        Self { settings, levels, books: Mutex::default(), live }
+    }
+
+    /// The last lines of a plugin, oldest first; at most `last`, and at most what is kept.
+    #[must_use]
+    pub fn tail(&self, plugin: &str, last: usize) -> Vec<Arc<LogLine>> {
+        let books = self.books.lock();
+        let Some(book) = books.get(plugin) else { return Vec::new() };
+        book.ring.iter().skip(book.ring.len().saturating_sub(last)).cloned().collect()
+    }
+
+    /// Every line of every plugin from now on.
+    #[must_use]
+    pub fn follow(&self) -> broadcast::Receiver<Arc<LogLine>> {
+        self.live.subscribe()
+    }
+
+    /// Whether a plugin's lines of this level are taken.
+    pub(crate) fn wants(&self, plugin: &str, level: u8) -> bool {
+        level <= self.levels.get(plugin).copied().unwrap_or(3)
+    }
+
+    /// Takes a line of the host's about a plugin. It may have several lines.
+    pub(crate) fn host(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
+        self.write(plugin, hook, level, message, Vec::new());
+    }
+
+    /// Takes a line of the plugin itself: what could forge lines of a log is replaced.
+    pub(crate) fn guest(
+        &self,
+        plugin: &str,
+        hook: &'static str,
+        level: u8,
+        message: &str,
+        fields: Vec<(String, String)>,
+    ) {
+        let fields = fields.into_iter().map(|(name, value)| (plain(&name), plain(&value))).collect();
+        self.write(plugin, hook, level, plain(message), fields);
+    }
+
+    pub(crate) fn write(
+        &self,
+        plugin: &str,
+        hook: &'static str,
+        level: u8,
+        message: String,
+        fields: Vec<(String, String)>,
+    ) {
+        if self.wants(plugin, level) {
+            self.write_at(Instant::now(), plugin, hook, level, message, fields);
+        }
+    }
+
+    fn write_at(
+        &self,
+        now: Instant,
+        plugin: &str,
+        hook: &'static str,
+        level: u8,
+        message: String,
+        fields: Vec<(String, String)>,
+    ) {
+        let plugin: Arc<str> = plugin.into();
+        let line = LogLine { plugin: plugin.clone(), at: SystemTime::now(), level, hook, message, fields };
+        let size = line.size();
+        let mut taken = Vec::with_capacity(2);
+        let mut books = self.books.lock();
+        if !books.contains_key(&plugin) && books.len() >= MAX_PLUGINS {
+            let silent = books.iter().min_by_key(|(_, book)| book.second).map(|(name, _)| name.clone());
+            silent.map(|name| books.remove(&name));
+        }
+        let book = books.entry(plugin.clone()).or_insert_with(|| PluginLog::new(now));
+        let fits = book.spend(&self.settings, now, size);
+        if !fits {
+            book.dropped += 1;
+            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => plugin.to_string()).increment(1);
+        }
+        if book.dropped > 0 && book.said.is_none_or(|said| now.saturating_duration_since(said) >= SECOND) {
+            let message = "log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second)".to_owned();
+            let fields = vec![("dropped".to_owned(), std::mem::take(&mut book.dropped).to_string())];
+            book.said = Some(now);
+            taken.push(Arc::new(LogLine { level: 2, message, fields, hook: "", ..line.clone() }));
+        }
+        if fits {
+            taken.push(Arc::new(line));
+        }
+        for line in &taken {
+            book.keep(&self.settings, line.clone());
+        }
+        drop(books);
+        for line in taken {
+            trace(&line);
+            // Nobody follows: nothing to do.
+            let _ = self.live.send(line);
+        }
+    }
+}
+
+impl PluginLog {
+    fn new(now: Instant) -> Self {
+        Self {
+            ring: VecDeque::new(),
+            bytes: 0,
+            second: now,
+            lines_in_second: 0,
+            bytes_in_second: 0,
+            dropped: 0,
+            said: None,
+        }
+    }
+
+    /// Counts a line against the current second; whether it fits.
+    fn spend(&mut self, settings: &LogSettings, now: Instant, size: usize) -> bool {
+        if now.saturating_duration_since(self.second) >= SECOND {
+            self.second = now;
+            self.lines_in_second = 0;
+            self.bytes_in_second = 0;
+        }
+        let fits = self.lines_in_second < settings.lines_per_second
+            && self.bytes_in_second.saturating_add(size) <= settings.bytes_per_second;
+        if fits {
+            self.lines_in_second += 1;
+            self.bytes_in_second += size;
+        }
+        fits
+    }
+
+    fn keep(&mut self, settings: &LogSettings, line: Arc<LogLine>) {
+        self.bytes += line.size();
+        self.ring.push_back(line);
+        while self.ring.len() > settings.kept_lines || self.bytes > settings.kept_bytes {
+            let Some(oldest) = self.ring.pop_front() else { break };
+            self.bytes -= oldest.size();
+        }
+    }
+}
+
+/// Text without what moves a cursor or begins a line.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && c != '\t', "\u{2424}")
+}
+
+fn trace(line: &LogLine) {
+    let (plugin, hook, text) = (&*line.plugin, line.hook, line.text());
+    match line.level {
+        1 => tracing::error!(target: "plugin", plugin, hook, "{text}"),
+        2 => tracing::warn!(target: "plugin", plugin, hook, "{text}"),
+        4 => tracing::debug!(target: "plugin", plugin, hook, "{text}"),
+        5 => tracing::trace!(target: "plugin", plugin, hook, "{text}"),
+        _ => tracing::info!(target: "plugin", plugin, hook, "{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logs(settings: LogSettings) -> Logs {
+        Logs::new(settings, BTreeMap::from([("chatty".to_owned(), 5), ("mute".to_owned(), 0)]))
+    }
+
+    fn texts(lines: &[Arc<LogLine>]) -> Vec<String> {
+        lines.iter().map(|line| line.text()).collect()
+    }
+
+    #[test]
+    fn levels_are_by_plugin() {
+        let logs = logs(LogSettings::default());
+        for plugin in ["chatty", "usual", "mute"] {
+            (1..=5).for_each(|level| logs.guest(plugin, "mutate", level, "said", Vec::new()));
+        }
+        let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99).len());
+        assert_eq!(counts, [5, 3, 0, 0]);
+        assert_eq!(["off", "error", "trace", "loud"].map(level), [Some(0), Some(1), Some(5), None]);
+    }
+
+    #[test]
+    fn the_ring_is_bounded_by_lines_and_by_bytes() {
+        let logs = logs(LogSettings { kept_lines: 3, kept_bytes: 10, ..LogSettings::default() });
+        for n in 0..9 {
+            logs.guest("p", "", 3, &n.to_string(), Vec::new());
+        }
+        assert_eq!(texts(&logs.tail("p", 99)), ["6", "7", "8"]);
+        assert_eq!(texts(&logs.tail("p", 2)), ["7", "8"]);
+        logs.guest("p", "", 3, "ten bytes!", Vec::new());
+        assert_eq!(texts(&logs.tail("p", 99)), ["ten bytes!"]);
+        logs.guest("p", "", 3, "eleven byte", Vec::new());
+        assert_eq!(texts(&logs.tail("p", 99)), [""; 0], "what does not fit is not kept");
+    }
+
+    #[test]
+    fn the_rate_is_bounded_and_what_is_dropped_is_said_once_a_second() {
+        let logs = logs(LogSettings { lines_per_second: 2, ..LogSettings::default() });
+        let begun = Instant::now();
+        let say = |ms| logs.write_at(begun + Duration::from_millis(ms), "p", "", 3, format!("at {ms}"), Vec::new());
+        let others = |ms| logs.write_at(begun + Duration::from_millis(ms), "q", "", 3, "q".into(), Vec::new());
+        [0, 1, 2, 3, 4, 999].into_iter().for_each(say);
+        others(5);
+        [1_001, 1_002, 1_003, 1_500, 9_000].into_iter().for_each(say);
+        let dropped =
+            |n| format!("log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second) dropped={n}");
+        // At 1,001 ms the rate's second is over, the one since the last word on dropping is not.
+        let expected = ["at 0", "at 1", &dropped(1), "at 1001", &dropped(3), "at 1002", &dropped(2), "at 9000"];
+        assert_eq!(texts(&logs.tail("p", 99)), expected);
+        assert_eq!(logs.tail("q", 9).len(), 1, "a plugin's rate is its own");
+    }
+
+    #[test]
+    fn bytes_count_too() {
+        let logs = logs(LogSettings { bytes_per_second: 100, ..LogSettings::default() });
+        let begun = Instant::now();
+        let say = |text: &str| logs.write_at(begun, "p", "", 3, text.into(), vec![("k".into(), "v".into())]);
+        [60, 40, 36].into_iter().for_each(|size| say(&"x".repeat(size)));
+        let sizes: Vec<_> = logs.tail("p", 9).iter().map(|line| line.message.len()).collect();
+        assert_eq!((sizes.first(), sizes.last()), (Some(&60), Some(&36)));
+    }
+
+    #[tokio::test]
+    async fn followers_hear_everything_or_how_much_they_missed() {
+        let logs = logs(LogSettings { follow_lines: 4, ..LogSettings::default() });
+        let mut follower = logs.follow();
+        logs.guest("p", "validate", 2, "careful", vec![("why".into(), "two words".into())]);
+        let line = follower.recv().await.unwrap();
+        assert_eq!((&*line.plugin, line.level, line.hook), ("p", 2, "validate"));
+        assert_eq!(line.text(), "careful why=\"two words\"");
+        (0..10).for_each(|n| logs.guest("p", "", 3, &n.to_string(), Vec::new()));
+        assert!(matches!(follower.recv().await, Err(broadcast::error::RecvError::Lagged(6))));
+        assert_eq!(follower.recv().await.unwrap().message, "6");
+    }
+
+    #[test]
+    fn guests_cannot_forge_lines() {
+        let logs = logs(LogSettings::default());
+        logs.guest("p", "", 3, "a\nb\u{1b}[2J", vec![("k\n".into(), "v\r".into())]);
+        assert!(!logs.tail("p", 1)[0].text().contains(|c: char| c.is_control()));
+    }
+
+    #[test]
+    fn many_plugins_do_not_fill_the_memory() {
+        let logs = logs(LogSettings::default());
+        (0..2 * MAX_PLUGINS).for_each(|n| logs.guest(&format!("p{n}"), "", 3, "x", Vec::new()));
+        assert!(logs.books.lock().len() <= MAX_PLUGINS);
+        assert_eq!(logs.tail(&format!("p{}", 2 * MAX_PLUGINS - 1), 9).len(), 1);
+    }
+}

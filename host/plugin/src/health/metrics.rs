@@ -1,0 +1,184 @@
+//! What is counted about plugins, by plugin and hook. The table of all metrics is docs/metrics.md.
+//!
+//! Handles are looked up when a plugin is loaded, so that a call pays atomic additions only: two counters and a histogram
+//! at its end, two gauge moves for its instance. Faults, which are rare, look theirs up.
+//!
+//! Bounded: labels are names of plugins that were loaded, hooks and kinds of fault. After [`MAX_NAMES`] names in one
+//! life of the process, further plugins share the name `(others)`.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use metrics::{Counter, Gauge, Histogram};
+use parking_lot::Mutex;
+
+use crate::{health::breaker::HealthState, hook::Hook};
+
+/// Names of plugins that have series of their own.
+const MAX_NAMES: usize = 256;
+
+/// What the others are called.
+const OTHERS: &str = "(others)";
+
+/// The names that label series.
+#[derive(Default)]
+pub(crate) struct PluginLabels(Mutex<HashSet<Arc<str>>>);
+
+impl PluginLabels {
+    /// The label of a plugin.
+    pub(crate) fn label(&self, plugin: &Arc<str>) -> Arc<str> {
+        let mut names = self.0.lock();
+        if names.contains(plugin) || (names.len() < MAX_NAMES && names.insert(plugin.clone())) {
+            plugin.clone()
+        } else {
+            OTHERS.into()
+        }
+    }
+
+    /// The label of what may not be a plugin yet: a name that was never loaded has no series of its own.
+    pub(crate) fn known(&self, called: &str) -> Arc<str> {
+        self.0.lock().get(called).cloned().unwrap_or_else(|| OTHERS.into())
+    }
+}
+
+/// The handles of one plugin.
+pub(crate) struct PluginMetrics {
+    label: Arc<str>,
+    hooks: [HookMetrics; Hook::ALL.len()],
+    instances: Gauge,
+    peak: Gauge,
+    peak_bytes: AtomicUsize,
+}
+
+/// The handles of one hook.
+pub(crate) struct HookMetrics {
+    calls: Counter,
+    aside: Counter,
+    seconds: Histogram,
+    fuel: Counter,
+    refused: Counter,
+    state: Gauge,
+}
+
+impl PluginMetrics {
+    /// Handles for a plugin. The metrics of its hooks begin at nothing, or go on where another version of it left off.
+    pub(crate) fn new(label: Arc<str>) -> Self {
+        let plugin = label.to_string();
+        let hook = |hook: Hook| HookMetrics::new(&plugin, hook.name());
+        Self {
+            hooks: Hook::ALL.map(hook),
+            instances: metrics::gauge!("mortise_plugin_instances", "plugin" => plugin.clone()),
+            peak: metrics::gauge!("mortise_plugin_memory_peak_bytes", "plugin" => plugin.clone()),
+            peak_bytes: AtomicUsize::new(0),
+            label,
+        }
+    }
+
+    /// What the plugin is called in metrics.
+    pub(crate) fn label(&self) -> String {
+        self.label.to_string()
+    }
+
+    pub(crate) fn hook(&self, hook: Hook) -> &HookMetrics {
+        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize] = &self.hooks;
+        match hook {
+            Hook::Mutate => mutate,
+            Hook::Validate => validate,
+            Hook::AuthorizeRead => read,
+            Hook::AuthorizeWrite => write,
+            Hook::AuthorizeList => list,
+            Hook::Upgrade => upgrade,
+            Hook::Reconcile => reconcile,
+            Hook::Map => map,
+            Hook::Initialize => initialize,
+        }
+    }
+
+    /// A fault that ended a call of a hook.
+    pub(crate) fn fault(&self, hook: &'static str, kind: &'static str) {
+        match Hook::named(hook) {
+            Some(hook) if kind == "quarantined" => self.hook(hook).refused.increment(1),
+            _ => metrics::counter!(
+                "mortise_plugin_faults_total", "plugin" => self.label.to_string(), "hook" => hook, "kind" => kind
+            )
+            .increment(1),
+        }
+    }
+
+    /// An instance begins.
+    pub(crate) fn begins(&self) {
+        self.instances.increment(1.0);
+    }
+
+    /// An instance ends that had this much memory, bytes.
+    pub(crate) fn ends(&self, memory: usize) {
+        self.instances.decrement(1.0);
+        if memory > self.peak_bytes.load(Ordering::Relaxed)
+            && memory > self.peak_bytes.fetch_max(memory, Ordering::Relaxed)
+        {
+            self.peak.set(memory as f64);
+        }
+    }
+
+    /// How long its code took to compile.
+    pub(crate) fn compiled(&self, took: Duration) {
+        metrics::histogram!("mortise_plugin_compile_seconds", "plugin" => self.label.to_string()).record(took);
+    }
+}
+
+impl HookMetrics {
+    fn new(plugin: &str, hook: &'static str) -> Self {
+        let plugin = || plugin.to_owned();
+        Self {
+            calls: metrics::counter!("mortise_plugin_calls_total", "plugin" => plugin(), "hook" => hook),
+            aside: metrics::counter!("mortise_plugin_calls_low_priority_total", "plugin" => plugin(), "hook" => hook),
+            seconds: metrics::histogram!("mortise_plugin_call_seconds", "plugin" => plugin(), "hook" => hook),
+            fuel: metrics::counter!("mortise_plugin_fuel_total", "plugin" => plugin(), "hook" => hook),
+            refused: metrics::counter!("mortise_plugin_refused_total", "plugin" => plugin(), "hook" => hook),
+            state: metrics::gauge!("mortise_plugin_quarantine_state", "plugin" => plugin(), "hook" => hook),
+        }
+    }
+
+    /// A call that was not refused is over. `took` is what its request waited for it, for an instance included.
+    pub(crate) fn called(&self, took: Duration, fuel: u64) {
+        self.calls.increment(1);
+        self.seconds.record(took);
+        self.fuel.increment(fuel);
+    }
+
+    /// A call begins whose plugin is set aside.
+    pub(crate) fn aside(&self) {
+        self.aside.increment(1);
+    }
+
+    /// How the hook is doing from now on.
+    pub(crate) fn is(&self, state: HealthState) {
+        self.state.set(f64::from(state as u8));
+    }
+}
+
+/// Counts an attempt to load a plugin; `outcome` is `new`, `replaced` or `refused`.
+pub(crate) fn count_load(label: &str, outcome: &'static str) {
+    metrics::counter!("mortise_plugin_loads_total", "plugin" => label.to_owned(), "outcome" => outcome).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_bounded() {
+        let names = PluginLabels::default();
+        let labels: HashSet<_> = (0..1_000).map(|n| names.label(&format!("p{n}").into())).collect();
+        assert_eq!(labels.len(), MAX_NAMES + 1);
+        assert_eq!(&*names.label(&"p3".into()), "p3");
+        assert_eq!(&*names.label(&"p999".into()), "(others)");
+        assert_eq!((&*names.known("p3"), &*names.known("never-loaded")), ("p3", "(others)"));
+    }
+}

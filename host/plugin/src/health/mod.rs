@@ -1,0 +1,8 @@
+//! What is known about plugins that serve: faults and quarantine, metrics, logs, backtraces.
+
+pub(crate) mod backtrace;
+pub(crate) mod breaker;
+pub mod logs;
+pub(crate) mod metrics;
+pub(crate) mod plugin_health;
+pub(crate) mod throttle;

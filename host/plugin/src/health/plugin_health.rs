@@ -1,0 +1,315 @@
+//! How a plugin's hooks are doing, and which calls are refused for that: one `Breaker` for each hook.
+//!
+//! Faults of the plugin count; being too busy, a call that its caller gave up, and what the host could not do, do not.
+//! Each loaded component has a health of its own, so a new file starts healthy.
+//!
+//! Cost: a healthy hook pays one relaxed load before the call and one after it. A fault, and any call of a hook that is
+//! not healthy, takes the hook's lock for a moment.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    error::HookFault,
+    health::breaker::{Admission, Breaker, HealthState, Quarantine},
+    hook::Hook,
+};
+
+/// Longest text of a fault that is kept, bytes.
+const MAX_TEXT: usize = 512;
+
+/// The time since some fixed moment.
+pub(crate) type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
+
+/// Told of each change of a hook's state: the hook, what it was, what it is, and what was wrong last.
+pub(crate) type Listener = Box<dyn Fn(Hook, HealthState, &HookHealth) + Send + Sync>;
+
+/// The health of one loaded plugin.
+pub struct Health {
+    rules: Arc<Quarantine>,
+    clock: Clock,
+    cells: [Cell; Hook::ALL.len()],
+    used: Vec<Hook>,
+    changes: watch::Sender<u64>,
+    listener: Listener,
+}
+
+#[derive(Default)]
+struct Cell {
+    /// The breaker's state, to be read without its lock.
+    state: AtomicU8,
+    breaker: Mutex<Breaker>,
+}
+
+/// A plugin's health at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthReport {
+    /// The worst of its hooks'.
+    pub state: HealthState,
+    /// Each hook that one of its types uses.
+    pub hooks: Vec<HookHealth>,
+}
+
+/// A hook's health at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookHealth {
+    /// The hook, such as `validate`.
+    pub hook: &'static str,
+    /// How it is doing.
+    pub state: HealthState,
+    /// Faults since the plugin was loaded or its health was reset.
+    pub faults: u64,
+    /// The last fault; empty when there was none.
+    pub last_fault: String,
+    /// When a quarantined hook is tried again, from now; nothing otherwise.
+    pub retry_in: Option<Duration>,
+}
+
+impl Health {
+    /// All healthy. `used` are the hooks to report.
+    pub(crate) fn new(rules: Arc<Quarantine>, used: Vec<Hook>, listener: Listener) -> Self {
+        let begun = Instant::now();
+        Self::with_clock(rules, used, listener, Box::new(move || begun.elapsed()))
+    }
+
+    fn with_clock(rules: Arc<Quarantine>, used: Vec<Hook>, listener: Listener, clock: Clock) -> Self {
+        Self { rules, clock, cells: Default::default(), used, changes: watch::Sender::new(0), listener }
+    }
+
+    /// How each hook is doing now.
+    #[must_use]
+    pub fn report(&self) -> HealthReport {
+        let now = (self.clock)();
+        let hooks: Vec<_> = self.used.iter().map(|hook| self.describe(*hook, now)).collect();
+        let state = hooks.iter().map(|hook| hook.state).max().unwrap_or(HealthState::Healthy);
+        HealthReport { state, hooks }
+    }
+
+    /// A counter that changes with every change of a hook's state.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Every hook is healthy from now on, whatever was before.
+    pub fn reset(&self) {
+        for hook in Hook::ALL {
+            self.with(hook, |breaker, _| breaker.reset());
+        }
+    }
+
+    /// Whether calls of this hook are refused, except for trials.
+    pub(crate) fn is_quarantined(&self, hook: Hook) -> bool {
+        self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Quarantined as u8
+    }
+
+    /// Asks for a call.
+    ///
+    /// # Errors
+    /// [`HookFault::Quarantined`].
+    pub(crate) fn admit(&self, hook: Hook) -> Result<Pass<'_>, HookFault> {
+        let pass = |trial| Pass { health: self, hook, trial };
+        if !self.is_quarantined(hook) {
+            return Ok(pass(None));
+        }
+        let admitted = self.with(hook, |breaker, now| match breaker.admit(&self.rules, now) {
+            Admission::Go => Ok(None),
+            Admission::Trial(number) => Ok(Some(number)),
+            Admission::Refused(retry_in) => {
+                Err(HookFault::Quarantined { retry_in, last: breaker.last_fault().to_owned() })
+            }
+        });
+        admitted.map(pass)
+    }
+
+    /// Counts a fault that was found in an answer after the call had ended.
+    pub(crate) fn blame(&self, hook: Hook, what: &HookFault) {
+        self.failed(hook, None, what);
+    }
+
+    fn failed(&self, hook: Hook, trial: Option<u64>, what: &HookFault) {
+        let mut text = what.to_string();
+        if text.len() > MAX_TEXT {
+            let end = (0..=MAX_TEXT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+            text.truncate(end);
+        }
+        self.with(hook, |breaker, now| breaker.failed(&self.rules, now, trial, text));
+    }
+
+    /// Does something to a hook's breaker, and tells of a change of its state.
+    fn with<R>(&self, hook: Hook, act: impl FnOnce(&mut Breaker, Duration) -> R) -> R {
+        let cell = self.cell(hook);
+        let mut breaker = cell.breaker.lock();
+        let before = breaker.state();
+        let now = (self.clock)();
+        let done = act(&mut breaker, now);
+        let after = breaker.state();
+        if before != after {
+            cell.state.store(after as u8, Ordering::Relaxed);
+            let told = described(hook, &breaker, &self.rules, now);
+            // Under the lock, so that nobody hears of changes in the wrong order.
+            (self.listener)(hook, before, &told);
+            self.changes.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        done
+    }
+
+    fn describe(&self, hook: Hook, now: Duration) -> HookHealth {
+        described(hook, &self.cell(hook).breaker.lock(), &self.rules, now)
+    }
+
+    fn cell(&self, hook: Hook) -> &Cell {
+        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize] = &self.cells;
+        match hook {
+            Hook::Mutate => mutate,
+            Hook::Validate => validate,
+            Hook::AuthorizeRead => read,
+            Hook::AuthorizeWrite => write,
+            Hook::AuthorizeList => list,
+            Hook::Upgrade => upgrade,
+            Hook::Reconcile => reconcile,
+            Hook::Map => map,
+            Hook::Initialize => initialize,
+        }
+    }
+}
+
+fn described(hook: Hook, breaker: &Breaker, rules: &Quarantine, now: Duration) -> HookHealth {
+    HookHealth {
+        hook: hook.name(),
+        state: breaker.state(),
+        faults: breaker.faults(),
+        last_fault: breaker.last_fault().to_owned(),
+        retry_in: breaker.retry_in(rules, now),
+    }
+}
+
+/// Leave to call a hook once. Dropped without an outcome (the caller went away), it counts for nothing, and a trial is
+/// free for the next caller.
+pub(crate) struct Pass<'a> {
+    health: &'a Health,
+    hook: Hook,
+    trial: Option<u64>,
+}
+
+impl Pass<'_> {
+    /// The call ended well.
+    pub(crate) fn succeeded(mut self) {
+        if self.health.cell(self.hook).state.load(Ordering::Relaxed) != HealthState::Healthy as u8 {
+            let trial = self.trial.take();
+            self.health.with(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, trial));
+        }
+    }
+
+    /// The call ended with a fault of the plugin.
+    pub(crate) fn failed(mut self, what: &HookFault) {
+        let trial = self.trial.take();
+        self.health.failed(self.hook, trial, what);
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.trial.take() {
+            self.health.with(self.hook, |breaker, _| breaker.released(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// What was heard: which hook, and how it was from then on.
+    type Heard = Arc<Mutex<Vec<(Hook, HealthState)>>>;
+
+    /// A health, the seconds on its clock, and what it told.
+    fn health() -> (Health, Arc<AtomicU64>, Heard) {
+        let seconds = Arc::new(AtomicU64::new(0));
+        let heard = Heard::default();
+        let (clock, log) = (seconds.clone(), heard.clone());
+        let health = Health::with_clock(
+            Arc::new(Quarantine::default()),
+            vec![Hook::Mutate, Hook::Validate],
+            Box::new(move |hook, _, now| log.lock().push((hook, now.state))),
+            Box::new(move || Duration::from_secs(clock.load(Ordering::Relaxed))),
+        );
+        (health, seconds, heard)
+    }
+
+    fn trap() -> HookFault {
+        HookFault::Trap("it was told to".into())
+    }
+
+    fn quarantine(health: &Health, hook: Hook) {
+        (0..10).for_each(|_| health.admit(hook).unwrap().failed(&trap()));
+        assert!(health.is_quarantined(hook));
+    }
+
+    #[test]
+    fn hooks_are_quarantined_one_by_one_and_it_is_told() {
+        let (health, seconds, heard) = health();
+        let changes = health.subscribe();
+        quarantine(&health, Hook::Validate);
+        assert!(health.admit(Hook::Mutate).is_ok());
+        let refused = health.admit(Hook::Validate).err().unwrap();
+        let HookFault::Quarantined { retry_in, last } = refused else { panic!("{refused:?}") };
+        assert_eq!((retry_in, last.as_str()), (Duration::from_secs(1), "trapped: it was told to"));
+        let report = health.report();
+        assert_eq!(report.state, HealthState::Quarantined);
+        assert_eq!(report.hooks.len(), 2);
+        assert_eq!((report.hooks[0].hook, report.hooks[0].state), ("mutate", HealthState::Healthy));
+        assert_eq!((report.hooks[1].hook, report.hooks[1].faults), ("validate", 10));
+        assert_eq!(report.hooks[1].retry_in, Some(Duration::from_secs(1)));
+
+        seconds.store(1, Ordering::Relaxed);
+        health.admit(Hook::Validate).unwrap().succeeded();
+        assert_eq!(*changes.borrow(), 3);
+        let states: Vec<_> = heard.lock().iter().map(|(hook, state)| (hook.name(), *state)).collect();
+        let expected = [HealthState::Probation, HealthState::Quarantined, HealthState::Probation];
+        assert_eq!(states, expected.map(|state| ("validate", state)));
+    }
+
+    #[test]
+    fn a_caller_who_goes_away_releases_the_trial() {
+        let (health, seconds, _) = health();
+        quarantine(&health, Hook::Mutate);
+        seconds.store(1, Ordering::Relaxed);
+        let trial = health.admit(Hook::Mutate).unwrap();
+        assert!(health.admit(Hook::Mutate).is_err());
+        drop(trial);
+        assert!(health.is_quarantined(Hook::Mutate));
+        health.admit(Hook::Mutate).unwrap().succeeded();
+        assert!(!health.is_quarantined(Hook::Mutate));
+    }
+
+    #[test]
+    fn reset_lifts_at_once() {
+        let (health, ..) = health();
+        quarantine(&health, Hook::Mutate);
+        quarantine(&health, Hook::Validate);
+        health.reset();
+        assert_eq!(health.report().state, HealthState::Healthy);
+        assert!(health.admit(Hook::Mutate).is_ok() && health.admit(Hook::Validate).is_ok());
+    }
+
+    #[test]
+    fn a_bad_answer_after_the_trial_takes_it_back() {
+        let (health, seconds, _) = health();
+        quarantine(&health, Hook::Mutate);
+        seconds.store(1, Ordering::Relaxed);
+        health.admit(Hook::Mutate).unwrap().succeeded();
+        health.blame(Hook::Mutate, &HookFault::Answer("nonsense".into()));
+        assert!(health.is_quarantined(Hook::Mutate));
+        assert_eq!(health.report().hooks[0].retry_in, Some(Duration::from_secs(2)));
+    }
+}

@@ -1,0 +1,138 @@
+//! The call of a controller that is under way in an instance: whom its host calls ask, what they may ask for, and how long
+//! they may take.
+//!
+//! # Contract
+//! Each host call counts towards `controllers.host_calls`. Those that may wait have `controllers.host_call_ms`, and never
+//! more than what is left of the whole call's deadline; what they hand over either way is bounded by
+//! `sandbox.reply_bytes`. Too much of either is a failure that the guest hears, the end of the whole call's time is not.
+//! In an instance for hooks nothing is under way: questions are answered with a failure, and what has no way to fail ends
+//! the hook, so that hooks depend on their input alone.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use mortise_resource::Code;
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{
+    bindings,
+    engine::low_priority::worked,
+    grants::Permit,
+    host::{
+        reconciler_host::{Failure, ReconcilerHost},
+        state::{AbortReason, State},
+    },
+};
+
+/// Tells a controller's call that it should come to an end soon. Clones are one flag.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Not cancelled.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancels, for good.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What an instance has while a controller's call runs in it.
+pub(crate) struct CallContext {
+    pub(crate) host: Arc<dyn ReconcilerHost>,
+    pub(crate) permit: Arc<Permit>,
+    pub(crate) cancel: Cancel,
+    /// Since when `clock.elapsed` counts.
+    pub(crate) made: Instant,
+    /// The longest that one host call may take.
+    pub(crate) host_call: Duration,
+    /// Bounds the threads that wait for files.
+    pub(crate) file_turns: Arc<Semaphore>,
+    /// Processor time that went into host calls: it is not the guest's.
+    pub(crate) host_work: Duration,
+}
+
+/// What a host call needs to be answered.
+pub(crate) struct Question {
+    pub(crate) host: Arc<dyn ReconcilerHost>,
+    pub(crate) permit: Arc<Permit>,
+    /// Bytes that it may hand over, either way.
+    pub(crate) limit: usize,
+    /// When the answer is of no use any more.
+    pub(crate) until: Instant,
+    pub(crate) file_turns: Arc<Semaphore>,
+}
+
+/// What a host call that may fail answers: the outer error ends the guest.
+pub(crate) type Answer<T> = wasmtime::Result<Result<T, bindings::Failure>>;
+
+impl State {
+    /// Begins a host call that has no way to fail.
+    pub(crate) fn begin(&mut self, what: &'static str) -> wasmtime::Result<&CallContext> {
+        self.count_host_call()?;
+        self.call_context.as_ref().ok_or_else(|| AbortReason::OnlyReconcilers { what }.into())
+    }
+
+    /// Answers a host call that may wait, and may fail.
+    pub(crate) async fn ask<T, F>(&mut self, what: &'static str, answer: impl FnOnce(Question) -> F + Send) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Failure>> + Send,
+        T: Send,
+    {
+        self.count_host_call()?;
+        let Some(call_context) = &mut self.call_context else {
+            let text = format!("only a reconciler may call {what}; hooks depend on their input alone");
+            return Ok(Err(Failure::new(Code::FailedPrecondition, text).into()));
+        };
+        let now = Instant::now();
+        let left = self.deadline.saturating_duration_since(now);
+        let within = call_context.host_call.min(left);
+        let question = Question {
+            host: call_context.host.clone(),
+            permit: call_context.permit.clone(),
+            limit: self.limits.reply_bytes,
+            until: now + within,
+            file_turns: call_context.file_turns.clone(),
+        };
+        let (answered, work) = worked(timeout(within, answer(question))).await;
+        call_context.host_work += work;
+        match answered {
+            Ok(answer) => Ok(answer.map_err(Into::into)),
+            Err(_) if left <= call_context.host_call => Err(AbortReason::Deadline.into()),
+            Err(_) => {
+                let limit = call_context.host_call.as_millis();
+                let text = format!("{what} did not answer within {limit} ms (limit controllers.host_call_ms)");
+                Ok(Err(Failure::new(Code::DeadlineExceeded, text).into()))
+            }
+        }
+    }
+}
+
+impl Question {
+    /// Whether so many bytes may be handed over, in answer or in argument.
+    pub(crate) fn bounded(&self, what: &str, size: usize) -> Result<(), Failure> {
+        if size <= self.limit {
+            return Ok(());
+        }
+        let text = format!(
+            "{what}: {size} bytes are more than the limit of {} (sandbox.reply_bytes); ask for less at once",
+            self.limit
+        );
+        Err(Failure::new(Code::ResourceExhausted, text))
+    }
+}

@@ -1,0 +1,216 @@
+//! The files of one directory, by plain names, for plugins: nothing outside of it can be reached.
+//!
+//! # Contract
+//! Names have no separators and are neither `.` nor `..`; everything is opened relative to the directory, without following
+//! links, and only regular files are read. A file is written beside its place, synced, and renamed into it, and the
+//! directory is synced then: readers see the old content or the new, also after a loss of power. Writers of one directory
+//! take turns, those of other processes too (`flock` on the directory, where the file system has it). What a crash leaves
+//! behind is hidden, and goes when the same name is written again.
+//!
+//! # Cost
+//! All of it waits for the disk: it belongs on threads that may wait.
+//!
+//! # Limits
+//! Content and lists are bounded by the caller. A writer waits for its turn until the caller's moment.
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::fd::OwnedFd,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use mortise_resource::Code;
+use rustix::{
+    fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags},
+    io::Errno,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::host::reconciler_host::Failure;
+
+/// How files begin that are not in their place yet.
+const TEMPORARY: &str = ".mortise-tmp-";
+
+/// Longest name, bytes: what file systems have.
+const MAX_NAME: usize = 255;
+
+/// How often a writer looks whether it is its turn.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// An open directory.
+pub(crate) struct GrantedDir(OwnedFd);
+
+impl GrantedDir {
+    /// Opens a directory. Links on the way to it are the operator's, and are followed.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// The content of a file; none if it is not there.
+    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>, Failure> {
+        check_name(name)?;
+        // Without waiting: a pipe would have no beginning.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NXIO) => return Err(no_file(name)),
+            Err(e) => return Err(failed("reading", name, e.into())),
+        };
+        let metadata = file.metadata().map_err(|e| failed("reading", name, e))?;
+        if !metadata.is_file() {
+            return Err(no_file(name));
+        }
+        let mut content = Vec::new();
+        file.take(limit as u64 + 1).read_to_end(&mut content).map_err(|e| failed("reading", name, e))?;
+        if content.len() > limit {
+            let text = format!("file {name:?} has more than {limit} bytes (limit sandbox.reply_bytes)");
+            return Err(Failure::new(Code::ResourceExhausted, text));
+        }
+        Ok(Some(content))
+    }
+
+    /// Puts a file in place, whole. One that is there keeps its mode.
+    pub(crate) fn write(&self, name: &str, content: &[u8], until: Instant) -> Result<(), Failure> {
+        check_name(name)?;
+        let failed = |e: io::Error| failed("writing", name, e);
+        self.take_turn(name, until)?;
+        let mode = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) if FileType::from_raw_mode(there.st_mode).is_file() => {
+                Some(Mode::from_raw_mode(there.st_mode & 0o777))
+            }
+            Ok(_) => return Err(no_file(name)),
+            Err(Errno::NOENT) => None,
+            Err(e) => return Err(failed(e.into())),
+        };
+        let temporary = temporary(name);
+        // Nobody else's: writers take turns.
+        match rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(e) => return Err(failed(e.into())),
+        }
+        let placed = self.place(&temporary, name, content, mode);
+        if placed.is_err() {
+            // As far as it goes: the next writer of this name tries again.
+            let _ = rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty());
+        }
+        placed.map_err(failed)
+    }
+
+    fn place(&self, temporary: &str, name: &str, content: &[u8], mode: Option<Mode>) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, temporary, flags, Mode::from_raw_mode(0o644))?;
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, mode)?;
+        }
+        let mut file = File::from(file);
+        file.write_all(content)?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.0, temporary, &self.0, name)?;
+        Ok(rustix::fs::fsync(&self.0)?)
+    }
+
+    /// Removes a file, if it is there. A link goes itself, not what it points at.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Failure> {
+        check_name(name)?;
+        match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
+            Ok(()) => rustix::fs::fsync(&self.0).map_err(|e| failed("removing", name, e.into())),
+            Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ISDIR) => Err(no_file(name)),
+            Err(e) => Err(failed("removing", name, e.into())),
+        }
+    }
+
+    /// The names of its files, in order: no directories, no links, nothing that is not text.
+    pub(crate) fn list(&self, limit: usize) -> Result<Vec<String>, Failure> {
+        let failed = |e: Errno| Failure::new(Code::Internal, format!("listing failed: {}", io::Error::from(e)));
+        let (mut names, mut bytes) = (Vec::new(), 0_usize);
+        for entry in Dir::read_from(&self.0).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name.starts_with(TEMPORARY) || !self.is_file(name, entry.file_type()) {
+                continue;
+            }
+            // An item of a list takes eight bytes beyond its content.
+            bytes += name.len() + 8;
+            if bytes > limit {
+                let text = format!("the list of files takes more than {limit} bytes (limit sandbox.reply_bytes)");
+                return Err(Failure::new(Code::ResourceExhausted, text));
+            }
+            names.push(name.to_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Some file systems do not say in the list.
+    fn is_file(&self, name: &str, listed: FileType) -> bool {
+        match listed {
+            FileType::Unknown => rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file()),
+            known => known.is_file(),
+        }
+    }
+
+    /// Waits until no other writer is at work in this directory. The turn ends with the folder.
+    fn take_turn(&self, name: &str, until: Instant) -> Result<(), Failure> {
+        loop {
+            match rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
+                    #[allow(clippy::disallowed_methods, reason = "on a thread that may wait")]
+                    thread::sleep(LOOK);
+                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                    let text = format!("file {name:?}: another writer is at work in the directory; try again later");
+                    return Err(Failure::new(Code::Unavailable, text));
+                }
+                // A file system without locks has writers of one process only, as far as anybody can tell.
+                Ok(()) | Err(_) => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The name that a file has until it is in place: another one for each name, and never too long.
+fn temporary(name: &str) -> String {
+    let hash = Sha256::digest(name.as_bytes());
+    hash.iter().take(16).fold(TEMPORARY.to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let fault = if name.is_empty() || name.len() > MAX_NAME {
+        format!("it must have 1 to {MAX_NAME} bytes")
+    } else if name.contains(['/', '\0']) || name == "." || name == ".." {
+        "it must be plain: no separators, not \".\" nor \"..\"".to_owned()
+    } else if name.starts_with(TEMPORARY) {
+        format!("names that begin with {TEMPORARY:?} are the host's")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(Code::InvalidArgument, format!("{name:?} is no name of a file: {fault}")))
+}
+
+fn no_file(name: &str) -> Failure {
+    let text = format!("{name:?} is no regular file; links are not followed, and only files can be read and written");
+    Failure::new(Code::FailedPrecondition, text)
+}
+
+fn failed(doing: &str, name: &str, error: io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::IsADirectory => {
+            Code::FailedPrecondition
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Code::ResourceExhausted
+        }
+        _ => Code::Internal,
+    };
+    Failure::new(code, format!("{doing} file {name:?} failed: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

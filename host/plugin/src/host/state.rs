@@ -1,0 +1,157 @@
+//! What a store carries: the limits as wasmtime asks for them, the log budget, and the caller of the current hook.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_resource::authorizer::Authorizer;
+use wasmtime::ResourceLimiter;
+
+use crate::{
+    error::HookFault,
+    health::logs::Logs,
+    host::{
+        call_context::CallContext,
+        wasi::{Http, Wasi},
+    },
+    limits::Limits,
+};
+
+/// A limit that the host itself enforces; found again by type when a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AbortReason {
+    #[error("the deadline passed")]
+    Deadline,
+    #[error("the limit on host calls was reached")]
+    HostCalls,
+    #[error("the guest called exit with status {status}")]
+    Exit { status: u8 },
+    #[error("more than {limit} random bytes at once")]
+    Random { limit: u64 },
+    #[error("only a reconciler may call {what}")]
+    OnlyReconcilers { what: &'static str },
+}
+
+/// The data of one instance's store.
+pub(crate) struct State {
+    pub(crate) plugin: Arc<str>,
+    /// What `config` answers.
+    pub(crate) settings: Arc<str>,
+    pub(crate) limits: Arc<Limits>,
+    /// When the guest must be done.
+    pub(crate) deadline: Instant,
+    /// Set while an authorize hook runs.
+    pub(crate) caller: Option<Arc<dyn Authorizer>>,
+    /// The last question that `authorizer` answered with no: permission, name.
+    pub(crate) refused: Option<(String, String)>,
+    /// The call of a controller that runs; none in an instance for hooks.
+    pub(crate) call_context: Option<CallContext>,
+    /// What growth of a memory or a table was refused for, in the current call.
+    pub(crate) growth_refused: Option<HookFault>,
+    pub(crate) host_calls: u32,
+    pub(crate) logs: Arc<Logs>,
+    /// The hook that runs, for the log.
+    pub(crate) hook: &'static str,
+    pub(crate) logged_bytes: usize,
+    pub(crate) dropped_logs: u32,
+    pub(crate) wasi: Wasi,
+    /// What is sent from controllers; only where the component imports it.
+    pub(crate) http: Option<Box<Http>>,
+    /// Linear memory of the instance, bytes. It never shrinks.
+    pub(crate) memory: usize,
+}
+
+impl State {
+    pub(crate) fn new(
+        plugin: Arc<str>,
+        settings: Arc<str>,
+        limits: Arc<Limits>,
+        logs: Arc<Logs>,
+        within: Duration,
+    ) -> Self {
+        Self {
+            plugin,
+            settings,
+            limits,
+            deadline: Instant::now() + within,
+            caller: None,
+            refused: None,
+            call_context: None,
+            growth_refused: None,
+            host_calls: 0,
+            logs,
+            hook: "",
+            logged_bytes: 0,
+            dropped_logs: 0,
+            wasi: Wasi::default(),
+            http: None,
+            memory: 0,
+        }
+    }
+
+    /// Ends the log of a request: unfinished lines are written, and what was dropped is said. `label` is what the plugin is
+    /// called in metrics.
+    pub(crate) fn end_log(&mut self, label: impl FnOnce() -> String) {
+        self.end_lines();
+        self.logged_bytes = 0;
+        let dropped = std::mem::take(&mut self.dropped_logs);
+        if dropped > 0 {
+            metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => label()).increment(u64::from(dropped));
+            let fields = vec![("dropped".to_owned(), dropped.to_string())];
+            self.logs.write(&self.plugin, "", 2, "log lines dropped (limit sandbox.log_bytes)".into(), fields);
+        }
+    }
+
+    /// Counts a call of the guest into the host.
+    pub(crate) fn count_host_call(&mut self) -> Result<(), wasmtime::Error> {
+        self.host_calls += 1;
+        if self.host_calls > self.limits.host_calls {
+            return Err(AbortReason::HostCalls.into());
+        }
+        Ok(())
+    }
+}
+
+/// Growth beyond a limit is refused, which a guest may cope with. One that cannot will trap, and the limit is named then.
+impl ResourceLimiter for State {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> Result<bool, wasmtime::Error> {
+        let limit = self.limits.memory_bytes;
+        if desired > limit {
+            self.growth_refused = Some(HookFault::Memory { limit, setting: self.limits.memory_setting() });
+        } else {
+            self.memory += desired.saturating_sub(current);
+        }
+        Ok(desired <= limit)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> Result<bool, wasmtime::Error> {
+        let limit = self.limits.table_elements;
+        if desired > limit {
+            self.growth_refused = Some(HookFault::Table { limit });
+        }
+        Ok(desired <= limit)
+    }
+
+    fn instances(&self) -> usize {
+        self.limits.core_instances
+    }
+
+    fn tables(&self) -> usize {
+        self.limits.tables
+    }
+
+    fn memories(&self) -> usize {
+        self.limits.memories
+    }
+}

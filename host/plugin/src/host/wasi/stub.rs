@@ -1,0 +1,126 @@
+//! What our WASI hands out where `wasi:io` is wasmtime's, which it is for HTTP: streams and pollables of its types, with as
+//! little in them as ours.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wasmtime::{
+    StoreContextMut,
+    component::{Resource, ResourceAny, ResourceType, Val},
+};
+use wasmtime_wasi_io::{
+    async_trait,
+    bytes::Bytes,
+    poll::{DynPollable, Pollable, subscribe},
+    streams::{DynInputStream, DynOutputStream, Error, InputStream, OutputStream, StreamError, StreamResult},
+};
+
+use super::{CHUNK, LINE, http::Http};
+use crate::host::state::State;
+
+/// The type of a resource of `wasi:io`; none for resources of others.
+pub(super) fn kind(resource: &str) -> Option<ResourceType> {
+    Some(match resource {
+        "error" => ResourceType::host::<Error>(),
+        "pollable" => ResourceType::host::<DynPollable>(),
+        "input-stream" => ResourceType::host::<DynInputStream>(),
+        "output-stream" => ResourceType::host::<DynOutputStream>(),
+        _ => return None,
+    })
+}
+
+/// A new handle to a resource of `wasi:io`; none where that is not wasmtime's, and for resources of others.
+pub(super) fn handle(
+    store: &mut StoreContextMut<'_, State>,
+    resource: &str,
+    rep: u32,
+) -> wasmtime::Result<Option<Val>> {
+    let Some(Http { table, printed, .. }) = store.data_mut().http.as_deref_mut() else { return Ok(None) };
+    Ok(Some(Val::Resource(match resource {
+        "pollable" => {
+            let ready = table.push(Still)?;
+            subscribe(table, ready)?.try_into_resource_any(store)?
+        }
+        "input-stream" => {
+            let stream: DynInputStream = Box::new(Still);
+            table.push(stream)?.try_into_resource_any(store)?
+        }
+        "output-stream" => {
+            let stream: DynOutputStream = Box::new(Out { printed: printed.clone(), err: rep == 2 });
+            table.push(stream)?.try_into_resource_any(store)?
+        }
+        _ => return Ok(None),
+    })))
+}
+
+/// Lets go of a handle to a resource of `wasi:io` that was lent; whether it was one. Of those our functions are given errors
+/// alone (`filesystem-error-code`).
+pub(super) fn release(store: &mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<bool> {
+    if any.ty() != ResourceType::host::<Error>() {
+        return Ok(false);
+    }
+    Resource::<Error>::try_from_resource_any(any, store)?;
+    Ok(true)
+}
+
+/// Always ready, and at its end.
+struct Still;
+
+#[async_trait]
+impl Pollable for Still {
+    async fn ready(&mut self) {}
+}
+
+impl InputStream for Still {
+    fn read(&mut self, _: usize) -> StreamResult<Bytes> {
+        Err(StreamError::Closed)
+    }
+}
+
+/// What was written to stdout and stderr and is not in the log yet. Clones are one buffer.
+#[derive(Clone)]
+pub(super) struct PrintedLines {
+    streams: Arc<Mutex<[Vec<u8>; 2]>>,
+    /// Of each stream, bytes; the log drops and counts what is beyond its own limit, so some more is kept than that.
+    limit: usize,
+}
+
+impl PrintedLines {
+    pub(super) fn new(log_bytes: usize) -> Self {
+        Self { streams: Arc::default(), limit: log_bytes.saturating_add(LINE) }
+    }
+
+    /// Takes both streams, stdout first.
+    pub(super) fn take(&self) -> [Vec<u8>; 2] {
+        std::mem::take(&mut *self.streams.lock())
+    }
+}
+
+/// stdout or stderr.
+struct Out {
+    printed: PrintedLines,
+    err: bool,
+}
+
+#[async_trait]
+impl Pollable for Out {
+    async fn ready(&mut self) {}
+}
+
+impl OutputStream for Out {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        let [out, err] = &mut *self.printed.streams.lock();
+        let stream = if self.err { err } else { out };
+        let room = self.printed.limit.saturating_sub(stream.len());
+        stream.extend(bytes.iter().take(room));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(CHUNK)
+    }
+}

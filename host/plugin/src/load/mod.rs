@@ -1,0 +1,8 @@
+//! What makes a component's bytes a plugin that can be called.
+
+pub(crate) mod code_cache;
+pub(crate) mod component;
+pub(crate) mod contract;
+pub(crate) mod interfaces;
+pub(crate) mod settings;
+pub(crate) mod settings_check;

@@ -1,0 +1,318 @@
+//! A plugin's manifest, read and checked. Whatever stands in it, the worst that it can do is be refused.
+
+use std::{collections::HashSet, num::NonZeroU32, sync::Arc};
+
+use mortise_resource::{Scope, manifest as wire, name, types::Gvk};
+use prost::Message as _;
+use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
+
+use crate::{
+    error::LoadError,
+    load::contract::Exports,
+    manifest::{
+        controllers::{self, ControllerDecl},
+        descriptors,
+        permission::Permissions,
+    },
+};
+
+/// What a plugin is, in checked form.
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its version.
+    pub version: Arc<str>,
+    /// Its types; at least one.
+    pub types: Vec<TypeDecl>,
+    /// Every message that it defines, and the well-known ones.
+    pub pool: DescriptorPool,
+    /// What it asks to be held to.
+    pub limits: wire::Limits,
+    /// Its controllers; most plugins have none.
+    pub controllers: Vec<ControllerDecl>,
+}
+
+/// One resource type of a plugin.
+#[derive(Debug, Clone)]
+pub struct TypeDecl {
+    /// Its name.
+    pub gvk: Gvk,
+    /// Its scope; never [`Scope::Undefined`].
+    pub scope: Scope,
+    /// What `data` holds.
+    pub message: MessageDescriptor,
+    /// Version of the meaning of stored data.
+    pub schema_version: NonZeroU32,
+    /// Which hooks are called for it.
+    pub hooks: Hooks,
+    /// Which questions of authorisation need no hook.
+    pub permissions: Permissions,
+    /// Fields that an update may not change.
+    pub immutable: Vec<Vec<FieldDescriptor>>,
+    /// Columns for tables.
+    pub columns: Vec<wire::PrinterColumn>,
+    /// Other names for command lines.
+    pub short_names: Vec<String>,
+}
+
+/// Which hooks are called for a type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// `mutating.mutate`.
+    pub mutate: bool,
+    /// `validating.validate`.
+    pub validate: bool,
+    /// `authorizing.read`.
+    pub authorize_read: bool,
+    /// `authorizing.write`.
+    pub authorize_write: bool,
+    /// `authorizing.list`.
+    pub authorize_list: bool,
+}
+
+/// Abilities that a plugin may ask for in its manifest.
+const CAPABILITIES: [&str; 11] =
+    ["authorizer", "cache", "clock", "config", "files", "http", "kv", "log", "resources", "run", "secrets"];
+
+/// Most types of one plugin.
+const MAX_TYPES: usize = 256;
+
+impl Manifest {
+    /// Reads and checks a manifest.
+    pub(crate) fn read(bytes: &[u8], exports: Exports) -> Result<Self, LoadError> {
+        let wire = wire::Manifest::decode(bytes)
+            .map_err(|e| fault(format!("describe answered no mortise.plugin.v1.Manifest: {e}")))?;
+        if let Some(why) = name::fault(&wire.name) {
+            return Err(fault(format!("name: {}", why.replace("a resource name", "a plugin's name"))));
+        }
+        if !is_semver(&wire.version) {
+            return Err(fault(format!(
+                "version: must be a semantic version such as \"1.2.3\", got: {:?}",
+                wire.version
+            )));
+        }
+        if let Some(unknown) = wire.capabilities.iter().find(|c| !CAPABILITIES.contains(&c.as_str())) {
+            return Err(fault(format!(
+                "capabilities: this host does not know {unknown:?}; it knows {}",
+                CAPABILITIES.join(", ")
+            )));
+        }
+        if wire.types.is_empty() || wire.types.len() > MAX_TYPES {
+            return Err(fault(format!("types: must be 1 to {MAX_TYPES}, got: {}", wire.types.len())));
+        }
+
+        let pool = descriptors::pool(wire.descriptors.unwrap_or_default())
+            .map_err(|what| fault(format!("descriptors: {what}")))?;
+        let mut seen = HashSet::new();
+        let mut types = Vec::with_capacity(wire.types.len());
+        for declared in wire.types {
+            let decl = TypeDecl::read(declared, &pool, exports)?;
+            if !seen.insert(decl.gvk.clone()) {
+                return Err(fault(format!("type {}: declared twice; declare it once", decl.gvk)));
+            }
+            types.push(decl);
+        }
+        let controllers = controllers::read(wire.controllers, &types, exports).map_err(fault)?;
+        Ok(Self {
+            name: wire.name.into(),
+            version: wire.version.into(),
+            types,
+            pool,
+            limits: wire.limits.unwrap_or_default(),
+            controllers,
+        })
+    }
+}
+
+impl TypeDecl {
+    fn read(wire: wire::ResourceType, pool: &DescriptorPool, exports: Exports) -> Result<Self, LoadError> {
+        let gvk = Gvk::new(wire.group, wire.group_version, wire.kind);
+        let at = |what: String| fault(format!("type {gvk}: {what}"));
+        if let Some(what) = type_name_fault(&gvk) {
+            return Err(at(what));
+        }
+        let scope = match wire::Scope::try_from(wire.scope) {
+            Ok(wire::Scope::Cluster) => Scope::Cluster,
+            Ok(wire::Scope::Partition) => Scope::Partition,
+            Ok(wire::Scope::Namespace) => Scope::Namespace,
+            Ok(wire::Scope::Unspecified) | Err(_) => {
+                return Err(at("scope is required: cluster, partition or namespace".into()));
+            }
+        };
+        let message = pool.get_message_by_name(&wire.message).ok_or_else(|| {
+            at(format!("message {:?} is not in the manifest's descriptors; add the file that defines it", wire.message))
+        })?;
+        let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(&at)?;
+        let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(&at)?;
+        for (question, hook, permission) in [
+            ("read", hooks.authorize_read, &permissions.read),
+            ("write", hooks.authorize_write, &permissions.write),
+            ("list", hooks.authorize_list, &permissions.list),
+        ] {
+            if hook && permission.is_some() {
+                return Err(at(format!("{question} has both a hook and a permission; keep one of the two")));
+            }
+        }
+        let immutable = wire
+            .immutable_fields
+            .iter()
+            .map(|path| resolve(&message, path).map_err(|what| at(format!("immutable_fields: {what}"))))
+            .collect::<Result<_, _>>()?;
+        let bad_short = wire.short_names.iter().find(|s| !name::is_valid(s));
+        if let Some(short) = bad_short {
+            return Err(at(format!("short_names: must be lower-case letters, digits and dashes, got: {short:?}")));
+        }
+        Ok(Self {
+            scope,
+            message,
+            schema_version: NonZeroU32::new(wire.schema_version).unwrap_or(NonZeroU32::MIN),
+            hooks,
+            permissions,
+            immutable,
+            columns: wire.printer_columns,
+            short_names: wire.short_names,
+            gvk,
+        })
+    }
+}
+
+fn fault(what: String) -> LoadError {
+    LoadError::Manifest(what)
+}
+
+fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, String> {
+    let authorizes = wire.authorize_read || wire.authorize_write || wire.authorize_list;
+    for (named, exported, interface) in [
+        (wire.mutate, exports.mutating, "mutating"),
+        (wire.validate, exports.validating, "validating"),
+        (authorizes, exports.authorizing, "authorizing"),
+    ] {
+        if named && !exported {
+            return Err(format!(
+                "hooks name {interface}, but the component does not export mortise:plugin/{interface}; export it, or \
+                 take the hook out of the manifest"
+            ));
+        }
+    }
+    Ok(Hooks {
+        mutate: wire.mutate,
+        validate: wire.validate,
+        authorize_read: wire.authorize_read,
+        authorize_write: wire.authorize_write,
+        authorize_list: wire.authorize_list,
+    })
+}
+
+/// Resolves names joined by dots, through message fields, to the fields they name.
+pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescriptor>, String> {
+    let mut at = Some(message.clone());
+    let mut fields = Vec::new();
+    for step in path.split('.') {
+        let message = at.ok_or_else(|| format!("{path:?} goes through a field that is not a single message"))?;
+        let field = message
+            .get_field_by_name(step)
+            .ok_or_else(|| format!("{path:?}: {} has no field {step:?}", message.full_name()))?;
+        at = match field.kind() {
+            Kind::Message(next) if !field.is_list() && !field.is_map() => Some(next),
+            _ => None,
+        };
+        fields.push(field);
+    }
+    Ok(fields)
+}
+
+/// What is wrong with a type's name, if anything is.
+pub(crate) fn type_name_fault(gvk: &Gvk) -> Option<String> {
+    if !is_group(&gvk.group) {
+        Some(format!("group must match ^[a-z][a-z\\d_]+$, got: {:?}", gvk.group))
+    } else if !is_group_version(&gvk.group_version) {
+        Some(format!("group_version must match ^v([a-z\\d]+)?\\d$, got: {:?}", gvk.group_version))
+    } else if !is_kind(&gvk.kind) {
+        Some(format!("kind must match ^[A-Z][A-Za-z\\d]+$, got: {:?}", gvk.kind))
+    } else {
+        None
+    }
+}
+
+fn is_group(s: &str) -> bool {
+    let tail = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    matches!(s.as_bytes(), [first, rest @ ..] if first.is_ascii_lowercase() && !rest.is_empty() && rest.iter().all(|b| tail(*b)))
+}
+
+fn is_group_version(s: &str) -> bool {
+    let middle = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    matches!(s.as_bytes(), [b'v', rest @ .., last] if last.is_ascii_digit() && rest.iter().all(middle))
+}
+
+fn is_kind(s: &str) -> bool {
+    matches!(s.as_bytes(), [first, rest @ ..] if first.is_ascii_uppercase() && !rest.is_empty() && rest.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// `MAJOR.MINOR.PATCH` with optional pre-release and build parts.
+fn is_semver(s: &str) -> bool {
+    let (core, rest) = s.split_at(s.find(['-', '+']).unwrap_or(s.len()));
+    let number = |n: &str| !n.is_empty() && n.len() <= 9 && n.bytes().all(|b| b.is_ascii_digit());
+    let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'+');
+    let mut parts = core.split('.');
+    s.len() <= 64
+        && (0..3).all(|_| parts.next().is_some_and(number))
+        && parts.next().is_none()
+        && rest.len() != 1
+        && rest.bytes().all(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_a_hook_or_a_permission() {
+        let files = prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
+        let pool = descriptors::pool(files).unwrap();
+        let exports = Exports { authorizing: true, ..Exports::default() };
+        let key = wire::Permission { permission: "key:read".into(), on: "{name}".into() };
+        let declare = |hooks, permissions| {
+            let declared = wire::ResourceType {
+                group: "demo".into(),
+                group_version: "v1".into(),
+                kind: "Thing".into(),
+                scope: wire::Scope::Cluster.into(),
+                message: "hashicorp.consul.resource.Tombstone".into(),
+                hooks: Some(hooks),
+                permissions: Some(permissions),
+                ..wire::ResourceType::default()
+            };
+            TypeDecl::read(declared, &pool, exports).map_err(|e| e.to_string())
+        };
+        let writes = wire::Hooks { authorize_write: true, ..wire::Hooks::default() };
+        let read = wire::Permissions { read: Some(key.clone()), ..wire::Permissions::default() };
+        let decl = declare(writes, read).unwrap();
+        assert!(decl.permissions.read.is_some() && decl.hooks.authorize_write);
+        let write = wire::Permissions { write: Some(key), ..wire::Permissions::default() };
+        let refused = declare(writes, write).unwrap_err();
+        assert!(refused.contains("type demo.v1.Thing: write has both a hook and a permission"), "{refused}");
+    }
+
+    #[test]
+    fn patterns_of_type_names() {
+        assert!(is_group("demo") && is_group("a1") && is_group("a_b"));
+        assert!(!is_group("a") && !is_group("1a") && !is_group("Demo") && !is_group("") && !is_group("a-b"));
+        assert!(is_group_version("v1") && is_group_version("v2beta1") && is_group_version("v10"));
+        assert!(
+            !is_group_version("v") && !is_group_version("1") && !is_group_version("v1beta") && !is_group_version("V1")
+        );
+        assert!(is_kind("Artist") && is_kind("Ab") && is_kind("A1"));
+        assert!(!is_kind("A") && !is_kind("artist") && !is_kind("A_b") && !is_kind(""));
+    }
+
+    #[test]
+    fn semantic_versions() {
+        for good in ["0.1.0", "1.2.3-rc.1", "1.2.3+build.5", "10.20.30-a+b"] {
+            assert!(is_semver(good), "{good}");
+        }
+        for bad in ["", "1", "1.2", "1.2.3.4", "v1.2.3", "1.2.x", "1.2.3-", "1.2.3 "] {
+            assert!(!is_semver(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a resource's data refers to, and the values in it: for the mappers and indexes that a manifest declares by a path.
+//!
+//! A [`DataPath`] is resolved once for each message; [`References`] and [`Values`] then read data by it. Reading decodes
+//! the whole of the data, a microsecond or a few for a KB. Data that does not decode is an error; what is not set gives
+//! nothing.
+
+use std::sync::Arc;
+
+use mortise_resource::pb;
+use prost::Message as _;
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+
+use crate::manifest::document::resolve;
+
+/// Longest path, bytes.
+const MAX_PATH: usize = 256;
+
+const REFERENCE: &str = "hashicorp.consul.resource.Reference";
+const ID: &str = "hashicorp.consul.resource.ID";
+
+/// Names of fields joined by dots, from the message of a type down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataPath(Arc<str>);
+
+impl DataPath {
+    pub(crate) fn new(path: &str) -> Result<Self, String> {
+        let is_name = |step: &str| {
+            let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+            !step.is_empty() && step.bytes().all(word) && !step.starts_with(|c: char| c.is_ascii_digit())
+        };
+        if path.len() > MAX_PATH || !path.split('.').all(is_name) {
+            return Err(format!("{path:?} is no path; write names of fields joined by dots, such as \"spec.target\""));
+        }
+        Ok(Self(path.into()))
+    }
+
+    /// As it stands in the manifest.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Finds the references that it leads to.
+    ///
+    /// # Errors
+    /// What is wrong with the path in this message, or with the field at its end.
+    pub fn references(&self, message: &MessageDescriptor) -> Result<References, String> {
+        let at = Place::find(message, self)?;
+        match at.last.kind() {
+            Kind::Message(of) if !at.last.is_map() && of.full_name() == REFERENCE => Ok(References { at, id: false }),
+            Kind::Message(of) if !at.last.is_map() && of.full_name() == ID => Ok(References { at, id: true }),
+            _ => Err(format!("{:?} is no {REFERENCE} and no {ID}", self.as_str())),
+        }
+    }
+
+    /// Finds the values that it leads to.
+    ///
+    /// # Errors
+    /// What is wrong with the path in this message, or with the field at its end.
+    pub fn values(&self, message: &MessageDescriptor) -> Result<Values, String> {
+        let at = Place::find(message, self)?;
+        match at.last.kind() {
+            Kind::Message(_) | Kind::Bytes => {
+                Err(format!("{:?} is no text, number, truth value or enum", self.as_str()))
+            }
+            _ if at.last.is_map() => {
+                Err(format!("{:?} is a map; only single and repeated fields will do", self.as_str()))
+            }
+            _ => Ok(Values { at }),
+        }
+    }
+}
+
+/// A resolved path to references.
+#[derive(Debug, Clone)]
+pub struct References {
+    at: Place,
+    /// Whether the field holds ids; otherwise, references.
+    id: bool,
+}
+
+impl References {
+    /// What encoded data refers to. References without a type or a name are left out; tenancies are as they stand there.
+    ///
+    /// # Errors
+    /// The data does not decode.
+    pub fn of(&self, data: &[u8]) -> Result<Vec<pb::Reference>, String> {
+        let mut found = Vec::new();
+        for value in self.at.read(data)? {
+            let Value::Message(message) = value else { continue };
+            let bytes = message.encode_to_vec();
+            // The plugin's descriptors have a message of this name; whether it is the one, only its content tells.
+            let reference = if self.id {
+                let id = pb::Id::decode(bytes.as_slice()).map_err(|e| format!("{}: {e}", self.at.last.full_name()))?;
+                pb::Reference { r#type: id.r#type, tenancy: id.tenancy, name: id.name, section: String::new() }
+            } else {
+                pb::Reference::decode(bytes.as_slice()).map_err(|e| format!("{}: {e}", self.at.last.full_name()))?
+            };
+            if reference.r#type.is_some() && !reference.name.is_empty() {
+                found.push(reference);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A resolved path to values.
+#[derive(Debug, Clone)]
+pub struct Values {
+    at: Place,
+}
+
+impl Values {
+    /// The values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values. Empty
+    /// texts are left out; so is what is not set, where the message can tell.
+    ///
+    /// # Errors
+    /// The data does not decode.
+    pub fn of(&self, data: &[u8]) -> Result<Vec<String>, String> {
+        let kind = self.at.last.kind();
+        let text = |value| match value {
+            Value::String(text) => text,
+            Value::Bool(truth) => truth.to_string(),
+            Value::I32(number) => number.to_string(),
+            Value::I64(number) => number.to_string(),
+            Value::U32(number) => number.to_string(),
+            Value::U64(number) => number.to_string(),
+            Value::F32(number) => number.to_string(),
+            Value::F64(number) => number.to_string(),
+            Value::EnumNumber(number) => match kind.as_enum().and_then(|of| of.get_value(number)) {
+                Some(value) => value.name().to_owned(),
+                None => number.to_string(),
+            },
+            Value::Bytes(_) | Value::Message(_) | Value::List(_) | Value::Map(_) => String::new(),
+        };
+        Ok(self.at.read(data)?.into_iter().map(text).filter(|text| !text.is_empty()).collect())
+    }
+}
+
+/// A field, and the way to it.
+#[derive(Debug, Clone)]
+struct Place {
+    message: MessageDescriptor,
+    way: Vec<FieldDescriptor>,
+    last: FieldDescriptor,
+}
+
+impl Place {
+    fn find(message: &MessageDescriptor, path: &DataPath) -> Result<Self, String> {
+        let mut way = resolve(message, path.as_str())?;
+        // There is one: no path is empty.
+        let last = way.pop().ok_or("the path is empty")?;
+        Ok(Self { message: message.clone(), way, last })
+    }
+
+    /// The field's content; each item of it, when it is repeated.
+    fn read(&self, data: &[u8]) -> Result<Vec<Value>, String> {
+        let mut at = DynamicMessage::decode(self.message.clone(), data)
+            .map_err(|e| format!("data is no {}: {e}", self.message.full_name()))?;
+        for step in &self.way {
+            if !at.has_field(step) {
+                return Ok(Vec::new());
+            }
+            match at.get_field(step).into_owned() {
+                Value::Message(next) => at = next,
+                _ => return Ok(Vec::new()),
+            }
+        }
+        if self.last.supports_presence() && !at.has_field(&self.last) {
+            return Ok(Vec::new());
+        }
+        Ok(match at.get_field(&self.last).into_owned() {
+            Value::List(items) => items,
+            one => vec![one],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! A plugin's manifest, read and checked: types, controllers, permissions, and the fields that they name.
+
+pub mod controllers;
+pub(crate) mod descriptors;
+pub(crate) mod document;
+pub(crate) mod field_path;
+pub(crate) mod permission;
