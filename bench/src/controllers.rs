@@ -9,7 +9,7 @@ use std::{
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use mortise_controller::{
-    Always, Context, Controllers, Definition, Outcome as Reconciled, ReconcileError, Reconciler, Request,
+    AlwaysLeased, Context, Controllers, Definition, Outcome as Reconciled, ReconcileError, Reconciler, Request,
 };
 use mortise_plugin_host::{Limits, Plugin, PluginSettings, Sandbox};
 use mortise_plugin_manager::controllers::{ControllerManager, Quota, ServiceSource};
@@ -48,7 +48,7 @@ impl Reconciler for Nothing {
 }
 
 /// A store with the guest's type registered.
-struct Rig {
+struct BenchHarness {
     backend: Arc<dyn Backend>,
     service: ResourceService,
     registry: Arc<ArcSwap<Registry>>,
@@ -56,7 +56,7 @@ struct Rig {
     _dir: tempfile::TempDir,
 }
 
-impl Rig {
+impl BenchHarness {
     async fn new(resources: usize) -> Outcome<Self> {
         let dir = tempfile::tempdir()?;
         let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
@@ -122,12 +122,13 @@ async fn rate(resources: usize, seen: impl Fn() -> (bool, u64)) -> Outcome<f64> 
 
 /// Prints the rates, their ratio, and memory.
 pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
-    let rig = Rig::new(resources).await?;
+    let harness = BenchHarness::new(resources).await?;
     let empty = resident_mib_of("self")?;
     let (mut ours, mut native, mut ratios, mut memory) = (Vec::new(), Vec::new(), Vec::new(), (0.0_f64, 0.0_f64));
     let mut aside = 0;
     for _ in 0..rounds.count {
-        let controllers = Controllers::new(Arc::new(ServiceSource::new(rig.service.clone())), Arc::new(Always));
+        let controllers =
+            Controllers::new(Arc::new(ServiceSource::new(harness.service.clone())), Arc::new(AlwaysLeased));
         controllers.register(Definition::new("nothing", gvk().to_pb(), Arc::new(Nothing)))?;
         let seen = || {
             let status = controllers.status("nothing");
@@ -137,8 +138,12 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.0 = memory.0.max(resident_mib_of("self")?);
         controllers.shutdown().await;
 
-        let controller_manager =
-            ControllerManager::new(rig.service.clone(), rig.backend.clone(), rig.registry.clone(), Quota::default());
+        let controller_manager = ControllerManager::new(
+            harness.service.clone(),
+            harness.backend.clone(),
+            harness.registry.clone(),
+            Quota::default(),
+        );
         let following = controller_manager.start()?;
         let seen = || {
             let report = controller_manager.reports(GUEST).pop();
@@ -148,7 +153,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.1 = memory.1.max(resident_mib_of("self")?);
         following.abort();
         controller_manager.stop().await;
-        aside += u32::from(rig.plugin.has_low_priority());
+        aside += u32::from(harness.plugin.has_low_priority());
         native.push(plain);
         ours.push(wasm);
         ratios.push(wasm / plain);
@@ -164,20 +169,24 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     ))?;
     // A guest that does nothing gives no cause; in a round in which it was, it ran at low priority.
     line(&format!("controllers: the plugin was set aside in {aside} of {} rounds", rounds.count))?;
-    drop(rig);
+    drop(harness);
     idle().await
 }
 
 /// Prints how much of a core many controllers need that have nothing to do.
 async fn idle() -> Outcome<()> {
     let (count, resources, length) = IDLE;
-    let rig = Rig::new(resources).await?;
-    let controllers = Controllers::new(Arc::new(ServiceSource::new(rig.service.clone())), Arc::new(Always));
+    let harness = BenchHarness::new(resources).await?;
+    let controllers = Controllers::new(Arc::new(ServiceSource::new(harness.service.clone())), Arc::new(AlwaysLeased));
     for n in 0..count {
         controllers.register(Definition::new(format!("nothing-{n}"), gvk().to_pb(), Arc::new(Nothing)))?;
     }
-    let controller_manager =
-        ControllerManager::new(rig.service.clone(), rig.backend.clone(), rig.registry.clone(), Quota::default());
+    let controller_manager = ControllerManager::new(
+        harness.service.clone(),
+        harness.backend.clone(),
+        harness.registry.clone(),
+        Quota::default(),
+    );
     let following = controller_manager.start()?;
     let wanted = resources as u64;
     let begun = Instant::now();

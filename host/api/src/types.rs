@@ -49,7 +49,7 @@ fn info(t: &ResourceType) -> data::TypeInfo {
     let (plugin, plugin_version) = match &t.owner {
         Owner::Host => (String::new(), String::new()),
         Owner::Plugin(plugin) => (plugin.name().to_owned(), plugin.version().to_owned()),
-        Owner::Absent(absent) => (absent.name.clone(), absent.manifest.version.to_string()),
+        Owner::Missing(absent) => (absent.name.clone(), absent.manifest.version.to_string()),
     };
     let scope = match t.scope {
         Scope::Cluster => manifest::Scope::Cluster,
@@ -64,7 +64,7 @@ fn info(t: &ResourceType) -> data::TypeInfo {
         schema_version: t.schema_version.get(),
         plugin,
         plugin_version,
-        orphaned: matches!(t.owner, Owner::Absent(_)),
+        orphaned: matches!(t.owner, Owner::Missing(_)),
         hooks: Some(manifest::Hooks {
             mutate: t.hooks.mutate,
             validate: t.hooks.validate,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use kit::{Idle, Still, artist, artists, cpu, report, resident};
-use mortise_controller::{Always, Controllers, Definition};
+use mortise_controller::{AlwaysLeased, Controllers, Definition};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
     let resources: Vec<_> = (0..count).map(|n| artist(n, 1)).collect();
     let bare = resident();
     let reconciler = Arc::new(Idle(AtomicU64::new(0)));
-    let controllers = Controllers::new(Arc::new(Still(resources.into())), Arc::new(Always));
+    let controllers = Controllers::new(Arc::new(Still(resources.into())), Arc::new(AlwaysLeased));
     for n in 0..number {
         if let Err(error) = controllers.register(Definition::new(format!("idle-{n}"), artists(), reconciler.clone())) {
             report(&error.to_string());

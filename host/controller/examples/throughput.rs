@@ -11,7 +11,7 @@ use std::{
 };
 
 use kit::{Fed, Idle, artist, artists, report, resident};
-use mortise_controller::{Always, Controllers, Definition, Event};
+use mortise_controller::{AlwaysLeased, Controllers, Definition, Event};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -23,7 +23,7 @@ async fn main() -> ExitCode {
     let resources: Vec<_> = (0..count).map(|n| artist(n, 1)).collect();
     let reconciler = Arc::new(Idle(AtomicU64::new(0)));
     let (feed, events) = mpsc::channel(4096);
-    let controllers = Controllers::new(Arc::new(Fed(Mutex::new(Some(events)))), Arc::new(Always));
+    let controllers = Controllers::new(Arc::new(Fed(Mutex::new(Some(events)))), Arc::new(AlwaysLeased));
     let bare = resident();
     report(&format!("{count} resources, {parallel} in parallel; they take {bare:.1} MiB"));
     let definition = Definition::new("idle", artists(), reconciler.clone()).parallel(parallel);

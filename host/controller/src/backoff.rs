@@ -1,4 +1,5 @@
-//! How long to wait after the nth failure: of an item in a queue, and of a whole run.
+//! Waits after failures, of an item in a queue and of a whole run. Computed by hand: `backon` keeps its state in an iterator,
+//! and the queue keeps a count of failures for each of many keys.
 
 use std::time::Duration;
 
@@ -50,17 +51,17 @@ impl Default for Backoff {
 /// The waits of a controller whose runs keep ending, as in Consul: none after a run that lasted, else 500 ms, 1, 2, 4 …
 /// 60 s, each longer by up to a quarter, so that a hundred controllers with one fault do not return as one.
 #[derive(Debug, Default)]
-pub(crate) struct Restarts {
+pub(crate) struct RestartBackoff {
     short: u32,
 }
 
-impl Restarts {
-    /// A run that lasted longer than this was no crash on the doorstep.
+impl RestartBackoff {
+    /// A run that lasted longer than this did not crash at its start.
     const LASTED: Duration = Duration::from_secs(2);
     const FIRST: Duration = Duration::from_millis(500);
     const LONGEST: Duration = Duration::from_secs(60);
 
-    /// How long to wait after a run that lasted this long.
+    /// The wait after a run that lasted this long.
     pub(crate) fn after(&mut self, lasted: Duration) -> Duration {
         if lasted > Self::LASTED {
             self.reset();
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn restarts_wait_from_half_a_second_to_a_minute_and_a_quarter_more() {
-        let mut restarts = Restarts::default();
+        let mut restarts = RestartBackoff::default();
         for wanted in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
             let wait = restarts.after(Duration::from_secs(2)).as_secs_f64();
             assert!((wanted..=wanted * 1.25).contains(&wait), "{wait} for {wanted}");

@@ -1,4 +1,4 @@
-//! What a controller is: the type it manages, what it watches, and its settings.
+//! The definition of a controller: the type that it manages, the types that it watches, and its settings.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,9 +6,8 @@ use mortise_resource::{pb, types};
 
 use crate::{
     backoff::Backoff,
-    custom::CustomSource,
-    index::{ID, Index},
-    key::Slot,
+    cache::{ID, Index},
+    key::GroupKind,
     lease::Placement,
     mapper::Mapper,
     reconciler::Reconciler,
@@ -30,7 +29,6 @@ pub struct Definition {
     pub(crate) indexes: Vec<Index>,
     pub(crate) reconciler: Arc<dyn Reconciler>,
     pub(crate) watched: Vec<Watched>,
-    pub(crate) custom: Vec<Arc<dyn CustomSource>>,
     pub(crate) placement: Placement,
     pub(crate) backoff: Backoff,
     pub(crate) resync: Option<Duration>,
@@ -48,19 +46,7 @@ pub enum DefinitionError {
     /// Two indexes of one type share a name.
     #[error("Index with name {0:?} is already defined.")]
     IndexTwice(String),
-    /// A mapper to owners of another type could never lead to a request.
-    #[error(
-        "controller {controller:?} maps to owners of type {of}, but manages {managed}; only owners of the managed type can be reconciled"
-    )]
-    OwnerNotManaged {
-        /// The controller.
-        controller: String,
-        /// The mapper's type.
-        of: String,
-        /// The controller's type.
-        managed: String,
-    },
-    /// A mapper looks in a place that is not there.
+    /// A mapper uses an index that does not exist.
     #[error(
         "controller {controller:?} maps through index {index:?} of {of}, which it does not have; add the index to the managed or watched type"
     )]
@@ -75,7 +61,7 @@ pub enum DefinitionError {
 }
 
 impl Definition {
-    /// A controller that watches nothing but what it manages, one reconcile at a time, resynced within 8 hours.
+    /// Makes a controller that watches only the managed type, reconciles one resource at a time, and resyncs within 8 hours.
     pub fn new(name: impl Into<Arc<str>>, managed: pb::Type, reconciler: Arc<dyn Reconciler>) -> Self {
         Self {
             name: name.into(),
@@ -83,7 +69,6 @@ impl Definition {
             indexes: Vec::new(),
             reconciler,
             watched: Vec::new(),
-            custom: Vec::new(),
             placement: Placement::default(),
             backoff: Backoff::default(),
             resync: Some(Duration::from_secs(8 * 3600)),
@@ -107,52 +92,45 @@ impl Definition {
         self
     }
 
-    /// Listens to events that are no resources.
-    #[must_use]
-    pub fn custom(mut self, source: Arc<dyn CustomSource>) -> Self {
-        self.custom.push(source);
-        self
-    }
-
-    /// Where it runs.
+    /// Sets the servers on which it runs.
     #[must_use]
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Waits after failures of one resource, and of one mapping.
+    /// Sets the waits after failures of one resource, and of one mapping.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// A resource that nothing happens to is reconciled after 0.8 to 1.0 of this all the same; `None` for never. Less than
-    /// a second counts as a second.
+    /// Sets the interval after 0.8 to 1.0 of which a resource without changes is reconciled; `None` for never. Less than a
+    /// second counts as a second.
     #[must_use]
     pub fn resync(mut self, interval: Option<Duration>) -> Self {
         self.resync = interval.map(|interval| interval.max(Duration::from_secs(1)));
         self
     }
 
-    /// How many resources may be reconciled at once; at least one.
+    /// Sets how many resources may be reconciled at once; at least one.
     #[must_use]
     pub fn parallel(mut self, keys: usize) -> Self {
         self.parallel = keys.max(1);
         self
     }
 
-    /// How long running reconciles may go on when the run is ending, before they are dropped. Code that blocks
-    /// its thread cannot be dropped; it is waited for, however long that takes.
+    /// Sets how long running reconciles may go on when the run is ending, before they are dropped. Code that blocks its
+    /// thread cannot be dropped; the end of the run waits for it without a limit.
     #[must_use]
     pub fn drain(mut self, deadline: Duration) -> Self {
         self.drain = deadline;
         self
     }
 
-    /// How long a chain of own writes that cause each other may be before each further link waits, as after a failure:
-    /// the first [`Backoff::base`], then twice as long each time. Without news from outside, a resource is thus reconciled
+    /// Sets how long a chain of own writes that cause each other may be before each further link waits, as after a failure:
+    /// the first [`Backoff::base`], then twice as long each time. Without a change from outside, a resource is thus reconciled
     /// at most this often in a row at full speed.
     #[must_use]
     pub fn self_wakes(mut self, limit: u32) -> Self {
@@ -172,27 +150,21 @@ impl Definition {
         &self.managed
     }
 
-    /// Pairs of managed and watched types, for [`crate::circular::check`].
-    pub fn pairs(&self) -> impl Iterator<Item = (&pb::Type, &pb::Type)> {
-        self.watched.iter().map(|watched| (&self.managed, &watched.of))
-    }
-
     /// Whether the definition makes sense by itself.
     ///
     /// # Errors
     /// The first fault found.
     pub fn check(&self) -> Result<(), DefinitionError> {
-        let managed = Slot::from(&self.managed);
         for (n, watched) in self.watched.iter().enumerate() {
-            let slot = Slot::from(&watched.of);
-            if self.watched.iter().take(n).any(|other| slot.holds(&other.of)) {
+            let group_kind = GroupKind::from(&watched.of);
+            if self.watched.iter().take(n).any(|other| group_kind.matches(&other.of)) {
                 return Err(DefinitionError::WatchedTwice(types::gvk(&watched.of)));
             }
         }
         for (of, indexes) in self.types() {
             let mut names: Vec<&str> = vec![ID];
             // The managed type may be watched as well; its indexes add up.
-            let same = self.types().filter(|(other, _)| Slot::from(of).holds(other));
+            let same = self.types().filter(|(other, _)| GroupKind::from(of).matches(other));
             let all = same.flat_map(|(_, indexes)| indexes);
             for index in if indexes.is_empty() { None } else { Some(all) }.into_iter().flatten() {
                 if names.contains(&&*index.name) {
@@ -201,27 +173,19 @@ impl Definition {
                 names.push(&index.name);
             }
         }
-        self.watched.iter().try_for_each(|watched| self.check_mapper(&managed, &watched.mapper))
+        self.watched.iter().try_for_each(|watched| self.check_mapper(&watched.mapper))
     }
 
-    fn check_mapper(&self, managed: &Slot, mapper: &Mapper) -> Result<(), DefinitionError> {
-        match mapper {
-            Mapper::OwnerOf(of) if !managed.holds(of) => Err(DefinitionError::OwnerNotManaged {
-                controller: self.name.to_string(),
-                of: types::gvk(of),
-                managed: types::gvk(&self.managed),
-            }),
-            Mapper::Index { of, index, then, .. } => {
-                let mut indexes = self.types().filter(|(t, _)| Slot::from(of).holds(t)).peekable();
-                let id = index == ID && indexes.peek().is_some();
-                if !id && !indexes.flat_map(|(_, i)| i).any(|known| *known.name == **index) {
-                    let (controller, index) = (self.name.to_string(), index.clone());
-                    return Err(DefinitionError::NoIndex { controller, of: types::gvk(of), index });
-                }
-                then.as_ref().map_or(Ok(()), |then| self.check_mapper(managed, then))
-            }
-            _ => Ok(()),
+    /// A mapper through an index needs that index.
+    fn check_mapper(&self, mapper: &Mapper) -> Result<(), DefinitionError> {
+        let Mapper::Index { of, index, .. } = mapper else { return Ok(()) };
+        let mut indexes = self.types().filter(|(t, _)| GroupKind::from(of).matches(t)).peekable();
+        let id = index == ID && indexes.peek().is_some();
+        if id || indexes.flat_map(|(_, i)| i).any(|known| *known.name == **index) {
+            return Ok(());
         }
+        let (controller, index) = (self.name.to_string(), index.clone());
+        Err(DefinitionError::NoIndex { controller, of: types::gvk(of), index })
     }
 
     /// Every type that is cached, with its indexes; the managed one first.

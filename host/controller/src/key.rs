@@ -1,4 +1,4 @@
-//! What a queue and a cache know a resource by: partition, namespace and name, within one type.
+//! Keys of resources in queues and caches: partition, namespace and name, within one type.
 //!
 //! The uid is no part of it. Consul's queue has it in the key, so that one resource may wait twice, once with a uid and once
 //! without; here there is one place for each name, and the newest uid that is known travels with it as content. The price:
@@ -17,26 +17,21 @@ use mortise_resource::pb;
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// From its parts. A zero byte in a part, which the store refuses, would shift the parts; it is dropped.
+    /// Makes a key of its parts. Zero bytes in a part, which the store refuses, are dropped: they would shift the parts.
     #[must_use]
     pub fn new(partition: &str, namespace: &str, name: &str) -> Self {
         Self(text(partition, namespace, name).into())
     }
 
-    /// Of an id; its type and its uid do not count.
+    /// Makes the key of an id, without its type and its uid.
     #[must_use]
     pub fn of(id: &pb::Id) -> Self {
         Self(text_of(id).into())
     }
 
-    /// From what [`text_of`] answers.
+    /// Makes a key of the result of [`text_of`].
     pub(crate) fn from_text(text: String) -> Self {
         Self(text.into())
-    }
-
-    /// Of an event that is no resource.
-    pub(crate) fn of_event(key: &str) -> Self {
-        Self::new("", "", key)
     }
 
     /// The outer unit of tenancy; empty for types of cluster scope.
@@ -57,7 +52,7 @@ impl Key {
         self.part(2)
     }
 
-    /// As an id of type `of`.
+    /// The key as an id of type `of`.
     #[must_use]
     pub fn id(&self, of: &pb::Type, uid: Option<&str>) -> pb::Id {
         pb::Id {
@@ -124,27 +119,27 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What identifies a type in caches: v1 and v2 of a kind share one slot, as in the store.
+/// A type without its version: v1 and v2 of a kind share one cache, as they share one place in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Slot {
+pub(crate) struct GroupKind {
     pub(crate) group: String,
     pub(crate) kind: String,
 }
 
-impl Slot {
-    /// Whether a type lives in this slot.
-    pub(crate) fn holds(&self, of: &pb::Type) -> bool {
+impl GroupKind {
+    /// Whether a type is of this group and kind.
+    pub(crate) fn matches(&self, of: &pb::Type) -> bool {
         self.group == of.group && self.kind == of.kind
     }
 }
 
-impl From<&pb::Type> for Slot {
+impl From<&pb::Type> for GroupKind {
     fn from(of: &pb::Type) -> Self {
         Self { group: of.group.clone(), kind: of.kind.clone() }
     }
 }
 
-impl fmt::Display for Slot {
+impl fmt::Display for GroupKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.group, self.kind)
     }

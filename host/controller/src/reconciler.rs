@@ -1,61 +1,62 @@
-//! The code that a controller runs, and what it is given.
+//! The code that a controller runs, and the context that it is given.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mortise_resource::pb;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     cache::Cache,
-    cause::Writes,
-    latch::Latch,
+    loop_detection::OwnWrites,
     request::{Outcome, ReconcileError, Request},
 };
 
-/// Brings resources of one type in order. A panic anywhere in here is an error with the text `panic [recovered]: …`.
+/// Reconciles resources of one type. A panic in any function is an error with the text `panic [recovered]: …`.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
-    /// Looks at one resource and does what it needs. Never called twice at once for one key, and by default never twice
-    /// at once at all; changes between two calls may be seen as one. Deleted resources come too.
+    /// Reconciles one resource, which may be deleted. There is one call at a time for a key, and by default one at a time at
+    /// all; changes between two calls may be seen as one.
     ///
     /// # Errors
-    /// Whatever went wrong. The resource is reconciled again after a wait that doubles with each failure in a row.
+    /// Any error. The resource is reconciled again after a wait that doubles with each failure in a row.
     async fn reconcile(&self, context: &Context, request: Request) -> Result<Outcome, ReconcileError>;
 
-    /// Called first in each run, before anything is watched; its cache knows no type.
+    /// Called first in each run, before anything is watched; the context's cache has no type.
     ///
     /// # Errors
-    /// End the run, which is tried again after a while.
+    /// An error ends the run, which begins again after a wait.
     async fn initialize(&self, _context: &Context) -> Result<(), ReconcileError> {
         Ok(())
     }
 
-    /// Called when the run's cache is there, still empty, and nothing is watched yet.
+    /// Called when the run has its cache, still empty, and watches nothing yet.
     async fn notify_start(&self, _context: &Context) {}
 
-    /// Called when everything of a run has stopped. Has as long as the drain deadline.
+    /// Called when every task of a run has ended. It may take as long as the drain deadline.
     async fn notify_stop(&self, _context: &Context) {}
 }
 
-/// What a run knows, for those that act in its name. Cheap to clone; hand it to whoever writes on the reconciler's behalf.
+/// The context of a reconcile: its run, and its place in a chain of own writes. Cheap to clone, and to be handed to the code
+/// that writes for the reconciler.
 #[derive(Clone)]
 pub struct Context {
-    pub(crate) run: Arc<Shared>,
-    /// Length of the chain of own writes that led here; see [`crate::cause`].
+    pub(crate) run: Arc<RunContext>,
+    /// Length of the chain of own writes that led here; see [`crate::loop_detection`].
     pub(crate) chain: u32,
 }
 
-/// What all contexts of a run share.
-pub(crate) struct Shared {
+/// The part that all contexts of a run share.
+pub(crate) struct RunContext {
     pub(crate) name: Arc<str>,
     pub(crate) managed: pb::Type,
     pub(crate) cache: Arc<Cache>,
-    pub(crate) ending: Latch,
-    pub(crate) writes: Arc<Writes>,
+    pub(crate) ending: CancellationToken,
+    pub(crate) writes: Arc<OwnWrites>,
 }
 
 impl Context {
-    /// The controller's name.
+    /// Name of the controller.
     #[must_use]
     pub fn controller(&self) -> &str {
         &self.run.name
@@ -67,30 +68,30 @@ impl Context {
         &self.run.managed
     }
 
-    /// What the run's watches have seen so far. A write shows here when its event arrives, not before.
+    /// The resources that the run's watches have seen so far. A write shows here when its event arrives, not before.
     #[must_use]
     pub fn cache(&self) -> &Arc<Cache> {
         &self.run.cache
     }
 
-    /// Waits until the run is ending. From then on what still works has until the drain deadline, then it is dropped.
+    /// Waits until the run is ending. Calls that still work then have until the drain deadline, and are dropped at it.
     pub async fn cancelled(&self) {
-        self.run.ending.fired().await;
+        self.run.ending.cancelled().await;
     }
 
     /// Whether the run is ending.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.run.ending.has_fired()
+        self.run.ending.is_cancelled()
     }
 
-    /// Says that this reconcile wrote a resource, status included: its id, and the version as stored. To be said before the
+    /// Records that this reconcile wrote a resource or its status: the id, and the version as stored. To be called before the
     /// reconcile returns, or else a controller that wakes itself for ever is not found.
     pub fn wrote(&self, id: &pb::Id, version: &str) {
         self.run.writes.wrote(id, version, self.chain);
     }
 
-    /// Says that this reconcile deleted a resource: its id, uid included. As [`Context::wrote`].
+    /// Records that this reconcile deleted a resource: the id, with its uid. To be called as [`Context::wrote`].
     pub fn deleted(&self, id: &pb::Id) {
         self.run.writes.deleted(id, self.chain);
     }

@@ -1,4 +1,4 @@
-//! What a reconciler is asked, and what it may answer.
+//! The request to a reconciler, and its outcomes.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use mortise_resource::pb;
 
 use crate::key::Key;
 
-/// Asks for one resource of the managed type to be brought in order. It may be gone: the reconciler finds out by reading.
+/// A request to reconcile one resource of the managed type. The resource may be gone: the reconciler finds out by reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Which resource.
+    /// The resource.
     pub key: Key,
-    /// The newest incarnation that was heard of. `None` when nothing was heard but the name (a mapper's result, a forced
-    /// reconcile); then any incarnation is meant.
+    /// The uid of the newest known incarnation. `None` when only the name is known (a mapper's result, a resync): then any
+    /// incarnation is meant.
     pub uid: Option<Box<str>>,
 }
 
 impl Request {
-    /// As an id of the managed type.
+    /// The request as an id of the managed type.
     #[must_use]
     pub fn id(&self, managed: &pb::Type) -> pb::Id {
         self.key.id(managed, self.uid.as_deref())
     }
 }
 
-/// How a reconcile ended that did not fail. Each forgets the failures that went before.
+/// The outcome of a reconcile that did not fail. It resets the count of failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing more to do until something changes. If the resource exists, it is reconciled again after the resync
-    /// interval at the latest.
+    /// There is nothing to do until something changes. A resource that exists is reconciled again after the resync interval
+    /// at the latest.
     Done,
-    /// Again, behind everything that is waiting. One that always answers this keeps a worker busy for ever, which
-    /// nothing here prevents: it shows in [`crate::Status::requeues`].
+    /// Reconcile again, behind everything that waits. A reconciler that always returns this keeps a worker busy for ever,
+    /// which nothing here prevents: [`crate::Status::requeues`] shows it.
     Now,
-    /// Again after this long at the latest; an earlier date that was set before stays.
+    /// Reconcile again after this time at the latest; an earlier timer stays.
     After(Duration),
     /// As [`Outcome::After`], with a reason that is shown in [`crate::Status::deferred`] until the next outcome.
     Deferred(Duration, String),
 }
 
-/// Why a reconcile, a mapper or an initializer failed. The message is for people.
+/// The error of a reconciler, a mapper or an initializer. The message is for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ReconcileError {
@@ -49,17 +49,17 @@ pub struct ReconcileError {
 }
 
 impl ReconcileError {
-    /// With a message that names the thing and the fault.
+    /// Makes an error of a message that names the thing and the fault.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
 
-    /// With what caused it.
+    /// Makes an error with its cause.
     pub fn because(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { message: message.into(), source: Some(source.into()) }
     }
 
-    /// What user code said when it panicked, in Consul's words.
+    /// Makes the error of a panic, in Consul's words.
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
         let said =
             payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -1,29 +1,29 @@
-//! Where controllers learn of resources: a small part of the storage contract, so that the service can put its own rules
-//! (upgrade on read) behind it.
+//! The source of changes: a small part of the storage contract, so that the service can put its own rules (upgrade on read)
+//! behind it.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mortise_resource::pb;
 
-/// A change as a watch delivers it.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Created or changed, or part of the snapshot.
+    /// The resource was created or changed, or is part of the snapshot.
     Upsert(Arc<pb::Resource>),
-    /// Deleted; the whole last content.
+    /// The resource was deleted; this is its last content.
     Delete(Arc<pb::Resource>),
     /// The snapshot is complete.
     EndOfSnapshot,
 }
 
-/// Why a watch could not be opened, or is dead.
+/// The error of a watch that could not be opened or that broke.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SourceError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl SourceError {
-    /// From the error of whatever is behind the source, or from a sentence.
+    /// Wraps the error behind the source, or a sentence.
     pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(cause.into())
     }
@@ -36,16 +36,16 @@ pub trait Source: Send + Sync + 'static {
     /// upserts, the end marker exactly once, then every change, in order and each once.
     ///
     /// # Errors
-    /// Ends the controller's run, which is tried again after a while; so a type that is not registered yet is a
-    /// reason to wait and not to crash.
+    /// An error ends the controller's run, which begins again after a wait; so a controller waits for a type that is not
+    /// registered yet.
     async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError>;
 }
 
 /// An open watch. Dropping it closes it.
 #[async_trait]
 pub trait Watch: Send {
-    /// The next event. Never ends by itself; after an error the watch is dead. The future is polled to its end or dropped
-    /// together with the watch, so it need not be cancel-safe.
+    /// Waits for the next event. A watch never ends by itself; after an error it is dead. The future is polled to its end, or
+    /// dropped together with the watch, so it need not be cancel-safe.
     ///
     /// # Errors
     /// Any error ends the controller's run.

@@ -12,7 +12,7 @@ use mortise_api::{About, HttpOptions, Parts, ServeError, ServerOptions, metrics:
 use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions, logs::level};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
-use mortise_service::registry::{Refused, Registry};
+use mortise_service::registry::{Registry, RegistryError};
 use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +36,7 @@ pub(crate) enum RunError {
     #[error("sandbox: {0}")]
     Sandbox(#[from] LoadError),
     #[error("{0}")]
-    Registry(#[from] Refused),
+    Registry(#[from] RegistryError),
     #[error("{0}")]
     Plugins(#[from] mortise_plugin_manager::StartError),
     #[error("{0}")]

@@ -1,7 +1,7 @@
-//! LoadReason plugins leave: their types stay while something of them is stored, and are forgotten after that.
+//! How plugins leave: their types stay while something of them is stored, and are forgotten after that.
 
 use mortise_resource::{pb::condition::State, types::Gvk};
-use mortise_service::registry::{Owner, Why};
+use mortise_service::registry::{MissingReason, Owner};
 use mortise_store::TypeKey;
 
 use crate::{
@@ -21,7 +21,7 @@ impl ManagerTask {
         if self.managed(name).only_file {
             return self.forget(name).await;
         }
-        self.take_out(name, Why::Removed);
+        self.take_out(name, MissingReason::Removed);
         self.managed(name).removed = true;
         let data = &mut self.managed(name).page.data;
         data.rolled_back = false;
@@ -33,11 +33,11 @@ impl ManagerTask {
     }
 
     /// Takes a plugin out of service. Its types stay in the table.
-    pub(crate) fn take_out(&mut self, name: &str, why: Why) {
+    pub(crate) fn take_out(&mut self, name: &str, why: MissingReason) {
         let current = self.registry.load_full();
         let mut next = current.without(name);
         for manifest in manifests_of(&current, name) {
-            next = next.with_absent(&manifest, why, |_| true);
+            next = next.with_missing_plugin(&manifest, why, |_| true);
         }
         let old = current.plugin(name).cloned();
         drop(current);
@@ -62,24 +62,25 @@ impl ManagerTask {
     pub(crate) async fn collect_garbage(&mut self) {
         let registry = self.registry.load_full();
         let mut gone: Vec<Gvk> = Vec::new();
-        if !registry.absent().is_empty() {
+        if !registry.missing_plugins().is_empty() {
             let Ok(stored) = self.backend.types().await else { return };
             for t in registry.types() {
-                let Owner::Absent(owner) = &t.owner else { continue };
+                let Owner::Missing(owner) = &t.owner else { continue };
                 // A write that began before may still be under way.
                 let busy = self.plugins.get(&owner.name).is_some_and(|managed| managed.draining > 0);
-                if busy || !matches!(owner.why, Why::Removed | Why::Dropped) {
+                if busy || !matches!(owner.why, MissingReason::Removed | MissingReason::Dropped) {
                     continue;
                 }
                 let stays = stored.contains(&TypeKey::from(&t.gvk.to_pb()))
-                    && (owner.why == Why::Removed || canary::any_stored(&self.backend, &t.gvk).await.unwrap_or(true));
+                    && (owner.why == MissingReason::Removed
+                        || canary::any_stored(&self.backend, &t.gvk).await.unwrap_or(true));
                 if !stays {
                     gone.push(t.gvk.clone());
                 }
             }
         }
         if !gone.is_empty() {
-            self.swap(registry.without_absent_types(&gone));
+            self.swap(registry.without_missing_types(&gone));
         }
         drop(registry);
         let registry = self.registry.load_full();
@@ -111,7 +112,7 @@ impl ManagerTask {
         self.plugins.remove(name);
         self.components.forget(name);
         if let Some(id) = self.resources.resource(name).and_then(|resource| resource.id.clone()) {
-            match self.service.expire(&id).await {
+            match self.service.delete_unchecked(&id).await {
                 Ok(_) => self.resources.forget(name),
                 Err(e) => tracing::error!(plugin = name, "the plugin's resource is not deleted: {e}"),
             }

@@ -1,4 +1,4 @@
-//! What an authorize hook may ask about the caller.
+//! Permissions of a caller, as hooks and the host ask for them.
 
 /// Answers permission questions about the caller of one request.
 ///
@@ -8,10 +8,10 @@ pub trait Authorizer: Send + Sync {
     /// Whether the caller has `permission` on the thing called `name`; `name` is empty for areas without names.
     fn allowed(&self, permission: &str, name: &str) -> bool;
 
-    /// How a refusal calls the caller, such as `anonymous token`.
+    /// The name of the caller in a refusal, such as `anonymous token`.
     fn caller(&self) -> &str;
 
-    /// Names everything that the answers depend on: two authorizers with one fingerprint answer every question alike.
+    /// A digest of everything that the answers depend on: authorizers with equal fingerprints answer every question alike.
     fn fingerprint(&self) -> u64;
 }
 

@@ -1,5 +1,5 @@
-//! The generated gRPC services and clients, which servers and clients share: the resource API, and ours about plugins,
-//! types and controllers. The messages are `mortise-resource`'s; nothing here knows who serves or asks.
+//! The generated gRPC servers and clients: the resource API, and Mortise's own services about plugins, types and
+//! controllers. Their messages are those of this crate.
 
 /// The resource API.
 #[allow(
@@ -7,7 +7,7 @@
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "generated; the documentation stands in the .proto file"
+    reason = "generated; the .proto file has the documentation"
 )]
 pub mod resource {
     include!(concat!(env!("OUT_DIR"), "/grpc/hashicorp.consul.resource.rs"));
@@ -19,7 +19,7 @@ pub mod resource {
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "generated; the documentation stands in the .proto files"
+    reason = "generated; the .proto files have the documentation"
 )]
 pub mod mortise {
     include!(concat!(env!("OUT_DIR"), "/grpc/mortise.v1.rs"));

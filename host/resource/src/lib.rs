@@ -26,7 +26,7 @@ pub use scope::Scope;
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    reason = "generated; the documentation stands in the .proto files"
+    reason = "generated; the .proto files have the documentation"
 )]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));
@@ -35,10 +35,10 @@ pub mod proto {
 pub use proto::hashicorp::consul::resource as pb;
 pub use proto::mortise::v1::{Diagnostic, diagnostic::Severity};
 
-/// Messages of plugins and types as data, and of the services about them.
+/// Messages of plugins and types as data, and of their services.
 pub use proto::mortise::v1 as data;
 
-/// Manifest messages: what a plugin's `describe` answers.
+/// Manifest messages, which a plugin's `describe` returns.
 pub use proto::mortise::plugin::v1 as manifest;
 
 /// Serialised `FileDescriptorSet` of every file that this crate generates from, imports included.

@@ -1,17 +1,17 @@
 //! The two metadata keys with a meaning of their own: `deletionTimestamp` and `finalizers`.
 //!
-//! A resource with finalizers is not deleted at once: Delete marks it, whoever put the finalizers there does their
-//! clean-up and removes them, and with the last one the resource goes.
+//! A resource with finalizers is not deleted at once: Delete marks it, the owners of the finalizers clean up and remove
+//! them, and the removal of the last one deletes the resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Key whose presence, whatever its value, marks a resource for deletion. Delete writes RFC 3339, to the second.
 pub const DELETION_TIMESTAMP: &str = "deletionTimestamp";
 
-/// Key that holds a white-space-separated set of names.
+/// Key that holds a set of names, separated by white space.
 pub const FINALIZERS: &str = "finalizers";
 
-/// A resource's free key/value pairs.
+/// The metadata of a resource.
 pub type Metadata = BTreeMap<String, String>;
 
 /// Whether the resource is marked for deletion.
@@ -20,19 +20,19 @@ pub fn is_marked(metadata: &Metadata) -> bool {
     metadata.contains_key(DELETION_TIMESTAMP)
 }
 
-/// The finalizers; order and repetition mean nothing.
+/// The set of finalizers; order and repetition in the text do not count.
 #[must_use]
 pub fn finalizers(metadata: &Metadata) -> BTreeSet<&str> {
     metadata.get(FINALIZERS).map(|text| text.split_whitespace().collect()).unwrap_or_default()
 }
 
-/// Whether any finalizer is there.
+/// Whether there is a finalizer.
 #[must_use]
 pub fn has_finalizers(metadata: &Metadata) -> bool {
     metadata.get(FINALIZERS).is_some_and(|text| text.split_whitespace().next().is_some())
 }
 
-/// Adds a finalizer, keeping those that are there.
+/// Adds a finalizer to those that exist.
 pub fn add_finalizer(metadata: &mut Metadata, name: &str) {
     let mut all = finalizers(metadata);
     all.insert(name);
@@ -52,13 +52,8 @@ pub fn remove_finalizer(metadata: &mut Metadata, name: &str) {
 /// Whether two sets of metadata agree on every key but `except`.
 #[must_use]
 pub fn equal_except(a: &Metadata, b: &Metadata, except: &[&str]) -> bool {
-    let rest = |m: &Metadata| {
-        m.iter()
-            .filter(|(key, _)| !except.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect::<Vec<_>>()
-    };
-    rest(a) == rest(b)
+    let counts = |(key, _): &(&String, &String)| !except.contains(&key.as_str());
+    a.iter().filter(counts).eq(b.iter().filter(counts))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub fn is_valid(name: &str) -> bool {
         && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
 }
 
-/// The fault of an invalid name, to stand behind the name of the field; `None` when the name is valid.
+/// The fault of an invalid name, to follow the name of the field; `None` when the name is valid.
 #[must_use]
 pub fn fault(name: &str) -> Option<String> {
     (!is_valid(name)).then(|| {

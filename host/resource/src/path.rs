@@ -1,4 +1,4 @@
-//! Where in a message something lies: `data.group_members["drums"]`, `data.tracks[3]`.
+//! Paths into messages: `data.group_members["drums"]`, `data.tracks[3]`.
 
 use std::fmt::{self, Write as _};
 
@@ -13,17 +13,17 @@ pub enum PathStep {
     Key(String),
 }
 
-/// A way into a message; empty means the message itself.
+/// A path into a message; the empty path means the message itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldPath(pub Vec<PathStep>);
 
 impl FieldPath {
-    /// A path of one field.
+    /// Makes a path of one field.
     pub fn field(name: impl Into<String>) -> Self {
         Self(vec![PathStep::Field(name.into())])
     }
 
-    /// Whether it means the message itself.
+    /// Whether the path means the message itself.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

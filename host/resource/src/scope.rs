@@ -1,4 +1,4 @@
-//! How many tenancy units a type's resources are placed in, and what that forbids.
+//! The scope of a type: which tenancy units its resources have.
 
 use crate::{Error, pb, tenancy};
 
@@ -82,7 +82,7 @@ impl Scope {
         self.fill(tenancy);
     }
 
-    /// The tenancy that an absent one means in WatchList: everywhere.
+    /// The tenancy that WatchList takes for an absent one: every unit that the scope has.
     #[must_use]
     pub fn everywhere(self) -> pb::Tenancy {
         let any = || tenancy::WILDCARD.to_owned();

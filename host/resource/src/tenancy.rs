@@ -1,11 +1,11 @@
-//! Tenancy units as they stand in requests.
+//! Tenancy units, and the rules for them in ids and in queries.
 
 use crate::{Error, name, pb};
 
-/// The unit that an empty one means.
+/// The unit that an empty one stands for.
 pub const DEFAULT: &str = "default";
 
-/// Every unit, in queries.
+/// Stands for every unit, in queries only.
 pub const WILDCARD: &str = "*";
 
 /// Checks the units of an id: each empty or a valid name.

@@ -16,12 +16,12 @@ pub struct Gvk {
 }
 
 impl Gvk {
-    /// From its three parts.
+    /// Makes a type of its three parts.
     pub fn new(group: impl Into<String>, group_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self { group: group.into(), group_version: group_version.into(), kind: kind.into() }
     }
 
-    /// As it stands in messages.
+    /// The type as messages carry it.
     #[must_use]
     pub fn to_pb(&self) -> pb::Type {
         pb::Type { group: self.group.clone(), group_version: self.group_version.clone(), kind: self.kind.clone() }
@@ -76,7 +76,7 @@ pub fn plugin() -> Gvk {
     Gvk::new("mortise", "v1", "Plugin")
 }
 
-/// What a plugin's reconcilers remember under a key.
+/// A value that a plugin's reconcilers keep under a key.
 #[must_use]
 pub fn value() -> Gvk {
     Gvk::new("mortise", "v1", "Value")
@@ -97,10 +97,10 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
     tenancy::check(prefix, id.tenancy.get_or_insert_default())
 }
 
-/// Longest part of an id that somebody else chose, bytes: a uid is a ULID of 26, and types have shorter names.
+/// Longest part of a reference, bytes: a uid is a ULID of 26, and types have shorter names.
 const MAX_PART: usize = 128;
 
-/// Checks what a reference says of type and uid beyond [`check_id`]: it stands in keys of the store.
+/// Checks type and uid of a reference, which become part of keys of the store, beyond [`check_id`]: length and zero bytes.
 ///
 /// # Errors
 /// `InvalidArgument`; `prefix` names the field that holds the id.
@@ -134,7 +134,7 @@ pub fn same_resource(a: &pb::Id, b: &pb::Id) -> bool {
         && a.tenancy.clone().unwrap_or_default() == b.tenancy.clone().unwrap_or_default()
 }
 
-/// An id for people: `demo.v2.Artist "korn" in default/default`.
+/// Describes an id to people: `demo.v2.Artist "korn" in default/default`.
 #[must_use]
 pub fn describe(id: &pb::Id) -> String {
     let mut text = id.r#type.as_ref().map(gvk).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The first half of Write, which MutateAndValidate is too: shape, type, tenancy, data, hooks, place.
+//! The first half of Write, which is all of MutateAndValidate: shape, type, tenancy, data, hooks, place.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use mortise_resource::{Diagnostic, Error, Scope, pb, types};
 use mortise_store::{StoreError, limited_size};
 
 use crate::{
-    judge::{Judge, type_of},
+    hooks::{RequestHooks, type_of},
     read::tenancy_of,
     service::ResourceService,
     tenancy::Place,
     upgrade,
 };
 
-/// Checks a resource as it came in, fills in its tenancy, and finds its type.
+/// Checks an incoming resource, fills in its tenancy, and finds its type.
 ///
 /// # Errors
 /// `InvalidArgument`, in this order: required fields, the id, the owner's id, the type, the scope, the data's type, the
@@ -38,7 +38,7 @@ pub(crate) fn shape(
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
     }
-    upgrade::stamp(&kind, &mut resource);
+    upgrade::set_schema_version(&kind, &mut resource);
     Ok((resource, kind))
 }
 
@@ -61,30 +61,30 @@ fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error>
 }
 
 impl ResourceService {
-    /// Asks the hooks of a new state of a resource, in order, and looks its place up. Returns the warnings of
-    /// validation. `prior` is what is stored.
+    /// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation. `prior` is
+    /// the stored resource.
     ///
     /// # Errors
     /// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
     /// `PermissionDenied`.
     pub(crate) async fn admit(
         &self,
-        judge: &mut Judge,
+        hooks: &mut RequestHooks,
         kind: &ResourceType,
         resource: &mut pb::Resource,
         prior: Option<&pb::Resource>,
     ) -> Result<(Vec<Diagnostic>, Place), Error> {
-        // Before anybody is asked: a plugin that has no room for it is not to blame.
+        // Before the hooks: a plugin without room for it is not at fault.
         self.check_size(resource, prior)?;
-        judge.mutate(resource).await?;
-        let warnings = judge.validate(resource, prior).await?;
-        judge.write(resource, "failed write acl").await?;
-        judge.rest();
+        hooks.mutate(resource).await?;
+        let warnings = hooks.validate(resource, prior).await?;
+        hooks.authorize_write(resource, "failed write acl").await?;
+        hooks.release();
         let place = self.place_of(kind, resource).await?;
         Ok((warnings, place))
     }
 
-    /// Refuses what the store would, as far as it is known yet: uid, generation and status come later.
+    /// Refuses a resource that the store would refuse, as far as it is known yet: uid, generation and status come later.
     pub(crate) fn check_size(&self, resource: &pb::Resource, stored: Option<&pb::Resource>) -> Result<(), Error> {
         let (size, limit) = (limited_size(resource), self.options.max_resource_bytes);
         if size > limit && stored.is_none_or(|stored| size > limited_size(stored)) {
@@ -93,7 +93,7 @@ impl ResourceService {
         Ok(())
     }
 
-    /// Looks up the place that a resource is to live in.
+    /// Looks up the place of a resource.
     pub(crate) async fn place_of(&self, kind: &ResourceType, resource: &pb::Resource) -> Result<Place, Error> {
         match (kind.scope, &resource.id) {
             (Scope::Undefined | Scope::Cluster, _) | (_, None) => Ok(Place::default()),

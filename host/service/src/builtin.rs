@@ -1,12 +1,13 @@
 //! Hooks of the host's own types.
 //!
-//! A partition or namespace carries a finalizer of ours, so that deleting it marks it: then writes into it are refused,
-//! [`crate::drain`] deletes what lives in it, and takes the finalizer away when it is empty. Nobody else can.
+//! A partition or namespace has a finalizer of the host, so that Delete marks it: from then on writes into it are refused,
+//! and [`crate::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can remove the
+//! finalizer.
 
 use crate::registry::ResourceType;
 use mortise_resource::{Error, meta, pb, tenancy, types};
 
-/// Keeps a tenancy unit until it is empty.
+/// The finalizer that keeps a tenancy unit until it is empty.
 pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
 
 /// Whether a type is a unit of tenancy.
@@ -27,13 +28,13 @@ pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     Ok(())
 }
 
-/// Whether an id is that of a unit which exists always: as long as the unit around it does.
+/// Whether an id names a unit `default`, which exists for as long as the unit around it.
 pub(crate) fn is_default(id: &pb::Id) -> bool {
     let ty = id.r#type.as_ref();
     id.name == tenancy::DEFAULT && ty.is_some_and(|ty| types::partition().matches(ty) || types::namespace().matches(ty))
 }
 
-/// `default` exists always.
+/// Refuses the deletion of a unit `default`.
 pub(crate) fn refuse_default(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
     if let Some(id) = resource.id.as_ref().filter(|id| is_default(id)) {
         let name = &id.name;

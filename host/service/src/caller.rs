@@ -1,4 +1,4 @@
-//! Who calls, and how fresh an answer they want.
+//! The caller of an RPC: its permissions, and the consistency that it asks for.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use mortise_store::Consistency;
 /// The caller of one RPC.
 #[derive(Clone)]
 pub struct Caller {
-    /// What the caller may do.
+    /// The permissions of the caller.
     pub authorizer: Arc<dyn Authorizer>,
-    /// What the request's metadata asked for; honoured by Read and List.
+    /// The consistency that the request's metadata asks for; Read and List honour it.
     pub consistency: Consistency,
 }
 
 impl Caller {
-    /// A caller without a token, while access control is off.
+    /// Makes the caller without a token, who may do everything while there is no access control.
     #[must_use]
     pub fn anonymous(consistency: Consistency) -> Self {
         Self { authorizer: Arc::new(AllowAll), consistency }

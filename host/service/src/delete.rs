@@ -1,7 +1,7 @@
 //! Delete: by id, idempotent.
 //!
-//! Without finalizers the resource goes at once, and its tombstone makes what it owned follow ([`crate::reaper`]). With
-//! finalizers it is marked, and goes when the last one is removed.
+//! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::reaper`]). One with
+//! finalizers is marked, and removed with the last of them.
 
 use crate::registry::Registry;
 use mortise_resource::{Code, Error, meta, pb, types};
@@ -10,7 +10,7 @@ use mortise_store::{Consistency, StoreError};
 use crate::{
     builtin,
     caller::Caller,
-    judge::{Judge, type_of},
+    hooks::{RequestHooks, type_of},
     removal,
     retry::{Failure, Retry},
     service::ResourceService,
@@ -18,11 +18,12 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Deletes. What is not there, or there with another uid, counts as deleted. A version makes it conditional.
+    /// Deletes a resource. One that does not exist, or exists with another uid, counts as deleted. A version makes the
+    /// deletion conditional.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `Aborted`: the version is not the stored
-    /// one. Whatever the hooks say when a resource with finalizers is marked, which is a write.
+    /// one. The errors of Write when a resource with finalizers is marked.
     pub async fn delete(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<pb::DeleteResponse, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
@@ -43,15 +44,15 @@ impl ResourceService {
                 Err(StoreError::NotFound) => return Ok(pb::DeleteResponse {}),
                 Err(e) => return Err(Error::internal(format!("failed read: {e}"))),
             };
-            let mut judge = Judge::new(kind.clone(), caller);
-            judge.upgrade(&mut stored).await?;
-            judge.write(&stored, "failed write acl").await?;
-            judge.rest();
+            let mut hooks = RequestHooks::new(kind.clone(), caller);
+            hooks.upgrade(&mut stored).await?;
+            hooks.authorize_write(&stored, "failed write acl").await?;
+            hooks.release();
             builtin::refuse_default(&kind, &stored)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
-            match self.let_go(caller, &registry, stored).await {
+            match self.delete_or_mark(caller, &registry, stored).await {
                 Ok(()) => return Ok(pb::DeleteResponse {}),
                 Err(failure) => retry.after(failure).await?,
             }
@@ -59,7 +60,7 @@ impl ResourceService {
     }
 
     /// Removes a resource, or marks it while finalizers hold it.
-    async fn let_go(&self, caller: &Caller, registry: &Registry, stored: pb::Resource) -> Result<(), Failure> {
+    async fn delete_or_mark(&self, caller: &Caller, registry: &Registry, stored: pb::Resource) -> Result<(), Failure> {
         if !meta::has_finalizers(&stored.metadata) {
             return self.remove(&stored).await.map_err(failed);
         }
@@ -75,7 +76,7 @@ impl ResourceService {
             Err(error) if error.code == Code::Aborted => return Err(Failure::Conflict(error)),
             Err(error) => error,
         };
-        // To a write, what went meanwhile is a resource that is yet to be made.
+        // To Write, a resource that is gone by now is one to be created, which fails in its own way.
         match self.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
             Ok(now) if now.version != version => Err(Failure::Conflict(cas_failure())),

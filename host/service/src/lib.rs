@@ -1,9 +1,8 @@
 //! The resource service: the rules of Consul's resource API, whatever the transport and the store.
 //!
-//! One file for each RPC, each reading from top to bottom as the rules it enforces, in the order in which callers see
-//! them. What several RPCs share stands in `admit` (the first half of every write), `judge` (the hooks of a type),
-//! `tenancy` and `retry`. `reaper`, a controller, and `drain` finish in the background what a deletion began. `follow` is what
-//! controllers watch through.
+//! Each RPC has one file, which reads from top to bottom as the rules it enforces, in the order in which callers see them.
+//! RPCs share `admit` (the first half of every write), `hooks` (the hooks of a type), `tenancy` and `retry`. `reaper`, a
+//! controller, and `tenancy_cleanup` finish deletions in the background. Controllers watch through `type_watch`.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 
@@ -11,9 +10,9 @@ mod admit;
 mod builtin;
 mod caller;
 mod delete;
-mod drain;
-mod follow;
-mod judge;
+mod deletion_rules;
+mod hooks;
+mod ids;
 mod list;
 mod list_by_owner;
 mod mutate_and_validate;
@@ -23,18 +22,18 @@ pub mod registry;
 mod removal;
 mod retry;
 mod service;
-mod stamp;
 mod tenancy;
+mod tenancy_cleanup;
+mod type_watch;
 mod upgrade;
 pub mod values;
-mod vet;
 mod watch_list;
 mod write;
 mod write_status;
 
 pub use caller::Caller;
-pub use follow::Following;
 pub use mortise_store::Consistency;
 pub use service::{Options, ResourceService};
+pub use type_watch::TypeWatch;
 pub use upgrade::{UpgradeReport, schema_version};
 pub use watch_list::Events;

@@ -6,10 +6,10 @@ use crate::registry::{Registry, ResourceType};
 use mortise_resource::{Error, pb, tenancy};
 use mortise_store::{Query, TypeKey};
 
-use crate::{caller::Caller, judge::Judge, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, service::ResourceService};
 
 impl ResourceService {
-    /// The resources of a type, those that the caller may read, in byte order of partition, namespace, name.
+    /// Lists the resources of a type that the caller may read, in byte order of partition, namespace, name.
     ///
     /// # Errors
     /// `InvalidArgument`: a missing field, the type, a unit, the prefix. `PermissionDenied`: listing as such.
@@ -21,8 +21,8 @@ impl ResourceService {
         if kind.scope == mortise_resource::Scope::Partition {
             kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
         }
-        let mut judge = Judge::new(kind.clone(), caller);
-        judge.list(&tenancy).await?;
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        hooks.authorize_list(&tenancy).await?;
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
         let found = self
@@ -36,9 +36,9 @@ impl ResourceService {
             if !is_of(&resource, &kind) {
                 continue;
             }
-            judge.next_item();
-            judge.upgrade(&mut resource).await?;
-            if judge.shows(&resource).await? {
+            hooks.next_item();
+            hooks.upgrade(&mut resource).await?;
+            if hooks.may_read(&resource).await? {
                 resources.push(resource);
             }
         }
@@ -46,7 +46,7 @@ impl ResourceService {
     }
 }
 
-/// What List and WatchList check alike, before the scope.
+/// The checks that List and WatchList share, before those of the scope.
 pub(crate) fn check(
     registry: &Registry,
     wanted: &pb::Type,

@@ -1,4 +1,4 @@
-//! ListByOwner: what one incarnation of a resource owns, of every type.
+//! ListByOwner: the resources of every type that one incarnation of a resource owns.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use mortise_resource::{Error, pb, types};
 
 use crate::{
     caller::Caller,
-    judge::{Judge, type_of},
+    hooks::{RequestHooks, type_of},
     service::ResourceService,
 };
 
 impl ResourceService {
-    /// The resources owned by exactly this incarnation, those that the caller may read. The owner may be gone.
+    /// Lists the resources that exactly this incarnation owns and that the caller may read. The owner may be gone.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, its uid, its type or scope, or a child whose type is not registered.
@@ -32,22 +32,23 @@ impl ResourceService {
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         kind.scope.fill(tenancy);
         let place = tenancy.clone();
-        Judge::new(kind, caller).list(&place).await?;
+        RequestHooks::new(kind, caller).authorize_list(&place).await?;
 
         let children = self
             .backend
             .list_by_owner(&owner)
             .await
             .map_err(|e| Error::internal(format!("failed list by owner: {e}")))?;
-        let mut judges = HashMap::new();
+        let mut hooks_by_type = HashMap::new();
         let mut resources = Vec::with_capacity(children.len());
         for mut child in children {
             let of = child.id.as_ref().map(type_of).unwrap_or_default();
             let kind = registry.resolve(&of)?;
-            let judge = judges.entry(kind.gvk.clone()).or_insert_with(|| Judge::new(kind.clone(), caller));
-            judge.next_item();
-            judge.upgrade(&mut child).await?;
-            if judge.shows(&child).await? {
+            let hooks =
+                hooks_by_type.entry(kind.gvk.clone()).or_insert_with(|| RequestHooks::new(kind.clone(), caller));
+            hooks.next_item();
+            hooks.upgrade(&mut child).await?;
+            if hooks.may_read(&child).await? {
                 resources.push(child);
             }
         }

@@ -1,12 +1,12 @@
-//! MutateAndValidate: what Write would store, without storing it or looking at what is stored.
+//! MutateAndValidate: the first half of Write, without storing anything and without reading the stored resource.
 
 use mortise_resource::{Error, pb};
 
-use crate::{admit, caller::Caller, judge::Judge, read::tenancy_of, service::ResourceService};
+use crate::{admit, caller::Caller, hooks::RequestHooks, read::tenancy_of, service::ResourceService};
 
 impl ResourceService {
-    /// A dry run of a write's first half: defaults, validation, permission and place. Version, uid, status, owner and
-    /// finalizers are not looked at.
+    /// Runs the first half of a write: defaults, validation, permission and place. It ignores version, uid, status, owner
+    /// and finalizers.
     ///
     /// # Errors
     /// Those of the first half of Write.
@@ -17,11 +17,11 @@ impl ResourceService {
     ) -> Result<pb::MutateAndValidateResponse, Error> {
         let registry = self.types();
         let (mut resource, kind) = admit::shape(&registry, request.resource)?;
-        kind.check_present()?;
-        let mut judge = Judge::new(kind.clone(), caller);
-        let (warnings, place) = self.admit(&mut judge, &kind, &mut resource, None).await?;
+        kind.check_plugin_present()?;
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        let (warnings, place) = self.admit(&mut hooks, &kind, &mut resource, None).await?;
         self.check_size(&resource, None)?;
-        if place.leaving {
+        if place.marked {
             let id = resource.id.unwrap_or_default();
             let tenancy = tenancy_of(&id);
             return Err(Error::invalid(format!(

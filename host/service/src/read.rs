@@ -5,13 +5,13 @@ use mortise_store::StoreError;
 
 use crate::{
     caller::Caller,
-    judge::{Judge, Reading, type_of},
+    hooks::{ReadDecision, RequestHooks, type_of},
     service::ResourceService,
 };
 
 impl ResourceService {
-    /// One resource by id. See the order of checks below; a caller who may not read learns whether the resource exists
-    /// only if the type's hook needs to see it.
+    /// Reads one resource by id. A caller who may not read it learns whether it exists only if the type's hook needs the
+    /// resource to decide.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
@@ -25,16 +25,16 @@ impl ResourceService {
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         kind.scope.fill(tenancy);
 
-        let mut judge = Judge::new(kind.clone(), caller);
-        let reading = judge.read(&id).await?;
-        judge.rest();
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        let reading = hooks.authorize_read(&id).await?;
+        hooks.release();
         if kind.scope != mortise_resource::Scope::Undefined {
             self.place(tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
         }
         let mut resource = self.backend.read(caller.consistency, &id).await.map_err(failed)?;
-        judge.upgrade(&mut resource).await?;
-        if reading == Reading::Postponed {
-            judge.read_with(&resource).await?;
+        hooks.upgrade(&mut resource).await?;
+        if reading == ReadDecision::NeedsResource {
+            hooks.authorize_read_of(&resource).await?;
         }
         Ok(pb::ReadResponse { resource: Some(resource) })
     }

@@ -1,12 +1,12 @@
-//! The reaper: what a deleted resource owned is deleted too.
+//! The reaper: deletes the children of deleted resources.
 //!
-//! For each tombstone: once its owner, in that incarnation, is really gone, delete every child; note it in the
-//! tombstone's status; some time later do it again, for children that were being written meanwhile; then delete the
-//! tombstone. Children with finalizers are marked, and go when those are removed. Children's deletions leave tombstones
+//! For each tombstone, once its owner in that incarnation is really gone, the reaper deletes every child, records that in the
+//! tombstone's status, does it once more some time later, for children that were being written meanwhile, and deletes the
+//! tombstone. Children with finalizers are marked, and go when those are removed. The deletions of children leave tombstones
 //! of their own, so whole trees go.
 //!
-//! An ordinary controller of the host. All state is in the store: after a crash every tombstone is reconciled anew, and the
-//! work goes on.
+//! It is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is reconciled anew,
+//! and the work goes on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use mortise_resource::{
 use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
-use crate::{builtin, service::ResourceService, stamp};
+use crate::{builtin, ids, service::ResourceService};
 
-/// The status entry in which the first pass is noted.
+/// The status entry that records the first pass.
 const STATUS_KEY: &str = "consul.io/reaper-controller";
 const FIRST_PASS: &str = "FirstPassCompleted";
 
@@ -35,27 +35,29 @@ struct Reaper(ResourceService);
 impl Reconciler for Reaper {
     async fn reconcile(&self, context: &Context, request: Request) -> Result<Outcome, ReconcileError> {
         let id = request.id(context.managed());
-        self.0.work_off(&id).await.map_err(|e| ReconcileError::because(format!("cascading deletion failed: {e}"), e))
+        self.0
+            .process_tombstone(&id)
+            .await
+            .map_err(|e| ReconcileError::because(format!("cascading deletion failed: {e}"), e))
     }
 }
 
 impl ResourceService {
-    /// The reaper, for whoever runs controllers. A tombstone is one resource to reconcile, and a failure is tried again
-    /// after 5 ms, then 10 ms, and so on.
+    /// The reaper as a controller of tombstones. A failure is tried again after 5 ms, then 10 ms, and so on.
     #[must_use]
     pub fn reaper(&self) -> Definition {
         Definition::new("reaper", types::tombstone().to_pb(), Arc::new(Reaper(self.clone()))).parallel(PARALLEL)
     }
 
-    /// How long from now until a tombstone has to be looked at.
-    fn wait_of(&self, tombstone: &pb::Resource) -> Duration {
+    /// The time until the second pass over a tombstone is due; zero when there was no first one.
+    fn remaining_wait(&self, tombstone: &pb::Resource) -> Duration {
         let Some(first) = first_pass(tombstone) else { return Duration::ZERO };
-        let now = stamp::timestamp();
+        let now = ids::timestamp();
         let elapsed = now.seconds.saturating_sub(first.seconds).max(0);
         self.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
     }
 
-    async fn work_off(&self, id: &pb::Id) -> Result<Outcome, StoreError> {
+    async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, StoreError> {
         let tombstone = match self.backend.read(Consistency::Consistent, id).await {
             Ok(tombstone) => tombstone,
             Err(StoreError::NotFound) => return Ok(Outcome::Done),
@@ -66,37 +68,37 @@ impl ResourceService {
             tracing::warn!(tombstone = id.name, "names no owner with a uid; nothing to do");
             return Ok(Outcome::Done);
         };
-        // A tombstone is a promise about a resource that is gone; while that lives, its children are safe.
+        // A tombstone counts only when its owner is gone; while the owner lives, its children are safe.
         match self.backend.read(Consistency::Consistent, &owner).await {
             Err(StoreError::NotFound) => {}
             Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => {
-                self.expire(id).await?;
+                self.delete_unchecked(id).await?;
                 return Ok(Outcome::Done);
             }
             Err(e) => return Err(e),
         }
-        let wait = self.wait_of(&tombstone);
+        let wait = self.remaining_wait(&tombstone);
         if first_pass(&tombstone).is_none() {
-            self.expire_children(&owner).await?;
-            self.note_first_pass(tombstone).await?;
+            self.delete_children(&owner).await?;
+            self.record_first_pass(tombstone).await?;
             return Ok(Outcome::After(self.options.second_pass));
         }
         if !wait.is_zero() {
             return Ok(Outcome::After(wait));
         }
-        self.expire_children(&owner).await?;
-        self.expire(id).await?;
+        self.delete_children(&owner).await?;
+        self.delete_unchecked(id).await?;
         Ok(Outcome::Done)
     }
 
-    async fn expire_children(&self, owner: &pb::Id) -> Result<(), StoreError> {
+    async fn delete_children(&self, owner: &pb::Id) -> Result<(), StoreError> {
         let children = self.backend.list_by_owner(owner).await?;
-        // Whoever owned one of these had no say in whether it exists.
+        // Units `default` exist whoever owns them.
         let children = children.into_iter().filter_map(|child| child.id).filter(|child| !builtin::is_default(child));
-        self.expire_all(children).await
+        self.delete_all_unchecked(children).await
     }
 
-    async fn note_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {
+    async fn record_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {
         let status = pb::Status {
             observed_generation: tombstone.generation.clone(),
             conditions: vec![pb::Condition {
@@ -105,19 +107,19 @@ impl ResourceService {
                 reason: "Success".into(),
                 ..pb::Condition::default()
             }],
-            updated_at: Some(stamp::timestamp()),
+            updated_at: Some(ids::timestamp()),
         };
         tombstone.status.insert(STATUS_KEY.to_owned(), status);
         match self.backend.write_cas(tombstone).await {
             Ok(_) => Ok(()),
-            // Changed or deleted by somebody else: the next look sees it.
+            // Changed or deleted concurrently: the next reconcile sees it.
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(()),
             Err(e) => Err(e),
         }
     }
 }
 
-/// When the first pass over a tombstone's children was done.
+/// The time of the first pass over a tombstone's children.
 fn first_pass(tombstone: &pb::Resource) -> Option<prost_types::Timestamp> {
     let status = tombstone.status.get(STATUS_KEY)?;
     let done = status.conditions.iter().any(|c| c.r#type == FIRST_PASS && c.state() == State::True);

@@ -1,4 +1,4 @@
-//! How resources leave: with a tombstone, in the same commit, so that what they owned follows.
+//! Removal of resources: each with a tombstone in the same commit, from which the deletion of its children follows.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use mortise_resource::{meta, name, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, StoreError};
 use prost::Message as _;
 
-use crate::{service::ResourceService, stamp};
+use crate::{ids, service::ResourceService};
 
-/// Where the tombstone notes when it was made.
+/// Metadata key of a tombstone that holds the time of the deletion.
 const GENERATED_AT: &str = "generated_at";
 
 /// The host's own deletions under way at once: enough to fill a group commit.
@@ -34,21 +34,21 @@ impl ResourceService {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),
         }
-        // There is a tombstone of that name. Either somebody else has just deleted the resource, or somebody wrote it by
-        // hand. Whatever that one says, and whatever the reaper is making of it, what the resource owned has to follow;
-        // so ours gets a name that nobody can have foreseen.
+        // There is a tombstone of that name. Either a concurrent call has just deleted the resource, or a client wrote the
+        // tombstone. In the second case the children have to follow whatever it says, and whatever the reaper makes of it;
+        // so this tombstone gets a name that cannot have been foreseen.
         match self.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
-            _ => self.backend.commit(with(tombstone(&id, &stamp::ulid()))).await.map(drop),
+            _ => self.backend.commit(with(tombstone(&id, &ids::ulid()))).await.map(drop),
         }
     }
 
-    /// The host's own deletion: no hooks, no permission, whatever version is stored. A resource with finalizers is
-    /// marked instead. Returns whether it is gone.
+    /// Deletes a resource on behalf of the host, in whatever version is stored, without hooks and permissions. Marks a
+    /// resource that has finalizers instead. Returns whether the resource is gone.
     ///
     /// # Errors
-    /// Faults of the store, and a conflict that does not end.
-    pub async fn expire(&self, id: &pb::Id) -> Result<bool, StoreError> {
+    /// Faults of the store, and a conflict in each of ten attempts.
+    pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, StoreError> {
         let mut attempts = 0;
         loop {
             let stored = match self.backend.read(Consistency::Consistent, id).await {
@@ -64,7 +64,7 @@ impl ResourceService {
             } else {
                 let mut marked = stored;
                 mark(&mut marked);
-                marked.generation = stamp::ulid();
+                marked.generation = ids::ulid();
                 self.backend.write_cas(marked).await.map(|_| false)
             };
             attempts += 1;
@@ -75,32 +75,33 @@ impl ResourceService {
         }
     }
 
-    /// [`ResourceService::expire`] of many, all of them, also after one failed.
+    /// Calls [`ResourceService::delete_unchecked`] for every id, also after one failed.
     ///
     /// # Errors
-    /// The first.
-    pub(crate) async fn expire_all(&self, ids: impl Iterator<Item = pb::Id>) -> Result<(), StoreError> {
-        let deletions = stream::iter(ids).map(|id| async move { self.expire(&id).await }).buffer_unordered(PARALLEL);
+    /// The first error.
+    pub(crate) async fn delete_all_unchecked(&self, ids: impl Iterator<Item = pb::Id>) -> Result<(), StoreError> {
+        let deletions =
+            stream::iter(ids).map(|id| async move { self.delete_unchecked(&id).await }).buffer_unordered(PARALLEL);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 }
 
 /// Marks a resource for deletion, now.
 pub(crate) fn mark(resource: &mut pb::Resource) {
-    resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), stamp::rfc3339());
+    resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), ids::rfc3339());
 }
 
 fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
     let content = pb::Tombstone { owner: Some(owner.clone()) };
     pb::Resource {
         id: Some(pb::Id {
-            uid: stamp::ulid(),
+            uid: ids::ulid(),
             name: tombstone_name(&owner.name, suffix),
             r#type: Some(types::tombstone().to_pb()),
             tenancy: Some(owner.tenancy.clone().unwrap_or_default()),
         }),
-        generation: stamp::ulid(),
-        metadata: BTreeMap::from([(GENERATED_AT.to_owned(), stamp::rfc3339())]),
+        generation: ids::ulid(),
+        metadata: BTreeMap::from([(GENERATED_AT.to_owned(), ids::rfc3339())]),
         data: Some(prost_types::Any {
             type_url: "type.googleapis.com/hashicorp.consul.resource.Tombstone".into(),
             value: content.encode_to_vec(),

@@ -1,7 +1,8 @@
-//! Blanket writes and deletes hide conflicts by trying again; conditional ones do not.
+//! Retries: blanket writes and deletes hide conflicts by trying again; conditional ones do not.
 //!
-//! At most five attempts. The wait after failed attempt n, the last included, is 75, 150, 300, 600, 1,000 ms, each plus
-//! up to half; so a hopeless write fails after about 2 to 3 seconds. The numbers are Consul's.
+//! There are at most five attempts. The wait after failed attempt n, the last included, is 75, 150, 300, 600, 1,000 ms, each plus
+//! up to half; so a hopeless write fails after about 2 to 3 seconds. The numbers are Consul's. Written by
+//! hand, since `backon` neither waits after the last attempt nor has a jitter of half the wait.
 
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ use mortise_resource::Error;
 /// Waits after each failed attempt, milliseconds.
 const WAITS: [u64; 5] = [75, 150, 300, 600, 1_000];
 
-/// How one attempt ended when it did not succeed.
+/// The failure of one attempt.
 pub(crate) enum Failure {
-    /// Somebody else was faster.
+    /// A concurrent change came first; another attempt may succeed.
     Conflict(Error),
-    /// Trying again is useless.
+    /// Another attempt would fail too.
     Final(Error),
 }
 
@@ -24,7 +25,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Of a request that may try again, or of one that may not.
+    /// Makes the waits of a request that may try again, or of one that may not.
     pub(crate) fn new(again: bool) -> Self {
         let waits: &[u64] = if again { &WAITS } else { &[] };
         Self { waits: waits.iter() }

@@ -1,24 +1,23 @@
-//! What the RPCs share: the store, the registry, the limits, and the signal to stop.
+//! The state that all RPCs share: the store, the registry, the limits, and the signal to stop.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::registry::Registry;
 use arc_swap::ArcSwap;
 use mortise_store::Backend;
-use tokio::{
-    sync::{Semaphore, watch},
-    task::JoinSet,
-};
+use tokio::{sync::Semaphore, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
-/// How the service behaves. Part of config.toml.
+/// Limits of the service. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Watches that may be open at once; one more is refused.
+    /// Watches of clients that may be open at once; one more is refused.
     pub max_watches: usize,
-    /// Largest resource that hooks are asked about, bytes as [`mortise_store::limited_size`] counts them. That of the store,
-    /// which judges what they make of it.
+    /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has the same
+    /// limit for the result of the hooks.
     pub max_resource_bytes: usize,
-    /// How long after its first pass the reaper looks for children that were created meanwhile.
+    /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that were
+    /// being created during the first.
     pub second_pass: Duration,
 }
 
@@ -35,11 +34,11 @@ pub struct ResourceService {
     pub(crate) registry: Arc<ArcSwap<Registry>>,
     pub(crate) options: Arc<Options>,
     pub(crate) watches: Arc<Semaphore>,
-    stop: Arc<watch::Sender<bool>>,
+    stop: CancellationToken,
 }
 
 impl ResourceService {
-    /// A service over a store, with the types of a registry that may be swapped at any time.
+    /// Makes a service over a store, with the types of a registry that may be swapped at any time.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
         Self {
@@ -47,49 +46,45 @@ impl ResourceService {
             registry,
             watches: Arc::new(Semaphore::new(options.max_watches)),
             options: Arc::new(options),
-            stop: Arc::new(watch::Sender::new(false)),
+            stop: CancellationToken::new(),
         }
     }
 
-    /// The types, as of now.
+    /// The registered types at this moment.
     #[must_use]
     pub fn types(&self) -> Arc<Registry> {
         self.registry.load_full()
     }
 
-    /// Watches of clients that are open, and how many there may be.
+    /// The number of open watches of clients, and its limit.
     #[must_use]
     pub fn open_watches(&self) -> (usize, usize) {
         let max = self.options.max_watches;
         (max.saturating_sub(self.watches.available_permits()), max)
     }
 
-    /// The store behind it.
+    /// The store of the service.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
 
-    /// Starts what runs in the background and is no controller: the emptying of tenancy units. It ends after
+    /// Starts the background task that is no controller: the clean-up of tenancy units. It ends after
     /// [`ResourceService::stop`].
     #[must_use]
     pub fn background(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.clone().run_drain());
+        tasks.spawn(self.clone().run_tenancy_cleanup());
         tasks
     }
 
-    /// Ends open watches and what runs in the background. Calls in flight finish.
+    /// Ends open watches and background tasks. Calls in flight finish.
     pub fn stop(&self) {
-        self.stop.send_replace(true);
+        self.stop.cancel();
     }
 
     /// Resolves once the service stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut stop = self.stop.subscribe();
-        async move {
-            // An error means that the service is gone, which is as good.
-            let _ = stop.wait_for(|stopped| *stopped).await;
-        }
+        self.stop.clone().cancelled_owned()
     }
 }

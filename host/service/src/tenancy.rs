@@ -1,4 +1,4 @@
-//! Whether the place a resource is to live in exists, and whether it is on its way out.
+//! The place of a resource: whether its partition and namespace exist, and whether they are marked for deletion.
 
 use mortise_resource::{
     Error, meta, pb,
@@ -9,26 +9,26 @@ use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
 
 use crate::service::ResourceService;
 
-/// What is known of a place.
+/// A partition and namespace that exist.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// What must still hold when a write into it is committed: its units are there and unchanged.
+    /// The expectations under which a write into the place is committed: its units exist and are unchanged.
     pub(crate) expect: Vec<Expectation>,
     /// Whether a unit is marked for deletion.
-    pub(crate) leaving: bool,
+    pub(crate) marked: bool,
 }
 
-/// Why a place cannot be used.
-pub(crate) enum Nowhere {
-    /// A unit does not exist: which.
+/// The reason for which a place cannot be used.
+pub(crate) enum PlaceError {
+    /// The named unit does not exist.
     Missing(String),
     /// The store failed.
     Failed(StoreError),
 }
 
 impl ResourceService {
-    /// Looks a place up: the partition, then the namespace. `default` exists always, and an empty unit is none.
-    pub(crate) async fn place(&self, tenancy: &pb::Tenancy) -> Result<Place, Nowhere> {
+    /// Looks up a place: the partition, then the namespace. `default` always exists, and an empty unit is none.
+    pub(crate) async fn place(&self, tenancy: &pb::Tenancy) -> Result<Place, PlaceError> {
         let mut place = Place::default();
         let partition = pb::Tenancy::default();
         let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
@@ -42,9 +42,9 @@ impl ResourceService {
             let stored = self
                 .unit(&gvk, name, within)
                 .await
-                .map_err(Nowhere::Failed)?
-                .ok_or_else(|| Nowhere::Missing(format!("{unit} not found: {name}")))?;
-            place.leaving |= meta::is_marked(&stored.metadata);
+                .map_err(PlaceError::Failed)?
+                .ok_or_else(|| PlaceError::Missing(format!("{unit} not found: {name}")))?;
+            place.marked |= meta::is_marked(&stored.metadata);
             place.expect.push(Expectation {
                 id: ExpectedId::from(&stored.id.unwrap_or_default()),
                 generation: Some(stored.generation),
@@ -64,8 +64,8 @@ impl ResourceService {
     }
 }
 
-impl Nowhere {
-    /// As a write sees it.
+impl PlaceError {
+    /// The error of a write into the place.
     pub(crate) fn for_writing(self) -> Error {
         match self {
             Self::Missing(text) => Error::invalid(text),
@@ -73,7 +73,7 @@ impl Nowhere {
         }
     }
 
-    /// As a read sees it.
+    /// The error of a read from the place.
     pub(crate) fn for_reading(self) -> Error {
         match self {
             Self::Missing(text) => Error::not_found(text),
@@ -82,7 +82,7 @@ impl Nowhere {
     }
 }
 
-/// A tenancy as protobuf's text format has it.
+/// A tenancy in protobuf's text format.
 pub(crate) fn proto_text(tenancy: &pb::Tenancy) -> String {
     [("partition", &tenancy.partition), ("namespace", &tenancy.namespace)]
         .into_iter()

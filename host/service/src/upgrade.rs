@@ -1,11 +1,11 @@
-//! Stored data of an older schema version: brought up when it is read, and once for all in the background.
+//! Upgrades of stored data from an older schema version: when it is read, and once for all in the background.
 //!
 //! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type has
-//! a higher one by now, whoever reads the resource gets the data through the plugin's `upgrade`; so do the hooks, and so
-//! does a write that compares with what is stored. [`ResourceService::upgrade_stored`] then stores the new form, under the
-//! same version and generation and without an event: nothing has changed that a client could tell.
+//! a higher one by now, readers get the data through the plugin's `upgrade`; so do the hooks, and so does a write that compares
+//! with the stored resource. [`ResourceService::upgrade_stored`] then stores the new form, under the same version and generation
+//! and without an event, since no client can see a difference.
 //!
-//! Upgrading costs an instance a resource (a list shares one) until the new form is stored, and nothing afterwards.
+//! An upgrade costs one instance for each resource (a list shares one) until the new form is stored, and nothing afterwards.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use mortise_plugin_host::UpgradeReply;
 use mortise_resource::{Diagnostic, Error, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey, WatchEvent};
 
-use crate::{caller::Caller, judge::Judge, judge::type_of, list, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, hooks::type_of, list, service::ResourceService};
 
 /// Resources that one commit stores in their new form.
 const BATCH: usize = 64;
 
-/// How an upgrade of everything stored went.
+/// The result of the upgrade of all stored resources of a type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpgradeReport {
     /// Resources of the type.
     pub seen: usize,
-    /// Those that were in an older version.
+    /// Resources that were in an older schema version.
     pub older: usize,
-    /// The first of those that could not be upgraded, by name, with the reason.
+    /// The first resources that could not be upgraded, by name, with the reason.
     pub failures: Vec<String>,
 }
 
@@ -37,8 +37,8 @@ pub fn schema_version(resource: &pb::Resource) -> u32 {
 }
 
 /// Marks a resource as being in the type's own schema version.
-pub(crate) fn stamp(kind: &ResourceType, resource: &mut pb::Resource) {
-    // Absent means 1, so that types that never changed look as they always did.
+pub(crate) fn set_schema_version(kind: &ResourceType, resource: &mut pb::Resource) {
+    // An absent field means 1, so that resources of types that never changed stay as they were.
     resource.schema_version = if kind.schema_version.get() == 1 { 0 } else { kind.schema_version.get() };
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn is_older(kind: &ResourceType, resource: &pb::Resource) -> bool {
     matches!(kind.owner, Owner::Plugin(_)) && schema_version(resource) < kind.schema_version.get()
 }
 
-impl Judge {
-    /// Brings a stored resource of the judge's own type up to the type's schema version.
+impl RequestHooks {
+    /// Upgrades a stored resource of the type to the type's schema version; does nothing to one of another type.
     ///
     /// # Errors
     /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
@@ -56,7 +56,7 @@ impl Judge {
         if !list::is_of(resource, &self.kind) || !is_older(&self.kind, resource) {
             return Ok(());
         }
-        // Rare, and large: whoever asks is spared the room for it.
+        // Rare, and its future is large: boxed, it does not enlarge those of its callers.
         Box::pin(self.upgrade_older(resource)).await
     }
 
@@ -68,7 +68,7 @@ impl Judge {
             let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
             let unusable = |what: String| match &kind.owner {
                 Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", what)).context(CONTEXT),
-                Owner::Host | Owner::Absent(_) => Error::internal(format!("{CONTEXT}: {what}")),
+                Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
             };
             match answer.map_err(|e| Error::from(e).context(CONTEXT))? {
                 UpgradeReply::Refused(diagnostics) => {
@@ -88,20 +88,20 @@ impl Judge {
                 }
             }
         }
-        stamp(&kind, resource);
+        set_schema_version(&kind, resource);
         Ok(())
     }
 }
 
 impl ResourceService {
-    /// Stores whatever is stored of a type in an older schema version than the type has now in its new form. Goes on
-    /// after failures and reports at most `max_failures` of them.
+    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures and
+    /// reports at most `max_failures` of them.
     ///
-    /// Holds what the store keeps for a snapshot of the type meanwhile, undecoded. What is written beside it is newer and
-    /// is left alone.
+    /// The store holds a snapshot of the type meanwhile, undecoded. Resources that are written concurrently are newer and are
+    /// left alone.
     ///
     /// # Errors
-    /// Only faults of the store.
+    /// Faults of the store only.
     pub async fn upgrade_stored(&self, kind: &Arc<ResourceType>, max_failures: usize) -> Result<UpgradeReport, Error> {
         let failed = |e| Error::internal(format!("upgrading what is stored of {}: {e}", kind.gvk));
         let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
@@ -110,7 +110,7 @@ impl ResourceService {
         let query = Query { type_key, tenancy, name_prefix: String::new() };
         let mut stored = self.backend.watch_list(&query).await.map_err(failed)?;
 
-        let mut judge = Judge::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
+        let mut hooks = RequestHooks::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
         let mut report = UpgradeReport::default();
         let mut upgraded = Vec::new();
         loop {
@@ -128,8 +128,8 @@ impl ResourceService {
             }
             report.older += 1;
             let mut resource = Arc::unwrap_or_clone(resource);
-            judge.next_item();
-            match judge.upgrade(&mut resource).await {
+            hooks.next_item();
+            match hooks.upgrade(&mut resource).await {
                 Ok(()) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
                 Err(error) if report.failures.len() < max_failures => {
                     let id = resource.id.clone().unwrap_or_default();
@@ -139,7 +139,7 @@ impl ResourceService {
             }
             if upgraded.len() >= BATCH {
                 // The instance goes back while the disk is waited for.
-                judge.rest();
+                hooks.release();
                 let mutations = std::mem::take(&mut upgraded);
                 self.backend.commit(Batch { expect: Vec::new(), mutations }).await.map_err(failed)?;
             }
@@ -150,21 +150,21 @@ impl ResourceService {
         Ok(report)
     }
 
-    /// What is stored under the name that `judge` is about, as its type has it now. That may be another GroupVersion; one
-    /// that is not registered stays as it is.
+    /// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema version. One
+    /// of a type that is not registered stays as it is.
     ///
     /// # Errors
     /// The plugin's fault.
     pub(crate) async fn current(
         &self,
         registry: &Registry,
-        judge: &mut Judge,
+        hooks: &mut RequestHooks,
         mut stored: pb::Resource,
     ) -> Result<pb::Resource, Error> {
-        if list::is_of(&stored, &judge.kind) {
-            judge.upgrade(&mut stored).await?;
+        if list::is_of(&stored, &hooks.kind) {
+            hooks.upgrade(&mut stored).await?;
         } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
-            Judge::new(kind.clone(), &judge.caller).upgrade(&mut stored).await?;
+            RequestHooks::new(kind.clone(), &hooks.caller).upgrade(&mut stored).await?;
         }
         Ok(stored)
     }

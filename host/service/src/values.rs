@@ -1,11 +1,11 @@
-//! What plugins' reconcilers remember: small values under keys, each plugin's own, as durable as resources because they
-//! are some (type `mortise.v1.Value`). They belong to the plugin's resource, and go when that goes.
+//! The values of plugins' reconcilers: small ones under keys, for each plugin its own. They are resources (type
+//! `mortise.v1.Value`), and as durable. The plugin's resource owns them, and they are deleted with it.
 //!
 //! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
 //! many as the store takes for one resource.
 //!
 //! Cost: reading is one read of the store. The first use of a plugin's values lists those of all plugins; from then on its
-//! keys and sizes are in memory. Writing is one commit; writes of one plugin follow one another.
+//! keys and sizes are in memory. Writing is one commit; writes of one plugin are made one after another.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,7 +26,7 @@ pub const MAX_KEY: usize = 256;
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Value";
 
-/// What one plugin may keep. Part of config.toml as `[kv]`.
+/// The values that one plugin may keep. Part of config.toml as `[kv]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {
@@ -42,53 +42,54 @@ impl Default for Quota {
     }
 }
 
-/// Why a value was not read or written. Nothing has changed then.
+/// The error of an operation on values. It has changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ValueError {
-    /// No such key is possible.
+    /// The key is empty or too long; its bytes.
     #[error("a key has 1 to {MAX_KEY} bytes, this one {0}; shorten it, or use its digest")]
     Key(usize),
-    /// There are as many as there may be.
+    /// The plugin keeps as many values as it may.
     #[error("the plugin keeps {limit} values already (limit kv.values); remove some, or raise the limit")]
     Values {
-        /// How many it may keep.
+        /// Values that it may keep.
         limit: usize,
     },
-    /// They would take more room than there is.
+    /// The plugin's values would take more bytes than they may.
     #[error("the plugin's values would take {would} bytes (limit kv.bytes, {limit}); remove some, or raise the limit")]
     Bytes {
-        /// What they would take, bytes.
+        /// Bytes that they would take.
         would: usize,
-        /// What they may take, bytes.
+        /// Bytes that they may take.
         limit: usize,
     },
-    /// The plugin's own resource is not there, so nothing can belong to it.
+    /// The plugin's own resource, which would own the value, is not stored.
     #[error("the plugin's resource is not stored (yet); try again later")]
     NoOwner,
     /// The store failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Every plugin's values. Cheap to clone.
+/// The values of all plugins. Cheap to clone.
 #[derive(Clone)]
 pub struct Values {
     backend: Arc<dyn Backend>,
     quota: Quota,
-    shelves: Arc<Mutex<HashMap<String, Place>>>,
+    keys: Arc<Mutex<HashMap<String, SharedKeys>>>,
 }
 
-/// Where a plugin's shelf is, once it was needed.
-type Place = Arc<Mutex<Option<Shelf>>>;
+/// One plugin's keys; `None` until they were needed. The lock is held during a write, which makes a plugin's writes follow one
+/// another.
+type SharedKeys = Arc<Mutex<Option<PluginKeys>>>;
 
-/// One plugin's keys, and how many bytes each takes with its value.
+/// One plugin's keys, and the bytes that each takes with its value.
 #[derive(Default)]
-struct Shelf {
+struct PluginKeys {
     sizes: BTreeMap<String, usize>,
     bytes: usize,
 }
 
-impl Shelf {
+impl PluginKeys {
     fn set(&mut self, key: &str, size: usize) {
         self.bytes = self.bytes + size - self.sizes.insert(key.to_owned(), size).unwrap_or(0);
     }
@@ -99,13 +100,13 @@ impl Shelf {
 }
 
 impl Values {
-    /// Values in this store.
+    /// Makes the values of a store.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, quota: Quota) -> Self {
-        Self { backend, quota, shelves: Arc::default() }
+        Self { backend, quota, keys: Arc::default() }
     }
 
-    /// The value under a key.
+    /// Gets the value under a key.
     ///
     /// # Errors
     /// [`ValueError::Key`], and faults of the store.
@@ -120,14 +121,14 @@ impl Values {
     /// [`ValueError`].
     pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
         check(key)?;
-        let shelf = self.shelf(plugin).await;
-        let mut shelf = shelf.lock().await;
-        let shelf = self.filled(&mut shelf, plugin).await?;
-        let (size, before) = (key.len() + value.len(), shelf.sizes.get(key).copied());
-        if before.is_none() && shelf.sizes.len() >= self.quota.values {
+        let keys = self.keys_of(plugin).await;
+        let mut keys = keys.lock().await;
+        let keys = self.load(&mut keys, plugin).await?;
+        let (size, before) = (key.len() + value.len(), keys.sizes.get(key).copied());
+        if before.is_none() && keys.sizes.len() >= self.quota.values {
             return Err(ValueError::Values { limit: self.quota.values });
         }
-        let would = shelf.bytes + size - before.unwrap_or(0);
+        let would = keys.bytes + size - before.unwrap_or(0);
         if would > self.quota.bytes {
             return Err(ValueError::Bytes { would, limit: self.quota.bytes });
         }
@@ -143,7 +144,7 @@ impl Values {
         resource.generation = Ulid::generate().to_string();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
         self.backend.write_cas(resource).await?;
-        shelf.set(key, size);
+        keys.set(key, size);
         Ok(())
     }
 
@@ -153,56 +154,56 @@ impl Values {
     /// [`ValueError::Key`], and faults of the store.
     pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
         check(key)?;
-        let shelf = self.shelf(plugin).await;
-        let mut shelf = shelf.lock().await;
-        let shelf = self.filled(&mut shelf, plugin).await?;
+        let keys = self.keys_of(plugin).await;
+        let mut keys = keys.lock().await;
+        let keys = self.load(&mut keys, plugin).await?;
         if let Some((resource, _)) = self.stored(plugin, key).await? {
             self.backend.delete_cas(&resource.id.unwrap_or_default(), &resource.version).await?;
         }
-        shelf.remove(key);
+        keys.remove(key);
         Ok(())
     }
 
-    /// The keys that begin with a prefix, in order.
+    /// Lists the keys that begin with a prefix, in byte order.
     ///
     /// # Errors
     /// Faults of the store.
     pub async fn keys(&self, plugin: &str, prefix: &str) -> Result<Vec<String>, ValueError> {
-        let shelf = self.shelf(plugin).await;
-        let mut shelf = shelf.lock().await;
-        let shelf = self.filled(&mut shelf, plugin).await?;
-        let from = shelf.sizes.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let keys = self.keys_of(plugin).await;
+        let mut keys = keys.lock().await;
+        let keys = self.load(&mut keys, plugin).await?;
+        let from = keys.sizes.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         Ok(from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).cloned().collect())
     }
 
-    /// Forgets what is in memory about the values of a plugin that has no controllers any more. The values stay where they
-    /// are; they go with the plugin's resource.
+    /// Drops the keys of a plugin from memory, when it has no controllers any more. Its values stay stored; they are deleted with
+    /// the plugin's resource.
     pub async fn forget(&self, plugin: &str) {
-        self.shelves.lock().await.remove(plugin);
+        self.keys.lock().await.remove(plugin);
     }
 
-    async fn shelf(&self, plugin: &str) -> Place {
-        self.shelves.lock().await.entry(plugin.to_owned()).or_default().clone()
+    async fn keys_of(&self, plugin: &str) -> SharedKeys {
+        self.keys.lock().await.entry(plugin.to_owned()).or_default().clone()
     }
 
-    /// The shelf, read from the store at its first use.
-    async fn filled<'a>(&self, shelf: &'a mut Option<Shelf>, plugin: &str) -> Result<&'a mut Shelf, StoreError> {
-        if let Some(shelf) = shelf {
-            return Ok(shelf);
+    /// The keys, read from the store at their first use.
+    async fn load<'a>(&self, keys: &'a mut Option<PluginKeys>, plugin: &str) -> Result<&'a mut PluginKeys, StoreError> {
+        if let Some(keys) = keys {
+            return Ok(keys);
         }
         let query = Query {
             type_key: TypeKey::from(&types::value().to_pb()),
             tenancy: pb::Tenancy::default(),
             name_prefix: String::new(),
         };
-        let mut found = Shelf::default();
+        let mut found = PluginKeys::default();
         for resource in self.backend.list(Consistency::Consistent, &query).await? {
             let content = content(&resource);
             if content.plugin == plugin {
                 found.set(&content.key, content.key.len() + content.value.len());
             }
         }
-        Ok(shelf.insert(found))
+        Ok(keys.insert(found))
     }
 
     async fn stored(&self, plugin: &str, key: &str) -> Result<Option<(pb::Resource, data::Value)>, StoreError> {
@@ -241,7 +242,7 @@ fn content(resource: &pb::Resource) -> data::Value {
     data::Value::decode(bytes).unwrap_or_default()
 }
 
-/// Where a value is. Keys are any text, names of resources are not: so the name is a digest.
+/// The id of a value. A key is any text, which a name of a resource is not: so the name is a digest.
 fn id(plugin: &str, key: &str) -> pb::Id {
     let digest = Sha256::new().chain_update(plugin).chain_update([0]).chain_update(key).finalize();
     let name = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect::<String>();

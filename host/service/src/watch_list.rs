@@ -1,8 +1,7 @@
 //! WatchList: a snapshot, its end, then every change, in commit order.
 //!
-//! Events wait in a bounded buffer of the store. A reader that falls further behind is told so, with `Aborted`, and
-//! starts again; it never misses an event without knowing. Each event is judged when it is delivered, with the type as
-//! it is registered then.
+//! Events wait in a bounded buffer of the store. A reader that falls further behind gets `Aborted` and starts again; it never
+//! misses an event unnoticed. Each event is authorized when it is delivered, with the type as it is registered then.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -10,9 +9,9 @@ use mortise_resource::{Code, Error, pb, types::Gvk};
 use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{caller::Caller, judge::Judge, list, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, list, service::ResourceService};
 
-/// An open watch. Dropping it closes it.
+/// An open watch of a client. Dropping it closes it.
 pub struct Events {
     service: ResourceService,
     caller: Caller,
@@ -23,7 +22,7 @@ pub struct Events {
 }
 
 impl ResourceService {
-    /// Opens a watch. An absent tenancy means everywhere.
+    /// Opens a watch. An absent tenancy means every partition and namespace.
     ///
     /// # Errors
     /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`: too
@@ -35,7 +34,7 @@ impl ResourceService {
         let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
         let kind = list::check(&registry, &wanted, &tenancy, &request.name_prefix)?;
         kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
-        Judge::new(kind.clone(), caller).list(&tenancy).await?;
+        RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
         kind.scope.fill_query(&mut tenancy);
 
         let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
@@ -59,10 +58,10 @@ impl ResourceService {
 }
 
 impl Events {
-    /// The next event that the caller may see.
+    /// Waits for the next event that the caller may read.
     ///
     /// # Errors
-    /// `Aborted`: start again with an empty state. Anything else ends the watch too.
+    /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch too.
     pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
         use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
         loop {
@@ -85,17 +84,17 @@ impl Events {
         }
     }
 
-    /// The resource as its type has it now, if the caller may see it.
+    /// The resource in its type's schema version, if the caller may read it.
     async fn show(&mut self, resource: Arc<pb::Resource>) -> Result<Option<pb::Resource>, Error> {
         let registry = self.service.types();
         let kind = registry.resolve(&self.wanted.to_pb())?;
         if !list::is_of(&resource, kind) {
             return Ok(None);
         }
-        let mut judge = Judge::new(kind.clone(), &self.caller);
+        let mut hooks = RequestHooks::new(kind.clone(), &self.caller);
         let mut resource = Arc::unwrap_or_clone(resource);
-        judge.upgrade(&mut resource).await?;
-        Ok(judge.shows(&resource).await?.then_some(resource))
+        hooks.upgrade(&mut resource).await?;
+        Ok(hooks.may_read(&resource).await?.then_some(resource))
     }
 }
 

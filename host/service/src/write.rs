@@ -1,9 +1,9 @@
 //! Write: creates or replaces a resource.
 //!
-//! The first half ([`crate::admit`]) judges the incoming resource. The second reads what is stored, compares, and commits
-//! by compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and `authorize`
-//! run once; `validate`, which sees what is stored, runs again when that has changed. What is committed depends on the
-//! places and the owner that were looked up: should one of them change in between, it is all looked up again.
+//! The first half ([`crate::admit`]) checks the incoming resource. The second reads the stored one, compares, and commits by
+//! compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and `authorize` run
+//! once; `validate`, which sees the stored resource, runs again when that has changed. The commit expects the place and the
+//! owner that were looked up: should one of them change in between, they are looked up again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,30 +18,30 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Store
 use crate::{
     admit, builtin,
     caller::Caller,
-    judge::Judge,
+    deletion_rules,
+    hooks::RequestHooks,
+    ids,
     read::tenancy_of,
     retry::{Failure, Retry},
     service::ResourceService,
-    stamp,
     tenancy::{Place, proto_text},
-    vet,
 };
 
 const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the WriteStatus endpoint";
 
-/// How often a write whose surroundings change under it looks at them anew.
+/// Attempts of a write whose place or owner changes between look-up and commit.
 const MAX_LOOKS: u32 = 16;
 
-/// What the first half found out, and for which stored version.
-struct Admitted {
+/// The result of the first half, and the stored version for which it holds.
+struct AdmittedResource {
     resource: pb::Resource,
     warnings: Vec<Diagnostic>,
     prior: String,
 }
 
 impl ResourceService {
-    /// Creates or replaces. Data and metadata are replaced whole; on a blanket write the two reserved keys of metadata
-    /// are kept unless the request has them.
+    /// Creates or replaces a resource. Data and metadata are replaced whole; a blanket write keeps the two reserved keys of
+    /// metadata unless the request has them.
     ///
     /// # Errors
     /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
@@ -50,7 +50,7 @@ impl ResourceService {
         self.write_as(caller, &self.types(), request).await
     }
 
-    /// [`ResourceService::write`] within a call that has taken its registry already.
+    /// [`ResourceService::write`] within a call that already has its snapshot of the registry.
     pub(crate) async fn write_as(
         &self,
         caller: &Caller,
@@ -58,16 +58,16 @@ impl ResourceService {
         request: pb::WriteRequest,
     ) -> Result<pb::WriteResponse, Error> {
         let (incoming, kind) = admit::shape(registry, request.resource)?;
-        let mut judge = Judge::new(kind.clone(), caller);
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
         let mut looks = 0;
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
-            match self.attempt(registry, &mut judge, &kind, &incoming, &mut admitted).await {
+            match self.attempt(registry, &mut hooks, &kind, &incoming, &mut admitted).await {
                 Ok(response) => return Ok(response),
-                Err(Refusal::Failed(failure)) => retry.after(failure).await?,
-                Err(Refusal::Surroundings) if looks < MAX_LOOKS => looks += 1,
-                Err(Refusal::Surroundings) => {
+                Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
+                Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
+                Err(AttemptError::StaleExpectation) => {
                     return Err(Error::new(Code::Aborted, "what the resource belongs to keeps changing; try again"));
                 }
             }
@@ -77,11 +77,11 @@ impl ResourceService {
     async fn attempt(
         &self,
         registry: &Registry,
-        judge: &mut Judge,
+        hooks: &mut RequestHooks,
         kind: &Arc<ResourceType>,
         incoming: &pb::Resource,
-        admitted: &mut Option<Admitted>,
-    ) -> Result<pb::WriteResponse, Refusal> {
+        admitted: &mut Option<AdmittedResource>,
+    ) -> Result<pb::WriteResponse, AttemptError> {
         let id = incoming.id.clone().unwrap_or_default();
         let stored = match self.backend.read(Consistency::Eventual, &id).await {
             Ok(stored) => Some(stored),
@@ -90,12 +90,14 @@ impl ResourceService {
             Err(e) => return Err(unexpected(&e).into()),
         };
         let stored = match stored {
-            Some(stored) => Some(self.current(registry, judge, stored).await?),
+            Some(stored) => Some(self.current(registry, hooks, stored).await?),
             None => None,
         };
         let version = stored.as_ref().map_or("", |s| s.version.as_str());
-        let goes = |stored: &pb::Resource| vet::is_of_deletion(stored, &carried(incoming, stored, &incoming.metadata));
-        if let Err(absent) = kind.check_present()
+        let goes = |stored: &pb::Resource| {
+            deletion_rules::belongs_to_deletion(stored, &with_reserved_metadata(incoming, stored, &incoming.metadata))
+        };
+        if let Err(absent) = kind.check_plugin_present()
             && !stored.as_ref().is_some_and(goes)
         {
             return Err(absent.into());
@@ -104,14 +106,14 @@ impl ResourceService {
         let (resource, place) = match admitted {
             None => {
                 let mut resource = incoming.clone();
-                let (warnings, place) = self.admit(judge, kind, &mut resource, stored.as_ref()).await?;
-                *admitted = Some(Admitted { resource: resource.clone(), warnings, prior: version.to_owned() });
+                let (warnings, place) = self.admit(hooks, kind, &mut resource, stored.as_ref()).await?;
+                *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
                 (resource, place)
             }
             Some(known) => {
                 if known.prior != version {
-                    known.warnings = judge.validate(&known.resource, stored.as_ref()).await?;
-                    judge.rest();
+                    known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
+                    hooks.release();
                     version.clone_into(&mut known.prior);
                 }
                 (known.resource.clone(), self.place_of(kind, &known.resource).await?)
@@ -121,7 +123,7 @@ impl ResourceService {
         let stored = match stored {
             None => self.create(kind, incoming, resource, place).await?,
             Some(stored) => {
-                warnings.extend(not_idempotent(judge, incoming, &resource, &stored));
+                warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 self.update(kind, incoming, resource, stored, place).await?
             }
         };
@@ -134,13 +136,13 @@ impl ResourceService {
         incoming: &pb::Resource,
         mut resource: pb::Resource,
         place: Place,
-    ) -> Result<pb::Resource, Refusal> {
+    ) -> Result<pb::Resource, AttemptError> {
         let mut id = resource.id.clone().unwrap_or_default();
-        id.uid = stamp::ulid();
+        id.uid = ids::ulid();
         if !resource.status.is_empty() {
             return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
         }
-        if place.leaving {
+        if place.marked {
             let tenancy = proto_text(tenancy_of(&id));
             return Err(Error::invalid(format!("tenancy marked for deletion: {tenancy}")).into());
         }
@@ -158,7 +160,7 @@ impl ResourceService {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
         resource.id = Some(id);
-        resource.generation = stamp::ulid();
+        resource.generation = ids::ulid();
         self.put(incoming, resource, expect).await
     }
 
@@ -178,13 +180,13 @@ impl ResourceService {
         mut resource: pb::Resource,
         stored: pb::Resource,
         place: Place,
-    ) -> Result<pb::Resource, Refusal> {
-        // A resource that is going is not defaulted any more: otherwise new defaults would look like changes, which
-        // are refused then, and the resource could never go.
+    ) -> Result<pb::Resource, AttemptError> {
+        // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the resource could
+        // never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
         if going && incoming.data == stored.data && !matches!(kind.owner, Owner::Host) {
             resource.data.clone_from(&incoming.data);
-            // Metadata that lacks what `mutate` adds is that of a manifest that is applied again.
+            // Metadata without the additions of `mutate` is that of a document that is applied again.
             if meta::equal_except(&incoming.metadata, &stored.metadata, &[DELETION_TIMESTAMP, FINALIZERS]) {
                 resource.metadata.clone_from(&incoming.metadata);
             }
@@ -197,7 +199,7 @@ impl ResourceService {
         if incoming.version.is_empty() {
             resource.version.clone_from(&stored.version);
         }
-        resource.metadata = carried(incoming, &stored, &resource.metadata);
+        resource.metadata = with_reserved_metadata(incoming, &stored, &resource.metadata);
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
@@ -210,16 +212,16 @@ impl ResourceService {
         } else if resource.status != stored.status {
             return Err(Error::invalid(STATUS_IS_NOT_YOURS).into());
         }
-        vet::vet(&stored, &resource, place.leaving)?;
+        deletion_rules::check(&stored, &resource, place.marked)?;
         check_immutable(kind, &resource, &stored)?;
 
-        resource.generation = stamp::ulid();
+        resource.generation = ids::ulid();
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)
         {
-            // Nothing holds it any more.
-            Box::pin(self.remove(&stored)).await.map_err(|e| refusal(e, incoming))?;
+            // The last finalizer is gone.
+            Box::pin(self.remove(&stored)).await.map_err(|e| attempt_error(e, incoming))?;
             return Ok(resource);
         }
         self.put(incoming, resource, place.expect).await
@@ -230,15 +232,15 @@ impl ResourceService {
         incoming: &pb::Resource,
         resource: pb::Resource,
         expect: Vec<Expectation>,
-    ) -> Result<pb::Resource, Refusal> {
+    ) -> Result<pb::Resource, AttemptError> {
         let batch = Batch { expect, mutations: vec![Mutation::Put(Box::new(resource))] };
-        let stored = self.backend.commit(batch).await.map_err(|e| refusal(e, incoming))?;
+        let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
 }
 
 /// Metadata with the reserved keys that a blanket write leaves as they are.
-fn carried(
+fn with_reserved_metadata(
     incoming: &pb::Resource,
     stored: &pb::Resource,
     metadata: &BTreeMap<String, String>,
@@ -275,9 +277,9 @@ fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Re
     }
 }
 
-/// Says so when a client sent what is stored and `mutate`, which had been through it, still changed it.
+/// Warns when a client sent the stored data and `mutate`, which it had passed before, still changed it.
 fn not_idempotent(
-    judge: &Judge,
+    hooks: &RequestHooks,
     incoming: &pb::Resource,
     mutated: &pb::Resource,
     stored: &pb::Resource,
@@ -289,42 +291,42 @@ fn not_idempotent(
         summary: format!(
             "plugin {}: mutate changed data that it had let through before; its defaults are new, or it is not \
              idempotent",
-            judge.owner_name()
+            hooks.owner_name()
         ),
         detail: String::new(),
     })
 }
 
-/// Why an attempt failed.
-enum Refusal {
-    /// The caller hears it, or a blanket write tries again.
+/// The failure of one attempt.
+enum AttemptError {
+    /// The caller gets the error, or a blanket write tries again.
     Failed(Failure),
-    /// A place or an owner is not what it was a moment ago.
-    Surroundings,
+    /// The place or the owner has changed since it was looked up.
+    StaleExpectation,
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for AttemptError {
     fn from(error: Error) -> Self {
         Self::Failed(Failure::Final(error))
     }
 }
 
-fn refusal(error: StoreError, incoming: &pb::Resource) -> Refusal {
+fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
     let sent_uid = incoming.id.as_ref().is_some_and(|id| !id.uid.is_empty());
     match error {
-        StoreError::CasFailure { .. } => Refusal::Failed(Failure::Conflict(cas_failure())),
+        StoreError::CasFailure { .. } => AttemptError::Failed(Failure::Conflict(cas_failure())),
         StoreError::WrongUid if sent_uid => Error::new(Code::FailedPrecondition, error.to_string()).into(),
-        // Two creations of one name: the other was first, this one becomes an update.
+        // Two creations of one name: the other came first, this one becomes an update.
         StoreError::WrongUid => {
-            Refusal::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
+            AttemptError::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
         }
-        StoreError::Unexpected { .. } => Refusal::Surroundings,
+        StoreError::Unexpected { .. } => AttemptError::StaleExpectation,
         StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
         other => unexpected(&other).into(),
     }
 }
 
-/// A version that is not the stored one, in the words that clients know.
+/// The error of a version that is not the stored one, in Consul's words.
 pub(crate) fn cas_failure() -> Error {
     Error::new(Code::Aborted, StoreError::CasFailure { mutation: 0 }.to_string())
 }

@@ -1,14 +1,14 @@
-//! WriteStatus: replaces one controller's entry, and nothing else.
+//! WriteStatus: replaces the status entry of one controller, and nothing else.
 
 use mortise_resource::{Error, name, pb, types, ulid};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
     caller::Caller,
-    judge::{Judge, type_of},
+    hooks::{RequestHooks, type_of},
+    ids,
     retry::{Failure, Retry},
     service::ResourceService,
-    stamp,
     write::cas_failure,
 };
 
@@ -41,15 +41,15 @@ impl ResourceService {
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         kind.scope.fill(tenancy);
         kind.check_deletable()?;
-        kind.check_present()?;
+        kind.check_plugin_present()?;
 
         let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
         self.place_of(&kind, &shell).await?;
         let mut stored = self.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
-        let mut judge = Judge::new(kind, caller);
-        judge.upgrade(&mut stored).await?;
-        judge.write(&stored, "failed operator:write allowed acl").await?;
-        judge.rest();
+        let mut hooks = RequestHooks::new(kind, caller);
+        hooks.upgrade(&mut stored).await?;
+        hooks.authorize_write(&stored, "failed operator:write allowed acl").await?;
+        hooks.release();
 
         let mut retry = Retry::new(version.is_empty());
         loop {
@@ -57,9 +57,9 @@ impl ResourceService {
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
-            judge.upgrade(&mut stored).await?;
-            judge.rest();
-            status.updated_at = Some(stamp::timestamp());
+            hooks.upgrade(&mut stored).await?;
+            hooks.release();
+            status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
             match self.backend.write_cas(stored).await {
                 Ok(resource) => return Ok(pb::WriteStatusResponse { resource: Some(resource) }),
@@ -116,7 +116,7 @@ fn check_required(request: &pb::WriteStatusRequest) -> Result<(), Error> {
     incomplete.map_or(Ok(()), |field| required(&field))
 }
 
-/// References name things in full: an empty unit is as bad as a malformed one.
+/// References are complete: an empty unit is as wrong as a malformed one.
 fn check_references(status: &pb::Status) -> Result<(), Error> {
     for (i, condition) in status.conditions.iter().enumerate() {
         let Some(reference) = &condition.resource else { continue };

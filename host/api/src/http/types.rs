@@ -47,7 +47,7 @@ fn summary(t: &ResourceType) -> Value {
     let (plugin, version) = match &t.owner {
         Owner::Host => (Value::Null, Value::Null),
         Owner::Plugin(plugin) => (json!(plugin.name()), json!(plugin.version())),
-        Owner::Absent(absent) => (json!(absent.name), json!(absent.manifest.version.to_string())),
+        Owner::Missing(absent) => (json!(absent.name), json!(absent.manifest.version.to_string())),
     };
     let columns: Vec<_> = t.columns.iter().map(|column| json!({ "name": column.name, "path": column.path })).collect();
     json!({
@@ -61,7 +61,7 @@ fn summary(t: &ResourceType) -> Value {
         "schemaVersion": t.schema_version.get(),
         "plugin": plugin,
         "pluginVersion": version,
-        "orphaned": matches!(t.owner, Owner::Absent(_)),
+        "orphaned": matches!(t.owner, Owner::Missing(_)),
         "shortNames": t.short_names,
         "printerColumns": columns,
         "immutableFields": t.schema.immutable_paths(),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
+    harness::{Harness, Probe},
     kit::artist,
-    rig::{Probe, Rig},
 };
 use crate::{Backoff, Outcome};
 
@@ -25,13 +25,13 @@ async fn waits_double_from_5_ms_and_success_resets_them() {
             Err("no".into())
         }
     });
-    let rig = Rig::new(probe);
-    rig.store.put(&artist(), "a");
-    rig.register(|d| d);
-    rig.pass(1000).await;
+    let harness = Harness::new(probe);
+    harness.store.put(&artist(), "a");
+    harness.register(|d| d);
+    harness.pass(1000).await;
     // Two entries of the log are notifications, so the sixth reconcile is number 7.
-    assert_eq!(times(&rig.probe), [5, 10, 20, 40, 80, 0, 5, 10, 20]);
-    let status = rig.status();
+    assert_eq!(times(&harness.probe), [5, 10, 20, 40, 80, 0, 5, 10, 20]);
+    let status = harness.status();
     assert_eq!((status.reconciles, status.errors, status.requeues), (10, 8, 1));
     let note = &status.failures[0];
     assert_eq!((note.key.name(), note.message.as_str(), note.count, note.resolved), ("a", "no", 8, true));
@@ -39,11 +39,11 @@ async fn waits_double_from_5_ms_and_success_resets_them() {
 
 #[tokio::test(start_paused = true)]
 async fn base_and_cap_are_settings() {
-    let rig = Rig::new(Probe::new(|_, _, _| async { Err("no".into()) }));
-    rig.store.put(&artist(), "a");
-    rig.register(|d| d.backoff(Backoff::new(Duration::from_millis(1), Duration::from_millis(6))));
-    rig.pass(26).await;
-    assert_eq!(times(&rig.probe), [1, 2, 4, 6, 6, 6]);
+    let harness = Harness::new(Probe::new(|_, _, _| async { Err("no".into()) }));
+    harness.store.put(&artist(), "a");
+    harness.register(|d| d.backoff(Backoff::new(Duration::from_millis(1), Duration::from_millis(6))));
+    harness.pass(26).await;
+    assert_eq!(times(&harness.probe), [1, 2, 4, 6, 6, 6]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,25 +52,25 @@ async fn a_panic_is_an_error_and_others_go_on() {
         assert!(request.key.name() != "a", "the roof is on fire");
         Ok(Outcome::Done)
     });
-    let rig = Rig::new(probe);
-    rig.store.put(&artist(), "a");
-    rig.store.put(&artist(), "b");
-    rig.register(|d| d);
-    rig.pass(8).await;
-    let status = rig.status();
+    let harness = Harness::new(probe);
+    harness.store.put(&artist(), "a");
+    harness.store.put(&artist(), "b");
+    harness.register(|d| d);
+    harness.pass(8).await;
+    let status = harness.status();
     assert_eq!(status.failures[0].message, "panic [recovered]: the roof is on fire");
     assert_eq!((status.reconciles, status.errors), (3, 2));
-    assert_eq!(rig.probe.names()[2..], ["a", "b", "a"]);
+    assert_eq!(harness.probe.names()[2..], ["a", "b", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_shown_of_errors_is_bounded() {
-    let rig = Rig::new(Probe::new(|_, _, _| async { Err("no".into()) }));
+    let harness = Harness::new(Probe::new(|_, _, _| async { Err("no".into()) }));
     for n in 0..300 {
-        rig.store.put(&artist(), &n.to_string());
+        harness.store.put(&artist(), &n.to_string());
     }
-    rig.register(|d| d);
-    rig.settle().await;
-    let status = rig.status();
+    harness.register(|d| d);
+    harness.settle().await;
+    let status = harness.status();
     assert_eq!((status.errors, status.failures.len(), status.scheduled), (300, 256, 300));
 }

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
+    harness::{Harness, Probe},
     kit::artist,
-    rig::{Probe, Rig},
 };
 use crate::{
     Outcome,
     key::Key,
-    queue::{Content, Job, Next, Queue, Take},
+    queue::state::{Content, Job, Next, Queue, Take},
 };
 
 /// Content that shows what became of it.
@@ -235,14 +235,14 @@ async fn changes_while_a_resource_is_reconciled_make_one_more_run() {
             Ok(Outcome::Done)
         }
     });
-    let rig = Rig::start(probe, |d| d).await;
+    let harness = Harness::start(probe, |d| d).await;
     for _ in 0..5 {
-        rig.store.put(&artist(), "a");
-        rig.settle().await;
+        harness.store.put(&artist(), "a");
+        harness.settle().await;
     }
     gate.add_permits(10);
-    rig.settle().await;
-    assert_eq!(rig.probe.names(), ["[initialize]", "[start]", "a", "a"]);
+    harness.settle().await;
+    assert_eq!(harness.probe.names(), ["[initialize]", "[start]", "a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,18 +253,18 @@ async fn so_many_keys_in_parallel_and_never_two_of_one() {
             tokio::time::sleep(ms(10)).await;
             Ok(Outcome::Done)
         });
-        let rig = Rig::new(probe);
+        let harness = Harness::new(probe);
         for n in 0..12 {
-            rig.store.put(&artist(), &n.to_string());
+            harness.store.put(&artist(), &n.to_string());
         }
-        rig.register(|d| d.parallel(parallel));
+        harness.register(|d| d.parallel(parallel));
         for n in 0..12 {
-            rig.pass(3).await;
-            rig.store.put(&artist(), &n.to_string());
+            harness.pass(3).await;
+            harness.store.put(&artist(), &n.to_string());
         }
-        rig.pass(1000).await;
-        assert_eq!(rig.probe.most_at_once(), parallel);
-        let status = rig.status();
+        harness.pass(1000).await;
+        assert_eq!(harness.probe.most_at_once(), parallel);
+        let status = harness.status();
         assert_eq!((status.in_progress, status.queue_depth, status.scheduled, status.errors), (0, 0, 12, 0));
     }
 }
@@ -274,17 +274,17 @@ async fn requeue_now_goes_to_the_end_of_the_queue() {
     let probe = Probe::new(|_, request, _| async move {
         Ok(if request.key.name() == "a" { Outcome::Now } else { Outcome::After(ms(60_000)) })
     });
-    let rig = Rig::new(probe);
+    let harness = Harness::new(probe);
     for name in ["a", "b", "c"] {
-        rig.store.put(&artist(), name);
+        harness.store.put(&artist(), name);
     }
-    rig.register(|d| d);
+    harness.register(|d| d);
     tokio::task::yield_now().await;
-    while rig.status().reconciles < 6 {
+    while harness.status().reconciles < 6 {
         tokio::task::yield_now().await;
     }
-    rig.all.shutdown().await;
-    assert_eq!(rig.probe.names()[2..8], ["a", "b", "c", "a", "a", "a"]);
+    harness.all.shutdown().await;
+    assert_eq!(harness.probe.names()[2..8], ["a", "b", "c", "a", "a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,16 +296,16 @@ async fn requeue_after_runs_then_and_a_deferral_shows_its_reason() {
             _ => Outcome::Done,
         })
     });
-    let rig = Rig::new(probe);
-    rig.store.put(&artist(), "a");
-    rig.register(|d| d);
-    rig.pass(150).await;
-    let status = rig.status();
+    let harness = Harness::new(probe);
+    harness.store.put(&artist(), "a");
+    harness.register(|d| d);
+    harness.pass(150).await;
+    let status = harness.status();
     assert_eq!((status.requeues, status.scheduled, status.deferred.len()), (2, 1, 1));
     assert_eq!(status.deferred[0].message, "waiting for the label");
-    rig.pass(200).await;
-    assert!(rig.status().deferred.is_empty());
-    let times: Vec<u64> = rig.probe.times().into_iter().skip(2).map(|(at, _)| at).collect();
+    harness.pass(200).await;
+    assert!(harness.status().deferred.is_empty());
+    let times: Vec<u64> = harness.probe.times().into_iter().skip(2).map(|(at, _)| at).collect();
     assert_eq!(times, [0, 100, 300]);
 }
 
@@ -330,25 +330,25 @@ async fn on_many_threads_the_last_change_of_each_key_is_seen() {
             }
         }
     });
-    let rig = Rig::start(probe, |d| d.parallel(4)).await;
+    let harness = Harness::start(probe, |d| d.parallel(4)).await;
     let mut last = std::collections::HashMap::new();
     for n in 0..30_000 {
         let name = fastrand::u8(0..50).to_string();
-        let version = rig.store.put(&artist(), &name);
+        let version = harness.store.put(&artist(), &name);
         last.insert(name, version);
         if n % 100 == 0 {
             tokio::task::yield_now().await;
         }
         if n % 1000 == 0 {
-            rig.pass(1).await;
+            harness.pass(1).await;
         }
     }
     for _ in 0..1000 {
-        rig.pass(10).await;
-        let status = rig.status();
+        harness.pass(10).await;
+        let status = harness.status();
         if *seen.lock() == last && status.queue_depth + status.in_progress == 0 {
             return;
         }
     }
-    panic!("{:?}\n{:?}", rig.status(), seen.lock());
+    panic!("{:?}\n{:?}", harness.status(), seen.lock());
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
+    harness::{Harness, Probe},
     kit::{Store, album, artist, id},
-    rig::{Probe, Rig},
 };
 use crate::{Mapper, Outcome};
 
@@ -32,22 +32,30 @@ fn writer(
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_wakes_itself_is_throttled_until_something_else_happens() {
     let (probe, store) = writer(|store, name| Some((id(&artist(), name), store.put(&artist(), name))));
-    let rig = Rig::new(probe);
-    store.set(rig.store.clone()).ok().unwrap();
-    rig.register(|d| d);
-    rig.settle().await;
-    rig.store.put(&artist(), "a");
-    rig.pass(4).await;
-    let status = rig.status();
+    let harness = Harness::new(probe);
+    store.set(harness.store.clone()).ok().unwrap();
+    harness.register(|d| d);
+    harness.settle().await;
+    harness.store.put(&artist(), "a");
+    harness.pass(4).await;
+    let status = harness.status();
     assert_eq!((status.reconciles, status.throttled, status.self_wakes), (11, 1, 1));
     assert_eq!(status.throttled_keys[0].name(), "a");
-    rig.pass(5 + 10 + 20 + 40 + 1).await;
-    assert_eq!((rig.status().reconciles, rig.status().throttled), (15, 1), "5, 10, 20, 40 ms, as after failures");
-    rig.store.put(&artist(), "a");
-    rig.pass(1).await;
-    assert_eq!((rig.status().reconciles, rig.status().throttled), (26, 1), "at full speed once more, then no more");
-    rig.pass(3_600_000).await;
-    assert!(rig.status().reconciles < 26 + 25, "{}", rig.status().reconciles);
+    harness.pass(5 + 10 + 20 + 40 + 1).await;
+    assert_eq!(
+        (harness.status().reconciles, harness.status().throttled),
+        (15, 1),
+        "5, 10, 20, 40 ms, as after failures"
+    );
+    harness.store.put(&artist(), "a");
+    harness.pass(1).await;
+    assert_eq!(
+        (harness.status().reconciles, harness.status().throttled),
+        (26, 1),
+        "at full speed once more, then no more"
+    );
+    harness.pass(3_600_000).await;
+    assert!(harness.status().reconciles < 26 + 25, "{}", harness.status().reconciles);
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,24 +65,24 @@ async fn through_a_mapper_and_through_several_keys_too() {
         let other = if name == "a" { "b" } else { "a" };
         Some((id(&album(), name), store.point(&album(), name, other)))
     });
-    let rig = Rig::new(probe);
-    store.set(rig.store.clone()).ok().unwrap();
-    rig.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
-    rig.settle().await;
-    rig.store.put(&artist(), "a");
-    rig.pass(3).await;
-    let status = rig.status();
+    let harness = Harness::new(probe);
+    store.set(harness.store.clone()).ok().unwrap();
+    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
+    harness.settle().await;
+    harness.store.put(&artist(), "a");
+    harness.pass(3).await;
+    let status = harness.status();
     assert_eq!((status.reconciles, status.throttled), (11, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn foreign_events_are_never_throttled() {
-    let rig = Rig::start(Probe::done(), |d| d).await;
+    let harness = Harness::start(Probe::done(), |d| d).await;
     for _ in 0..100 {
-        rig.store.put(&artist(), "a");
-        rig.settle().await;
+        harness.store.put(&artist(), "a");
+        harness.settle().await;
     }
-    assert_eq!((rig.status().reconciles, rig.status().self_wakes), (100, 0));
+    assert_eq!((harness.status().reconciles, harness.status().self_wakes), (100, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,14 +94,14 @@ async fn work_that_settles_is_not_throttled_however_far_it_spreads() {
         let all: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         first.then(|| (id(&album(), "all"), store.point(&album(), "all", &all.join(","))))
     });
-    let rig = Rig::new(probe);
-    store.set(rig.store.clone()).ok().unwrap();
+    let harness = Harness::new(probe);
+    store.set(harness.store.clone()).ok().unwrap();
     for n in 0..100 {
-        rig.store.put(&artist(), &n.to_string());
+        harness.store.put(&artist(), &n.to_string());
     }
-    rig.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
-    rig.pass(10).await;
-    let status = rig.status();
+    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
+    harness.pass(10).await;
+    let status = harness.status();
     assert_eq!((status.self_wakes, status.throttled, status.queue_depth), (0, 0, 0));
 }
 
@@ -113,11 +121,11 @@ async fn one_that_deletes_and_creates_is_found_as_well() {
             Ok(Outcome::Done)
         }
     });
-    let rig = Rig::new(probe);
-    store.set(rig.store.clone()).ok().unwrap();
-    rig.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
-    rig.settle().await;
-    rig.store.put(&artist(), "a");
-    rig.pass(3).await;
-    assert_eq!((rig.status().reconciles, rig.status().throttled), (11, 1));
+    let harness = Harness::new(probe);
+    store.set(harness.store.clone()).ok().unwrap();
+    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
+    harness.settle().await;
+    harness.store.put(&artist(), "a");
+    harness.pass(3).await;
+    assert_eq!((harness.status().reconciles, harness.status().throttled), (11, 1));
 }

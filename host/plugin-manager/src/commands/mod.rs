@@ -9,7 +9,7 @@ use mortise_resource::{
     Code, Error, data, name,
     pb::{self, condition::State},
 };
-use mortise_service::registry::Why;
+use mortise_service::registry::MissingReason;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -235,7 +235,7 @@ impl ManagerTask {
     async fn disable(&mut self, name: &str) -> Result<pb::Resource, Error> {
         if !self.owned(name)?.disabled {
             self.managed(name).page.data.disabled = true;
-            self.take_out(name, Why::Disabled);
+            self.take_out(name, MissingReason::Disabled);
             self.disabled(name, "").await;
         }
         self.answer(name)

@@ -46,14 +46,13 @@ pub(crate) fn definition(
     for watch in &decl.watches {
         let indexes = watch.indexes.iter().map(|one| index(&watch.of, one)).collect();
         let mapper = match &watch.mapper {
-            Mapper::Owner => runtime::Mapper::OwnerOf(managed.clone()),
+            Mapper::Owner => runtime::Mapper::Owner,
             Mapper::SameName => runtime::Mapper::SameName,
             Mapper::Reference(path) => runtime::Mapper::References(references(&watch.of, path, registry)),
             Mapper::Index(name) => runtime::Mapper::Index {
                 of: managed.clone(),
                 index: name.to_string(),
                 keys: Arc::new(|changed| Ok(changed.id.iter().map(IndexKey::target).collect())),
-                then: None,
             },
             Mapper::Map => runtime::Mapper::Custom(controller.clone()),
         };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mortise_controller::{Always, Controllers, ControllersError};
+use mortise_controller::{AlwaysLeased, Controllers, ControllersError};
 use mortise_plugin_host::{Plugin, Reconciler};
 use mortise_resource::{data, types};
 use mortise_service::ResourceService;
@@ -71,7 +71,7 @@ impl ControllerManager {
         quota: Quota,
     ) -> Self {
         Self(Arc::new(Inner {
-            controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), Arc::new(Always)),
+            controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), Arc::new(AlwaysLeased)),
             values: Values::new(backend, quota),
             attached: Mutex::default(),
             swapped: Arc::default(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use mortise_controller::{Note, State, Status};
+use mortise_controller::{RecentError, State, Status};
 use mortise_resource::{data, pb};
 
 /// What there is to say of a controller beside its status.
@@ -26,7 +26,7 @@ pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport
     };
     let manages = about.manages;
     let last_errors =
-        status.failures.iter().filter(|note| !note.resolved).map(|note| failure(note, &manages)).collect();
+        status.failures.iter().filter(|error| !error.resolved).map(|error| failure(error, &manages)).collect();
     data::ControllerReport {
         name: status.name.to_string(),
         plugin: about.plugin.to_owned(),
@@ -48,14 +48,14 @@ pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport
 }
 
 /// What a reconcile, a mapper or an index failed with.
-fn failure(note: &Note, manages: &pb::Type) -> data::ReconcileError {
-    let reconciling = &*note.place == "reconcile";
+fn failure(error: &RecentError, manages: &pb::Type) -> data::ReconcileError {
+    let reconciling = &*error.place == "reconcile";
     data::ReconcileError {
-        id: Some(note.key.id(manages, None)).filter(|_| reconciling),
-        message: if reconciling { note.message.clone() } else { format!("{}: {}", note.place, note.message) },
-        count: note.count,
-        first: Some(timestamp(note.first)),
-        last: Some(timestamp(note.last)),
+        id: Some(error.key.id(manages, None)).filter(|_| reconciling),
+        message: if reconciling { error.message.clone() } else { format!("{}: {}", error.place, error.message) },
+        count: error.count,
+        first: Some(timestamp(error.first)),
+        last: Some(timestamp(error.last)),
     }
 }
 

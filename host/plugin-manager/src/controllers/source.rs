@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use mortise_controller::{Event, Source, SourceError, Watch};
 use mortise_resource::pb;
-use mortise_service::{Following, ResourceService};
+use mortise_service::{ResourceService, TypeWatch};
 use mortise_store::WatchEvent;
 use parking_lot::Mutex;
 
@@ -60,13 +60,13 @@ impl Shared {
 #[async_trait]
 impl Source for ServiceSource {
     async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
-        let following = self.service.follow(of).await.map_err(|e| SourceError::new(e.to_string()))?;
+        let following = self.service.watch_type(of).await.map_err(|e| SourceError::new(e.to_string()))?;
         Ok(Box::new(Followed { following, shared: self.shared.clone() }))
     }
 }
 
 struct Followed {
-    following: Following,
+    following: TypeWatch,
     shared: Arc<Mutex<Shared>>,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mortise_plugin_host::{Manifest, Plugin};
 use mortise_resource::{data, pb::condition::State, types::Gvk};
-use mortise_service::registry::{Owner, Registry, Why};
+use mortise_service::registry::{MissingReason, Owner, Registry};
 
 use crate::{
     commands::message::Command,
@@ -124,7 +124,7 @@ impl ManagerTask {
             self.set_source(&name, &request.source);
             if self.managed(&name).removed {
                 self.managed(&name).removed = false;
-                self.take_out(&name, Why::Disabled);
+                self.take_out(&name, MissingReason::Disabled);
             }
             self.disabled(&name, "").await;
             return Ok(Loaded { name, unchanged: true });
@@ -159,7 +159,8 @@ impl ManagerTask {
         self.set_loaded(&name, State::Unknown, Stage::Swapping.reason(), text).await;
         canary.settle().await?;
         for manifest in manifests_of(&current, &name) {
-            next = next.with_absent(&manifest, Why::Dropped, |decl| canary.lost().contains(&decl.gvk));
+            next =
+                next.with_missing_plugin(&manifest, MissingReason::Dropped, |decl| canary.lost().contains(&decl.gvk));
         }
         drop(canary);
         let old = current.plugin(&name).cloned();
@@ -356,9 +357,9 @@ impl ManagerTask {
 fn adopt(registry: &Registry, plugin: &Plugin) -> (Vec<data::PluginType>, Registry) {
     let (mut adopted, mut gone): (Vec<data::PluginType>, Vec<Gvk>) = (Vec::new(), Vec::new());
     for t in registry.types() {
-        let Owner::Absent(owner) = &t.owner else { continue };
+        let Owner::Missing(owner) = &t.owner else { continue };
         let wanted = plugin.manifest().types.iter().any(|d| d.gvk.group == t.gvk.group && d.gvk.kind == t.gvk.kind);
-        if wanted && matches!(owner.why, Why::Removed | Why::Dropped) {
+        if wanted && matches!(owner.why, MissingReason::Removed | MissingReason::Dropped) {
             gone.push(t.gvk.clone());
             adopted.push(data::PluginType {
                 r#type: Some(t.gvk.to_pb()),
@@ -370,13 +371,13 @@ fn adopt(registry: &Registry, plugin: &Plugin) -> (Vec<data::PluginType>, Regist
             });
         }
     }
-    (adopted, registry.without_absent_types(&gone))
+    (adopted, registry.without_missing_types(&gone))
 }
 
 /// The manifests under which a plugin's types stand in the table.
 pub(crate) fn manifests_of(registry: &Registry, name: &str) -> Vec<Manifest> {
     let there = registry.plugin(name).map(|plugin| plugin.manifest().clone());
-    let absent = registry.absent().iter().filter(|a| a.name == name).map(|a| a.manifest.clone());
+    let absent = registry.missing_plugins().iter().filter(|a| a.name == name).map(|a| a.manifest.clone());
     there.into_iter().chain(absent).collect()
 }
 

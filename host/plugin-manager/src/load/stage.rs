@@ -2,7 +2,7 @@
 
 use mortise_plugin_host::LoadError;
 use mortise_resource::{Code, Error};
-use mortise_service::registry::{Refused, Rule};
+use mortise_service::registry::{RegistryError, Rule};
 
 /// The stages of a transition, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl From<LoadError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<RegistryError> for Failure {
+    fn from(refused: RegistryError) -> Self {
         let reason = match refused.rule {
             Rule::Host => "HostFault",
             Rule::Name => "NameTaken",

@@ -6,7 +6,7 @@
 
 use mortise_plugin_host::Plugin;
 use mortise_resource::pb::condition::State;
-use mortise_service::registry::Why;
+use mortise_service::registry::MissingReason;
 
 use crate::{
     files::folder,
@@ -49,7 +49,7 @@ impl ManagerTask {
             .collect();
         for name in missing {
             let text = format!("{} is gone; what is stored can be read and deleted, not written", self.source(&name));
-            self.register_absent(&name, Why::Removed).await;
+            self.register_absent(&name, MissingReason::Removed).await;
             self.managed(&name).removed = true;
             let data = &mut self.managed(&name).page.data;
             data.rolled_back = false;
@@ -143,7 +143,7 @@ impl ManagerTask {
         if let Some(name) = &plugin_before {
             let data = self.managed(name).page.data.clone();
             if data.disabled {
-                self.register_absent(name, Why::Disabled).await;
+                self.register_absent(name, MissingReason::Disabled).await;
                 return;
             }
             let held = content.as_ref().is_ok_and(|(_, digest)| *digest == data.held_digest);
@@ -189,7 +189,7 @@ impl ManagerTask {
         };
         // What served before serves on.
         if !self.start_from_component_store(&name, LoadReason::Reload).await {
-            self.register_absent(&name, Why::Broken).await;
+            self.register_absent(&name, MissingReason::Broken).await;
         }
         if source == BUNDLED {
             self.failed(&name, refusal.failure, String::new()).await;
@@ -228,7 +228,7 @@ impl ManagerTask {
     }
 
     /// Registers the types of a plugin that is not there, as it declared them last.
-    async fn register_absent(&mut self, name: &str, why: Why) {
+    async fn register_absent(&mut self, name: &str, why: MissingReason) {
         let digest = self.managed(name).page.data.digest.clone();
         let kept = match self.components.get(name, &digest) {
             Ok(bytes) => Plugin::load(&self.sandbox, name, &bytes, &self.settings).await.map_err(|e| e.to_string()),
@@ -242,7 +242,7 @@ impl ManagerTask {
                 let declared = |gvk: &mortise_resource::types::Gvk| {
                     types.iter().filter_map(|t| t.r#type.as_ref()).any(|t| gvk.matches(t))
                 };
-                let next = current.with_absent(manifest, why, |decl| declared(&decl.gvk));
+                let next = current.with_missing_plugin(manifest, why, |decl| declared(&decl.gvk));
                 self.swap(next);
             }
             Err(e) => tracing::error!(

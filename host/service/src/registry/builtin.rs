@@ -8,7 +8,7 @@ use prost_reflect::DescriptorPool;
 
 use super::{
     schema::Schema,
-    table::{Owner, Refused, ResourceType, Rule},
+    table::{Owner, RegistryError, ResourceType, Rule},
 };
 
 /// Groups that belong to the host: no plugin may declare a type in one.
@@ -18,13 +18,13 @@ pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
 ///
 /// # Errors
 /// None in a build that passes its tests: the descriptors are compiled in.
-pub fn pool() -> Result<DescriptorPool, Refused> {
+pub fn pool() -> Result<DescriptorPool, RegistryError> {
     DescriptorPool::decode(DESCRIPTORS)
-        .map_err(|e| Refused::new(Rule::Host, format!("the host's own descriptors: {e}")))
+        .map_err(|e| RegistryError::new(Rule::Host, format!("the host's own descriptors: {e}")))
 }
 
 /// The built-in types.
-pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused> {
+pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, RegistryError> {
     [
         (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
         (types::value(), Scope::Cluster, "mortise.v1.Value"),
@@ -36,7 +36,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Refused>
     .map(|(gvk, scope, message)| {
         let message = pool
             .get_message_by_name(message)
-            .ok_or_else(|| Refused::new(Rule::Host, format!("the host's own descriptors lack {message}")))?;
+            .ok_or_else(|| RegistryError::new(Rule::Host, format!("the host's own descriptors lack {message}")))?;
         Ok(ResourceType {
             gvk,
             scope,

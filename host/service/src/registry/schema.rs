@@ -1,4 +1,4 @@
-//! What a type's data must be: an instance of its message.
+//! The schema of a type: its data is an instance of a protobuf message.
 //!
 //! The check walks the encoded bytes along the message's descriptor and allocates nothing unless it finds a fault, which
 //! it reports with its place. It accepts what prost and Go's protobuf both decode: unknown fields are left alone, known

@@ -7,15 +7,15 @@ use mortise_resource::{Error, Scope, manifest::PrinterColumn, pb, types::Gvk};
 use prost_reflect::DescriptorPool;
 
 use super::{
-    absent::Absent,
     builtin::{self, RESERVED_GROUPS},
+    missing_plugin::MissingPlugin,
     schema::Schema,
 };
 
-/// Why a plugin's types are not added.
+/// The error of adding a plugin to the table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
-pub struct Refused {
+pub struct RegistryError {
     /// The rule that is broken.
     pub rule: Rule,
     what: String,
@@ -36,76 +36,76 @@ pub enum Rule {
     Scope,
 }
 
-impl Refused {
+impl RegistryError {
     pub(crate) fn new(rule: Rule, what: String) -> Self {
         Self { rule, what }
     }
 }
 
-/// Who provides a type.
+/// The provider of a type.
 #[derive(Debug, Clone)]
 pub enum Owner {
     /// The host.
     Host,
     /// A plugin, whose hooks are called.
     Plugin(Arc<Plugin>),
-    /// A plugin that is not there: what is stored can be read and deleted, and is not written.
-    Absent(Arc<Absent>),
+    /// A missing plugin: stored resources can be read and deleted, not written.
+    Missing(Arc<MissingPlugin>),
 }
 
 /// One registered type.
 #[derive(Debug, Clone)]
 pub struct ResourceType {
-    /// Its name.
+    /// Name of the type.
     pub gvk: Gvk,
-    /// Its scope.
+    /// Scope of the type.
     pub scope: Scope,
-    /// What its data is.
+    /// Schema of the data.
     pub schema: Schema,
-    /// Version of the meaning of stored data.
+    /// Version of the meaning of stored data; upgrades bring older data to it.
     pub schema_version: NonZeroU32,
-    /// Which hooks are called.
+    /// The hooks that are called; none for types without a loaded plugin.
     pub hooks: Hooks,
-    /// Which questions of authorisation need no hook.
+    /// The permissions that are asked for where there is no authorize hook.
     pub permissions: Permissions,
     /// Columns for tables.
     pub columns: Vec<PrinterColumn>,
     /// Other names for command lines.
     pub short_names: Vec<String>,
-    /// Who provides it.
+    /// The provider of the type.
     pub owner: Owner,
 }
 
 /// Every registered type, at one moment.
 #[derive(Debug, Clone)]
 pub struct Registry {
-    /// Sorted by name: a look-up compares, and allocates nothing.
+    /// Sorted by name, for binary search.
     pub(crate) types: Vec<Arc<ResourceType>>,
     pub(crate) plugins: Vec<Arc<Plugin>>,
-    pub(crate) absent: Vec<Arc<Absent>>,
+    pub(crate) missing_plugins: Vec<Arc<MissingPlugin>>,
     host: DescriptorPool,
 }
 
 impl Registry {
-    /// The built-in types alone.
+    /// Makes the table of the built-in types alone.
     ///
     /// # Errors
-    /// None in a build that passes its tests.
-    pub fn builtin() -> Result<Self, Refused> {
+    /// None in a build that passes its tests: the descriptors are compiled in.
+    pub fn builtin() -> Result<Self, RegistryError> {
         let host = builtin::pool()?;
         let mut types: Vec<_> = builtin::types(&host)?.into_iter().map(Arc::new).collect();
         types.sort_by(|a, b| a.gvk.cmp(&b.gvk));
-        Ok(Self { types, plugins: Vec::new(), absent: Vec::new(), host })
+        Ok(Self { types, plugins: Vec::new(), missing_plugins: Vec::new(), host })
     }
 
-    /// This table and a plugin's types.
+    /// Makes a table of this one and a plugin's types.
     ///
     /// # Errors
-    /// When the plugin's name or one of its types is taken, when a type is in a group of the host, or when two versions
-    /// of a kind, which share their resources, differ in scope.
-    pub fn with(&self, plugin: &Arc<Plugin>) -> Result<Self, Refused> {
+    /// The plugin's name or one of its types is taken, a type is in a group of the host, or two versions of a kind, which
+    /// share their resources, differ in scope.
+    pub fn with(&self, plugin: &Arc<Plugin>) -> Result<Self, RegistryError> {
         if let Some(other) = self.plugins.iter().find(|p| p.name() == plugin.name()) {
-            return Err(Refused::new(
+            return Err(RegistryError::new(
                 Rule::Name,
                 format!(
                     "a plugin named {:?} is loaded already (version {}); remove one of the two",
@@ -118,7 +118,7 @@ impl Registry {
         for decl in &plugin.manifest().types {
             if RESERVED_GROUPS.contains(&decl.gvk.group.as_str()) {
                 let what = format!("type {}: group {:?} belongs to the host; choose another", decl.gvk, decl.gvk.group);
-                return Err(Refused::new(Rule::Group, what));
+                return Err(RegistryError::new(Rule::Group, what));
             }
             let is_kind = |t: &&Arc<ResourceType>| {
                 t.gvk.group == decl.gvk.group && t.gvk.kind.eq_ignore_ascii_case(&decl.gvk.kind)
@@ -130,19 +130,19 @@ impl Registry {
                          rename the type",
                         decl.gvk, known.gvk
                     );
-                    return Err(Refused::new(Rule::Taken, what));
+                    return Err(RegistryError::new(Rule::Taken, what));
                 }
                 let owner = match &known.owner {
                     Owner::Host => "the host",
                     Owner::Plugin(owner) => owner.name(),
-                    Owner::Absent(owner) => &owner.name,
+                    Owner::Missing(owner) => &owner.name,
                 };
                 if owner != plugin.name() {
                     let what = format!(
                         "type {}: plugin {owner:?} provides {} already; remove one of the two, or rename the type",
                         decl.gvk, known.gvk
                     );
-                    return Err(Refused::new(Rule::Taken, what));
+                    return Err(RegistryError::new(Rule::Taken, what));
                 }
                 if known.scope != decl.scope {
                     let what = format!(
@@ -150,7 +150,7 @@ impl Registry {
                          scope",
                         decl.gvk, known.gvk
                     );
-                    return Err(Refused::new(Rule::Scope, what));
+                    return Err(RegistryError::new(Rule::Scope, what));
                 }
             }
             next.insert(ResourceType::of(decl, Owner::Plugin(plugin.clone())));
@@ -186,22 +186,22 @@ impl Registry {
         &self.types
     }
 
-    /// A plugin that is there, by name.
+    /// The loaded plugin of that name.
     #[must_use]
     pub fn plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
         self.plugins.iter().find(|p| p.name() == name)
     }
 
-    /// Every plugin, in the order in which they were added.
+    /// Every loaded plugin, in the order in which they were added.
     #[must_use]
     pub fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins
     }
 
-    /// Every pool of descriptors: the host's, then each plugin's, then those of plugins that are not there.
+    /// Every pool of descriptors: the host's, then each loaded plugin's, then those of missing plugins.
     pub fn pools(&self) -> impl Iterator<Item = &DescriptorPool> {
         let loaded = self.plugins.iter().map(|p| &p.manifest().pool);
-        std::iter::once(&self.host).chain(loaded).chain(self.absent.iter().map(|a| &a.manifest.pool))
+        std::iter::once(&self.host).chain(loaded).chain(self.missing_plugins.iter().map(|a| &a.manifest.pool))
     }
 }
 

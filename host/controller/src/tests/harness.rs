@@ -14,7 +14,7 @@ type Answer = BoxFuture<'static, Result<Outcome, ReconcileError>>;
 type Script = Box<dyn Fn(Context, Request, usize) -> Answer + Send + Sync>;
 type Init = Box<dyn Fn() -> Result<(), ReconcileError> + Send + Sync>;
 
-/// Writes down what it is asked, and answers what its script says.
+/// OwnWrites down what it is asked, and answers what its script says.
 pub(super) struct Probe {
     script: Mutex<Arc<Script>>,
     pub(super) init: Mutex<Option<Init>>,
@@ -115,41 +115,41 @@ impl Reconciler for Probe {
 }
 
 /// Leases that a test gives and takes.
-pub(super) struct Given(pub(super) watch::Sender<bool>);
+pub(super) struct TestLeases(pub(super) watch::Sender<bool>);
 
-impl Leases for Given {
+impl Leases for TestLeases {
     fn lease(&self, _controller: &str) -> watch::Receiver<bool> {
         self.0.subscribe()
     }
 }
 
 /// A controller named `c` that manages artists, with its store.
-pub(super) struct Rig {
+pub(super) struct Harness {
     pub(super) store: Store,
     pub(super) probe: Arc<Probe>,
     pub(super) all: Controllers,
-    pub(super) lease: Arc<Given>,
+    pub(super) lease: Arc<TestLeases>,
 }
 
 pub(super) fn definition(probe: &Arc<Probe>) -> Definition {
     Definition::new("c", artist(), probe.clone())
 }
 
-impl Rig {
+impl Harness {
     /// Not registered yet.
     pub(super) fn new(probe: Arc<Probe>) -> Self {
         let store = Store::default();
-        let lease = Arc::new(Given(watch::channel(true).0));
+        let lease = Arc::new(TestLeases(watch::channel(true).0));
         let all = Controllers::new(Arc::new(store.clone()), lease.clone());
         Self { store, probe, all, lease }
     }
 
     /// Registered as `change` has it, and running.
     pub(super) async fn start(probe: Arc<Probe>, change: impl FnOnce(Definition) -> Definition) -> Self {
-        let rig = Self::new(probe);
-        rig.register(change);
-        rig.settle().await;
-        rig
+        let harness = Self::new(probe);
+        harness.register(change);
+        harness.settle().await;
+        harness
     }
 
     pub(super) fn register(&self, change: impl FnOnce(Definition) -> Definition) {

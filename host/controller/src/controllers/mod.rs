@@ -1,6 +1,8 @@
 //! All controllers of a process: registered, replaced, paused, resumed and removed while the process runs, because plugins
 //! come and go.
 
+mod supervisor;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::join_all;
@@ -8,29 +10,25 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
-    circular::{self, CircularDependency},
-    core::Core,
+    controller::Controller,
     definition::{Definition, DefinitionError},
     lease::Leases,
-    meter::{Meter, Names},
     source::Source,
-    status::Status,
-    supervisor::{Mode, Supervisor, Wanted},
+    status::{ControllerMetrics, Names, Status},
 };
 
-/// Why a controller could not be registered, replaced, or found.
+use self::supervisor::{DesiredState, Mode, Supervisor};
+
+/// The error of an operation on controllers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
     /// The definition is at fault.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// With the other controllers it makes a circle.
-    #[error(transparent)]
-    Circular(#[from] CircularDependency),
     /// The name is taken.
     #[error("a controller named {0:?} is registered; replace it, or remove it first")]
     NameTaken(String),
-    /// There is none of that name.
+    /// No controller has that name.
     #[error("no controller named {0:?} is registered")]
     Unknown(String),
     /// The process is shutting down.
@@ -57,14 +55,14 @@ struct Table {
 }
 
 struct Handle {
-    core: Arc<Core>,
-    wanted: watch::Sender<Wanted>,
+    controller: Arc<Controller>,
+    wanted: watch::Sender<DesiredState>,
     applied: watch::Receiver<u64>,
     task: JoinHandle<()>,
 }
 
 impl Controllers {
-    /// None yet. They will learn of resources from `source` and run where `leases` lets them.
+    /// Makes an empty set. Its controllers watch `source`, and run while `leases` grants their lease.
     pub fn new(source: Arc<dyn Source>, leases: Arc<dyn Leases>) -> Self {
         Self(Arc::new(Inner { source, leases, names: Names::default(), table: Mutex::default() }))
     }
@@ -72,7 +70,7 @@ impl Controllers {
     /// Adds a controller and starts it, on the current tokio runtime; there has to be one.
     ///
     /// # Errors
-    /// The definition makes no sense, its name is taken, or it and another one watch each other's types.
+    /// The definition makes no sense, or its name is taken.
     pub fn register(&self, definition: Definition) -> Result<(), ControllersError> {
         let mut table = self.0.table.lock();
         table.forget_stopped();
@@ -81,19 +79,19 @@ impl Controllers {
         }
         table.admit(&definition)?;
         let name = definition.name.clone();
-        let core = Arc::new(Core::new(name.clone(), Meter::new(&self.0.names.label(&name))));
-        let wanted = Wanted { definition: Arc::new(definition), revision: 0, mode: Mode::Run };
-        let (wanted, wishes) = watch::channel(wanted);
+        let controller = Arc::new(Controller::new(name.clone(), ControllerMetrics::new(&self.0.names.label(&name))));
+        let wanted = DesiredState { definition: Arc::new(definition), revision: 0, mode: Mode::Run };
+        let (wanted, desired) = watch::channel(wanted);
         let (applying, applied) = watch::channel(0);
         let supervisor = Supervisor {
-            core: core.clone(),
+            controller: controller.clone(),
             source: self.0.source.clone(),
             leases: self.0.leases.clone(),
-            wanted: wishes,
+            wanted: desired,
             applied: applying,
         };
         let task = tokio::spawn(supervisor.supervise());
-        table.all.insert(name, Handle { core, wanted, applied, task });
+        table.all.insert(name, Handle { controller, wanted, applied, task });
         Ok(())
     }
 
@@ -109,7 +107,7 @@ impl Controllers {
             let table = self.0.table.lock();
             table.admit(&definition)?;
             let handle = table.live(definition.name())?;
-            handle.wish(|wanted| wanted.definition = Arc::new(definition))
+            handle.change(|wanted| wanted.definition = Arc::new(definition))
         };
         applied.wait().await;
         Ok(())
@@ -122,7 +120,7 @@ impl Controllers {
     /// There is no such controller.
     pub async fn pause(&self, name: &str, reason: impl Into<String>) -> Result<(), ControllersError> {
         let reason = reason.into();
-        let applied = self.0.table.lock().live(name)?.wish(|wanted| wanted.mode = Mode::Pause(reason));
+        let applied = self.0.table.lock().live(name)?.change(|wanted| wanted.mode = Mode::Pause(reason));
         applied.wait().await;
         Ok(())
     }
@@ -135,7 +133,7 @@ impl Controllers {
         let table = self.0.table.lock();
         let handle = table.live(name)?;
         if matches!(handle.wanted.borrow().mode, Mode::Pause(_)) {
-            handle.wish(|wanted| wanted.mode = Mode::Run);
+            handle.change(|wanted| wanted.mode = Mode::Run);
         }
         Ok(())
     }
@@ -145,8 +143,8 @@ impl Controllers {
     /// # Errors
     /// There is no such controller.
     pub async fn remove(&self, name: &str) -> Result<(), ControllersError> {
-        // It keeps its name until it has ended, so that another of that name cannot run beside it.
-        let applied = self.0.table.lock().get(name)?.wish(|wanted| wanted.mode = Mode::Stop);
+        // It keeps its name until it has ended, so that no other of that name runs at the same time.
+        let applied = self.0.table.lock().get(name)?.change(|wanted| wanted.mode = Mode::Stop);
         applied.wait().await;
         self.0.table.lock().forget_stopped();
         Ok(())
@@ -161,7 +159,7 @@ impl Controllers {
             std::mem::take(&mut table.all)
         };
         let tasks = handles.into_values().map(|handle| {
-            handle.wish(|wanted| wanted.mode = Mode::Stop);
+            handle.change(|wanted| wanted.mode = Mode::Stop);
             handle.task
         });
         // A task that panicked has ended too.
@@ -180,10 +178,10 @@ impl Controllers {
         self.0.table.lock().all.values().map(Handle::status).collect()
     }
 
-    /// Sets the gauges of all controllers. For whoever collects metrics to call before; nothing here does so by itself,
-    /// for an idle controller does nothing at all.
+    /// Sets the gauges of all controllers. The collector of metrics calls it before it reads them, so that an idle controller
+    /// does nothing at all.
     pub fn observe(&self) {
-        self.0.table.lock().all.values().for_each(|handle| handle.core.observe());
+        self.0.table.lock().all.values().for_each(|handle| handle.controller.observe());
     }
 }
 
@@ -195,7 +193,7 @@ impl Table {
         self.all.get(name).ok_or_else(|| ControllersError::Unknown(name.to_owned()))
     }
 
-    /// One that is not on its way out.
+    /// A controller that is not being removed.
     fn live(&self, name: &str) -> Result<&Handle, ControllersError> {
         let handle = self.get(name)?;
         if handle.wanted.borrow().mode == Mode::Stop {
@@ -204,17 +202,12 @@ impl Table {
         Ok(handle)
     }
 
-    /// Whether a definition is right by itself and beside the others; one of its own name does not count.
+    /// Whether a definition may be registered now.
     fn admit(&self, definition: &Definition) -> Result<(), ControllersError> {
         if self.shut {
             return Err(ControllersError::ShutDown);
         }
-        definition.check()?;
-        let others = self.all.iter().filter(|(name, _)| ***name != *definition.name());
-        let others: Vec<Arc<Definition>> =
-            others.map(|(_, handle)| handle.wanted.borrow().definition.clone()).collect();
-        circular::check(others.iter().flat_map(|other| other.pairs()).chain(definition.pairs()))?;
-        Ok(())
+        Ok(definition.check()?)
     }
 
     fn forget_stopped(&mut self) {
@@ -224,11 +217,11 @@ impl Table {
 
 impl Handle {
     fn status(&self) -> Status {
-        self.core.status(&self.wanted.borrow().definition)
+        self.controller.status(&self.wanted.borrow().definition)
     }
 
-    /// Changes what is wanted, unless the end is.
-    fn wish(&self, change: impl FnOnce(&mut Wanted)) -> Applied {
+    /// Changes the desired state, unless that is [`Mode::Stop`].
+    fn change(&self, change: impl FnOnce(&mut DesiredState)) -> PendingChange {
         let mut revision = 0;
         self.wanted.send_modify(|wanted| {
             if wanted.mode != Mode::Stop {
@@ -238,18 +231,18 @@ impl Handle {
             revision = wanted.revision;
         });
         let stop = self.wanted.borrow().mode == Mode::Stop;
-        Applied { until: if stop { u64::MAX } else { revision }, applied: self.applied.clone() }
+        PendingChange { until: if stop { u64::MAX } else { revision }, applied: self.applied.clone() }
     }
 }
 
-/// A wish that is on its way.
-struct Applied {
+/// A change that the supervisor has still to apply.
+struct PendingChange {
     until: u64,
     applied: watch::Receiver<u64>,
 }
 
-impl Applied {
-    /// Waits until it has come true, or the controller has ended.
+impl PendingChange {
+    /// Waits until the change is applied, or the controller has ended.
     async fn wait(mut self) {
         // An error means that the supervisor is gone, and nothing runs.
         let _ = self.applied.wait_for(|applied| *applied >= self.until).await;

@@ -1,4 +1,4 @@
-//! Fresh ids and times.
+//! New ids and timestamps.
 
 use jiff::{Timestamp, Zoned};
 use ulid::Ulid;

@@ -1,8 +1,8 @@
-//! Empties partitions and namespaces that are marked for deletion, and lets them go when they are empty.
+//! The clean-up of partitions and namespaces that are marked for deletion: deletes their resources, then the unit itself.
 //!
-//! Marking changes a unit's generation, and every write depends on the generation of its units; so once a unit is
-//! marked nothing new gets into it, and what is found there is all there is. Resources with finalizers keep it alive
-//! until those are removed. Tombstones stay: their work may not be done, and they need no place.
+//! Marking changes a unit's generation, and every write depends on the generation of its units; so once a unit is marked
+//! nothing new gets into it, and a list of its resources is complete. Resources with finalizers keep it until those are
+//! removed. Tombstones stay: the reaper may still need them, and their place need not exist.
 //!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
@@ -22,12 +22,12 @@ use crate::{
     service::ResourceService,
 };
 
-/// Waits between looks at a unit that is not empty yet double from the first to the second.
+/// Waits between passes over a unit that is not empty yet: they double from the first to the second.
 const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 impl ResourceService {
     /// Runs until the service stops; broken watches are opened again.
-    pub(crate) async fn run_drain(self) {
+    pub(crate) async fn run_tenancy_cleanup(self) {
         let stopped = self.stopped();
         tokio::pin!(stopped);
         loop {
@@ -39,7 +39,7 @@ impl ResourceService {
         }
     }
 
-    /// Ends only with an error.
+    /// Watches both kinds of units and cleans up those that are marked. Ends only with an error.
     async fn drain(&self) -> Result<std::convert::Infallible, StoreError> {
         let watch = async |gvk: Gvk| {
             let any = || WILDCARD.to_owned();
@@ -67,18 +67,18 @@ impl ResourceService {
             {
                 let (service, id) = (self.clone(), id.clone());
                 running.spawn(async move {
-                    service.empty(&id).await;
+                    service.empty_unit(&id).await;
                     id.uid
                 });
             }
         }
     }
 
-    /// Deletes what lives in a unit, again and again until it is empty, then the unit.
-    async fn empty(&self, unit: &pb::Id) {
+    /// Deletes the resources of a unit, in as many passes as needed, then the unit.
+    async fn empty_unit(&self, unit: &pb::Id) {
         let mut wait = WAIT.0;
         loop {
-            match self.try_empty(unit).await {
+            match self.try_empty_unit(unit).await {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(e) => tracing::warn!(unit = unit.name, "emptying a tenancy unit failed, trying again: {e}"),
@@ -88,13 +88,13 @@ impl ResourceService {
         }
     }
 
-    /// Whether a unit that is marked may be emptied: a `default` one only when the partition around it is leaving.
-    async fn may_leave(&self, unit: &pb::Id) -> Result<bool, StoreError> {
+    /// Whether a marked unit may be emptied: `default` only when the partition around it is marked too.
+    async fn may_be_emptied(&self, unit: &pb::Id) -> Result<bool, StoreError> {
         if !builtin::is_default(unit) {
             return Ok(true);
         }
         let partition = &tenancy_of(unit).partition;
-        // Of a partition itself it is empty.
+        // The tenancy of a partition is empty.
         if partition.is_empty() || partition == DEFAULT {
             return Ok(false);
         }
@@ -112,15 +112,15 @@ impl ResourceService {
         }
     }
 
-    /// One sweep; whether the unit needs no more.
-    async fn try_empty(&self, id: &pb::Id) -> Result<bool, StoreError> {
+    /// Makes one pass over a unit. Returns whether the unit is gone.
+    async fn try_empty_unit(&self, id: &pb::Id) -> Result<bool, StoreError> {
         let unit = match self.backend.read(Consistency::Consistent, id).await {
             Ok(unit) => unit,
             Err(StoreError::NotFound) => return Ok(true),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
             Err(e) => return Err(e),
         };
-        if !self.may_leave(id).await? {
+        if !self.may_be_emptied(id).await? {
             return Ok(false);
         }
         let is_partition = id.r#type.as_ref().is_some_and(|t| types::partition().matches(t));
@@ -137,8 +137,8 @@ impl ResourceService {
             let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
             let found = self.backend.list(Consistency::Consistent, &query).await?;
             empty &= found.is_empty();
-            let swept = self.expire_all(found.into_iter().filter_map(|resource| resource.id)).await;
-            // What cannot be deleted now does not keep the rest.
+            let swept = self.delete_all_unchecked(found.into_iter().filter_map(|resource| resource.id)).await;
+            // A resource that cannot be deleted now does not keep the others.
             failed = failed.and(swept);
         }
         failed?;

@@ -1,6 +1,6 @@
-//! Watches for controllers of this process: every resource of a type, wherever it is, brought up to the type's schema
-//! version. No hook of authorisation is asked, and the limit on watches does not count them: there are as many as
-//! controllers declare.
+//! Watches for controllers of this process: every resource of a type in every tenancy, upgraded to the type's schema
+//! version. They ask no authorize hook, and the limit on watches does not count them: there are as many as controllers
+//! declare.
 
 use std::sync::Arc;
 
@@ -8,40 +8,40 @@ use crate::registry::ResourceType;
 use mortise_resource::{Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
 
-use crate::{caller::Caller, judge::Judge, list, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, list, service::ResourceService};
 
 /// An open watch. Dropping it closes it.
-pub struct Following {
+pub struct TypeWatch {
     service: ResourceService,
     wanted: Gvk,
     watch: Box<dyn Watch>,
-    /// Whether the snapshot is over.
+    /// Whether the snapshot is complete.
     live: bool,
 }
 
 impl ResourceService {
-    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is written under another
-    /// GroupVersion is gone for whoever follows this one.
+    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written under
+    /// another GroupVersion arrives as deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
-    pub async fn follow(&self, of: &pb::Type) -> Result<Following, Error> {
+    pub async fn watch_type(&self, of: &pb::Type) -> Result<TypeWatch, Error> {
         let kind = self.types().resolve(of)?.clone();
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
         let query = Query { type_key: TypeKey::from(of), tenancy, name_prefix: String::new() };
         let watch = self.backend.watch_list(&query).await;
         let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
-        Ok(Following { service: self.clone(), wanted: kind.gvk.clone(), watch, live: false })
+        Ok(TypeWatch { service: self.clone(), wanted: kind.gvk.clone(), watch, live: false })
     }
 }
 
-impl Following {
-    /// The next event. After an error the watch is dead.
+impl TypeWatch {
+    /// Waits for the next event. After an error the watch is dead.
     ///
     /// # Errors
-    /// `Aborted`: too far behind, or the store closes. `InvalidArgument`: the type is registered no more. `Internal`: data
-    /// of an older schema version cannot be upgraded.
+    /// `Aborted`: the reader is too far behind, or the store closes. `InvalidArgument`: the type is no longer registered.
+    /// `Internal`: data of an older schema version cannot be upgraded.
     pub async fn next(&mut self) -> Result<WatchEvent, Error> {
         loop {
             let event = self.watch.next().await.map_err(|e| crate::watch_list::ended(&e))?;
@@ -59,7 +59,7 @@ impl Following {
                 return current(kind, resource).await.map(WatchEvent::Upsert);
             }
             if self.live {
-                // What it holds now means nothing to whoever reads this version.
+                // Its data is of another version's message.
                 return Ok(WatchEvent::Delete(Arc::new(pb::Resource { data: None, ..Arc::unwrap_or_clone(resource) })));
             }
         }
@@ -72,7 +72,7 @@ async fn current(kind: &Arc<ResourceType>, resource: Arc<pb::Resource>) -> Resul
         return Ok(resource);
     }
     let mut resource = Arc::unwrap_or_clone(resource);
-    let mut judge = Judge::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
-    judge.upgrade(&mut resource).await?;
+    let mut hooks = RequestHooks::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
+    hooks.upgrade(&mut resource).await?;
     Ok(Arc::new(resource))
 }

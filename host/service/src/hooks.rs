@@ -1,5 +1,5 @@
-//! A type's hooks, as one request meets them: each check point asks here, and gets an error in the words that callers
-//! know. A plugin's fault is named as the plugin's.
+//! The hooks of a type for one request: each check point of an RPC asks here, and gets an error in the words of the API. A
+//! plugin's fault is named as the plugin's.
 //!
 //! Types of the host have hooks of their own ([`crate::builtin`]). Where a type has no authorize hook, the host asks for
 //! the permission that the type declares, or else for `operator:read` or `operator:write`.
@@ -13,38 +13,38 @@ use prost::Message as _;
 
 use crate::{builtin, caller::Caller};
 
-/// What a resource without an id is called; there is none in the store.
+/// The id of a resource without one; the store has none.
 static NO_ID: pb::Id = pb::Id { uid: String::new(), name: String::new(), r#type: None, tenancy: None };
 
 /// The hooks of one type for one request.
-pub(crate) struct Judge {
+pub(crate) struct RequestHooks {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) caller: Caller,
     pub(crate) call: Option<Call>,
-    /// Said with the warnings of validation when a broken `mutate` was skipped.
+    /// The warning that a broken `mutate` was skipped; added to those of validation.
     skipped: Option<Diagnostic>,
 }
 
-/// What an authorize hook said to a read.
+/// The decision of an authorize hook about a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Go ahead.
+pub(crate) enum ReadDecision {
+    /// The caller may read it.
     Allowed,
-    /// Decide when the resource is at hand.
-    Postponed,
+    /// The hook decides when it gets the resource.
+    NeedsResource,
 }
 
-impl Judge {
-    /// Costs nothing until a hook is asked.
+impl RequestHooks {
+    /// Prepares the hooks; costs nothing until one is called.
     pub(crate) fn new(kind: Arc<ResourceType>, caller: &Caller) -> Self {
         let call = match &kind.owner {
-            Owner::Host | Owner::Absent(_) => None,
+            Owner::Host | Owner::Missing(_) => None,
             Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), caller.authorizer.clone())),
         };
         Self { kind, caller: caller.clone(), call, skipped: None }
     }
 
-    /// Fills in defaults.
+    /// Calls `mutate`, which fills in defaults.
     pub(crate) async fn mutate(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
         if let Owner::Host = self.kind.owner {
             builtin::mutate(&self.kind, resource);
@@ -67,7 +67,7 @@ impl Judge {
                     let error = plugin.unusable("mutate", what);
                     self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
                 }
-                (Err(what), Owner::Host | Owner::Absent(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
+                (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
             },
             MutateReply::Refused(diagnostics) => {
                 let mut error = Error::internal(format!("{CONTEXT}: {}", text(&diagnostics)));
@@ -77,7 +77,7 @@ impl Judge {
         }
     }
 
-    /// What a broken `mutate` does to a write: refuses it, unless the type's policy says to go on without.
+    /// Handles a broken `mutate`: refuses the write, unless the type's policy is to go on without it.
     fn without_mutate(&mut self, error: HookError) -> Result<(), HookError> {
         let skips = matches!(&self.kind.owner, Owner::Plugin(plugin) if plugin.skips_broken_mutate(&self.kind.gvk));
         if !skips {
@@ -92,7 +92,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Judges a mutated resource; returns warnings.
+    /// Calls `validate` on a mutated resource; returns warnings.
     pub(crate) async fn validate(
         &mut self,
         resource: &pb::Resource,
@@ -118,73 +118,80 @@ impl Judge {
         Err(error)
     }
 
-    /// May the caller read what has this id? The hook may want the resource first.
-    pub(crate) async fn read(&mut self, id: &pb::Id) -> Result<Reading, Error> {
+    /// Asks whether the caller may read the resource of this id. The hook may need the resource first.
+    pub(crate) async fn authorize_read(&mut self, id: &pb::Id) -> Result<ReadDecision, Error> {
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
-            return self.permit(&self.kind.permissions.read, id, "operator:read").map(|()| Reading::Allowed);
+            return self
+                .check_permission(&self.kind.permissions.read, id, "operator:read")
+                .map(|()| ReadDecision::Allowed);
         };
         match call.authorize_read(id, None).await.map_err(|e| Error::from(e).context("failed read acl"))? {
-            Decision::Allow => Ok(Reading::Allowed),
+            Decision::Allow => Ok(ReadDecision::Allowed),
             Decision::Deny(reason) => Err(Error::denied(&*reason)),
-            Decision::NeedResource => Ok(Reading::Postponed),
+            Decision::NeedResource => Ok(ReadDecision::NeedsResource),
         }
     }
 
-    /// May the caller read this resource?
-    pub(crate) async fn read_with(&mut self, resource: &pb::Resource) -> Result<(), Error> {
+    /// Asks whether the caller may read this resource.
+    pub(crate) async fn authorize_read_of(&mut self, resource: &pb::Resource) -> Result<(), Error> {
         let id = resource.id.as_ref().unwrap_or(&NO_ID);
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
-            return self.permit(&self.kind.permissions.read, id, "operator:read");
+            return self.check_permission(&self.kind.permissions.read, id, "operator:read");
         };
         let decision = call.authorize_read(id, Some(resource)).await;
         settle(decision, "failed read acl")
     }
 
-    /// As [`Judge::read_with`] for one of many: a refusal is no error, and each item has a request's fuel and time.
-    pub(crate) async fn shows(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
+    /// Asks whether the caller may read one of many resources: a refusal is no error, and each item has a request's fuel and
+    /// time.
+    pub(crate) async fn may_read(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
         self.next_item();
-        match self.read_with(resource).await {
+        match self.authorize_read_of(resource).await {
             Ok(()) => Ok(true),
             Err(e) if e.code == Code::PermissionDenied => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    /// May the caller write this? The incoming resource in Write; the stored one in WriteStatus and Delete.
-    pub(crate) async fn write(&mut self, resource: &pb::Resource, context: &'static str) -> Result<(), Error> {
+    /// Asks whether the caller may write a resource: the incoming one in Write, the stored one in WriteStatus and Delete.
+    pub(crate) async fn authorize_write(
+        &mut self,
+        resource: &pb::Resource,
+        context: &'static str,
+    ) -> Result<(), Error> {
         let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
             let id = resource.id.as_ref().unwrap_or(&NO_ID);
-            return self.permit(&self.kind.permissions.write, id, "operator:write");
+            return self.check_permission(&self.kind.permissions.write, id, "operator:write");
         };
         settle(call.authorize_write(resource.encode_to_vec()).await, context)
     }
 
-    /// May the caller list or watch this type there?
-    pub(crate) async fn list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
+    /// Asks whether the caller may list or watch the type in a tenancy.
+    pub(crate) async fn authorize_list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
         let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
             let place =
                 pb::Id { r#type: Some(self.kind.gvk.to_pb()), tenancy: Some(within.clone()), ..pb::Id::default() };
-            return self.permit(&self.kind.permissions.list, &place, "operator:read");
+            return self.check_permission(&self.kind.permissions.list, &place, "operator:read");
         };
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
     }
 
-    /// Gives what follows the fuel and the time of a request of its own: between the items of a list.
+    /// Starts a new item of a list, which has the fuel and the time of a request.
     pub(crate) fn next_item(&mut self) {
         if let Some(call) = &mut self.call {
             call.next_item();
         }
     }
 
-    /// Gives the plugin's instance back: there are few of them, and what comes next waits for a disk or a client.
-    pub(crate) fn rest(&mut self) {
+    /// Gives the plugin's instance back: there are few of them, and the next step waits for a disk or a client.
+    pub(crate) fn release(&mut self) {
         if let Some(call) = &mut self.call {
             call.release();
         }
     }
 
-    /// Asks for the permission that the type declares, or for the one that types without any have.
-    fn permit(&self, declared: &Option<Permission>, id: &pb::Id, otherwise: &str) -> Result<(), Error> {
+    /// Checks the permission that the type declares, or else `otherwise`.
+    fn check_permission(&self, declared: &Option<Permission>, id: &pb::Id, otherwise: &str) -> Result<(), Error> {
         let caller = &*self.caller.authorizer;
         match declared {
             Some(permission) => permission.ask(caller, id).map_err(Error::denied),
@@ -193,17 +200,17 @@ impl Judge {
         }
     }
 
-    /// Whose words these are, in warnings.
+    /// Name of the provider, in warnings.
     pub(crate) fn owner_name(&self) -> &str {
         match &self.kind.owner {
             Owner::Host => "mortise",
             Owner::Plugin(plugin) => plugin.name(),
-            Owner::Absent(absent) => &absent.name,
+            Owner::Missing(missing) => &missing.name,
         }
     }
 }
 
-/// Takes what `mutate` answered, if it kept to what it may change.
+/// Decodes the result of `mutate`, and checks that it changed data and metadata only.
 fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, String> {
     let mut after =
         pb::Resource::decode(bytes).map_err(|e| format!("it is no hashicorp.consul.resource.Resource: {e}"))?;
@@ -236,7 +243,7 @@ fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb
     Ok(after)
 }
 
-/// A decision for which there is no "later".
+/// Requires a final decision.
 fn settle(decision: Result<Decision, HookError>, context: &'static str) -> Result<(), Error> {
     match decision.map_err(|e| Error::from(e).context(context))? {
         Decision::Allow => Ok(()),
@@ -246,14 +253,14 @@ fn settle(decision: Result<Decision, HookError>, context: &'static str) -> Resul
     }
 }
 
-/// The errors among diagnostics, in the plugin's own words.
+/// The text of the errors among diagnostics.
 fn text(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|d| d.severity() != Severity::Warning);
     let text = errors.map(|d| d.summary.as_str()).collect::<Vec<_>>().join("; ");
     if text.is_empty() { "refused without a reason".into() } else { text }
 }
 
-/// The type of an id, or nothing: ids that come out of the store have one.
+/// The type of an id; ids from the store and checked ones have one.
 pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
     id.r#type.clone().unwrap_or_default()
 }
@@ -294,12 +301,12 @@ mod tests {
         let place = pb::Tenancy { partition: "p".into(), namespace: String::new() };
         let id = pb::Id { uid: String::new(), name: "n".into(), r#type: Some(namespace), tenancy: Some(place.clone()) };
         let resource = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
-        let mut judge = Judge::new(kind, &caller);
+        let mut hooks = RequestHooks::new(kind, &caller);
         [
-            judge.read(&id).await.is_ok(),
-            judge.read_with(&resource).await.is_ok(),
-            judge.write(&resource, "").await.is_ok(),
-            judge.list(&place).await.is_ok(),
+            hooks.authorize_read(&id).await.is_ok(),
+            hooks.authorize_read_of(&resource).await.is_ok(),
+            hooks.authorize_write(&resource, "").await.is_ok(),
+            hooks.authorize_list(&place).await.is_ok(),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! A queue that tasks share: [`crate::queue`] behind a lock, with somebody to wake.
+//! A queue that tasks share: [`super::state`] behind a lock, with a notification for the workers that wait.
 //!
 //! Nothing polls: a worker without work sleeps until something is added or the first timer is due.
 
@@ -7,27 +7,23 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{
-    key::Key,
-    queue::{Content, Job, Next, Queue, Take},
-};
+use super::state::{Content, Job, Next, Queue, Take};
+use crate::key::Key;
 
 /// A queue that tasks share.
-pub(crate) struct Work<C> {
+pub(crate) struct SharedQueue<C> {
     queue: Mutex<Queue<C>>,
     wake: Notify,
-    /// Wakes whoever waits for the queue to become shorter.
-    room: Notify,
 }
 
-impl<C: Content> Work<C> {
+impl<C: Content> SharedQueue<C> {
     /// Empty and closed.
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(Queue::new(Instant::now())), wake: Notify::new(), room: Notify::new() }
+        Self { queue: Mutex::new(Queue::new(Instant::now())), wake: Notify::new() }
     }
 
-    /// The state, to look at.
-    pub(crate) fn look(&self) -> MutexGuard<'_, Queue<C>> {
+    /// The state, locked. Hold it briefly and never across an await.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Queue<C>> {
         self.queue.lock()
     }
 
@@ -37,7 +33,7 @@ impl<C: Content> Work<C> {
         self.wake.notify_one();
     }
 
-    /// Ends every [`Work::next`], one after the other.
+    /// Ends every [`SharedQueue::next`], one after the other.
     pub(crate) fn close(&self) {
         self.queue.lock().close();
         self.wake.notify_one();
@@ -51,19 +47,15 @@ impl<C: Content> Work<C> {
         }
     }
 
-    /// Waits until fewer than `bound` keys are known.
-    pub(crate) async fn room(&self, bound: usize) {
-        while self.queue.lock().len() >= bound {
-            self.room.notified().await;
-        }
-    }
-
-    /// Waits for the next item; `None` when the queue is closed. `hold` as in [`Queue::take`].
-    pub(crate) async fn next(&self, mut hold: impl FnMut(&Key, &mut C, bool) -> Option<Duration>) -> Option<Job<C>> {
+    /// Waits for the next item; `None` when the queue is closed. `throttle` as in [`Queue::take`].
+    pub(crate) async fn next(
+        &self,
+        mut throttle: impl FnMut(&Key, &mut C, bool) -> Option<Duration>,
+    ) -> Option<Job<C>> {
         loop {
             let (taken, more) = {
                 let mut queue = self.queue.lock();
-                let taken = queue.take(Instant::now(), &mut hold);
+                let taken = queue.take(Instant::now(), &mut throttle);
                 (taken, queue.depth() > 0)
             };
             match taken {
@@ -93,30 +85,5 @@ impl<C: Content> Work<C> {
         if look_again {
             self.wake.notify_one();
         }
-        self.room.notify_one();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-
-    use super::*;
-    use crate::item::Item;
-
-    #[tokio::test(start_paused = true)]
-    async fn who_fills_a_queue_can_wait_for_room() {
-        let work: Work<Item> = Work::new();
-        work.open();
-        for name in ["a", "b"] {
-            work.room(2).await;
-            work.add(&Key::new("", "", name), Item::default());
-        }
-        let mut room = Box::pin(work.room(2));
-        assert!(room.as_mut().now_or_never().is_none());
-        let job = work.next(|_, _, _| None).await.unwrap();
-        assert!(room.as_mut().now_or_never().is_none(), "what is in work counts");
-        work.finish(job, Next::Done(None));
-        room.await;
     }
 }

@@ -1,28 +1,28 @@
-//! Keeps one controller running: waits for its lease, begins runs, ends them, and begins them anew. One run at a time: a
-//! run is over before anything else happens, so that a lease that is lost and regained at once never makes two.
+//! Keeps one controller running: waits for its lease, begins runs, ends them, and begins them anew. There is one run at a
+//! time: nothing else happens before a run is over, so that a lease that is lost and regained at once never makes two.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    backoff::Restarts,
+    backoff::RestartBackoff,
     cache::Cache,
-    core::Core,
+    controller::Controller,
     definition::Definition,
-    key::Slot,
-    latch::Latch,
+    key::GroupKind,
     lease::{Lease, Leases, Placement},
     run::run,
     source::Source,
     status::State,
 };
 
-/// What a controller is to do.
+/// The state that a controller is to be brought into.
 #[derive(Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredState {
     pub(crate) definition: Arc<Definition>,
-    /// Counts the wishes.
+    /// Number of changes so far.
     pub(crate) revision: u64,
     pub(crate) mode: Mode,
 }
@@ -31,58 +31,57 @@ pub(crate) struct Wanted {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
     Run,
-    /// For this reason not.
+    /// Do not run, for this reason.
     Pause(String),
-    /// Never again.
+    /// End, for ever.
     Stop,
 }
 
 /// Keeps a controller running until it is stopped.
 pub(crate) struct Supervisor {
-    pub(crate) core: Arc<Core>,
+    pub(crate) controller: Arc<Controller>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) leases: Arc<dyn Leases>,
-    pub(crate) wanted: watch::Receiver<Wanted>,
-    /// The newest wish that nothing older runs beside any more.
+    pub(crate) wanted: watch::Receiver<DesiredState>,
+    /// The revision that is applied: nothing of an older one runs any more. `u64::MAX` when the supervisor has ended.
     pub(crate) applied: watch::Sender<u64>,
 }
 
-/// Why a run is to end, or ended.
-enum Ended {
+/// The reason for the end of a run.
+enum EndReason {
     ByItself(String),
     LeaseLost,
-    WishChanged,
+    StateChanged,
 }
 
 impl Supervisor {
-    /// Until the wish is to stop, or nobody is left to wish.
+    /// Supervises until the desired state is [`Mode::Stop`], or its sender is dropped.
     pub(crate) async fn supervise(mut self) {
-        let mut restarts = Restarts::default();
+        let mut restarts = RestartBackoff::default();
         let mut known: Option<Arc<Cache>> = None;
-        let mut managed: Option<Slot> = None;
+        let mut managed: Option<GroupKind> = None;
         let mut pause: Option<(Instant, String)> = None;
         let mut revision = None;
         let mut leased: Option<(Placement, Lease)> = None;
-        // Until the wish is to stop, or nobody is left to wish.
         while self.wanted.has_changed().is_ok() {
             let wanted = self.wanted.borrow_and_update().clone();
             if revision.replace(wanted.revision) != Some(wanted.revision) {
-                // Whoever changed something wants to see what comes of it now.
+                // A change takes effect at once.
                 restarts.reset();
                 pause = None;
             }
-            let slot = Slot::from(wanted.definition.managed());
-            if managed.replace(slot.clone()).is_some_and(|before| before != slot) {
-                self.core.forget();
+            let group_kind = GroupKind::from(wanted.definition.managed());
+            if managed.replace(group_kind.clone()).is_some_and(|before| before != group_kind) {
+                self.controller.clear();
                 known = None;
             }
             match &wanted.mode {
                 Mode::Stop => break,
                 Mode::Pause(reason) => {
                     leased = None;
-                    self.core.board.set(State::Paused { reason: reason.clone() });
+                    self.controller.recorder.set(State::Paused { reason: reason.clone() });
                     self.applied.send_replace(wanted.revision);
-                    // Whether there will be another wish is looked at above.
+                    // A dropped sender is noticed above.
                     let _ = self.wanted.changed().await;
                     continue;
                 }
@@ -94,7 +93,7 @@ impl Supervisor {
             }
             let make = || (placement, Lease::new(placement, &*self.leases, wanted.definition.name()));
             let (_, lease) = leased.get_or_insert_with(make);
-            self.core.board.set(State::WaitingForLease);
+            self.controller.recorder.set(State::WaitingForLease);
             self.applied.send_replace(wanted.revision);
             tokio::select! {
                 biased;
@@ -102,7 +101,7 @@ impl Supervisor {
                 _ = self.wanted.changed() => continue,
             }
             if let Some((until, error)) = pause.take() {
-                self.core.board.set(State::BackingOff { until, error });
+                self.controller.recorder.set(State::BackingOff { until, error });
                 tokio::select! {
                     () = tokio::time::sleep_until(until) => {}
                     () = lease.until(false) => {
@@ -113,53 +112,55 @@ impl Supervisor {
                 }
             }
             let begun = Instant::now();
-            match Self::run(&self.core, &self.source, &mut self.wanted, &wanted.definition, lease, &mut known).await {
-                Ended::ByItself(error) => {
+            match Self::run(&self.controller, &self.source, &mut self.wanted, &wanted.definition, lease, &mut known)
+                .await
+            {
+                EndReason::ByItself(error) => {
                     let wait = restarts.after(begun.elapsed());
                     tracing::warn!(
                         controller = wanted.definition.name(),
                         ?wait,
                         "the controller starts again: {error}"
                     );
-                    self.core.board.broke(error.clone());
+                    self.controller.recorder.broke(error.clone());
                     pause = (wait > Duration::ZERO).then(|| (Instant::now() + wait, error));
                 }
-                Ended::LeaseLost => {
-                    // Another server goes on; what is known here is worth nothing by the time the lease returns.
+                EndReason::LeaseLost => {
+                    // Another server goes on; this cache is out of date by the time the lease returns.
                     restarts.reset();
                     known = None;
-                    self.core.forget();
+                    self.controller.clear();
                 }
-                Ended::WishChanged => {}
+                EndReason::StateChanged => {}
             }
         }
-        self.core.forget();
-        self.core.board.set(State::Stopped);
+        self.controller.clear();
+        self.controller.recorder.set(State::Stopped);
         self.applied.send_replace(u64::MAX);
     }
 
-    /// One run, to its very end.
+    /// Makes one run, and waits until nothing of it is left.
     async fn run(
-        core: &Arc<Core>,
+        controller: &Arc<Controller>,
         source: &Arc<dyn Source>,
-        wishes: &mut watch::Receiver<Wanted>,
+        desired: &mut watch::Receiver<DesiredState>,
         definition: &Arc<Definition>,
         lease: &mut Lease,
         known: &mut Option<Arc<Cache>>,
-    ) -> Ended {
-        let ending = Latch::new();
-        let running = run(core, definition, source, known, &ending);
+    ) -> EndReason {
+        let ending = CancellationToken::new();
+        let running = run(controller, definition, source, known, &ending);
         tokio::pin!(running);
         let ended = tokio::select! {
             biased;
             result = &mut running => {
-                return Ended::ByItself(result.err().map_or_else(|| "the run ended".to_owned(), |e| e.to_string()));
+                return EndReason::ByItself(result.err().map_or_else(|| "the run ended".to_owned(), |e| e.to_string()));
             }
-            () = lease.until(false) => Ended::LeaseLost,
-            _ = wishes.changed() => Ended::WishChanged,
+            () = lease.until(false) => EndReason::LeaseLost,
+            _ = desired.changed() => EndReason::StateChanged,
         };
-        ending.fire();
-        // Its outcome counts for nothing any more.
+        ending.cancel();
+        // An error of a run that is ended anyway does not count.
         let _ = running.await;
         ended
     }

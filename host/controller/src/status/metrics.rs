@@ -1,5 +1,5 @@
-//! What is counted about a controller. Handles are looked up when it is registered; a reconcile pays two atomic additions
-//! and a histogram. Gauges are set when somebody looks ([`crate::Controllers::observe`]), not when something changes.
+//! The metrics of a controller. Handles are looked up when it is registered; a reconcile costs two atomic additions and a
+//! histogram. Gauges are set when metrics are collected ([`crate::Controllers::observe`]), not when something changes.
 //!
 //! Bounded: after [`MAX_NAMES`] names in one life of the process, further controllers share the name `(others)`.
 
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// Names of controllers that have series of their own.
 const MAX_NAMES: usize = 512;
 
-/// What the others are called.
+/// The name that all further controllers share.
 const OTHERS: &str = "(others)";
 
 /// The names that label series.
@@ -30,8 +30,8 @@ impl Names {
     }
 }
 
-/// The handles of one controller.
-pub(crate) struct Meter {
+/// The metric handles of one controller.
+pub(crate) struct ControllerMetrics {
     pub(crate) done: Counter,
     pub(crate) now: Counter,
     pub(crate) after: Counter,
@@ -53,7 +53,7 @@ pub(crate) struct Meter {
     pub(crate) running: Gauge,
 }
 
-impl Meter {
+impl ControllerMetrics {
     pub(crate) fn new(label: &Arc<str>) -> Self {
         let name = || label.to_string();
         let outcome = |outcome: &'static str| metrics::counter!("mortise_controller_reconciles_total", "controller" => name(), "outcome" => outcome);

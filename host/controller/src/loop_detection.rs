@@ -1,15 +1,14 @@
-//! Finds controllers that wake themselves for ever.
+//! Detection of controllers that wake themselves for ever.
 //!
-//! A reconcile that writes without looking whether anything changed wakes itself through its own write, at full speed,
-//! until somebody notices the bill. So each item in a queue carries the length of the chain that led to it: 0 when
+//! A reconcile that writes without comparing wakes itself through its own write, at full speed. So each item in a queue carries the length of the chain that led to it: 0 when
 //! something from outside did; n+1 when it was woken by what a reconcile with chain n of this controller wrote. It does not
 //! matter whether the chain goes through one key or through several that wake each other. Items that merge keep the
 //! shortest chain: work that spreads over many resources and settles stays short, while in a loop without news from
 //! outside even the shortest grows. Timers say nothing about causes. A key whose chain is over the limit waits
-//! ([`crate::Definition::self_wakes`]) until its wait is over or something from outside wakes it.
+//! ([`crate::Definition::self_wakes`]) until its wait is over or a change from outside wakes it.
 //!
 //! # How a write is recognised
-//! Whoever writes for a reconciler calls [`crate::Context::wrote`] with the version that was stored, before the reconcile
+//! The code that writes for a reconciler calls [`crate::Context::wrote`] with the version that was stored, before the reconcile
 //! returns. The event may be faster than that call; an event whose version is not known is therefore kept open, and
 //! judged when the item's turn comes, by when the reconcile that wrote it is over (with several keys in parallel, one that
 //! wakes another may be judged too early: its chain then starts anew, and is found a little later).
@@ -28,13 +27,13 @@ use parking_lot::Mutex;
 
 use crate::key::text_of;
 
-/// Writes of a controller that are remembered. An event is at most as late as a watch may lag.
+/// OwnWrites of a controller that are remembered. An event is at most as late as a watch may lag.
 const REMEMBERED: usize = 16_384;
 
 /// Events of one item that are kept open.
 const OPEN: usize = 64;
 
-/// Why an item is in a queue.
+/// The cause of an item in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Cause {
     /// Length of the shortest chain that is known; `u32::MAX` while there is none.
@@ -44,12 +43,12 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    /// Something from outside.
+    /// A change from outside.
     pub(crate) fn foreign() -> Self {
         Self { chain: 0, open: Vec::new() }
     }
 
-    /// Takes over the causes of an item that is merged into this one.
+    /// Merges the cause of an item that is merged into this one.
     pub(crate) fn merge(&mut self, other: Self) {
         self.chain = self.chain.min(other.chain);
         self.open.extend(other.open);
@@ -63,15 +62,15 @@ impl Cause {
 }
 
 impl Default for Cause {
-    /// A timer: no cause of its own.
+    /// The cause of a timer: none.
     fn default() -> Self {
         Self { chain: u32::MAX, open: Vec::new() }
     }
 }
 
-/// What the reconciles of one controller wrote lately.
+/// The recent writes of one controller's reconciles.
 #[derive(Default)]
-pub(crate) struct Writes {
+pub(crate) struct OwnWrites {
     hasher: RandomState,
     known: Mutex<Known>,
 }
@@ -82,18 +81,18 @@ struct Known {
     order: VecDeque<u64>,
 }
 
-impl Writes {
-    /// Notes that a reconcile with this chain stored a resource in this version.
+impl OwnWrites {
+    /// Records that a reconcile with this chain stored a resource in this version.
     pub(crate) fn wrote(&self, id: &pb::Id, version: &str, chain: u32) {
         self.note(self.mark(id, Change::Stored(version)), chain);
     }
 
-    /// Notes that a reconcile with this chain deleted a resource.
+    /// Records that a reconcile with this chain deleted a resource.
     pub(crate) fn deleted(&self, id: &pb::Id, chain: u32) {
         self.note(self.mark(id, Change::Deleted(&id.uid)), chain);
     }
 
-    /// The cause that an event is.
+    /// The cause that an event makes.
     pub(crate) fn cause_of(&self, resource: &pb::Resource, deleted: bool) -> Cause {
         let Some(id) = &resource.id else { return Cause::foreign() };
         let change = if deleted { Change::Deleted(&id.uid) } else { Change::Stored(&resource.version) };
@@ -104,8 +103,8 @@ impl Writes {
         }
     }
 
-    /// Judges what was kept open; the length of the chain.
-    pub(crate) fn settle(&self, cause: &mut Cause) -> u32 {
+    /// Decides the events that were kept open, and returns the length of the chain.
+    pub(crate) fn chain_length(&self, cause: &mut Cause) -> u32 {
         if !cause.open.is_empty() {
             let known = self.known.lock();
             for mark in std::mem::take(&mut cause.open) {
@@ -134,7 +133,7 @@ impl Writes {
     }
 }
 
-/// What was done to a resource.
+/// A change of a resource.
 #[derive(Hash)]
 enum Change<'a> {
     /// Stored in this version.
@@ -154,20 +153,20 @@ mod tests {
 
     #[test]
     fn an_event_of_an_own_write_makes_the_chain_longer_whichever_comes_first() {
-        let writes = Writes::default();
+        let writes = OwnWrites::default();
         let (early, late) = (resource("a", "1"), resource("a", "2"));
         let mut before = writes.cause_of(&early, false);
         for r in [&early, &late] {
             writes.wrote(&r.id.clone().unwrap(), &r.version, 4);
         }
-        assert_eq!(writes.settle(&mut before), 5);
-        assert_eq!(writes.settle(&mut writes.cause_of(&late, false)), 5);
-        assert_eq!(writes.settle(&mut writes.cause_of(&late, true)), 0, "somebody else deleted it");
+        assert_eq!(writes.chain_length(&mut before), 5);
+        assert_eq!(writes.chain_length(&mut writes.cause_of(&late, false)), 5);
+        assert_eq!(writes.chain_length(&mut writes.cause_of(&late, true)), 0, "somebody else deleted it");
     }
 
     #[test]
     fn merged_causes_keep_the_shortest_chain_and_timers_have_none() {
-        let writes = Writes::default();
+        let writes = OwnWrites::default();
         let own = |version: &str, chain| {
             let r = resource("a", version);
             writes.wrote(&r.id.clone().unwrap(), version, chain);
@@ -176,15 +175,15 @@ mod tests {
         let mut cause = own("1", 8);
         cause.merge(own("2", 3));
         cause.merge(Cause::default());
-        assert_eq!(writes.settle(&mut cause.clone()), 4);
+        assert_eq!(writes.chain_length(&mut cause.clone()), 4);
         cause.merge(writes.cause_of(&resource("a", "3"), false));
-        assert_eq!(writes.settle(&mut cause), 0, "version 3 is not ours");
-        assert_eq!(writes.settle(&mut Cause::default()), 0);
+        assert_eq!(writes.chain_length(&mut cause), 0, "version 3 is not ours");
+        assert_eq!(writes.chain_length(&mut Cause::default()), 0);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let writes = Writes::default();
+        let writes = OwnWrites::default();
         let id = pb::Id::default();
         for n in 0..REMEMBERED + 5 {
             writes.wrote(&id, &n.to_string(), 0);

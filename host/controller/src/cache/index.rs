@@ -1,4 +1,4 @@
-//! Indexes: ways to find cached resources by something other than their id.
+//! Indexes, which find cached resources by something other than their id.
 //!
 //! A key is a sequence of segments, each ended by a zero byte, so that the keys that begin with a few segments are a
 //! range, and a key of all segments finds exactly itself.
@@ -9,7 +9,7 @@ use mortise_resource::{pb, tenancy::WILDCARD};
 
 use crate::request::ReconcileError;
 
-/// The index that every cached type has: partition, namespace, name. It matches whatever the uid.
+/// The index that every cached type has: partition, namespace, name, with any uid.
 pub const ID: &str = "id";
 
 /// A key of an index, or the beginning of some.
@@ -23,18 +23,18 @@ impl IndexKey {
         Self::default()
     }
 
-    /// These bytes as they are, without an end. For keys that are no sequence of segments.
+    /// Makes a key of bytes as they are, without an end, for keys that are no sequence of segments.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// One segment.
+    /// Makes a key of one segment.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::default().and(text)
     }
 
-    /// With one segment more.
+    /// Adds a segment.
     #[must_use]
     pub fn and(mut self, segment: &str) -> Self {
         self.0.extend_from_slice(segment.as_bytes());
@@ -42,28 +42,29 @@ impl IndexKey {
         self
     }
 
-    /// In the index `id`: exactly this resource.
+    /// The key of exactly this resource in the index `id`.
     #[must_use]
     pub fn id(id: &pb::Id) -> Self {
         let (partition, namespace) = units(id.tenancy.as_ref());
         Self::text(partition).and(namespace).and(&id.name)
     }
 
-    /// In the index `id`: everything within a tenancy. An empty unit or `*` cuts the key there.
+    /// The beginning of the keys within a tenancy in the index `id`. An empty unit or `*` ends the key there.
     #[must_use]
     pub fn tenancy(tenancy: &pb::Tenancy) -> Self {
         Self::default().within(tenancy)
     }
 
-    /// In an index of owners or references: what points at exactly this resource, whatever its GroupVersion and uid.
+    /// The key, in an index of owners or references, of resources that point at exactly this one, in any GroupVersion and with
+    /// any uid.
     #[must_use]
     pub fn target(id: &pb::Id) -> Self {
         let (partition, namespace) = units(id.tenancy.as_ref());
         Self::of_type(id.r#type.as_ref()).and(partition).and(namespace).and(&id.name)
     }
 
-    /// In an index of owners or references: what points at anything of a type within a tenancy. An empty unit or `*` cuts
-    /// the key there.
+    /// The beginning of the keys, in an index of owners or references, of resources that point at any resource of a type within
+    /// a tenancy. An empty unit or `*` ends the key there.
     #[must_use]
     pub fn targets_in(of: &pb::Type, tenancy: &pb::Tenancy) -> Self {
         Self::of_type(Some(of)).within(tenancy)
@@ -87,18 +88,18 @@ fn units(tenancy: Option<&pb::Tenancy>) -> (&str, &str) {
     tenancy.map_or(("", ""), |t| (&t.partition, &t.namespace))
 }
 
-/// Finds what a resource refers to.
+/// Finds the references of a resource.
 pub type References = Arc<dyn Fn(&pb::Resource) -> Result<Vec<pb::Reference>, ReconcileError> + Send + Sync>;
 
-/// Makes keys of a resource: none, one or many.
+/// Makes the keys of a resource: none, one or many.
 pub type Keys = Arc<dyn Fn(&pb::Resource) -> Result<Vec<IndexKey>, ReconcileError> + Send + Sync>;
 
-/// What an index is of.
+/// The source of an index's keys.
 #[derive(Clone)]
 pub enum By {
     /// The owner, as [`IndexKey::target`]; a resource without one is not in the index.
     Owner,
-    /// What the resource refers to, each as [`IndexKey::target`].
+    /// The targets of the resource's references, each as [`IndexKey::target`].
     References(References),
     /// Keys of its own.
     Keys(Keys),
@@ -109,33 +110,21 @@ pub enum By {
 pub struct Index {
     pub(crate) name: Arc<str>,
     pub(crate) by: By,
-    pub(crate) required: bool,
 }
 
 impl Index {
-    /// Named as lookups name it.
+    /// Makes an index with the name that lookups use.
     pub fn new(name: impl Into<Arc<str>>, by: By) -> Self {
-        Self { name: name.into(), by, required: false }
-    }
-
-    /// Each resource has to have a key in it; one that has none is counted as a fault.
-    #[must_use]
-    pub fn required(mut self) -> Self {
-        self.required = true;
-        self
+        Self { name: name.into(), by }
     }
 
     /// The keys of a resource.
     pub(crate) fn keys(&self, resource: &pb::Resource) -> Result<Vec<IndexKey>, ReconcileError> {
-        let keys = match &self.by {
+        Ok(match &self.by {
             By::Owner => resource.owner.iter().map(IndexKey::target).collect(),
             By::References(find) => find(resource)?.into_iter().map(|r| IndexKey::target(&target(r))).collect(),
             By::Keys(make) => make(resource)?,
-        };
-        if self.required && keys.is_empty() {
-            return Err(format!("the indexer produced no value for the required {:?} index", self.name).into());
-        }
-        Ok(keys)
+        })
     }
 }
 
@@ -150,7 +139,7 @@ impl fmt::Debug for Index {
     }
 }
 
-/// What a reference points at, as an id.
+/// The target of a reference, as an id.
 pub(crate) fn target(reference: pb::Reference) -> pb::Id {
     pb::Id { uid: String::new(), name: reference.name, r#type: reference.r#type, tenancy: reference.tenancy }
 }

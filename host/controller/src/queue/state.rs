@@ -1,12 +1,16 @@
 //! The state of a queue: a FIFO of distinct keys, each at most once in it and at most once in work, and timers that put
-//! keys back into it. No clock and no locks of its own: callers bring both (see [`crate::work`]).
+//! keys back into it. It has no clock and no lock: callers bring both (see [`super::shared`]).
+//!
+//! Written by hand, since the queues that libraries offer know either keys or times: `tokio_util::time::DelayQueue` has timers
+//! but neither merges content nor knows what is in work, and channels keep duplicates. One structure has to know all
+//! three, so that a key waits once, runs once, and a run takes over the timers that were set before it.
 //!
 //! # Rules
 //! - A key that waits keeps its place when it is added again, and takes over the newest content.
 //! - A key in work that is added runs exactly once more, behind what waits by then, with the newest content.
 //! - A key has one timer. An earlier one stays when a later one is set.
-//! - A run absorbs the retry and the forced reconcile that were set before it, for it does what they would do; so a new
-//!   forced one replaces the old one. A time that the reconciler asked for stays.
+//! - A run absorbs the retry and the resync that were set before it, for it does what they would do; so a new
+//!   resync replaces the old one. A time that the reconciler asked for stays.
 //!
 //! # Cost
 //! Everything is O(log n) in the number of timers, or constant. A key that only waits for its timer takes about 130 bytes,
@@ -21,29 +25,29 @@ use tokio::time::Instant;
 
 use crate::key::Key;
 
-/// What an item carries beside its key.
+/// The content of an item, carried with its key.
 pub(crate) trait Content: Default + Send + 'static {
-    /// Takes over what came later.
+    /// Takes over newer content of the same key.
     fn merge(&mut self, newer: Self);
 }
 
-/// Why a timer was set.
+/// The reason for which a timer was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum TimerReason {
     /// The reconciler asked for it.
-    Asked,
+    Requested,
     /// After a failure.
     Retry,
     /// The resync interval.
-    Forced,
-    /// It wakes itself too often.
-    Held,
+    Resync,
+    /// The key wakes itself too often.
+    Throttled,
 }
 
 /// What follows a run.
 #[derive(Debug)]
 pub(crate) enum Next<C> {
-    /// Nothing, or the forced reconcile after this long.
+    /// Nothing, or the resync reconcile after this long.
     Done(Option<Duration>),
     /// The end of the queue.
     Now(C),
@@ -75,7 +79,7 @@ pub(crate) enum Take<C> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum EntryState {
     /// Neither waits nor runs; may have a timer.
     Idle,
     Waiting,
@@ -89,13 +93,13 @@ struct Entry<C> {
     content: Option<Box<C>>,
     /// When it was added; nanoseconds, as all times in here.
     since: u64,
-    timer: Option<(u64, Why)>,
+    timer: Option<(u64, TimerReason)>,
     failures: u32,
-    place: Place,
-    /// It was held back, and has not run since.
-    held: bool,
-    /// Its timer fired since it was held back.
-    served: bool,
+    place: EntryState,
+    /// The key was throttled, and has not run since.
+    throttled: bool,
+    /// The key's timer fired since it was throttled.
+    timer_fired: bool,
 }
 
 /// The state of a queue. See the module.
@@ -106,7 +110,7 @@ pub(crate) struct Queue<C> {
     waiting: VecDeque<u32>,
     timers: BTreeSet<(u64, u32)>,
     running: usize,
-    held: usize,
+    throttled: usize,
     /// Counts openings: a run that outlived its opening has no say.
     epoch: u32,
     closed: bool,
@@ -123,7 +127,7 @@ impl<C: Content> Queue<C> {
             waiting: VecDeque::new(),
             timers: BTreeSet::new(),
             running: 0,
-            held: 0,
+            throttled: 0,
             epoch: 0,
             closed: true,
             zero,
@@ -137,9 +141,9 @@ impl<C: Content> Queue<C> {
         let since = self.nanos(now);
         for (index, entry) in (0..).zip(&mut self.entries) {
             if let Some(entry) = entry
-                && matches!(entry.place, Place::Running | Place::Again)
+                && matches!(entry.place, EntryState::Running | EntryState::Again)
             {
-                entry.place = Place::Waiting;
+                entry.place = EntryState::Waiting;
                 entry.since = since;
                 self.waiting.push_back(index);
             }
@@ -167,27 +171,27 @@ impl<C: Content> Queue<C> {
             none => *none = Some(Box::new(content)),
         }
         match entry.place {
-            Place::Idle => {
-                entry.place = Place::Waiting;
+            EntryState::Idle => {
+                entry.place = EntryState::Waiting;
                 entry.since = since;
                 self.waiting.push_back(index);
                 true
             }
-            Place::Running => {
-                entry.place = Place::Again;
+            EntryState::Running => {
+                entry.place = EntryState::Again;
                 entry.since = since;
                 false
             }
-            Place::Waiting | Place::Again => false,
+            EntryState::Waiting | EntryState::Again => false,
         }
     }
 
-    /// The next item. `hold` sees its content, and whether its timer fired since it was last held back, and may hold it
-    /// back for a while.
+    /// Takes the next item. `throttle` gets its content, and whether its timer fired since it was last throttled, and returns
+    /// the time for which the item has to wait.
     pub(crate) fn take(
         &mut self,
         now: Instant,
-        mut hold: impl FnMut(&Key, &mut C, bool) -> Option<Duration>,
+        mut throttle: impl FnMut(&Key, &mut C, bool) -> Option<Duration>,
     ) -> Take<C> {
         if self.closed {
             return Take::Closed;
@@ -196,24 +200,24 @@ impl<C: Content> Queue<C> {
         while let Some(index) = self.waiting.pop_front() {
             let Some(entry) = entry(&mut self.entries, index) else { continue };
             let mut content = entry.content.take().unwrap_or_default();
-            if let Some(wait) = hold(&entry.key, &mut content, entry.served) {
-                entry.place = Place::Idle;
+            if let Some(wait) = throttle(&entry.key, &mut content, entry.timer_fired) {
+                entry.place = EntryState::Idle;
                 entry.content = Some(content);
-                entry.served = false;
-                if !std::mem::replace(&mut entry.held, true) {
-                    self.held += 1;
+                entry.timer_fired = false;
+                if !std::mem::replace(&mut entry.throttled, true) {
+                    self.throttled += 1;
                 }
-                self.set_timer(index, now, wait, Why::Held);
+                self.set_timer(index, now, wait, TimerReason::Throttled);
                 continue;
             }
-            entry.place = Place::Running;
-            entry.served = false;
-            if std::mem::replace(&mut entry.held, false) {
-                self.held = self.held.saturating_sub(1);
+            entry.place = EntryState::Running;
+            entry.timer_fired = false;
+            if std::mem::replace(&mut entry.throttled, false) {
+                self.throttled = self.throttled.saturating_sub(1);
             }
             let job =
                 Job { key: entry.key.clone(), content: *content, failures: entry.failures, index, epoch: self.epoch };
-            if let Some((due, Why::Retry | Why::Forced | Why::Held)) = entry.timer {
+            if let Some((due, TimerReason::Retry | TimerReason::Resync | TimerReason::Throttled)) = entry.timer {
                 entry.timer = None;
                 self.timers.remove(&(due, index));
             }
@@ -223,7 +227,7 @@ impl<C: Content> Queue<C> {
         Take::Wait(self.timers.first().map(|(due, _)| self.zero + Duration::from_nanos(*due)))
     }
 
-    /// Takes note of how a run ended. Whether somebody who waits for a timer should look again.
+    /// Puts an item back after its run. Returns whether a worker that waits for a timer has to look again.
     pub(crate) fn finish(&mut self, job: Job<C>, next: Next<C>, now: Instant) -> bool {
         let since = self.nanos(now);
         let index = job.index;
@@ -233,13 +237,13 @@ impl<C: Content> Queue<C> {
         }
         let Some(entry) = entry(&mut self.entries, index) else { return false };
         self.running = self.running.saturating_sub(1);
-        let again = entry.place == Place::Again;
+        let again = entry.place == EntryState::Again;
         entry.failures = if matches!(next, Next::Retry(..)) { job.failures.saturating_add(1) } else { 0 };
         let (timer, older) = match next {
-            Next::Done(forced) => (forced.map(|wait| (wait, Why::Forced)), None),
+            Next::Done(resync) => (resync.map(|wait| (wait, TimerReason::Resync)), None),
             Next::Now(content) => (None, Some(content)),
-            Next::After(wait, content) => (Some((wait, Why::Asked)), Some(content)),
-            Next::Retry(wait, content) => (Some((wait, Why::Retry)), Some(content)),
+            Next::After(wait, content) => (Some((wait, TimerReason::Requested)), Some(content)),
+            Next::Retry(wait, content) => (Some((wait, TimerReason::Retry)), Some(content)),
         };
         let now_again = again || (timer.is_none() && older.is_some());
         if let Some(mut older) = older {
@@ -248,7 +252,7 @@ impl<C: Content> Queue<C> {
             }
             entry.content = Some(Box::new(older));
         }
-        entry.place = if now_again { Place::Waiting } else { Place::Idle };
+        entry.place = if now_again { EntryState::Waiting } else { EntryState::Idle };
         if now_again {
             if !again {
                 entry.since = since;
@@ -257,7 +261,7 @@ impl<C: Content> Queue<C> {
         }
         match timer {
             // The run that follows at once does what these would do.
-            Some((_, Why::Retry | Why::Forced)) if again => {}
+            Some((_, TimerReason::Retry | TimerReason::Resync)) if again => {}
             Some((wait, why)) => self.set_timer(index, now, wait, why),
             None => {}
         }
@@ -287,17 +291,17 @@ impl<C: Content> Queue<C> {
         self.timers.len()
     }
 
-    /// How many are held back.
-    pub(crate) fn held(&self) -> usize {
-        self.held
+    /// The number of throttled keys.
+    pub(crate) fn throttled(&self) -> usize {
+        self.throttled
     }
 
-    /// Some of those that are held back. Looks at every key.
-    pub(crate) fn some_held(&self, bound: usize) -> Vec<Key> {
-        if self.held == 0 {
+    /// Some of the throttled keys. Walks through every key.
+    pub(crate) fn some_throttled(&self, bound: usize) -> Vec<Key> {
+        if self.throttled == 0 {
             return Vec::new();
         }
-        self.entries.iter().flatten().filter(|e| e.held).map(|e| e.key.clone()).take(bound).collect()
+        self.entries.iter().flatten().filter(|e| e.throttled).map(|e| e.key.clone()).take(bound).collect()
     }
 
     /// How many keys are known.
@@ -314,20 +318,20 @@ impl<C: Content> Queue<C> {
             self.timers.pop_first();
             let Some(entry) = entry(&mut self.entries, index) else { continue };
             entry.timer = None;
-            entry.served = true;
+            entry.timer_fired = true;
             match entry.place {
-                Place::Idle => {
-                    entry.place = Place::Waiting;
+                EntryState::Idle => {
+                    entry.place = EntryState::Waiting;
                     entry.since = nanos;
                     self.waiting.push_back(index);
                 }
-                Place::Running => entry.place = Place::Again,
-                Place::Waiting | Place::Again => {}
+                EntryState::Running => entry.place = EntryState::Again,
+                EntryState::Waiting | EntryState::Again => {}
             }
         }
     }
 
-    fn set_timer(&mut self, index: u32, now: Instant, wait: Duration, why: Why) {
+    fn set_timer(&mut self, index: u32, now: Instant, wait: Duration, why: TimerReason) {
         let due = self.nanos(now.checked_add(wait).unwrap_or(now + Duration::from_secs(86_400 * 365)));
         let Some(entry) = entry(&mut self.entries, index) else { return };
         if let Some((before, _)) = entry.timer {
@@ -350,9 +354,9 @@ impl<C: Content> Queue<C> {
             since,
             timer: None,
             failures: 0,
-            place: Place::Idle,
-            held: false,
-            served: false,
+            place: EntryState::Idle,
+            throttled: false,
+            timer_fired: false,
         };
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
@@ -369,7 +373,7 @@ impl<C: Content> Queue<C> {
     fn forget_if_idle(&mut self, index: u32) {
         if let Some(place) = self.entries.get_mut(index as usize)
             && let Some(entry) = place
-            && entry.place == Place::Idle
+            && entry.place == EntryState::Idle
             && entry.timer.is_none()
         {
             self.index.remove(&entry.key);

@@ -1,13 +1,14 @@
-//! What a controller knows of the types that it watches, kept current by its watches and by nothing else: a write is not
-//! seen here until its event arrives.
+//! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows when its
+//! event arrives.
 //!
 //! Resources are shared, never copied. Types are told apart by group and kind; the GroupVersion does not count, as in the
 //! store.
 //!
 //! # Cost
-//! A lookup is O(log n), a list O(log n) and what it returns, parents O(length of the key · log n). A change of a resource
-//! calls each index of its type once. A resource costs about 90 bytes beside itself and its key, each key of an index about
-//! as much as the key and 60 bytes.
+//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once. A resource
+//! takes about 90 bytes besides itself and its key, each key of an index about as much as the key and 60 bytes.
+
+mod index;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,13 +20,14 @@ use std::{
 use mortise_resource::pb;
 use parking_lot::RwLock;
 
+pub(crate) use self::index::target;
+pub use self::index::{By, ID, Index, IndexKey, Keys, References};
 use crate::{
-    index::{ID, Index, IndexKey},
-    key::{Key, Slot, text_of},
+    key::{GroupKind, Key, text_of},
     request::ReconcileError,
 };
 
-/// Why a lookup failed. The texts are Consul's.
+/// The error of a lookup. The texts are Consul's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CacheError {
     /// The controller neither manages nor watches the type.
@@ -47,46 +49,50 @@ pub enum CacheError {
 /// The cached resources of one controller's run.
 #[derive(Default)]
 pub struct Cache {
-    kinds: Vec<Kind>,
+    kinds: Vec<CachedType>,
 }
 
-struct Kind {
-    slot: Slot,
+struct CachedType {
+    group_kind: GroupKind,
     indexes: Vec<Index>,
-    held: RwLock<Held>,
+    held: RwLock<Contents>,
 }
 
 #[derive(Default)]
-struct Held {
-    by_id: BTreeMap<Key, Cached>,
+struct Contents {
+    by_id: BTreeMap<Key, CacheEntry>,
     /// One for each index.
     by_index: Vec<BTreeSet<(Arc<[u8]>, Key)>>,
 }
 
-struct Cached {
+struct CacheEntry {
     resource: Arc<pb::Resource>,
-    /// In which index it stands under which key.
+    /// Its entries in the indexes: number of the index, and key.
     keys: Box<[(usize, Arc<[u8]>)]>,
 }
 
-/// What became of a change.
-pub(crate) struct Applied {
+/// The effect of a change.
+pub(crate) struct CacheChange {
     pub(crate) key: Key,
-    /// What was cached before.
+    /// The resource that was cached before.
     pub(crate) old: Option<Arc<pb::Resource>>,
-    /// Indexes that failed, by name; the resource is cached all the same, and stands in the others.
+    /// Indexes that failed, by name; the resource is cached all the same, and entered in the others.
     pub(crate) faults: Vec<(Arc<str>, ReconcileError)>,
 }
 
 impl Cache {
-    /// Empty, for these types with their indexes. The same type may stand there more than once; its indexes add up.
+    /// Makes an empty cache for these types with their indexes. A type may be given more than once; its indexes add up.
     pub(crate) fn new<'a>(types: impl IntoIterator<Item = (&'a pb::Type, &'a [Index])>) -> Self {
-        let mut kinds: Vec<Kind> = Vec::new();
+        let mut kinds: Vec<CachedType> = Vec::new();
         for (of, indexes) in types {
-            if let Some(kind) = kinds.iter_mut().find(|kind| kind.slot.holds(of)) {
+            if let Some(kind) = kinds.iter_mut().find(|kind| kind.group_kind.matches(of)) {
                 kind.indexes.extend_from_slice(indexes);
             } else {
-                kinds.push(Kind { slot: Slot::from(of), indexes: indexes.to_vec(), held: RwLock::default() });
+                kinds.push(CachedType {
+                    group_kind: GroupKind::from(of),
+                    indexes: indexes.to_vec(),
+                    held: RwLock::default(),
+                });
             }
         }
         for kind in &mut kinds {
@@ -95,7 +101,7 @@ impl Cache {
         Self { kinds }
     }
 
-    /// One resource, whatever its GroupVersion and its uid.
+    /// Gets one resource, in any GroupVersion and with any uid.
     ///
     /// # Errors
     /// The type is missing or not cached.
@@ -122,37 +128,7 @@ impl Cache {
         self.find(of, index, key, usize::MAX)
     }
 
-    /// The resources whose key in an index is a beginning of `key`, or all of it; shortest first.
-    ///
-    /// # Errors
-    /// The type is not cached, or has no such index.
-    pub fn parents(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Vec<Arc<pb::Resource>>, CacheError> {
-        let kind = self.kind(of)?;
-        let held = kind.held.read();
-        let mut found = Vec::new();
-        for end in 0..=key.0.len() {
-            let Some(part) = key.0.get(..end) else { continue };
-            match kind.number(index)? {
-                None => {
-                    let cached = std::str::from_utf8(part).ok().and_then(|text| held.by_id.get(text));
-                    found.extend(cached.map(|cached| cached.resource.clone()));
-                }
-                Some(number) => {
-                    let from = (Arc::from(part), Key::from_text(String::new()));
-                    let entries = held.by_index.get(number).into_iter().flat_map(|index| index.range(from.clone()..));
-                    found.extend(
-                        entries
-                            .take_while(|(key, _)| **key == *part)
-                            .filter_map(|(_, key)| held.by_id.get(key))
-                            .map(|cached| cached.resource.clone()),
-                    );
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// How many resources of a type are cached.
+    /// The number of cached resources of a type.
     ///
     /// # Errors
     /// The type is not cached.
@@ -165,24 +141,24 @@ impl Cache {
         self.kind(of).is_ok_and(|kind| kind.held.read().by_id.contains_key(key))
     }
 
-    /// What is cached under a key.
+    /// The resource that is cached under a key.
     pub(crate) fn at(&self, of: &pb::Type, key: &Key) -> Option<Arc<pb::Resource>> {
         self.kind(of).ok()?.held.read().by_id.get(key).map(|cached| cached.resource.clone())
     }
 
-    /// Everything of a type, as of one moment.
+    /// All resources of a type, as of one moment.
     pub(crate) fn all(&self, of: &pb::Type) -> Vec<(Key, Arc<pb::Resource>)> {
         let Ok(kind) = self.kind(of) else { return Vec::new() };
         kind.held.read().by_id.iter().map(|(key, cached)| (key.clone(), cached.resource.clone())).collect()
     }
 
-    /// Takes in a resource. For each type there is one caller at a time.
-    pub(crate) fn upsert(&self, of: &pb::Type, id: &pb::Id, resource: &Arc<pb::Resource>) -> Applied {
+    /// Caches a resource. Each type has one caller at a time.
+    pub(crate) fn upsert(&self, of: &pb::Type, id: &pb::Id, resource: &Arc<pb::Resource>) -> CacheChange {
         let text = text_of(id);
         let Ok(kind) = self.kind(of) else {
-            return Applied { key: Key::from_text(text), old: None, faults: Vec::new() };
+            return CacheChange { key: Key::from_text(text), old: None, faults: Vec::new() };
         };
-        // The indexes are other people's code; no lock is held while it runs.
+        // Indexes are user code; no lock is held while they run.
         let mut faults = Vec::new();
         let mut keys: Vec<(usize, Arc<[u8]>)> = Vec::new();
         for (number, index) in kind.indexes.iter().enumerate() {
@@ -201,13 +177,13 @@ impl Cache {
                 index.insert((value.clone(), key.clone()));
             }
         }
-        let cached = Cached { resource: resource.clone(), keys: keys.into() };
+        let cached = CacheEntry { resource: resource.clone(), keys: keys.into() };
         let old = held.by_id.insert(key.clone(), cached).map(|cached| cached.resource);
-        Applied { key, old, faults }
+        CacheChange { key, old, faults }
     }
 
-    /// Removes a resource. For each type there is one caller at a time.
-    pub(crate) fn remove(&self, of: &pb::Type, id: &pb::Id) -> Applied {
+    /// Removes a resource. Each type has one caller at a time.
+    pub(crate) fn remove(&self, of: &pb::Type, id: &pb::Id) -> CacheChange {
         let key = Key::of(id);
         let mut old = None;
         if let Ok(kind) = self.kind(of) {
@@ -215,7 +191,7 @@ impl Cache {
             held.unindex(&key);
             old = held.by_id.remove(&key).map(|cached| cached.resource);
         }
-        Applied { key, old, faults: Vec::new() }
+        CacheChange { key, old, faults: Vec::new() }
     }
 
     fn find(
@@ -240,23 +216,23 @@ impl Cache {
         Ok(within.take(most).filter_map(|(_, key)| held.by_id.get(key)).map(|c| c.resource.clone()).collect())
     }
 
-    fn kind(&self, of: &pb::Type) -> Result<&Kind, CacheError> {
-        self.kinds.iter().find(|kind| kind.slot.holds(of)).ok_or(CacheError::NotIndexed)
+    fn kind(&self, of: &pb::Type) -> Result<&CachedType, CacheError> {
+        self.kinds.iter().find(|kind| kind.group_kind.matches(of)).ok_or(CacheError::NotIndexed)
     }
 }
 
-impl Kind {
+impl CachedType {
     /// The position of an index; `None` for `id`.
     fn number(&self, index: &str) -> Result<Option<usize>, CacheError> {
         if index == ID {
             return Ok(None);
         }
         let number = self.indexes.iter().position(|known| &*known.name == index);
-        number.map(Some).ok_or_else(|| CacheError::NoIndex { of: self.slot.to_string(), index: index.to_owned() })
+        number.map(Some).ok_or_else(|| CacheError::NoIndex { of: self.group_kind.to_string(), index: index.to_owned() })
     }
 }
 
-impl Held {
+impl Contents {
     fn unindex(&mut self, key: &Key) {
         let Some(cached) = self.by_id.get_mut(key) else { return };
         for (number, value) in std::mem::take(&mut cached.keys) {

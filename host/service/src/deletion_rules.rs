@@ -1,6 +1,6 @@
-//! What a write may do to a resource that is marked for deletion, or that lives where everything goes.
+//! The rules for writes to a resource that is marked for deletion, or whose partition or namespace is.
 //!
-//! Once marked, a resource can only lose finalizers. The rules are judged from top to bottom.
+//! A marked resource can only lose finalizers. The rules are checked from top to bottom.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::{read::tenancy_of, tenancy::proto_text};
 
 type Metadata = BTreeMap<String, String>;
 
-/// Judges an update.
+/// Checks an update. `place_marked` says whether the resource's partition or namespace is marked.
 ///
 /// # Errors
 /// `InvalidArgument`, naming the rule that is broken.
-pub(crate) fn vet(stored: &pb::Resource, incoming: &pb::Resource, place_leaving: bool) -> Result<(), Error> {
+pub(crate) fn check(stored: &pb::Resource, incoming: &pb::Resource, place_marked: bool) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::invalid(why));
     let was_marked = meta::is_marked(&stored.metadata);
     let is_marked = meta::is_marked(&incoming.metadata);
@@ -57,16 +57,16 @@ pub(crate) fn vet(stored: &pb::Resource, incoming: &pb::Resource, place_leaving:
     }
     let only_loses_finalizers =
         same_data && same_metadata(&[FINALIZERS]) && loses_finalizers(&stored.metadata, &incoming.metadata);
-    if place_leaving && !only_loses_finalizers {
+    if place_marked && !only_loses_finalizers {
         let tenancy = incoming.id.as_ref().map(|id| proto_text(tenancy_of(id))).unwrap_or_default();
         return refuse(&format!("cannot write resource when tenancy marked for deletion: {tenancy}"));
     }
     Ok(())
 }
 
-/// Whether an update belongs to a deletion: it marks, or takes finalizers from what is marked. What else it may do, [`vet`]
-/// says. `metadata` is what the update makes of it.
-pub(crate) fn is_of_deletion(stored: &pb::Resource, metadata: &Metadata) -> bool {
+/// Whether an update belongs to a deletion: it marks the resource, or removes finalizers from a marked one. [`check`] says
+/// which other changes it may make. `metadata` is that of the updated resource.
+pub(crate) fn belongs_to_deletion(stored: &pb::Resource, metadata: &Metadata) -> bool {
     match meta::is_marked(&stored.metadata) {
         false => meta::is_marked(metadata),
         true => loses_finalizers(&stored.metadata, metadata),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn rule(stored: &pb::Resource, incoming: &pb::Resource) -> String {
-        vet(stored, incoming, false).err().map(|e| e.message).unwrap_or_default()
+        check(stored, incoming, false).err().map(|e| e.message).unwrap_or_default()
     }
 
     const MARK: (&str, &str) = (DELETION_TIMESTAMP, "2026-01-01T00:00:00Z");
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn in_a_place_that_goes_finalizers_may_go() {
         let stored = resource(&[(FINALIZERS, "a")], b"");
-        let fails = |incoming: &pb::Resource| vet(&stored, incoming, true).err().map(|e| e.message);
+        let fails = |incoming: &pb::Resource| check(&stored, incoming, true).err().map(|e| e.message);
         assert_eq!(
             fails(&resource(&[(FINALIZERS, "a")], b"1")).as_deref(),
             Some("cannot write resource when tenancy marked for deletion: partition:\"default\" namespace:\"n\"")

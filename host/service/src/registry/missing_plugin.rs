@@ -1,7 +1,7 @@
-//! Types of plugins that are not there: removed, disabled, or broken since the last start.
+//! Types of missing plugins: those that are removed, disabled, or broken since the last start.
 //!
-//! What is stored of such a type stays readable, listable, watchable and deletable, with `operator:read` and
-//! `operator:write`, since nobody is left to ask. Writes are refused, because nobody is left to validate them.
+//! Stored resources of such a type can still be read, listed, watched and deleted, with `operator:read` and `operator:write`,
+//! since there is no authorize hook. Writes are refused, because there is no validate hook.
 
 use std::{fmt, sync::Arc};
 
@@ -13,31 +13,31 @@ use super::{
     table::{Owner, Registry, ResourceType},
 };
 
-/// A plugin that is not there, of which the types are known.
+/// A plugin that is not loaded and whose types are known.
 #[derive(Debug)]
-pub struct Absent {
-    /// Its name.
+pub struct MissingPlugin {
+    /// Name of the plugin.
     pub name: String,
-    /// What it said about itself when it was there last.
+    /// The manifest that it had when it was loaded last.
     pub manifest: Manifest,
-    /// Why it is not there.
-    pub why: Why,
+    /// The reason for which it is missing.
+    pub why: MissingReason,
 }
 
-/// Why a plugin is not there.
+/// The reason for which a plugin, or one of its types, is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// Its file is gone.
+pub enum MissingReason {
+    /// The plugin's file is gone.
     Removed,
-    /// It is disabled.
+    /// The plugin is disabled.
     Disabled,
-    /// Nothing of it can be loaded.
+    /// No version of the plugin can be loaded.
     Broken,
-    /// It is there, in a version that does not provide the type any more.
+    /// The plugin is loaded, in a version that no longer provides the type.
     Dropped,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for MissingReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Removed => "is removed; put its file back or install it, or delete what is stored",
@@ -49,70 +49,76 @@ impl fmt::Display for Why {
 }
 
 impl Registry {
-    /// The plugins that are not there and of which types are known.
+    /// The missing plugins whose types are known.
     #[must_use]
-    pub fn absent(&self) -> &[Arc<Absent>] {
-        &self.absent
+    pub fn missing_plugins(&self) -> &[Arc<MissingPlugin>] {
+        &self.missing_plugins
     }
 
-    /// This table without a plugin, there or not, and its types.
+    /// This table without a plugin, loaded or missing, and without its types.
     #[must_use]
     pub fn without(&self, name: &str) -> Self {
         let mut next = self.clone();
         next.plugins.retain(|p| p.name() != name);
-        next.absent.retain(|a| a.name != name);
+        next.missing_plugins.retain(|a| a.name != name);
         next.types.retain(|t| t.owner.plugin_name() != Some(name));
         next
     }
 
-    /// This table and those types of a plugin that is not there for which `keep` holds and which nobody else provides.
-    /// The plugin's own types, if it is there in another version, stay.
+    /// This table and those types of a missing plugin for which `keep` holds and which no other plugin provides. The types
+    /// of the plugin itself, if it is loaded in another version, stay.
     #[must_use]
-    pub fn with_absent(&self, manifest: &Manifest, why: Why, keep: impl Fn(&TypeDecl) -> bool) -> Self {
+    pub fn with_missing_plugin(
+        &self,
+        manifest: &Manifest,
+        why: MissingReason,
+        keep: impl Fn(&TypeDecl) -> bool,
+    ) -> Self {
         let mut next = self.clone();
-        let absent = Arc::new(Absent { name: manifest.name.to_string(), manifest: manifest.clone(), why });
+        let missing = Arc::new(MissingPlugin { name: manifest.name.to_string(), manifest: manifest.clone(), why });
         let mut any = false;
         for decl in manifest.types.iter().filter(|decl| keep(decl)) {
             if next.get(&decl.gvk.to_pb()).is_some() {
                 continue;
             }
-            next.insert(ResourceType::of(decl, Owner::Absent(absent.clone())));
+            next.insert(ResourceType::of(decl, Owner::Missing(missing.clone())));
             any = true;
         }
         if any {
-            next.absent.push(absent);
+            next.missing_plugins.push(missing);
         }
         next
     }
 
-    /// This table without the types that are named and whose plugin is not there.
+    /// This table without those of the given types whose plugin is missing.
     #[must_use]
-    pub fn without_absent_types(&self, gone: &[Gvk]) -> Self {
+    pub fn without_missing_types(&self, gone: &[Gvk]) -> Self {
         let mut next = self.clone();
-        next.types.retain(|t| !(matches!(t.owner, Owner::Absent(_)) && gone.contains(&t.gvk)));
+        next.types.retain(|t| !(matches!(t.owner, Owner::Missing(_)) && gone.contains(&t.gvk)));
         let types = &next.types;
-        next.absent.retain(|a| types.iter().any(|t| matches!(&t.owner, Owner::Absent(owner) if Arc::ptr_eq(owner, a))));
+        next.missing_plugins
+            .retain(|a| types.iter().any(|t| matches!(&t.owner, Owner::Missing(owner) if Arc::ptr_eq(owner, a))));
         next
     }
 }
 
 impl Owner {
-    /// The plugin that is there; none for the host and for one that is gone.
+    /// The loaded plugin; `None` for the host and for a missing plugin.
     #[must_use]
     pub fn plugin(&self) -> Option<&Arc<Plugin>> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
-            Self::Host | Self::Absent(_) => None,
+            Self::Host | Self::Missing(_) => None,
         }
     }
 
-    /// The plugin, there or not; none for the host.
+    /// Name of the plugin, loaded or missing; `None` for the host.
     #[must_use]
     pub fn plugin_name(&self) -> Option<&str> {
         match self {
             Self::Host => None,
             Self::Plugin(plugin) => Some(plugin.name()),
-            Self::Absent(absent) => Some(&absent.name),
+            Self::Missing(missing) => Some(&missing.name),
         }
     }
 }
@@ -126,7 +132,7 @@ impl ResourceType {
             schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
             schema_version: decl.schema_version,
             hooks,
-            // What is declared needs nobody to be there.
+            // A declared permission needs no hook.
             permissions: decl.permissions.clone(),
             columns: decl.columns.clone(),
             short_names: decl.short_names.clone(),
@@ -134,24 +140,24 @@ impl ResourceType {
         }
     }
 
-    /// Refuses types whose plugin is not there. Writes that belong to a deletion stay possible, and do not ask.
+    /// Refuses types whose plugin is missing. Writes that belong to a deletion stay possible, and do not call this.
     ///
     /// # Errors
     /// `FailedPrecondition`.
-    pub fn check_present(&self) -> Result<(), Error> {
+    pub fn check_plugin_present(&self) -> Result<(), Error> {
         match &self.owner {
-            Owner::Absent(absent) => Err(Error::new(
+            Owner::Missing(missing) => Err(Error::new(
                 Code::FailedPrecondition,
                 format!(
                     "type {} is not written: plugin {:?}, which provides it, {}",
-                    self.gvk, absent.name, absent.why
+                    self.gvk, missing.name, missing.why
                 ),
             )),
             _ => Ok(()),
         }
     }
 
-    /// Refuses what only the host writes and deletes: plugins as resources, and what their reconcilers remember.
+    /// Refuses types that only the host writes and deletes: plugins as resources, and the values of their reconcilers.
     ///
     /// # Errors
     /// `PermissionDenied`.

@@ -1,0 +1,100 @@
+//! The items of the two kinds of queues: a resource to be reconciled, and a change to be mapped.
+
+use std::sync::Arc;
+
+use mortise_resource::pb;
+
+use super::state::Content;
+use crate::loop_detection::Cause;
+
+/// Former versions of one resource that wait to be mapped with it, at most. The oldest and the newest are kept, the ones
+/// between are dropped.
+const FORMER: usize = 16;
+
+/// An item in the queue of the reconciler.
+#[derive(Debug, Default)]
+pub(crate) struct ReconcileItem {
+    /// The uid of the newest known incarnation; `None` when only the name is known.
+    pub(crate) uid: Option<Box<str>>,
+    pub(crate) cause: Cause,
+}
+
+impl ReconcileItem {
+    pub(crate) fn new(id: &pb::Id, cause: Cause) -> Self {
+        Self { uid: (!id.uid.is_empty()).then(|| id.uid.as_str().into()), cause }
+    }
+}
+
+impl Content for ReconcileItem {
+    /// An item without a uid keeps the one that is known.
+    fn merge(&mut self, newer: Self) {
+        if newer.uid.is_some() {
+            self.uid = newer.uid;
+        }
+        self.cause.merge(newer.cause);
+    }
+}
+
+/// An item in the queue of a mapper.
+#[derive(Debug, Default)]
+pub(crate) struct MappingItem {
+    /// `None` only in an item that a timer brings back after its content was taken.
+    pub(crate) changed: Option<ChangedResource>,
+    pub(crate) cause: Cause,
+}
+
+/// A resource to be mapped.
+#[derive(Debug)]
+pub(crate) struct ChangedResource {
+    /// The resource as it is, or as it was last before its deletion.
+    pub(crate) now: Arc<pb::Resource>,
+    /// The versions since it was mapped last, oldest first; empty when the mapper does not follow former versions.
+    pub(crate) former: Vec<Arc<pb::Resource>>,
+}
+
+impl Content for MappingItem {
+    fn merge(&mut self, newer: Self) {
+        self.cause.merge(newer.cause);
+        self.changed = match (self.changed.take(), newer.changed) {
+            (Some(ChangedResource { mut former, .. }), Some(ChangedResource { now, former: later })) => {
+                // The `now` of the older item is, as a former version, in `later`, unless the mapper does not follow them.
+                former.extend(later);
+                former.dedup_by(|a, b| Arc::ptr_eq(a, b));
+                if former.len() > FORMER {
+                    former.drain(1..=former.len() - FORMER);
+                }
+                Some(ChangedResource { now, former })
+            }
+            (older, newer) => newer.or(older),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_uid_that_is_known_stays_when_only_the_name_is() {
+        let wake = |uid: &str| ReconcileItem::new(&pb::Id { uid: uid.into(), ..pb::Id::default() }, Cause::default());
+        let mut waiting = wake("");
+        for (newer, known) in [("1", "1"), ("", "1"), ("2", "2")] {
+            waiting.merge(wake(newer));
+            assert_eq!(waiting.uid.as_deref(), Some(known));
+        }
+    }
+
+    #[test]
+    fn former_versions_are_bounded_and_the_first_is_kept() {
+        let version = |n: usize| Arc::new(pb::Resource { version: n.to_string(), ..pb::Resource::default() });
+        let item = |n: usize| MappingItem {
+            changed: Some(ChangedResource { now: version(n), former: vec![version(n - 1)] }),
+            cause: Cause::default(),
+        };
+        let mut waiting = item(1);
+        (2..100).for_each(|n| waiting.merge(item(n)));
+        let ChangedResource { now, former } = waiting.changed.unwrap();
+        let versions: Vec<&str> = former.iter().map(|r| r.version.as_str()).collect();
+        assert_eq!((now.version.as_str(), former.len(), versions[0], versions[15]), ("99", FORMER, "0", "98"));
+    }
+}

@@ -1,0 +1,98 @@
+//! The loop of one mapper: takes a change, asks the mapper, and adds the results to the reconciler's queue. A mapper that
+//! fails delays only the item on which it failed.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use mortise_resource::{pb, types};
+
+use super::{state::Run, user_code::catch_panic};
+use crate::{
+    controller::Controller,
+    key::{GroupKind, Key},
+    mapper::Mapper,
+    queue::{MappingItem, Next, ReconcileItem, SharedQueue},
+    request::ReconcileError,
+};
+
+/// A mapper with its queue.
+pub(crate) struct Mapping {
+    /// The name of the mapping in errors and logs: `map demo.v2.Album`.
+    pub(crate) place: Arc<str>,
+    pub(crate) mapper: Arc<Mapper>,
+    pub(crate) queue: Arc<SharedQueue<MappingItem>>,
+}
+
+impl Mapping {
+    /// The mapping of a watched type, with the queue that the previous run left.
+    pub(crate) fn new(controller: &Controller, of: &pb::Type, mapper: Arc<Mapper>) -> Self {
+        let place: Arc<str> = format!("map {}", types::gvk(of)).into();
+        let mut mappings = controller.mappings.lock();
+        let queue = mappings.entry(place.clone()).or_insert_with(|| Arc::new(SharedQueue::new())).clone();
+        Self { place, mapper, queue }
+    }
+}
+
+/// Maps changes until the queue is closed.
+pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
+    let recorder = &run.controller.recorder;
+    while let Some(mut job) = mapping.queue.next(|_, _, _| None).await {
+        match catch_panic(map(&run, &mapping, &job.content)).await {
+            Ok(ids) => {
+                for id in ids {
+                    enqueue(&run, &mapping, &id, &job.content);
+                }
+                if job.failures > 0 {
+                    recorder.mapping_recovered(&mapping.place, &job.key);
+                }
+                mapping.queue.finish(job, Next::Done(None));
+            }
+            Err(error) => {
+                let wait = run.definition.backoff.delay(job.failures);
+                if job.failures == 0 {
+                    tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "{} failed: {error}", mapping.place);
+                }
+                recorder.mapping_failed(&mapping.place, &job.key, error.to_string());
+                let item = std::mem::take(&mut job.content);
+                mapping.queue.finish(job, Next::Retry(wait, item));
+            }
+        }
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// The results of the mapper for a resource as it is, and for its former versions.
+async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb::Id>, ReconcileError> {
+    let (cache, managed) = (&run.context.cache, &run.definition.managed);
+    let Some(changed) = &item.changed else { return Ok(Vec::new()) };
+    let mut ids = mapping.mapper.map(managed, cache, &changed.now).await?;
+    for was in &changed.former {
+        // A former version that cannot be mapped now could not be mapped then either, and must not delay the present one.
+        match mapping.mapper.map(managed, cache, was).await {
+            Ok(former) => ids.extend(former),
+            Err(e) => tracing::debug!(controller = &*run.controller.name, "{}, as it was before: {e}", mapping.place),
+        }
+    }
+    Ok(ids)
+}
+
+/// Adds one result to the reconciler's queue, if it is of the managed type.
+fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, item: &MappingItem) {
+    let managed = GroupKind::from(&run.definition.managed);
+    if id.r#type.as_ref().is_some_and(|of| managed.matches(of)) && !id.name.is_empty() {
+        run.controller.queue.add(&Key::of(id), ReconcileItem::new(id, item.cause.clone()));
+        return;
+    }
+    let before = run.controller.recorder.mapper_skipped.fetch_add(1, Ordering::Relaxed);
+    if !(before + 1).is_power_of_two() {
+        return;
+    }
+    // The first, and then ever fewer: each resource of a type may lead here.
+    tracing::error!(
+        controller = &*run.controller.name,
+        so_far = before + 1,
+        "{} led to {}, which is no resource of the managed type {}; it is left out. Let the mapper return ids of that type only",
+        mapping.place,
+        types::describe(id),
+        types::gvk(&run.definition.managed)
+    );
+}

@@ -1,0 +1,44 @@
+//! The order in which the watches of a run start: every cache complete first, then every snapshot queued, then live.
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// What all watches of a run have to reach before the run goes on.
+pub(crate) struct Priming {
+    types: u32,
+    /// One permit for each type whose part of the cache is complete.
+    primed: Semaphore,
+    /// Cancelled when every type is primed: each watch then queues its snapshot.
+    pub(crate) all_primed: CancellationToken,
+    /// One permit for each type whose snapshot waits in the queues.
+    queued: Semaphore,
+}
+
+impl Priming {
+    pub(crate) fn of(types: usize) -> Self {
+        Self {
+            types: u32::try_from(types).unwrap_or(u32::MAX),
+            primed: Semaphore::new(0),
+            all_primed: CancellationToken::new(),
+            queued: Semaphore::new(0),
+        }
+    }
+
+    /// A type's part of the cache is complete.
+    pub(crate) fn type_primed(&self) {
+        self.primed.add_permits(1);
+    }
+
+    /// A type's snapshot waits in the queues.
+    pub(crate) fn type_queued(&self) {
+        self.queued.add_permits(1);
+    }
+
+    /// Waits until every type is primed, lets the watches queue their snapshots, and waits for that.
+    pub(crate) async fn finish(&self) {
+        // Neither semaphore is ever closed, which is the only error.
+        let _ = self.primed.acquire_many(self.types).await;
+        self.all_primed.cancel();
+        let _ = self.queued.acquire_many(self.types).await;
+    }
+}

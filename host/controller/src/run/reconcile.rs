@@ -1,0 +1,108 @@
+//! The reconcile loop: takes a key, calls the reconciler, records the outcome, and gives the key back. One loop runs for
+//! each key that may be reconciled at once.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tracing::{Instrument as _, field::Empty};
+
+use super::{state::Run, user_code::catch_panic};
+use crate::{
+    key::Key,
+    queue::{Job, Next, ReconcileItem},
+    reconciler::Context,
+    request::{Outcome, ReconcileError, Request},
+    status::count,
+};
+
+/// Reconciles keys until the queue is closed.
+pub(crate) async fn reconcile_loop(run: Arc<Run>) {
+    let controller = &run.controller;
+    while let Some(mut job) =
+        controller.queue.next(|key, item, timer_fired| throttle(&run, key, item, timer_fired)).await
+    {
+        let chain = controller.writes.chain_length(&mut job.content.cause);
+        let request = Request { key: job.key.clone(), uid: job.content.uid.clone() };
+        let context = Context { run: run.context.clone(), chain };
+        let span = tracing::debug_span!(
+            target: "mortise::span", "reconcile", controller = &*controller.name, resource = %job.key, outcome = Empty
+        );
+        let begun = Instant::now();
+        let call = catch_panic(async { run.definition.reconciler.reconcile(&context, request).await });
+        let result = call.instrument(span.clone()).await;
+        controller.recorder.metrics.seconds.record(begun.elapsed());
+        count(&controller.recorder.reconciles);
+        finish(&run, job, result, &span);
+        // Reconciles that never wait must not keep the thread to themselves.
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// The wait of a key that keeps waking itself; `None` when it may run. Called with the queue locked.
+fn throttle(run: &Run, key: &Key, item: &mut ReconcileItem, timer_fired: bool) -> Option<Duration> {
+    let controller = &run.controller;
+    let chain = controller.writes.chain_length(&mut item.cause);
+    let beyond = chain.checked_sub(run.definition.self_wakes)?.checked_sub(1)?;
+    if timer_fired {
+        return None;
+    }
+    count(&controller.recorder.self_wakes);
+    controller.recorder.metrics.self_wakes.increment(1);
+    let wait = run.definition.backoff.delay(beyond);
+    if beyond == 0 {
+        // Each link of a chain passes here once, so this is said once for each.
+        tracing::warn!(
+            controller = &*controller.name, resource = %key,
+            "the controller keeps waking itself: {chain} reconciles in a row were caused by its own writes. Each further one \
+             waits, {wait:?} and doubling, until something else changes. It should write only what differs from what is stored"
+        );
+    }
+    Some(wait)
+}
+
+/// Records the outcome of a reconcile, and gives the key back to the queue.
+fn finish(run: &Run, job: Job<ReconcileItem>, result: Result<Outcome, ReconcileError>, span: &tracing::Span) {
+    let (recorder, metrics) = (&run.controller.recorder, &run.controller.recorder.metrics);
+    if result.is_ok() && job.failures > 0 {
+        recorder.recovered(&job.key);
+    }
+    // A timer has no cause of its own; what is kept is which incarnation it is about.
+    let timed = |job: &Job<ReconcileItem>| ReconcileItem { uid: job.content.uid.clone(), ..ReconcileItem::default() };
+    let mut reason = None;
+    let (label, counter, next) = match result {
+        Ok(Outcome::Done) => {
+            let exists = run.context.cache.has(&run.definition.managed, &job.key);
+            ("done", &metrics.done, Next::Done(run.definition.resync.filter(|_| exists).map(jittered)))
+        }
+        Ok(Outcome::Now) => ("now", &metrics.now, Next::Now(timed(&job))),
+        Ok(Outcome::After(wait)) => ("after", &metrics.after, Next::After(wait, timed(&job))),
+        Ok(Outcome::Deferred(wait, why)) => {
+            reason = Some(why);
+            ("deferred", &metrics.deferred, Next::After(wait, timed(&job)))
+        }
+        Err(error) => {
+            let wait = run.definition.backoff.delay(job.failures);
+            let item = ReconcileItem { uid: job.content.uid.clone(), cause: job.content.cause.clone() };
+            if job.failures == 0 {
+                tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
+            } else {
+                tracing::debug!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
+            }
+            recorder.failed(&job.key, error.to_string());
+            ("error", &metrics.error, Next::Retry(wait, item))
+        }
+    };
+    counter.increment(1);
+    span.record("outcome", label);
+    if matches!(next, Next::Now(_) | Next::After(..)) {
+        count(&recorder.requeues);
+        metrics.requeues.increment(1);
+    }
+    recorder.deferred(&job.key, reason);
+    run.controller.queue.finish(job, next);
+}
+
+/// 0.8 to 1.0 of the interval, as in Consul, so that what was created together is not resynced together.
+fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(0.8 + 0.2 * fastrand::f64())
+}
