@@ -61,7 +61,7 @@ impl BenchHarness {
         let dir = tempfile::tempdir()?;
         let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
         let plugin = Plugin::load_file(&sandbox, &component(GUEST), &PluginSettings::default()).await?;
-        let registry = Registry::builtin()?.with(&plugin).map_err(|e| e.to_string())?;
+        let registry = Registry::builtin()?.with(&plugin)?;
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let backend: Arc<dyn Backend> =
             Arc::new(SledBackend::open(mortise_store::Options::new(dir.path().join("store")))?);

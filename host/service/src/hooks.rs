@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::registry::{Owner, ResourceType};
+use crate::registry::{DataFault, Owner, ResourceType};
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission};
 use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
 use prost::Message as _;
@@ -64,7 +64,7 @@ impl RequestHooks {
                     Ok(())
                 }
                 (Err(what), Owner::Plugin(plugin)) => {
-                    let error = plugin.unusable("mutate", what);
+                    let error = plugin.unusable("mutate", what.to_string());
                     self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
                 }
                 (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
@@ -210,10 +210,26 @@ impl RequestHooks {
     }
 }
 
+/// The reason for which the result of `mutate` cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum UnusableResult {
+    #[error("it is no hashicorp.consul.resource.Resource: {0}")]
+    NoResource(#[source] prost::DecodeError),
+    #[error("it changed {0}; mutate may change data and metadata only")]
+    Changed(&'static str),
+    #[error("it made data a {0:?}")]
+    WrongType(String),
+    #[error("its data is no {message}: {fault}")]
+    BadData {
+        message: String,
+        #[source]
+        fault: DataFault,
+    },
+}
+
 /// Decodes the result of `mutate`, and checks that it changed data and metadata only.
-fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, String> {
-    let mut after =
-        pb::Resource::decode(bytes).map_err(|e| format!("it is no hashicorp.consul.resource.Resource: {e}"))?;
+fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, UnusableResult> {
+    let mut after = pb::Resource::decode(bytes).map_err(UnusableResult::NoResource)?;
     // A guest may not know the field, and lose it.
     after.schema_version = before.schema_version;
     for (field, same) in [
@@ -228,17 +244,18 @@ fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb
         ),
     ] {
         if !same {
-            return Err(format!("it changed {field}; mutate may change data and metadata only"));
+            return Err(UnusableResult::Changed(field));
         }
     }
     if let Some(data) = &after.data {
         let schema = &kind.schema;
         if !schema.accepts_url(&data.type_url) {
-            return Err(format!("it made data a {:?}", data.type_url));
+            return Err(UnusableResult::WrongType(data.type_url.clone()));
         }
-        if let Err(e) = schema.check(&data.value) {
-            return Err(format!("its data is no {}: {e}", schema.message().full_name()));
-        }
+        schema.check(&data.value).map_err(|fault| {
+            let message = schema.message().full_name().to_owned();
+            UnusableResult::BadData { message, fault }
+        })?;
     }
     Ok(after)
 }

@@ -2,7 +2,7 @@
 
 use mortise_plugin_host::LoadError;
 use mortise_resource::{Code, Error};
-use mortise_service::registry::{RegistryError, Rule};
+use mortise_service::registry::RegistryError;
 
 /// The stages of a transition, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,12 +84,12 @@ impl From<LoadError> for Failure {
 
 impl From<RegistryError> for Failure {
     fn from(refused: RegistryError) -> Self {
-        let reason = match refused.rule {
-            Rule::Host => "HostFault",
-            Rule::Name => "NameTaken",
-            Rule::Group => "ReservedGroup",
-            Rule::Taken => "TypeTaken",
-            Rule::Scope => "ScopesDiffer",
+        let reason = match &refused {
+            RegistryError::Descriptors(_) | RegistryError::MessageMissing(_) => "HostFault",
+            RegistryError::NameTaken { .. } => "NameTaken",
+            RegistryError::ReservedGroup(_) => "ReservedGroup",
+            RegistryError::CaseClash { .. } | RegistryError::TypeTaken { .. } => "TypeTaken",
+            RegistryError::ScopesDiffer { .. } => "ScopesDiffer",
         };
         Self::new(Stage::Checking, reason, refused.to_string())
     }

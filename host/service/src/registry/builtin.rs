@@ -7,8 +7,9 @@ use mortise_resource::{DESCRIPTORS, Scope, types};
 use prost_reflect::DescriptorPool;
 
 use super::{
+    error::RegistryError,
+    resource_type::{Owner, ResourceType},
     schema::Schema,
-    table::{Owner, RegistryError, ResourceType, Rule},
 };
 
 /// Groups that belong to the host: no plugin may declare a type in one.
@@ -19,8 +20,7 @@ pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
 /// # Errors
 /// None in a build that passes its tests: the descriptors are compiled in.
 pub fn pool() -> Result<DescriptorPool, RegistryError> {
-    DescriptorPool::decode(DESCRIPTORS)
-        .map_err(|e| RegistryError::new(Rule::Host, format!("the host's own descriptors: {e}")))
+    DescriptorPool::decode(DESCRIPTORS).map_err(RegistryError::Descriptors)
 }
 
 /// The built-in types.
@@ -34,9 +34,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
     ]
     .into_iter()
     .map(|(gvk, scope, message)| {
-        let message = pool
-            .get_message_by_name(message)
-            .ok_or_else(|| RegistryError::new(Rule::Host, format!("the host's own descriptors lack {message}")))?;
+        let message = pool.get_message_by_name(message).ok_or(RegistryError::MessageMissing(message))?;
         Ok(ResourceType {
             gvk,
             scope,

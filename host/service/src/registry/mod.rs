@@ -5,10 +5,15 @@
 //! one clone of the vector of types.
 
 pub mod builtin;
-pub mod missing_plugin;
-pub mod schema;
-pub mod table;
+mod error;
+mod missing_plugin;
+mod resource_type;
+mod schema;
+mod table;
+mod wire;
 
+pub use error::RegistryError;
 pub use missing_plugin::{MissingPlugin, MissingReason};
+pub use resource_type::{Owner, ResourceType};
 pub use schema::{DataFault, Schema};
-pub use table::{Owner, Registry, RegistryError, ResourceType, Rule};
+pub use table::Registry;

@@ -1,88 +1,28 @@
 //! The table itself, and the rules by which a plugin gets into it.
 
-use std::{cmp::Ordering, num::NonZeroU32, sync::Arc};
+use std::{cmp::Ordering, sync::Arc};
 
-use mortise_plugin_host::{Hooks, Permissions, Plugin};
-use mortise_resource::{Error, Scope, manifest::PrinterColumn, pb, types::Gvk};
+use mortise_plugin_host::{Manifest, Plugin, TypeDecl};
+use mortise_resource::{
+    Error, pb,
+    types::{self, Gvk},
+};
 use prost_reflect::DescriptorPool;
 
 use super::{
     builtin::{self, RESERVED_GROUPS},
-    missing_plugin::MissingPlugin,
-    schema::Schema,
+    error::RegistryError,
+    missing_plugin::{MissingPlugin, MissingReason},
+    resource_type::{Owner, ResourceType},
 };
-
-/// The error of adding a plugin to the table.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct RegistryError {
-    /// The rule that is broken.
-    pub rule: Rule,
-    what: String,
-}
-
-/// The rules by which a plugin gets into the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// The host's own descriptors are whole.
-    Host,
-    /// No two plugins have one name.
-    Name,
-    /// Some groups belong to the host.
-    Group,
-    /// No two plugins provide one type.
-    Taken,
-    /// Versions of a kind have one scope.
-    Scope,
-}
-
-impl RegistryError {
-    pub(crate) fn new(rule: Rule, what: String) -> Self {
-        Self { rule, what }
-    }
-}
-
-/// The provider of a type.
-#[derive(Debug, Clone)]
-pub enum Owner {
-    /// The host.
-    Host,
-    /// A plugin, whose hooks are called.
-    Plugin(Arc<Plugin>),
-    /// A missing plugin: stored resources can be read and deleted, not written.
-    Missing(Arc<MissingPlugin>),
-}
-
-/// One registered type.
-#[derive(Debug, Clone)]
-pub struct ResourceType {
-    /// Name of the type.
-    pub gvk: Gvk,
-    /// Scope of the type.
-    pub scope: Scope,
-    /// Schema of the data.
-    pub schema: Schema,
-    /// Version of the meaning of stored data; upgrades bring older data to it.
-    pub schema_version: NonZeroU32,
-    /// The hooks that are called; none for types without a loaded plugin.
-    pub hooks: Hooks,
-    /// The permissions that are asked for where there is no authorize hook.
-    pub permissions: Permissions,
-    /// Columns for tables.
-    pub columns: Vec<PrinterColumn>,
-    /// Other names for command lines.
-    pub short_names: Vec<String>,
-    /// The provider of the type.
-    pub owner: Owner,
-}
 
 /// Every registered type, at one moment.
 #[derive(Debug, Clone)]
 pub struct Registry {
     /// Sorted by name, for binary search.
-    pub(crate) types: Vec<Arc<ResourceType>>,
-    pub(crate) plugins: Vec<Arc<Plugin>>,
-    pub(crate) missing_plugins: Vec<Arc<MissingPlugin>>,
+    types: Vec<Arc<ResourceType>>,
+    plugins: Vec<Arc<Plugin>>,
+    missing_plugins: Vec<Arc<MissingPlugin>>,
     host: DescriptorPool,
 }
 
@@ -105,52 +45,29 @@ impl Registry {
     /// share their resources, differ in scope.
     pub fn with(&self, plugin: &Arc<Plugin>) -> Result<Self, RegistryError> {
         if let Some(other) = self.plugins.iter().find(|p| p.name() == plugin.name()) {
-            return Err(RegistryError::new(
-                Rule::Name,
-                format!(
-                    "a plugin named {:?} is loaded already (version {}); remove one of the two",
-                    other.name(),
-                    other.version()
-                ),
-            ));
+            let (name, version) = (other.name().to_owned(), other.version().to_string());
+            return Err(RegistryError::NameTaken { name, version });
         }
         let mut next = self.clone();
         for decl in &plugin.manifest().types {
             if RESERVED_GROUPS.contains(&decl.gvk.group.as_str()) {
-                let what = format!("type {}: group {:?} belongs to the host; choose another", decl.gvk, decl.gvk.group);
-                return Err(RegistryError::new(Rule::Group, what));
+                return Err(RegistryError::ReservedGroup(decl.gvk.clone()));
             }
             let is_kind = |t: &&Arc<ResourceType>| {
                 t.gvk.group == decl.gvk.group && t.gvk.kind.eq_ignore_ascii_case(&decl.gvk.kind)
             };
-            for known in next.types.iter().filter(is_kind) {
-                if known.gvk.kind != decl.gvk.kind {
-                    let what = format!(
-                        "type {}: there is {}, and paths of HTTP, which are in lower case, do not tell the two apart; \
-                         rename the type",
-                        decl.gvk, known.gvk
-                    );
-                    return Err(RegistryError::new(Rule::Taken, what));
+            for other in next.types.iter().filter(is_kind) {
+                let (declared, known) = (decl.gvk.clone(), other.gvk.clone());
+                if known.kind != declared.kind {
+                    return Err(RegistryError::CaseClash { declared, known });
                 }
-                let owner = match &known.owner {
-                    Owner::Host => "the host",
-                    Owner::Plugin(owner) => owner.name(),
-                    Owner::Missing(owner) => &owner.name,
-                };
-                if owner != plugin.name() {
-                    let what = format!(
-                        "type {}: plugin {owner:?} provides {} already; remove one of the two, or rename the type",
-                        decl.gvk, known.gvk
-                    );
-                    return Err(RegistryError::new(Rule::Taken, what));
+                let provider = other.owner.plugin_name().unwrap_or("the host");
+                if provider != plugin.name() {
+                    let provider = provider.to_owned();
+                    return Err(RegistryError::TypeTaken { declared, known, provider });
                 }
-                if known.scope != decl.scope {
-                    let what = format!(
-                        "type {}: {} has another scope, and versions of a kind share their resources; give both one \
-                         scope",
-                        decl.gvk, known.gvk
-                    );
-                    return Err(RegistryError::new(Rule::Scope, what));
+                if other.scope != decl.scope {
+                    return Err(RegistryError::ScopesDiffer { declared, known });
                 }
             }
             next.insert(ResourceType::of(decl, Owner::Plugin(plugin.clone())));
@@ -159,7 +76,7 @@ impl Registry {
         Ok(next)
     }
 
-    pub(crate) fn insert(&mut self, added: ResourceType) {
+    fn insert(&mut self, added: ResourceType) {
         let at = self.types.partition_point(|t| t.gvk < added.gvk);
         self.types.insert(at, Arc::new(added));
     }
@@ -176,8 +93,7 @@ impl Registry {
     /// # Errors
     /// `InvalidArgument` when it is not registered.
     pub fn resolve(&self, t: &pb::Type) -> Result<&Arc<ResourceType>, Error> {
-        self.get(t)
-            .ok_or_else(|| Error::invalid(format!("resource type {} not registered", mortise_resource::types::gvk(t))))
+        self.get(t).ok_or_else(|| Error::invalid(format!("resource type {} not registered", types::gvk(t))))
     }
 
     /// Every type, sorted by name.
@@ -202,6 +118,58 @@ impl Registry {
     pub fn pools(&self) -> impl Iterator<Item = &DescriptorPool> {
         let loaded = self.plugins.iter().map(|p| &p.manifest().pool);
         std::iter::once(&self.host).chain(loaded).chain(self.missing_plugins.iter().map(|a| &a.manifest.pool))
+    }
+
+    /// The missing plugins whose types are known.
+    #[must_use]
+    pub fn missing_plugins(&self) -> &[Arc<MissingPlugin>] {
+        &self.missing_plugins
+    }
+
+    /// This table without a plugin, loaded or missing, and without its types.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let mut next = self.clone();
+        next.plugins.retain(|p| p.name() != name);
+        next.missing_plugins.retain(|a| a.name != name);
+        next.types.retain(|t| t.owner.plugin_name() != Some(name));
+        next
+    }
+
+    /// This table and those types of a missing plugin for which `keep` holds and which no other plugin provides. The types
+    /// of the plugin itself, if it is loaded in another version, stay.
+    #[must_use]
+    pub fn with_missing_plugin(
+        &self,
+        manifest: &Manifest,
+        why: MissingReason,
+        keep: impl Fn(&TypeDecl) -> bool,
+    ) -> Self {
+        let mut next = self.clone();
+        let missing = Arc::new(MissingPlugin { name: manifest.name.to_string(), manifest: manifest.clone(), why });
+        let mut any = false;
+        for decl in manifest.types.iter().filter(|decl| keep(decl)) {
+            if next.get(&decl.gvk.to_pb()).is_some() {
+                continue;
+            }
+            next.insert(ResourceType::of(decl, Owner::Missing(missing.clone())));
+            any = true;
+        }
+        if any {
+            next.missing_plugins.push(missing);
+        }
+        next
+    }
+
+    /// This table without those of the given types whose plugin is missing.
+    #[must_use]
+    pub fn without_missing_types(&self, gone: &[Gvk]) -> Self {
+        let mut next = self.clone();
+        next.types.retain(|t| !(matches!(t.owner, Owner::Missing(_)) && gone.contains(&t.gvk)));
+        let types = &next.types;
+        next.missing_plugins
+            .retain(|a| types.iter().any(|t| matches!(&t.owner, Owner::Missing(owner) if Arc::ptr_eq(owner, a))));
+        next
     }
 }
 

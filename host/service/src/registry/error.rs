@@ -1,0 +1,57 @@
+//! The errors of adding a plugin to the table.
+
+use mortise_resource::types::Gvk;
+use prost_reflect::DescriptorError;
+
+/// A rule of the table that a plugin breaks.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The host's own descriptors cannot be read, or lack a message.
+    #[error("the host's own descriptors: {0}")]
+    Descriptors(#[source] DescriptorError),
+    /// The host's own descriptors lack a message.
+    #[error("the host's own descriptors lack {0}")]
+    MessageMissing(&'static str),
+    /// Another loaded plugin has the name.
+    #[error("a plugin named {name:?} is loaded already (version {version}); remove one of the two")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Version of the loaded plugin.
+        version: String,
+    },
+    /// The type is in a group of the host.
+    #[error("type {0}: group {group:?} belongs to the host; choose another", group = .0.group)]
+    ReservedGroup(Gvk),
+    /// Another type differs from this one in the case of its letters only.
+    #[error(
+        "type {declared}: there is {known}, and paths of HTTP, which are in lower case, do not tell the two apart; rename \
+         the type"
+    )]
+    CaseClash {
+        /// The type of the plugin.
+        declared: Gvk,
+        /// The registered type.
+        known: Gvk,
+    },
+    /// Another provider has the type, or another version of its kind.
+    #[error("type {declared}: plugin {provider:?} provides {known} already; remove one of the two, or rename the type")]
+    TypeTaken {
+        /// The type of the plugin.
+        declared: Gvk,
+        /// The registered type.
+        known: Gvk,
+        /// Name of its provider.
+        provider: String,
+    },
+    /// Another version of the kind has another scope.
+    #[error(
+        "type {declared}: {known} has another scope, and versions of a kind share their resources; give both one scope"
+    )]
+    ScopesDiffer {
+        /// The type of the plugin.
+        declared: Gvk,
+        /// The registered type.
+        known: Gvk,
+    },
+}

@@ -1,0 +1,123 @@
+//! One registered type, and its provider.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use mortise_plugin_host::{Hooks, Permissions, Plugin, TypeDecl};
+use mortise_resource::{
+    Code, Error, Scope,
+    manifest::PrinterColumn,
+    types::{self, Gvk},
+};
+
+use super::{missing_plugin::MissingPlugin, schema::Schema};
+
+/// The provider of a type.
+#[derive(Debug, Clone)]
+pub enum Owner {
+    /// The host.
+    Host,
+    /// A plugin, whose hooks are called.
+    Plugin(Arc<Plugin>),
+    /// A missing plugin: stored resources can be read and deleted, not written.
+    Missing(Arc<MissingPlugin>),
+}
+
+/// One registered type.
+#[derive(Debug, Clone)]
+pub struct ResourceType {
+    /// Name of the type.
+    pub gvk: Gvk,
+    /// Scope of the type.
+    pub scope: Scope,
+    /// Schema of the data.
+    pub schema: Schema,
+    /// Version of the meaning of stored data; upgrades bring older data to it.
+    pub schema_version: NonZeroU32,
+    /// The hooks that are called; none for types without a loaded plugin.
+    pub hooks: Hooks,
+    /// The permissions that are asked for where there is no authorize hook.
+    pub permissions: Permissions,
+    /// Columns for tables.
+    pub columns: Vec<PrinterColumn>,
+    /// Other names for command lines.
+    pub short_names: Vec<String>,
+    /// The provider of the type.
+    pub owner: Owner,
+}
+
+impl Owner {
+    /// The loaded plugin; `None` for the host and for a missing plugin.
+    #[must_use]
+    pub fn plugin(&self) -> Option<&Arc<Plugin>> {
+        match self {
+            Self::Plugin(plugin) => Some(plugin),
+            Self::Host | Self::Missing(_) => None,
+        }
+    }
+
+    /// Name of the plugin, loaded or missing; `None` for the host.
+    #[must_use]
+    pub fn plugin_name(&self) -> Option<&str> {
+        match self {
+            Self::Host => None,
+            Self::Plugin(plugin) => Some(plugin.name()),
+            Self::Missing(missing) => Some(&missing.name),
+        }
+    }
+}
+
+impl ResourceType {
+    pub(crate) fn of(decl: &TypeDecl, owner: Owner) -> Self {
+        let hooks = if matches!(owner, Owner::Plugin(_)) { decl.hooks } else { Hooks::default() };
+        Self {
+            gvk: decl.gvk.clone(),
+            scope: decl.scope,
+            schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
+            schema_version: decl.schema_version,
+            hooks,
+            // A declared permission needs no hook.
+            permissions: decl.permissions.clone(),
+            columns: decl.columns.clone(),
+            short_names: decl.short_names.clone(),
+            owner,
+        }
+    }
+
+    /// Refuses types whose plugin is missing. Writes that belong to a deletion stay possible, and do not call this.
+    ///
+    /// # Errors
+    /// `FailedPrecondition`.
+    pub fn check_plugin_present(&self) -> Result<(), Error> {
+        match &self.owner {
+            Owner::Missing(missing) => Err(Error::new(
+                Code::FailedPrecondition,
+                format!(
+                    "type {} is not written: plugin {:?}, which provides it, {}",
+                    self.gvk, missing.name, missing.why
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses types that only the host writes and deletes: plugins as resources, and the values of their reconcilers.
+    ///
+    /// # Errors
+    /// `PermissionDenied`.
+    pub fn check_deletable(&self) -> Result<(), Error> {
+        if self.gvk == types::plugin() {
+            return Err(Error::denied(format!(
+                "{} is kept by the host alone; use mortise.v1.PluginService to install, remove, roll back, disable or \
+                 enable a plugin",
+                self.gvk
+            )));
+        }
+        if self.gvk == types::value() {
+            return Err(Error::denied(format!(
+                "{} is kept by the host alone, for the plugin that it belongs to",
+                self.gvk
+            )));
+        }
+        Ok(())
+    }
+}
