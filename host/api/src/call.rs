@@ -41,3 +41,24 @@ pub(crate) async fn guarded<T>(span: Span, call: impl Future<Output = Result<T, 
         .await
         .unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request")))
 }
+
+/// The text, or as much of it as `max` bytes hold.
+pub(crate) fn cut(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        let cut = cut(&"é".repeat(2_000), 101);
+        assert_eq!(cut.chars().count(), 51);
+        assert!(cut.ends_with('…'));
+    }
+}

@@ -19,14 +19,14 @@ pub(crate) struct Port {
     listener: TcpListener,
     /// What the log calls it.
     name: &'static str,
-    failed: Seldom,
-    full: Seldom,
+    failed: LogThrottle,
+    full: LogThrottle,
 }
 
 impl Port {
     /// Over an open port, with its name.
     pub(crate) fn new(listener: TcpListener, name: &'static str) -> Self {
-        Self { listener, name, failed: Seldom::default(), full: Seldom::default() }
+        Self { listener, name, failed: LogThrottle::default(), full: LogThrottle::default() }
     }
 
     /// The next connection. May be dropped while it waits: none is lost.
@@ -58,9 +58,9 @@ impl Port {
 
 /// Something that is said at once, and then not for a while.
 #[derive(Default)]
-struct Seldom(Option<Instant>);
+struct LogThrottle(Option<Instant>);
 
-impl Seldom {
+impl LogThrottle {
     fn due(&mut self, now: Instant) -> bool {
         let due = self.0.is_none_or(|said| now.duration_since(said) >= SILENCE);
         if due {
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn the_same_is_not_said_again_for_a_while() {
-        let (mut line, begun) = (Seldom::default(), Instant::now());
-        let said = |line: &mut Seldom, after| line.due(begun + after);
+        let (mut line, begun) = (LogThrottle::default(), Instant::now());
+        let said = |line: &mut LogThrottle, after| line.due(begun + after);
         assert!(said(&mut line, Duration::ZERO));
         assert!(!said(&mut line, Duration::ZERO));
         assert!(!said(&mut line, SILENCE - Duration::from_millis(1)));

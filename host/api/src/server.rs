@@ -23,24 +23,29 @@ use tonic_reflection::pb::{
 use tower::util::MapRequestLayer;
 
 use crate::{
-    controllers::Controllers,
-    grpc::Grpc,
-    health::Health,
+    grpc::{
+        connections::{self, ConnectionLimits},
+        controller_service::ControllerApi,
+        health::Health,
+        plugin_service::PluginApi,
+        reflection::Reflection,
+        resource_service::ResourceApi,
+        server_service::ServerApi,
+        type_service::TypeApi,
+    },
     http::{self, HttpOptions},
-    incoming::{Bounds, incoming},
+    observability::{
+        metrics::upkeep,
+        requests::RequestCounts,
+        server_status::{ServerInfo, Sources},
+    },
     plugin_stubs::{
         controller_service_server::{ControllerServiceServer, SERVICE_NAME as CONTROLLER_SERVICE},
         plugin_service_server::{PluginServiceServer, SERVICE_NAME as PLUGIN_SERVICE},
         server_service_server::{SERVICE_NAME as SERVER_SERVICE, ServerServiceServer},
         type_service_server::{SERVICE_NAME as TYPE_SERVICE, TypeServiceServer},
     },
-    plugins::Plugins,
-    reflection::Reflection,
-    requests::Counts,
-    server_service::ServerAsAWhole,
-    server_status::{About, Sources},
     stubs::resource_service_server::{ResourceServiceServer, SERVICE_NAME},
-    types::Types,
 };
 
 /// What has a health: the server as a whole, which has no name, and its services.
@@ -90,9 +95,9 @@ pub enum ServeError {
 }
 
 /// What is served.
-pub struct Parts {
+pub struct Services {
     /// What the process knows of itself.
-    pub about: About,
+    pub about: ServerInfo,
     /// Resources.
     pub service: ResourceService,
     /// Their types.
@@ -106,28 +111,28 @@ pub struct Parts {
 }
 
 /// Open ports, not served yet.
-pub struct Bound {
+pub struct OpenPorts {
     grpc: TcpListener,
     http: TcpListener,
     options: ServerOptions,
 }
 
-/// Opens the ports. Clients may connect from here on; they are answered once [`Bound::serve`] runs.
+/// Opens the ports. Clients may connect from here on; they are answered once [`OpenPorts::serve`] runs.
 ///
 /// # Errors
 /// [`ServeError::Bind`].
-pub async fn bind(options: ServerOptions) -> Result<Bound, ServeError> {
+pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
     let open = async |addr, setting| {
         TcpListener::bind(addr).await.map_err(|source| ServeError::Bind { addr, setting, source })
     };
-    Ok(Bound {
+    Ok(OpenPorts {
         grpc: open(options.grpc_addr, "grpc_addr").await?,
         http: open(options.http_addr, "http_addr").await?,
         options,
     })
 }
 
-impl Bound {
+impl OpenPorts {
     /// Where gRPC and HTTP really listen.
     ///
     /// # Errors
@@ -140,16 +145,16 @@ impl Bound {
     ///
     /// # Errors
     /// When the transport fails.
-    pub fn serve(self, parts: Parts, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
+    pub fn serve(self, parts: Services, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
         Box::pin(async move {
-            let Parts { about, service, registry, manager, controller_manager, metrics } = parts;
+            let Services { about, service, registry, manager, controller_manager, metrics } = parts;
             let (ready_tx, ready) = watch::channel(true);
             let health = HealthReporter::new();
             for name in HEALTHY {
                 health.set_service_status(name, ServingStatus::Serving).await;
             }
             let reflection = Reflection::new(registry.clone(), service.clone())?;
-            let counts = Counts::new(reflection.methods());
+            let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
                 about,
                 service: service.clone(),
@@ -157,12 +162,12 @@ impl Bound {
                 metrics: metrics.clone(),
                 counts: counts.clone(),
             };
-            let server = ServerServiceServer::new(ServerAsAWhole { sources, manager: manager.clone() });
-            let plugins = PluginServiceServer::new(Plugins::new(manager, service.clone()))
+            let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone() });
+            let plugins = PluginServiceServer::new(PluginApi::new(manager, service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
-            let controllers = ControllerServiceServer::new(Controllers(controller_manager.clone()));
-            let types = TypeServiceServer::new(Types(registry));
-            let resource_service = ResourceServiceServer::new(Grpc(service.clone()))
+            let controllers = ControllerServiceServer::new(ControllerApi(controller_manager.clone()));
+            let types = TypeServiceServer::new(TypeApi(registry));
+            let resource_service = ResourceServiceServer::new(ResourceApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
 
             let (stopping_tx, stopping) = watch::channel(false);
@@ -170,8 +175,10 @@ impl Bound {
                 // An error means that the sender is gone, which means stop too.
                 let _ = stopping.wait_for(|stopping| *stopping).await;
             };
-            let bounds =
-                Bounds { connections: self.options.max_connections, preface: self.options.http.request_timeout };
+            let bounds = ConnectionLimits {
+                connections: self.options.max_connections,
+                preface: self.options.http.request_timeout,
+            };
             let grpc = Server::builder()
                 .max_concurrent_streams(self.options.max_streams)
                 .initial_stream_window_size(1 << 20)
@@ -191,8 +198,11 @@ impl Bound {
                 .add_service(HealthServer::new(Health(HealthService::from_health_reporter(health.clone()))))
                 .add_service(ReflectionV1::new(reflection.clone()))
                 .add_service(ReflectionV1Alpha::new(reflection))
-                .serve_with_incoming_shutdown(incoming(self.grpc, bounds, stopping.clone()), until(stopping.clone()));
-            let upkeep = tokio::spawn(crate::metrics::upkeep(metrics.clone()));
+                .serve_with_incoming_shutdown(
+                    connections::accept(self.grpc, bounds, stopping.clone()),
+                    until(stopping.clone()),
+                );
+            let upkeep = tokio::spawn(upkeep(metrics.clone()));
             let shared =
                 http::Shared::new(service.clone(), controller_manager, metrics, ready, self.options.http.clone());
             let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use mortise_api::{About, HttpOptions, Parts, ServeError, ServerOptions, metrics::install_metrics};
+use mortise_api::{HttpOptions, ServeError, ServerInfo, ServerOptions, Services, metrics::install_metrics};
 use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions, logs::level};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
@@ -120,7 +120,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
 
     announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
-    let about = About {
+    let about = ServerInfo {
         version: env!("CARGO_PKG_VERSION"),
         mode: mode.name(),
         data_dir: std::path::absolute(&config.data_dir).unwrap_or(config.data_dir),
@@ -128,7 +128,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         started_at,
         started: begun,
     };
-    let parts = Parts {
+    let parts = Services {
         about,
         service: service.clone(),
         registry,

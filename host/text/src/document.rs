@@ -9,7 +9,7 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use crate::{
     Format, Types,
     data::{decode::Decoder, wire},
-    fault::{Faults, Sink},
+    diagnostic::{Diagnostics, Sink},
     node::{Entry, Node, Value},
     path,
     place::{Lines, Place},
@@ -45,7 +45,7 @@ impl Document {
     ///
     /// # Errors
     /// It is not a map of statuses.
-    pub fn status(&self, types: &dyn Types) -> Result<BTreeMap<String, pb::Status>, Faults> {
+    pub fn status(&self, types: &dyn Types) -> Result<BTreeMap<String, pb::Status>, Diagnostics> {
         let mut sink = Sink::new(&self.place.file, self.format, Arc::clone(&self.lines), 20);
         let mut read = BTreeMap::new();
         if let Some(node) = self.root.get("status").filter(|node| !node.is_null()) {

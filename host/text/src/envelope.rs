@@ -4,7 +4,6 @@
 //! parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
 
 use mortise_resource::{FieldPath, PathStep, pb, types::gvk};
-use prost_reflect::MessageDescriptor;
 use prost_types::Any;
 
 use crate::{
@@ -370,7 +369,9 @@ fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Dec
     let raw = entry.and_then(|entry| entry.value.get(BYTES).map(|bytes| (entry, bytes)));
     let descriptor = decoder.types.message(ty);
     if let Some((entry, bytes)) = raw {
-        return within(decoder, "data", entry, |decoder| opaque(&entry.value, bytes, descriptor.as_ref(), decoder));
+        return within(decoder, "data", entry, |decoder| {
+            wellknown::opaque(&entry.value, bytes, descriptor.as_ref(), decoder)
+        });
     }
     let Some(descriptor) = descriptor else {
         let name = gvk(ty);
@@ -387,7 +388,7 @@ fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Dec
     let message = within(decoder, "data", entry, |decoder| match entry.value.get(TYPE) {
         Some(url) if names::find_field(&descriptor, TYPE, decoder.format()).is_none() => {
             let text = decoder.text(url)?;
-            if !names_message(&text, &descriptor) {
+            if !wellknown::names_message(&text, &descriptor) {
                 wellknown::wrong_type(decoder, url, descriptor.full_name());
                 return None;
             }
@@ -402,28 +403,4 @@ fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Dec
     // Consul's command line sends the bare name for HCL.
     let host = if decoder.format() == Format::Hcl { "" } else { "type.googleapis.com/" };
     Some(Any { type_url: format!("{host}{}", descriptor.full_name()), value: wire::encode(&message) })
-}
-
-fn names_message(url: &str, descriptor: &MessageDescriptor) -> bool {
-    url.rsplit('/').next() == Some(descriptor.full_name())
-}
-
-/// Data as bytes: what is printed when its fields cannot be.
-fn opaque(
-    node: &Node,
-    bytes: &Node,
-    descriptor: Option<&MessageDescriptor>,
-    decoder: &mut Decoder<'_, '_>,
-) -> Option<Any> {
-    let Some(url) = node.get(TYPE) else {
-        decoder.fault(node.span, format!("{BYTES:?} needs {TYPE:?} beside it"), None);
-        return None;
-    };
-    let type_url = decoder.text(url)?.into_owned();
-    if let Some(descriptor) = descriptor.filter(|descriptor| !names_message(&type_url, descriptor)) {
-        wellknown::wrong_type(decoder, url, descriptor.full_name());
-        return None;
-    }
-    let value = wellknown::raw_bytes(decoder, bytes, node.entries().is_some_and(|entries| entries.len() == 2))?;
-    Some(Any { type_url, value })
 }

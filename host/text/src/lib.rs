@@ -1,6 +1,6 @@
 //! Resources as text: YAML, JSON and HCL, typed by the descriptors of their messages.
 //!
-//! [`parse()`] turns a text into [`Document`]s, or into [`Faults`] that each name the file, line, column and field, what is
+//! [`parse()`] turns a text into [`Document`]s, or into [`Diagnostics`] that each name the file, line, column and field, what is
 //! wrong and what to do about it. [`to_yaml`] and [`to_json`] print what reads back as the same resource, and [`consul`]
 //! prints as Consul does. [`Reader`] and [`Writer`] do the same for streams of any length. [`diff::diff`] compares. What is
 //! known of types comes through [`Types`], usually a [`TypeTable`] of what TypeService says. Nothing here knows a file
@@ -59,11 +59,12 @@
 //! ```
 
 mod data;
+mod diagnostic;
 pub mod diff;
 mod document;
 mod envelope;
-mod fault;
 mod limits;
+mod message;
 mod node;
 mod parse;
 mod path;
@@ -75,9 +76,10 @@ mod stream;
 mod tree;
 mod types;
 
+pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
-pub use fault::{Fault, Faults};
 pub use limits::Limits;
+pub use message::{data_from_json, message_from_json};
 pub use parse::{Format, Source, parse, parse_within};
 pub use place::{Place, Position, file_name};
 pub use print::{
@@ -85,4 +87,4 @@ pub use print::{
     yaml::{list_to_yaml, to_yaml},
 };
 pub use stream::{ReadError, Reader, StreamFormat, Writer};
-pub use types::{TypeTable, Types, TypesError};
+pub use types::{OneType, TypeTable, Types, TypesError};

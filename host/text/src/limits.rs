@@ -2,7 +2,7 @@
 
 use mortise_resource::FieldPath;
 
-use crate::{fault::Sink, place::Span};
+use crate::{diagnostic::Sink, place::Span};
 
 /// Bounds of what is read in one go. All are finite by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,13 +15,13 @@ pub struct Limits {
     pub depth: usize,
     /// Resources in a text.
     pub documents: usize,
-    /// Faults that are told at once; what comes after them is not looked at.
-    pub faults: usize,
+    /// Findings that are told at once; reading stops after them.
+    pub diagnostics: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 64 << 20, values: 2_000_000, depth: 128, documents: 100_000, faults: 20 }
+        Self { bytes: 64 << 20, values: 2_000_000, depth: 128, documents: 100_000, diagnostics: 20 }
     }
 }
 

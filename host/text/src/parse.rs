@@ -6,8 +6,8 @@ use mortise_resource::FieldPath;
 
 use crate::{
     Types,
+    diagnostic::{Diagnostics, Sink},
     document::{self, Document},
-    fault::{Faults, Sink},
     limits::{Budget, Limits},
     place::{Lines, Position, Span},
     read,
@@ -69,7 +69,7 @@ pub struct Source<'a> {
 ///
 /// # Errors
 /// Everything that is wrong with the text; there are no documents then.
-pub fn parse(source: Source<'_>, format: Option<Format>, types: &dyn Types) -> Result<Vec<Document>, Faults> {
+pub fn parse(source: Source<'_>, format: Option<Format>, types: &dyn Types) -> Result<Vec<Document>, Diagnostics> {
     parse_within(source, format, types, &Limits::default())
 }
 
@@ -82,7 +82,7 @@ pub fn parse_within(
     format: Option<Format>,
     types: &dyn Types,
     limits: &Limits,
-) -> Result<Vec<Document>, Faults> {
+) -> Result<Vec<Document>, Diagnostics> {
     let Source { name, text } = source;
     let format = format.or_else(|| Format::of_name(name)).unwrap_or_else(|| Format::of_text(text));
     parse_part(name, text, Position::START, format, types, limits)
@@ -96,10 +96,10 @@ pub(crate) fn parse_part(
     format: Format,
     types: &dyn Types,
     limits: &Limits,
-) -> Result<Vec<Document>, Faults> {
+) -> Result<Vec<Document>, Diagnostics> {
     let too_long = text.len() > limits.bytes;
     let text = if too_long { "" } else { text.strip_prefix('\u{feff}').unwrap_or(text) };
-    let mut sink = Sink::new(name, format, Arc::new(Lines::new(text, begin)), limits.faults);
+    let mut sink = Sink::new(name, format, Arc::new(Lines::new(text, begin)), limits.diagnostics);
     let mut whole = |message: String, remedy: &str| {
         sink.add(Span::default(), &FieldPath::default(), message, Some(remedy.to_owned()));
     };

@@ -13,8 +13,8 @@ use std::{
 use mortise_resource::pb;
 
 use crate::{
-    Document, Faults, Format, Indent, Limits, Types,
-    fault::Fault,
+    Diagnostics, Document, Format, Indent, Limits, Types,
+    diagnostic::Diagnostic,
     parse::parse_part,
     place::{Place, Position, file_name},
     to_json, to_yaml,
@@ -33,7 +33,7 @@ pub enum ReadError {
     },
     /// What was read is at fault. The next documents can be read.
     #[error(transparent)]
-    Faults(#[from] Faults),
+    Diagnostics(#[from] Diagnostics),
 }
 
 /// Resources from a reader, one at a time.
@@ -45,7 +45,7 @@ pub enum ReadError {
 /// for document in mortise_text::Reader::new(file, "concepts.jsonl", None, &types) {
 ///     match document {
 ///         Ok(document) => println!("{:?} is at {}", document.resource.id, document.place),
-///         Err(mortise_text::ReadError::Faults(faults)) => eprintln!("{faults}"),
+///         Err(mortise_text::ReadError::Diagnostics(diagnostics)) => eprintln!("{diagnostics}"),
 ///         Err(failed) => return Err(failed),
 ///     }
 /// }
@@ -175,8 +175,8 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(part)
     }
 
-    fn fault(&self, at: Position, message: String, remedy: &str) -> Faults {
-        let fault = Fault {
+    fn fault(&self, at: Position, message: String, remedy: &str) -> Diagnostics {
+        let diagnostic = Diagnostic {
             place: Place { file: file_name(&self.name).to_owned(), position: at },
             end: at,
             path: String::new(),
@@ -184,7 +184,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
             remedy: Some(remedy.to_owned()),
             format: self.format.unwrap_or(Format::Yaml),
         };
-        Faults { faults: vec![fault], more: false }
+        Diagnostics { diagnostics: vec![diagnostic], more: false }
     }
 
     /// Reads one part into [`Self::ready`]; false at the end.

@@ -57,6 +57,20 @@ impl<T: Types + ?Sized> Types for &T {
     }
 }
 
+/// The types of a text that is about one type, which is known already.
+#[derive(Debug, Clone)]
+pub struct OneType(pub MessageDescriptor);
+
+impl Types for OneType {
+    fn message(&self, _: &pb::Type) -> Option<MessageDescriptor> {
+        Some(self.0.clone())
+    }
+
+    fn named(&self, _: &str) -> Vec<pb::Type> {
+        Vec::new()
+    }
+}
+
 /// Why a type cannot be added to a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TypesError {

@@ -32,7 +32,7 @@ impl Form {
 }
 
 /// How well something is liked: quality in thousandths, then how specific the range was that said so.
-type Liking = (u16, u8);
+type Preference = (u16, u8);
 
 fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
     let ranges: Vec<_> = headers
@@ -46,8 +46,8 @@ fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
         return customary;
     }
     let json = [("*/*", 0), ("application/*", 1), ("application/json", 1), ("application/problem+json", 2)];
-    let problem = liking(&ranges, &json);
-    let text = liking(&ranges, &[("*/*", 0), ("text/*", 1), ("text/plain", 2)]);
+    let problem = preference(&ranges, &json);
+    let text = preference(&ranges, &[("*/*", 0), ("text/*", 1), ("text/plain", 2)]);
     match problem.cmp(&text) {
         Ordering::Equal => customary || problem.0 == 0,
         unequal => unequal == Ordering::Greater,
@@ -55,7 +55,7 @@ fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
 }
 
 /// What the most specific of some ranges, given from the vaguest on, says.
-fn liking(ranges: &[(String, u16)], fitting: &[(&str, u8)]) -> Liking {
+fn preference(ranges: &[(String, u16)], fitting: &[(&str, u8)]) -> Preference {
     let said = |wanted: &str| ranges.iter().find(|(range, _)| range == wanted).map(|(_, quality)| *quality);
     let found = fitting.iter().rev().find_map(|(range, specific)| said(range).map(|quality| (quality, *specific)));
     found.filter(|(quality, _)| *quality > 0).unwrap_or((0, 0))

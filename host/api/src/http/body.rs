@@ -28,7 +28,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    fault::{Fault, Kind},
+    error::{ErrorKind, HttpError},
     json, strict,
 };
 
@@ -43,7 +43,7 @@ const DRAINED: usize = 8 << 20;
 
 /// What stands in a body, as far as it matters.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct BodyFields<'a> {
     #[serde(default, deserialize_with = "metadata")]
     metadata: Option<BTreeMap<String, String>>,
     #[serde(default, borrow)]
@@ -99,7 +99,7 @@ impl Budget {
 }
 
 /// A body, and its share of the budget, which it has until it is dropped.
-pub(super) struct Read {
+pub(super) struct BufferedBody {
     bytes: Bytes,
     share: Option<OwnedSemaphorePermit>,
 }
@@ -115,46 +115,46 @@ pub(super) async fn read(
     limit: usize,
     within: Duration,
     budget: &Budget,
-) -> Result<Read, Fault> {
+) -> Result<BufferedBody, HttpError> {
     if let Err(fault) = media(headers) {
         drain(body, within).await;
         return Err(fault);
     }
     let too_large = || {
         let limits = "limits service.max_request_bytes and store.max_resource_bytes";
-        Fault::new(Kind::TooLarge, format!("the body has more than {limit} bytes ({limits})"))
+        HttpError::new(ErrorKind::TooLarge, format!("the body has more than {limit} bytes ({limits})"))
     };
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit.saturating_add(DRAINED)) {
         return Err(too_large());
     }
     match tokio::time::timeout(within, collect(body, limit, budget)).await {
-        Ok(Collected::Whole(read)) => Ok(read),
-        Ok(Collected::TooLarge) => Err(too_large()),
-        Ok(Collected::NoRoom) => Err(Fault::new(
-            Kind::Busy,
+        Ok(CollectOutcome::Whole(read)) => Ok(read),
+        Ok(CollectOutcome::TooLarge) => Err(too_large()),
+        Ok(CollectOutcome::NoRoom) => Err(HttpError::new(
+            ErrorKind::Busy,
             "too many large bodies are under way (their limit follows store.max_resource_bytes); try again",
         )
         .with_header(RETRY_AFTER, "1")),
         // The client is gone, or sends nonsense; nobody may be there to read this.
-        Ok(Collected::Broken(e)) => Err(Fault::body(FORMAT, String::new(), format!("it ended early: {e}"))),
-        Err(_) => Err(Fault::new(
-            Kind::TooSlow,
+        Ok(CollectOutcome::Broken(e)) => Err(HttpError::body(FORMAT, String::new(), format!("it ended early: {e}"))),
+        Err(_) => Err(HttpError::new(
+            ErrorKind::TooSlow,
             format!("the body was not there within {} ms (limit http.request_timeout_ms)", within.as_millis()),
         )),
     }
 }
 
 /// How reading a body went.
-enum Collected {
-    Whole(Read),
+enum CollectOutcome {
+    Whole(BufferedBody),
     TooLarge,
     NoRoom,
     Broken(axum::Error),
 }
 
 /// The whole body. What is too much is taken and dropped, up to a bound.
-async fn collect(mut body: Body, limit: usize, budget: &Budget) -> Collected {
+async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcome {
     let mut bytes = Vec::new();
     let mut share: Option<OwnedSemaphorePermit> = None;
     let mut units = 0;
@@ -163,7 +163,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> Collected {
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => frame.into_data().unwrap_or_default(),
-            Err(e) => return Collected::Broken(e),
+            Err(e) => return CollectOutcome::Broken(e),
         };
         seen = seen.saturating_add(data.len());
         if seen > limit.saturating_add(DRAINED) {
@@ -189,9 +189,9 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> Collected {
         bytes.extend_from_slice(&data);
     }
     match () {
-        () if seen > limit => Collected::TooLarge,
-        () if no_room => Collected::NoRoom,
-        () => Collected::Whole(Read { bytes: bytes.into(), share }),
+        () if seen > limit => CollectOutcome::TooLarge,
+        () if no_room => CollectOutcome::NoRoom,
+        () => CollectOutcome::Whole(BufferedBody { bytes: bytes.into(), share }),
     }
 }
 
@@ -211,9 +211,9 @@ pub(super) async fn drain(mut body: Body, within: Duration) {
     let _ = tokio::time::timeout(within, taking).await;
 }
 
-fn media(headers: &HeaderMap) -> Result<(), Fault> {
+fn media(headers: &HeaderMap) -> Result<(), HttpError> {
     let refused = |what: &str, got: &str| {
-        Fault::new(Kind::MediaType, format!("{what} {got:?} is not read here; send application/json as it is"))
+        HttpError::new(ErrorKind::MediaType, format!("{what} {got:?} is not read here; send application/json as it is"))
     };
     for value in headers.get_all(CONTENT_ENCODING) {
         let encoding = value.to_str().unwrap_or("?");
@@ -234,7 +234,7 @@ fn media(headers: &HeaderMap) -> Result<(), Fault> {
     if known && utf8 { Ok(()) } else { Err(refused("media type", text).with_header(ACCEPT, "application/json")) }
 }
 
-impl Read {
+impl BufferedBody {
     /// Takes the body apart: a resource without an id. A large one does not hold up other requests meanwhile.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ impl Read {
         self,
         host: &DescriptorPool,
         message: &MessageDescriptor,
-    ) -> Result<pb::Resource, Fault> {
+    ) -> Result<pb::Resource, HttpError> {
         if self.bytes.len() <= SMALL {
             return resource(host, message, &self.bytes);
         }
@@ -258,17 +258,17 @@ impl Read {
     }
 }
 
-fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> Result<pb::Resource, Fault> {
-    let malformed = |path: &str, e: String| Fault::body(FORMAT, path.to_owned(), e);
+fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> Result<pb::Resource, HttpError> {
+    let malformed = |path: &str, e: String| HttpError::body(FORMAT, path.to_owned(), e);
     // A structure is read from a list, too, which is no body.
     if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'n')) {
         return Err(malformed("", "it is no object".to_owned()));
     }
     let mut from = serde_json::Deserializer::from_slice(body);
-    let written = serde_path_to_error::deserialize::<_, Option<Written<'_>>>(&mut from)
+    let written = serde_path_to_error::deserialize::<_, Option<BodyFields<'_>>>(&mut from)
         .map_err(|e| malformed(&json::plain_path(e.path()), e.inner().to_string()))?;
     from.end().map_err(|e| malformed("", e.to_string()))?;
-    let Some(written) = written else { return Err(Fault::body(SCHEMA, "data".into(), "is required".into())) };
+    let Some(written) = written else { return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())) };
 
     let owner = match written.owner.map(RawValue::get) {
         None | Some("null") => None,
@@ -279,10 +279,10 @@ fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> 
         }
     };
     let text = match written.data.map(RawValue::get) {
-        None | Some("null") => return Err(Fault::body(SCHEMA, "data".into(), "is required".into())),
+        None | Some("null") => return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())),
         Some(text) => text,
     };
-    let data = json::parse(message, "data", text).map_err(|(path, what)| Fault::body(SCHEMA, path, what))?;
+    let data = json::parse(message, "data", text).map_err(|(path, what)| HttpError::body(SCHEMA, path, what))?;
     Ok(pb::Resource {
         owner,
         metadata: written.metadata.unwrap_or_default(),

@@ -9,23 +9,27 @@ use axum::{
 use futures::stream;
 use mortise_resource::pb;
 
-use super::{dispatch::Asked, fault::Fault, item::JSON, json::Printer};
+use super::{
+    error::HttpError,
+    json::{JSON, Printer},
+    request::TypeRequest,
+};
 use crate::call::{guarded, span_of_type};
 
 /// How much is printed at a time, bytes.
 const PORTION: usize = 64 << 10;
 
 /// GET.
-pub(super) async fn list(asked: Asked) -> Result<Response, Fault> {
-    let caller = asked.query.caller_of_list(&asked.parts.headers);
-    let request = pb::ListRequest {
-        r#type: Some(asked.kind.gvk.to_pb()),
-        tenancy: Some(asked.query.tenancy()),
-        name_prefix: asked.query.name_prefix(),
+pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
+    let caller = request.query.caller_of_list(&request.parts.headers);
+    let rpc = pb::ListRequest {
+        r#type: Some(request.kind.gvk.to_pb()),
+        tenancy: Some(request.query.tenancy()),
+        name_prefix: request.query.name_prefix(),
     };
-    let span = span_of_type("List", request.r#type.as_ref());
-    let listed = guarded(span, Box::pin(asked.shared.service.list(&caller, request))).await?;
-    let mut pages = Pages::new(asked.printer()?, listed.resources);
+    let span = span_of_type("List", rpc.r#type.as_ref());
+    let listed = guarded(span, Box::pin(request.shared.service.list(&caller, rpc))).await?;
+    let mut pages = ListPages::new(request.printer()?, listed.resources);
     let first = pages.next().unwrap_or_default();
     let body = match pages.resources {
         None => Body::from(first),
@@ -38,20 +42,20 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Fault> {
 }
 
 /// A list on its way.
-struct Pages {
+struct ListPages {
     printer: Printer,
     /// What is left; none once the end is printed.
     resources: Option<std::iter::Peekable<std::vec::IntoIter<pb::Resource>>>,
     begun: bool,
 }
 
-impl Pages {
+impl ListPages {
     fn new(printer: Printer, resources: Vec<pb::Resource>) -> Self {
         Self { printer, resources: Some(resources.into_iter().peekable()), begun: false }
     }
 }
 
-impl Iterator for Pages {
+impl Iterator for ListPages {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {

@@ -1,46 +1,37 @@
 //! One resource: GET reads, PUT creates or replaces, DELETE deletes.
 
 use axum::{
-    http::{
-        HeaderName, HeaderValue, StatusCode,
-        header::{CONTENT_TYPE, WARNING},
-    },
+    http::{HeaderValue, StatusCode, header::WARNING},
     response::{IntoResponse as _, Response},
 };
 use mortise_resource::{Code, Diagnostic, pb};
 
-use super::{dispatch::Asked, fault::Fault};
-use crate::{
-    call::{guarded, span},
-    status::cut,
-};
+use super::{error::HttpError, json::JSON, request::TypeRequest};
+use crate::call::{cut, guarded, span};
 
 /// Most warnings that an answer carries, and the longest text of one, bytes: clients have small limits for headers.
 const MAX_WARNINGS: usize = 10;
 const MAX_WARNING: usize = 256;
 
-/// The form of every answer that is a resource.
-pub(super) const JSON: (HeaderName, HeaderValue) = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
-
 /// GET.
-pub(super) async fn read(asked: Asked, name: String) -> Result<Response, Fault> {
-    let caller = asked.query.caller(&asked.parts.headers);
-    let id = asked.id(name);
+pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response, HttpError> {
+    let caller = request.query.caller(&request.parts.headers);
+    let id = request.id(name);
     let span = span("Read", Some(&id));
-    let read = guarded(span, Box::pin(asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
-    let printed = asked.printer()?.pretty(read.resource.unwrap_or_default());
+    let read = guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
+    let printed = request.printer()?.pretty(read.resource.unwrap_or_default());
     Ok(([JSON], printed).into_response())
 }
 
 /// PUT.
-pub(super) async fn write(mut asked: Asked, name: String) -> Result<Response, Fault> {
-    let mut resource = asked.resource(name).await?;
-    resource.version = asked.query.version();
-    let caller = asked.query.caller(&asked.parts.headers);
+pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
+    let mut resource = request.resource(name).await?;
+    resource.version = request.query.version();
+    let caller = request.query.caller(&request.parts.headers);
     let span = span("Write", resource.id.as_ref());
-    let request = pb::WriteRequest { resource: Some(resource) };
-    let written = guarded(span, Box::pin(asked.shared.service.write(&caller, request))).await?;
-    let printed = asked.printer()?.pretty(written.resource.unwrap_or_default());
+    let rpc = pb::WriteRequest { resource: Some(resource) };
+    let written = guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
+    let printed = request.printer()?.pretty(written.resource.unwrap_or_default());
     let mut response = ([JSON], printed).into_response();
     for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
         response.headers_mut().append(WARNING, warning);
@@ -49,12 +40,12 @@ pub(super) async fn write(mut asked: Asked, name: String) -> Result<Response, Fa
 }
 
 /// DELETE.
-pub(super) async fn delete(asked: Asked, name: String) -> Result<Response, Fault> {
-    let caller = asked.query.caller(&asked.parts.headers);
-    let id = asked.id(name);
+pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Response, HttpError> {
+    let caller = request.query.caller(&request.parts.headers);
+    let id = request.id(name);
     let of_delete = span("Delete", Some(&id));
-    let request = pb::DeleteRequest { id: Some(id.clone()), version: asked.query.version() };
-    let Err(error) = guarded(of_delete, Box::pin(asked.shared.service.delete(&caller, request))).await else {
+    let rpc = pb::DeleteRequest { id: Some(id.clone()), version: request.query.version() };
+    let Err(error) = guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     // What is stored under another version of its type is an internal error of Consul's Delete, and the caller's of its Read.
@@ -62,7 +53,7 @@ pub(super) async fn delete(asked: Asked, name: String) -> Result<Response, Fault
     if error.code == Code::Internal && error.plugin.is_none() {
         let of_read = span("Read", Some(&id));
         let read =
-            guarded(of_read, Box::pin(asked.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await;
+            guarded(of_read, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await;
         if let Err(error) = read
             && error.code == Code::InvalidArgument
         {

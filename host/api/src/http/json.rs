@@ -6,6 +6,7 @@
 
 use std::ops::RangeInclusive;
 
+use axum::http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use mortise_resource::{Error, FieldPath, PathStep, pb};
 use prost::Message as _;
@@ -15,7 +16,10 @@ use prost_reflect::{
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
 
-use super::{fault::Fault, strict};
+use super::{error::HttpError, strict};
+
+/// The form of every answer that is a resource.
+pub(super) const JSON: (HeaderName, HeaderValue) = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
 
 /// The message of every resource.
 pub(super) const RESOURCE: &str = "hashicorp.consul.resource.Resource";
@@ -28,7 +32,7 @@ pub(super) struct Printer {
 }
 
 /// The host's own descriptors lack a message; cannot be, in a build that passes its tests.
-pub(super) fn no_host_message() -> Fault {
+pub(super) fn no_host_message() -> HttpError {
     Error::internal("the host's own descriptors are not whole").into()
 }
 
@@ -37,7 +41,7 @@ impl Printer {
     ///
     /// # Errors
     /// None in a build that passes its tests.
-    pub(super) fn new(host: &DescriptorPool, data: &MessageDescriptor) -> Result<Self, Fault> {
+    pub(super) fn new(host: &DescriptorPool, data: &MessageDescriptor) -> Result<Self, HttpError> {
         let resource = host.get_message_by_name(RESOURCE).ok_or_else(no_host_message)?;
         Ok(Self { resource, data: data.clone() })
     }

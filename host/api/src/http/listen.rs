@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{HttpOptions, stall::Impatient};
+use super::{HttpOptions, stall::StallTimeout};
 use crate::port::Port;
 
 /// What connections beyond the limit are told.
@@ -31,7 +31,7 @@ const FULL_WITHIN: Duration = Duration::from_secs(1);
 /// Buffers of one connection, bytes each; a request's head has to fit.
 const BUFFER: usize = 64 << 10;
 
-/// Serves until told to stop; then ends idle connections, and resolves when the others have answered what they were asked.
+/// Serves until told to stop; then ends idle connections, and resolves when the others have answered what they were request.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
 }
 
 async fn connection(stream: TcpStream, router: Router, options: HttpOptions, mut stopping: watch::Receiver<bool>) {
-    let stream = Impatient::new(stream, options.stall_timeout);
+    let stream = StallTimeout::new(stream, options.stall_timeout);
     let touched = stream.touched();
     let mut serving = pin!(
         Builder::new()

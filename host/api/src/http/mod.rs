@@ -21,7 +21,7 @@ mod accept;
 mod body;
 mod collection;
 mod dispatch;
-mod fault;
+mod error;
 mod health;
 mod item;
 mod json;
@@ -29,6 +29,7 @@ mod listen;
 mod methods;
 mod openapi;
 mod query;
+mod request;
 mod route;
 mod stall;
 mod strict;
@@ -167,7 +168,7 @@ pub(crate) fn router(shared: Shared) -> Router {
             .route("/v1/types/{name}", get(types::one))
             .route("/v1/openapi.json", get(openapi::document));
     }
-    let routes: Router = router.fallback(dispatch::nowhere).with_state(shared);
+    let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each adds its `Allow` outside of what is around it alone.
     Router::new().fallback_service(routes).layer(from_fn(methods::finish))
 }

@@ -12,7 +12,13 @@ use mortise_service::registry::Registry;
 use mortise_text::schema::{Api, TypeDoc};
 use parking_lot::Mutex;
 
-use super::{Shared, accept::Form, fault::Fault, item::JSON, json, route::collection_path};
+use super::{
+    Shared,
+    accept::Form,
+    error::HttpError,
+    json::{self, JSON},
+    route::collection_path,
+};
 
 /// The document of one registry. It does not hold on to that: a plugin that is replaced has to go.
 #[derive(Default)]
@@ -27,7 +33,7 @@ pub(super) async fn document(State(shared): State<Shared>, headers: HeaderMap) -
 }
 
 impl Cached {
-    fn of(&self, registry: &Arc<Registry>) -> Result<Bytes, Fault> {
+    fn of(&self, registry: &Arc<Registry>) -> Result<Bytes, HttpError> {
         // Held meanwhile, so that it is made once however many ask.
         let mut cached = self.0.lock();
         if let Some((of, document)) = &*cached
@@ -41,8 +47,8 @@ impl Cached {
     }
 }
 
-fn make(registry: &Registry) -> Result<serde_json::Value, Fault> {
-    let host = super::dispatch::host_pool(registry)?;
+fn make(registry: &Registry) -> Result<serde_json::Value, HttpError> {
+    let host = super::request::host_pool(registry)?;
     let resource = host.get_message_by_name(json::RESOURCE).ok_or_else(json::no_host_message)?;
     let types = registry.types().iter().map(|t| TypeDoc {
         gvk: &t.gvk,

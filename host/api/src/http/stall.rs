@@ -19,7 +19,7 @@ use tokio::{
 };
 
 /// A stream that does not wait for ever.
-pub(super) struct Impatient {
+pub(super) struct StallTimeout {
     stream: TcpStream,
     limit: Duration,
     /// Set while a write waits.
@@ -28,7 +28,7 @@ pub(super) struct Impatient {
     touched: Arc<AtomicBool>,
 }
 
-impl Impatient {
+impl StallTimeout {
     /// Over a connection, with the longest wait for one write.
     pub(super) fn new(stream: TcpStream, limit: Duration) -> Self {
         Self { stream, limit, waiting: None, touched: Arc::default() }
@@ -56,7 +56,7 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl AsyncRead for StallTimeout {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
@@ -67,7 +67,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl AsyncWrite for StallTimeout {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.within(cx, polled)

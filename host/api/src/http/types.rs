@@ -9,7 +9,13 @@ use mortise_resource::{Error, Scope};
 use mortise_service::registry::{Owner, ResourceType};
 use serde_json::{Value, json};
 
-use super::{Shared, accept::Form, fault::Fault, item::JSON, json::pretty, route::collection_path};
+use super::{
+    Shared,
+    accept::Form,
+    error::HttpError,
+    json::{JSON, pretty},
+    route::collection_path,
+};
 
 /// Every type.
 pub(super) async fn all(State(shared): State<Shared>) -> Response {
@@ -38,7 +44,7 @@ pub(super) async fn one(
         }
         None => {
             let what = format!("resource type {name} not registered; GET /v1/types lists those that are");
-            Fault::from(Error::not_found(what)).into_response(Form::on_ours(&headers), uri.path())
+            HttpError::from(Error::not_found(what)).into_response(Form::on_ours(&headers), uri.path())
         }
     }
 }

@@ -5,21 +5,20 @@ use mortise_resource::pb;
 use serde_json::json;
 
 use super::{
-    dispatch::Asked,
-    fault::{Fault, diagnostic},
-    item::JSON,
-    json::pretty,
+    error::{HttpError, diagnostic},
+    json::{JSON, pretty},
+    request::TypeRequest,
 };
 use crate::call::{guarded, span};
 
 /// The mutated resource, and the warnings of validation.
-pub(super) async fn validate(mut asked: Asked, name: String) -> Result<Response, Fault> {
-    let resource = asked.resource(name).await?;
-    let caller = asked.query.caller(&asked.parts.headers);
+pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
+    let resource = request.resource(name).await?;
+    let caller = request.query.caller(&request.parts.headers);
     let span = span("MutateAndValidate", resource.id.as_ref());
-    let request = pb::MutateAndValidateRequest { resource: Some(resource) };
-    let judged = guarded(span, Box::pin(asked.shared.service.mutate_and_validate(&caller, request))).await?;
+    let rpc = pb::MutateAndValidateRequest { resource: Some(resource) };
+    let judged = guarded(span, Box::pin(request.shared.service.mutate_and_validate(&caller, rpc))).await?;
     let warnings: Vec<_> = judged.warnings.iter().map(diagnostic).collect();
-    let resource = asked.printer()?.value(judged.resource.unwrap_or_default());
+    let resource = request.printer()?.value(judged.resource.unwrap_or_default());
     Ok(([JSON], pretty(&json!({ "resource": resource, "warnings": warnings }))).into_response())
 }

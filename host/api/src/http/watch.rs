@@ -12,7 +12,7 @@ use std::convert::Infallible;
 
 use axum::response::{
     IntoResponse as _, Response,
-    sse::{Event as Sent, KeepAlive, Sse},
+    sse::{Event as SseEvent, KeepAlive, Sse},
 };
 use futures::{Stream, stream};
 use mortise_resource::{
@@ -26,54 +26,59 @@ use tracing::Span;
 
 use super::{
     Shared,
-    dispatch::{Asked, host_pool},
-    fault::Fault,
+    error::HttpError,
     json::Printer,
+    request::{TypeRequest, host_pool},
 };
 use crate::call::{guarded, span_of_type};
 
 /// Watches a collection.
-pub(super) async fn collection(asked: Asked) -> Result<Response, Fault> {
-    let (tenancy, prefix) = (asked.query.tenancy(), asked.query.name_prefix());
-    open(asked, tenancy, prefix, None).await
+pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
+    let (tenancy, prefix) = (request.query.tenancy(), request.query.name_prefix());
+    open(request, tenancy, prefix, None).await
 }
 
 /// Watches one resource, which need not be there yet.
-pub(super) async fn item(asked: Asked, name: String) -> Result<Response, Fault> {
-    let mut id = asked.id(name);
+pub(super) async fn item(request: TypeRequest, name: String) -> Result<Response, HttpError> {
+    let mut id = request.id(name);
     // As Read has it: a name, and units that are no wildcards.
     types::check_id("id", &mut id)?;
     let tenancy = id.tenancy.unwrap_or_default();
-    asked.kind.scope.check("resource", &asked.kind.gvk.to_string(), &tenancy)?;
-    open(asked, tenancy, id.name.clone(), Some(id.name)).await
+    request.kind.scope.check("resource", &request.kind.gvk.to_string(), &tenancy)?;
+    open(request, tenancy, id.name.clone(), Some(id.name)).await
 }
 
-async fn open(asked: Asked, tenancy: pb::Tenancy, prefix: String, only: Option<String>) -> Result<Response, Fault> {
-    let caller = asked.query.caller(&asked.parts.headers);
-    let permit = asked.shared.watches.clone().try_acquire_owned().map_err(|_| {
-        let most = asked.shared.options.max_watches();
+async fn open(
+    request: TypeRequest,
+    tenancy: pb::Tenancy,
+    prefix: String,
+    only: Option<String>,
+) -> Result<Response, HttpError> {
+    let caller = request.query.caller(&request.parts.headers);
+    let permit = request.shared.watches.clone().try_acquire_owned().map_err(|_| {
+        let most = request.shared.options.max_watches();
         let what = format!("{most} watches are open over HTTP already (three quarters of http.max_connections)");
         Error::new(Code::ResourceExhausted, what)
     })?;
-    let wanted = asked.kind.gvk.to_pb();
-    let request = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
-    let span = span_of_type("WatchList", request.r#type.as_ref());
-    let events = guarded(span, Box::pin(asked.shared.service.watch_list(&caller, request))).await?;
-    let keep_alive = KeepAlive::new().interval(asked.shared.options.keep_alive).text("alive");
-    let open = Open {
+    let wanted = request.kind.gvk.to_pb();
+    let rpc = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
+    let span = span_of_type("WatchList", rpc.r#type.as_ref());
+    let events = guarded(span, Box::pin(request.shared.service.watch_list(&caller, rpc))).await?;
+    let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");
+    let open = OpenWatch {
         events,
         wanted,
         only,
-        printer: asked.printer()?,
-        shared: asked.shared,
-        path: asked.parts.uri.path().to_owned(),
+        printer: request.printer()?,
+        shared: request.shared,
+        path: request.parts.uri.path().to_owned(),
         _permit: permit,
     };
     Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
 }
 
 /// An open watch.
-struct Open {
+struct OpenWatch {
     events: Events,
     wanted: pb::Type,
     /// The one name that is wanted.
@@ -84,8 +89,8 @@ struct Open {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Open {
-    fn stream(self) -> impl Stream<Item = Result<Sent, Infallible>> {
+impl OpenWatch {
+    fn stream(self) -> impl Stream<Item = Result<SseEvent, Infallible>> {
         stream::unfold(Some(self), async |open| {
             let mut open = open?;
             match open.next().await {
@@ -95,13 +100,13 @@ impl Open {
         })
     }
 
-    async fn next(&mut self) -> Result<Sent, Error> {
+    async fn next(&mut self) -> Result<SseEvent, Error> {
         loop {
             let event = guarded(Span::none(), Box::pin(self.events.next())).await?;
             let (name, resource) = match event.event {
                 Some(Event::Upsert(upsert)) => ("upsert", upsert.resource),
                 Some(Event::Delete(delete)) => ("delete", delete.resource),
-                Some(Event::EndOfSnapshot(_)) => return Ok(Sent::default().event("end-of-snapshot").data("{}")),
+                Some(Event::EndOfSnapshot(_)) => return Ok(SseEvent::default().event("end-of-snapshot").data("{}")),
                 None => continue,
             };
             let resource = resource.unwrap_or_default();
@@ -111,7 +116,7 @@ impl Open {
             }
             self.refresh();
             let version = resource.version.clone();
-            return Ok(Sent::default().event(name).id(version).data(self.printer.value(resource).to_string()));
+            return Ok(SseEvent::default().event(name).id(version).data(self.printer.value(resource).to_string()));
         }
     }
 
@@ -125,12 +130,12 @@ impl Open {
         }
     }
 
-    fn ended(&self, error: Error) -> Sent {
+    fn ended(&self, error: Error) -> SseEvent {
         let error = if *self.shared.ready.borrow() {
             error
         } else {
             Error::new(Code::Unavailable, "the server is stopping; connect again for a new snapshot")
         };
-        Sent::default().event("error").data(Fault::from(error).problem(&self.path).to_string())
+        SseEvent::default().event("error").data(HttpError::from(error).problem(&self.path).to_string())
     }
 }

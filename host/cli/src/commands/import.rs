@@ -141,8 +141,8 @@ impl Import {
                     catalog.fault()?;
                     document
                 }
-                Err(ReadError::Faults(faults)) => {
-                    run.refused(CliError::usage(faults.to_string()))?;
+                Err(ReadError::Diagnostics(diagnostics)) => {
+                    run.refused(CliError::usage(diagnostics.to_string()))?;
                     continue;
                 }
                 Err(error) => return Err(CliError::usage(error.to_string())),

@@ -2,7 +2,7 @@
 
 use mortise_plugin_host::{Manifest, TypeDecl};
 use mortise_resource::{Scope, pb, types::Gvk};
-use mortise_text::{Faults, Format, Indent, Source, TypeTable, Types as _};
+use mortise_text::{Diagnostics, Format, Indent, Source, TypeTable, Types as _};
 use serde_json::{Value, json};
 
 /// The types that cases may name.
@@ -28,13 +28,13 @@ impl Codec {
     pub(crate) fn read(&self, what: &str, value: &Value) -> Result<pb::Resource, String> {
         let text = value.to_string();
         let source = Source { name: what, text: &text };
-        let said = |faults: &Faults| {
-            let one = |fault: &mortise_text::Fault| {
+        let said = |diagnostics: &Diagnostics| {
+            let one = |fault: &mortise_text::Diagnostic| {
                 let path = if fault.path.is_empty() { String::new() } else { format!(".{}", fault.path) };
                 let remedy = fault.remedy.iter().map(|remedy| format!("; {remedy}")).collect::<String>();
                 format!("{what}{path}: {}{remedy}", fault.message)
             };
-            faults.faults.iter().map(one).collect::<Vec<_>>().join("\n")
+            diagnostics.diagnostics.iter().map(one).collect::<Vec<_>>().join("\n")
         };
         let mut documents = mortise_text::parse(source, Some(Format::Json), &self.types).map_err(|f| said(&f))?;
         let (Some(mut document), true) = (documents.pop(), documents.is_empty()) else {

@@ -19,7 +19,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 use crate::{
     Format, Types,
     data::{UNKNOWN, names, scalar, value::integer_range, wellknown},
-    fault::Sink,
+    diagnostic::Sink,
     node::{self, Entry, Node},
     place::{Position, Span},
 };

@@ -13,11 +13,40 @@ use crate::{
     tree::Tree,
 };
 
-/// A message has no form in proto3's JSON: a timestamp of the year 20,000, say.
-#[derive(Debug)]
-struct NoForm;
+/// Messages that may be nested in each other, those in an `Any` included. It is protobuf's own limit, which begins anew in
+/// each `Any`; printing takes stack for each level.
+const DEPTH: usize = 100;
 
-type Printed = Result<Tree, NoForm>;
+/// Why a message cannot be printed as its fields.
+#[derive(Debug)]
+enum Unprintable {
+    /// It has no form in proto3's JSON: a timestamp of the year 20,000, say.
+    NoForm,
+    /// It is nested more than [`DEPTH`] levels deep.
+    TooDeep,
+}
+
+use Unprintable::{NoForm, TooDeep};
+
+type PrintResult = Result<Tree, Unprintable>;
+
+/// What messages are printed with.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    types: &'a dyn Types,
+    /// Levels of messages that may follow.
+    depth: usize,
+}
+
+impl<'a> Scope<'a> {
+    fn new(types: &'a dyn Types) -> Self {
+        Self { types, depth: DEPTH }
+    }
+
+    fn inner(self) -> Result<Self, Unprintable> {
+        Ok(Self { depth: self.depth.checked_sub(1).ok_or(TooDeep)?, ..self })
+    }
+}
 
 /// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is not
 /// known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
@@ -27,7 +56,7 @@ pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types) -> Tree
         .and_then(|ty| types.message(ty))
         .filter(|descriptor| descriptor.full_name() == name)
         .and_then(|descriptor| DynamicMessage::decode(descriptor, data.value.as_slice()).ok());
-    match decoded.map(|message| self::message(&message, types)) {
+    match decoded.map(|message| self::message(&message, Scope::new(types))) {
         Some(Ok(tree)) if !is_mistakable(&tree) => tree,
         _ => raw(&data.type_url, &data.value),
     }
@@ -40,7 +69,7 @@ fn is_mistakable(tree: &Tree) -> bool {
 
 /// Any message, for what stands beside the data, such as a status.
 pub(crate) fn known(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
-    self::message(message, types).ok()
+    self::message(message, Scope::new(types)).ok()
 }
 
 fn raw(url: &str, bytes: &[u8]) -> Tree {
@@ -50,19 +79,20 @@ fn raw(url: &str, bytes: &[u8]) -> Tree {
     ])
 }
 
-fn message(message: &DynamicMessage, types: &dyn Types) -> Printed {
+fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
+    let scope = scope.inner()?;
     let descriptor = message.descriptor();
     if wellknown::has_own_form(descriptor.full_name()) && descriptor.name() != "Empty" {
         // These have no room for anything else.
         if !wire::beyond(message).is_empty() {
             return Err(NoForm);
         }
-        return own_form(message, &descriptor, types);
+        return own_form(message, &descriptor, scope);
     }
-    fields(message, types).map(Tree::Map)
+    fields(message, scope).map(Tree::Map)
 }
 
-fn fields(message: &DynamicMessage, types: &dyn Types) -> Result<Vec<(String, Tree)>, NoForm> {
+fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tree)>, Unprintable> {
     let mut entries = Vec::new();
     for (field, value) in message.fields() {
         let tree = match value {
@@ -74,14 +104,14 @@ fn fields(message: &DynamicMessage, types: &dyn Types) -> Result<Vec<(String, Tr
                 let mut sorted: Vec<(&MapKey, &Value)> = map.iter().collect();
                 sorted.sort_by(|(a, _), (b, _)| order(a, b));
                 let entries =
-                    sorted.into_iter().map(|(key, value)| Ok((key_text(key), self::value(&value_kind, value, types)?)));
-                Tree::Map(entries.collect::<Result<_, NoForm>>()?)
+                    sorted.into_iter().map(|(key, value)| Ok((key_text(key), self::value(&value_kind, value, scope)?)));
+                Tree::Map(entries.collect::<Result<_, Unprintable>>()?)
             }
             Value::List(items) => {
                 let kind = field.kind();
-                Tree::List(items.iter().map(|item| self::value(&kind, item, types)).collect::<Result<_, _>>()?)
+                Tree::List(items.iter().map(|item| self::value(&kind, item, scope)).collect::<Result<_, _>>()?)
             }
-            value => self::value(&field.kind(), value, types)?,
+            value => self::value(&field.kind(), value, scope)?,
         };
         entries.push((field.json_name().to_owned(), tree));
     }
@@ -103,7 +133,7 @@ fn key_text(key: &MapKey) -> String {
     }
 }
 
-fn value(kind: &Kind, value: &Value, types: &dyn Types) -> Printed {
+fn value(kind: &Kind, value: &Value, scope: Scope<'_>) -> PrintResult {
     Ok(match value {
         Value::Bool(value) => Tree::Bool(*value),
         Value::I32(value) => Tree::Int(i64::from(*value)),
@@ -115,7 +145,7 @@ fn value(kind: &Kind, value: &Value, types: &dyn Types) -> Printed {
         Value::String(text) => Tree::Text(text.clone()),
         Value::Bytes(bytes) => Tree::Text(scalar::to_base64(bytes)),
         Value::EnumNumber(number) => enumerated(kind.as_enum(), *number),
-        Value::Message(inner) => message(inner, types)?,
+        Value::Message(inner) => message(inner, scope)?,
         // Lists and maps are fields, not values of one.
         Value::List(_) | Value::Map(_) => return Err(NoForm),
     })
@@ -132,26 +162,26 @@ fn enumerated(descriptor: Option<&EnumDescriptor>, number: i32) -> Tree {
     }
 }
 
-fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, types: &dyn Types) -> Printed {
+fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, scope: Scope<'_>) -> PrintResult {
     let get = |number| message.get_field_by_number(number).ok_or(NoForm);
     match descriptor.name() {
         "Timestamp" => timestamp(get(1)?.as_i64().ok_or(NoForm)?, get(2)?.as_i32().ok_or(NoForm)?),
         "Duration" => duration(get(1)?.as_i64().ok_or(NoForm)?, get(2)?.as_i32().ok_or(NoForm)?),
         "FieldMask" => field_mask(get(1)?.as_list().ok_or(NoForm)?),
-        "Any" => any(message, descriptor, types),
+        "Any" => any(message, descriptor, scope),
         "Struct" => {
             let fields = get(1)?;
             let mut sorted: Vec<(&MapKey, &Value)> = fields.as_map().ok_or(NoForm)?.iter().collect();
             sorted.sort_by(|(a, _), (b, _)| order(a, b));
             let entry = |(key, value): (&MapKey, &Value)| {
-                Ok((key_text(key), self::message(value.as_message().ok_or(NoForm)?, types)?))
+                Ok((key_text(key), self::message(value.as_message().ok_or(NoForm)?, scope)?))
             };
             sorted.into_iter().map(entry).collect::<Result<_, _>>().map(Tree::Map)
         }
         "ListValue" => {
             let values = get(1)?;
             let items = values.as_list().ok_or(NoForm)?.iter();
-            let item = |value: &Value| self::message(value.as_message().ok_or(NoForm)?, types);
+            let item = |value: &Value| self::message(value.as_message().ok_or(NoForm)?, scope);
             items.map(item).collect::<Result<_, _>>().map(Tree::List)
         }
         "Value" => {
@@ -162,15 +192,15 @@ fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, types: &dy
                 Value::EnumNumber(_) => Err(NoForm),
                 // JSON has no such number, and a string would be read back as one.
                 Value::F64(number) if !number.is_finite() => Err(NoForm),
-                content => value(&field.kind(), content, types),
+                content => value(&field.kind(), content, scope),
             }
         }
         // The wrappers.
-        _ => value(&descriptor.get_field(1).ok_or(NoForm)?.kind(), get(1)?.as_ref(), types),
+        _ => value(&descriptor.get_field(1).ok_or(NoForm)?.kind(), get(1)?.as_ref(), scope),
     }
 }
 
-fn timestamp(seconds: i64, nanos: i32) -> Printed {
+fn timestamp(seconds: i64, nanos: i32) -> PrintResult {
     if !time::TIMESTAMP_SECONDS.contains(&seconds) || !(0..1_000_000_000).contains(&nanos) {
         return Err(NoForm);
     }
@@ -183,7 +213,7 @@ fn timestamp(seconds: i64, nanos: i32) -> Printed {
     }))
 }
 
-fn duration(seconds: i64, nanos: i32) -> Printed {
+fn duration(seconds: i64, nanos: i32) -> PrintResult {
     let one_sign = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
     if seconds.abs() > time::DURATION_SECONDS || nanos.abs() >= 1_000_000_000 || !one_sign {
         return Err(NoForm);
@@ -198,7 +228,7 @@ fn duration(seconds: i64, nanos: i32) -> Printed {
     }))
 }
 
-fn field_mask(paths: &[Value]) -> Printed {
+fn field_mask(paths: &[Value]) -> PrintResult {
     let mut text = String::new();
     for path in paths {
         let path = path.as_str().filter(|path| !path.is_empty()).ok_or(NoForm)?;
@@ -225,22 +255,26 @@ fn field_mask(paths: &[Value]) -> Printed {
     Ok(Tree::Text(text))
 }
 
-fn any(message: &DynamicMessage, descriptor: &MessageDescriptor, types: &dyn Types) -> Printed {
+fn any(message: &DynamicMessage, descriptor: &MessageDescriptor, scope: Scope<'_>) -> PrintResult {
     let (url, bytes) = (message.get_field_by_number(1).ok_or(NoForm)?, message.get_field_by_number(2).ok_or(NoForm)?);
     let (url, bytes) = (url.as_str().ok_or(NoForm)?, bytes.as_bytes().ok_or(NoForm)?);
     if url.is_empty() {
         return if bytes.is_empty() { Ok(Tree::Map(Vec::new())) } else { Err(NoForm) };
     }
     let name = url.rsplit('/').next().unwrap_or_default();
-    let inner = descriptor.parent_pool().get_message_by_name(name).or_else(|| types.message_named(name));
+    let inner = descriptor.parent_pool().get_message_by_name(name).or_else(|| scope.types.message_named(name));
     let Some(inner) = inner.and_then(|inner| DynamicMessage::decode(inner, bytes.clone()).ok()) else {
         return Ok(raw(url, bytes));
     };
     let ty = (TYPE.to_owned(), Tree::Text(url.to_owned()));
     let entries = if wellknown::has_own_form(name) {
-        self::message(&inner, types).map(|value| vec![ty, ("value".to_owned(), value)])
+        self::message(&inner, scope).map(|value| vec![ty, ("value".to_owned(), value)])
     } else {
-        fields(&inner, types).map(|fields| std::iter::once(ty).chain(fields).collect())
+        fields(&inner, scope.inner()?).map(|fields| std::iter::once(ty).chain(fields).collect())
     };
-    Ok(entries.map_or_else(|NoForm| raw(url, bytes), Tree::Map))
+    match entries {
+        Ok(entries) => Ok(Tree::Map(entries)),
+        Err(NoForm) => Ok(raw(url, bytes)),
+        Err(TooDeep) => Err(TooDeep),
+    }
 }

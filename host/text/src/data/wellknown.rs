@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use mortise_resource::PathStep;
 use prost_reflect::{DynamicMessage, Kind, MapKey, MessageDescriptor, Value};
+use prost_types::Any;
 
 use crate::{
     data::{
@@ -246,7 +247,7 @@ fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Nod
 }
 
 /// The content of `@bytes`, which stands beside `@type` alone.
-pub(crate) fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<Vec<u8>> {
+fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<Vec<u8>> {
     if !alone {
         decoder.fault(
             node.span,
@@ -265,4 +266,29 @@ pub(crate) fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool)
 pub(crate) fn wrong_type(decoder: &mut Decoder<'_, '_>, node: &Node, expected: &str) {
     let remedy = names::did_you_mean(&format!("type.googleapis.com/{expected}"));
     decoder.fault(node.span, format!("the type holds messages of {expected}"), Some(remedy));
+}
+
+/// Whether a type URL names the message.
+pub(crate) fn names_message(url: &str, descriptor: &MessageDescriptor) -> bool {
+    url.rsplit('/').next() == Some(descriptor.full_name())
+}
+
+/// Data as bytes: what is printed when its fields cannot be.
+pub(crate) fn opaque(
+    node: &Node,
+    bytes: &Node,
+    descriptor: Option<&MessageDescriptor>,
+    decoder: &mut Decoder<'_, '_>,
+) -> Option<Any> {
+    let Some(url) = node.get(TYPE) else {
+        decoder.fault(node.span, format!("{BYTES:?} needs {TYPE:?} beside it"), None);
+        return None;
+    };
+    let type_url = decoder.text(url)?.into_owned();
+    if let Some(descriptor) = descriptor.filter(|descriptor| !names_message(&type_url, descriptor)) {
+        wrong_type(decoder, url, descriptor.full_name());
+        return None;
+    }
+    let value = raw_bytes(decoder, bytes, node.entries().is_some_and(|entries| entries.len() == 2))?;
+    Some(Any { type_url, value })
 }

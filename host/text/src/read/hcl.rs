@@ -15,7 +15,7 @@ use hcl_edit::{
 use mortise_resource::FieldPath;
 
 use crate::{
-    fault::Sink,
+    diagnostic::Sink,
     limits::Budget,
     node::{Entry, Node, Value},
     place::{Position, Span},

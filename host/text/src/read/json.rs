@@ -1,19 +1,14 @@
 //! Reads JSON: one value, or several after each other, with or without line breaks between them.
 //!
-//! serde_json parses. Each level is parsed into slices of the text, so that every value keeps its place and every number
-//! its digits; a byte is looked at once for each level that it is nested in, which [`crate::Limits::depth`] bounds.
-
-use std::fmt;
+//! serde_json checks the syntax and reads strings. It tells neither where a value begins nor how a number was written, so
+//! that a second pass over each value, which is known to be JSON by then, makes the tree. Time grows with the text's length
+//! alone; [`crate::Limits::depth`] bounds nesting.
 
 use mortise_resource::FieldPath;
-use serde::{
-    Deserialize,
-    de::{Deserializer, MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
 
 use crate::{
-    fault::Sink,
+    diagnostic::Sink,
     limits::Budget,
     node::{Entry, Node, Value},
     place::Span,
@@ -26,8 +21,9 @@ pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         match value {
             Ok(raw) => {
-                let reader = &mut Reader { text, sink: &mut *sink, budget: &mut *budget };
-                match reader.node(raw.get(), 1) {
+                let at = (raw.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+                let mut reader = Reader { text, at, sink: &mut *sink, budget: &mut *budget };
+                match reader.node(1) {
                     Some(node) => nodes.push(node),
                     None => break,
                 }
@@ -56,85 +52,113 @@ fn syntax(sink: &mut Sink, text: &str, offset: usize, error: &serde_json::Error)
     sink.add(Span::new(offset, offset), &FieldPath::default(), format!("not JSON: {message}"), None);
 }
 
+/// Reads a text that is known to be JSON but for what is in its strings.
 struct Reader<'a, 's> {
     text: &'a str,
+    /// How much of it is read, bytes.
+    at: usize,
     sink: &'s mut Sink,
     budget: &'s mut Budget,
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Where a slice of the text begins.
-    fn start(&self, slice: &str) -> usize {
-        (slice.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
-    }
-
-    fn span(&self, slice: &str) -> Span {
-        let start = self.start(slice);
-        Span::new(start, start + slice.len())
-    }
-
-    /// None once a fault makes reading on senseless; it has been reported.
-    fn node(&mut self, raw: &'a str, depth: usize) -> Option<Node> {
-        let span = self.span(raw);
-        self.budget.take(1, depth, span, self.sink)?;
-        let value = match raw.bytes().next() {
+    /// The value that begins here. None once a fault makes reading on senseless; it has been reported.
+    fn node(&mut self, depth: usize) -> Option<Node> {
+        let start = self.skip_space();
+        self.budget.take(1, depth, Span::new(start, start), self.sink)?;
+        let value = match self.next_byte() {
             Some(b'{') => {
-                let Pairs(pairs) = self.parse(raw)?;
-                let mut entries = Vec::with_capacity(pairs.len());
-                for (key, value) in pairs {
-                    let key_span = self.span(key.get());
-                    let key = self.parse::<String>(key.get())?;
-                    entries.push(Entry { key, key_span, value: self.node(value.get(), depth + 1)? });
-                }
+                let mut entries = Vec::new();
+                self.elements(b'}', |reader| {
+                    let start = reader.skip_space();
+                    let key = reader.string()?;
+                    let key_span = Span::new(start, reader.at);
+                    // The colon.
+                    reader.skip_space();
+                    reader.at += 1;
+                    entries.push(Entry { key, key_span, value: reader.node(depth + 1)? });
+                    Some(())
+                })?;
                 refuse_duplicates(&mut entries, self.sink);
                 Value::Map(entries)
             }
             Some(b'[') => {
-                let items: Vec<&'a RawValue> = self.parse(raw)?;
-                Value::List(items.into_iter().map(|item| self.node(item.get(), depth + 1)).collect::<Option<_>>()?)
+                let mut items = Vec::new();
+                self.elements(b']', |reader| {
+                    items.push(reader.node(depth + 1)?);
+                    Some(())
+                })?;
+                Value::List(items)
             }
-            Some(b'"') => Value::Text(self.parse(raw)?),
-            Some(b't') => Value::Bool(true),
-            Some(b'f') => Value::Bool(false),
-            Some(b'n') => Value::Null,
-            _ => Value::Number(raw.to_owned()),
+            Some(b'"') => Value::Text(self.string()?),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            _ => {
+                let rest = self.rest();
+                let end = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
+                self.at += end;
+                Value::Number(rest.get(..end).unwrap_or_default().to_owned())
+            }
         };
-        Some(Node::new(span, value))
+        Some(Node::new(Span::new(start, self.at), value))
     }
 
-    fn parse<T: Deserialize<'a>>(&mut self, raw: &'a str) -> Option<T> {
+    /// Reads what is between brackets, up to `close`.
+    fn elements(&mut self, close: u8, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.at += 1;
+        self.skip_space();
+        while self.next_byte().is_some_and(|byte| byte != close) {
+            element(self)?;
+            self.skip_space();
+            if self.next_byte() == Some(b',') {
+                self.at += 1;
+            }
+            self.skip_space();
+        }
+        self.at += 1;
+        Some(())
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Value {
+        self.at += word.len();
+        value
+    }
+
+    /// A string, without its quotes and escapes.
+    fn string(&mut self) -> Option<String> {
+        let rest = self.rest();
+        let mut escaped = false;
+        let end = rest.bytes().skip(1).position(|byte| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        });
+        let raw = rest.get(..end.map_or(rest.len(), |end| end + 2)).unwrap_or(rest);
+        let start = self.at;
+        self.at += raw.len();
         serde_json::from_str(raw)
             .inspect_err(|error| {
-                // serde_json counts lines and byte columns from one, within the slice.
-                let line = raw.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
-                let offset = self.start(raw) + (line + error.column().saturating_sub(1)).min(raw.len());
+                // A string has no line breaks; serde_json counts its bytes from one.
+                let offset = start + error.column().saturating_sub(1).min(raw.len());
                 syntax(self.sink, self.text, offset, error);
             })
             .ok()
     }
-}
 
-/// An object's entries in their order, with all that stand there twice.
-struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Pairs<'de>;
+    fn next_byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs(pairs))
-            }
+    /// Goes on to what is no white space, and says where that is.
+    fn skip_space(&mut self) -> usize {
+        while matches!(self.next_byte(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
         }
-        deserializer.deserialize_map(Collect)
+        self.at
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod yaml;
 use mortise_resource::FieldPath;
 
 use crate::{
-    fault::Sink,
+    diagnostic::Sink,
     node::Entry,
     place::{Position, Span},
 };

@@ -10,7 +10,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use mortise_resource::FieldPath;
 
 use crate::{
-    fault::Sink,
+    diagnostic::Sink,
     limits::Budget,
     node::{Entry, Node, Value, plain_bool, plain_null},
     place::Span,

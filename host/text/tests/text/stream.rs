@@ -12,7 +12,7 @@ fn read(text: &[u8], format: Option<Format>, capacity: usize) -> Vec<String> {
     Reader::new(reader, "-", format, types())
         .map(|document| match document {
             Ok(document) => format!("{} {}", document.place, document.resource.id.unwrap().name),
-            Err(ReadError::Faults(faults)) => faults.to_string().split("; ").next().unwrap().to_owned(),
+            Err(ReadError::Diagnostics(diagnostics)) => diagnostics.to_string().split("; ").next().unwrap().to_owned(),
             Err(failed) => failed.to_string(),
         })
         .collect()

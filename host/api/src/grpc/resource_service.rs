@@ -3,14 +3,14 @@
 use std::pin::Pin;
 
 use futures::{Stream, stream};
-use mortise_resource::{Error, pb};
+use mortise_resource::pb;
 use mortise_service::{Caller, ResourceService};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 use tracing::Span;
 
+use super::status::answer;
 use crate::{
-    call::{self, guarded, span, span_of_type},
-    status::status,
+    call::{self, span, span_of_type},
     stubs::resource_service_server::ResourceService as Rpc,
 };
 
@@ -21,7 +21,7 @@ const CONSISTENCY: &str = "x-consul-consistency-mode";
 const TOKEN: &str = "x-consul-token";
 
 /// The service, for gRPC.
-pub(crate) struct Grpc(pub(crate) ResourceService);
+pub(crate) struct ResourceApi(pub(crate) ResourceService);
 
 fn caller(metadata: &MetadataMap) -> Caller {
     let token = metadata.get(TOKEN).and_then(|value| value.to_str().ok());
@@ -32,13 +32,8 @@ fn id_of(resource: Option<&pb::Resource>) -> Option<&pb::Id> {
     resource.and_then(|resource| resource.id.as_ref())
 }
 
-/// Answers a call; see [`guarded`].
-pub(crate) async fn answer<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
-    guarded(span, call).await.map(Response::new).map_err(status)
-}
-
 #[tonic::async_trait]
-impl Rpc for Grpc {
+impl Rpc for ResourceApi {
     type WatchListStream = Pin<Box<dyn Stream<Item = Result<pb::WatchEvent, Status>> + Send>>;
 
     async fn read(&self, request: Request<pb::ReadRequest>) -> Result<Response<pb::ReadResponse>, Status> {

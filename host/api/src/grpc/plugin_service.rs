@@ -10,9 +10,11 @@ use mortise_service::ResourceService;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::{
-    call::span_of_call, grpc::answer, logs::Lines, plugin_stubs::plugin_service_server::PluginService, status::status,
+use super::{
+    plugin_logs::LogReader,
+    status::{answer, status},
 };
+use crate::{call::span_of_call, plugin_stubs::plugin_service_server::PluginService};
 
 /// Uploads at once: each is held in memory until it is whole.
 const UPLOADS: usize = 4;
@@ -21,7 +23,7 @@ const UPLOADS: usize = 4;
 const READERS: usize = 64;
 
 /// The service, for gRPC.
-pub(crate) struct Plugins {
+pub(crate) struct PluginApi {
     manager: Manager,
     /// Says when the server stops.
     service: ResourceService,
@@ -29,7 +31,7 @@ pub(crate) struct Plugins {
     readers: Arc<Semaphore>,
 }
 
-impl Plugins {
+impl PluginApi {
     pub(crate) fn new(manager: Manager, service: ResourceService) -> Self {
         Self { manager, service, uploads: Semaphore::new(UPLOADS), readers: Arc::new(Semaphore::new(READERS)) }
     }
@@ -62,7 +64,7 @@ impl Plugins {
 }
 
 #[tonic::async_trait]
-impl PluginService for Plugins {
+impl PluginService for PluginApi {
     async fn install(
         &self,
         request: Request<Streaming<data::InstallRequest>>,
@@ -124,7 +126,7 @@ impl PluginService for Plugins {
             let what = format!("{READERS} logs of plugins are being read already; try again");
             status(Error::new(Code::ResourceExhausted, what))
         })?;
-        let lines = Lines::open(self.manager.logs(), wanted, self.service.stopped(), permit);
+        let lines = LogReader::open(self.manager.logs(), wanted, self.service.stopped(), permit);
         Ok(Response::new(Box::pin(lines.stream())))
     }
 }

@@ -17,9 +17,9 @@ const OTHER: &str = "(other)";
 
 /// The counts, by path without its first slash. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Counts(Arc<BTreeMap<String, (AtomicU64, metrics::Counter)>>);
+pub(crate) struct RequestCounts(Arc<BTreeMap<String, (AtomicU64, metrics::Counter)>>);
 
-impl Counts {
+impl RequestCounts {
     /// Of these methods, such as `hashicorp.consul.resource.ResourceService/Write`.
     pub(crate) fn new(methods: Vec<String>) -> Self {
         let counter = |method: String| {

@@ -7,10 +7,10 @@ use tonic::{Request, Response, Status};
 use crate::plugin_stubs::controller_service_server::ControllerService;
 
 /// The service, for gRPC.
-pub(crate) struct Controllers(pub(crate) ControllerManager);
+pub(crate) struct ControllerApi(pub(crate) ControllerManager);
 
 #[tonic::async_trait]
-impl ControllerService for Controllers {
+impl ControllerService for ControllerApi {
     async fn list(
         &self,
         request: Request<data::ListControllersRequest>,

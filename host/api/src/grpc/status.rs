@@ -5,8 +5,11 @@
 use std::collections::HashMap;
 
 use mortise_resource::{Code, Error};
-use tonic::Status;
+use tonic::{Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use tracing::Span;
+
+use crate::call::{cut, guarded};
 
 /// Longest message, bytes.
 const MAX_MESSAGE: usize = 2_048;
@@ -44,6 +47,11 @@ pub(crate) fn status(error: Error) -> Status {
     Status::with_error_details(code, message, details)
 }
 
+/// Answers a call; see [`guarded`].
+pub(crate) async fn answer<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<Response<T>, Status> {
+    guarded(span, call).await.map(Response::new).map_err(status)
+}
+
 fn code(code: Code) -> tonic::Code {
     match code {
         Code::InvalidArgument => tonic::Code::InvalidArgument,
@@ -55,26 +63,5 @@ fn code(code: Code) -> tonic::Code {
         Code::Aborted => tonic::Code::Aborted,
         Code::Internal => tonic::Code::Internal,
         Code::Unavailable => tonic::Code::Unavailable,
-    }
-}
-
-/// The text, or as much of it as `max` bytes hold.
-pub(crate) fn cut(text: &str, max: usize) -> String {
-    if text.len() <= max {
-        return text.to_owned();
-    }
-    let end = (0..=max).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-    format!("{}…", text.get(..end).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_texts_are_cut_at_a_character() {
-        let cut = cut(&"é".repeat(2_000), 101);
-        assert_eq!(cut.chars().count(), 51);
-        assert!(cut.ends_with('…'));
     }
 }

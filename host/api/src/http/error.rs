@@ -1,4 +1,4 @@
-//! Why a request was not answered as asked, and how that looks.
+//! Why a request was not answered as request, and how that looks.
 //!
 //! Consul's form is text, `rpc error: code = NotFound desc = …`, with five codes. The other forms tell more codes apart, by
 //! what HTTP clients do with them; a problem object (RFC 9457) also has the faults by field, and the plugin to blame.
@@ -44,7 +44,7 @@ const TYPE: &str = "urn:mortise:problem:";
 
 /// What kind of fault it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ErrorKind {
     /// The service says so.
     Service(Code),
     /// The path leads nowhere.
@@ -63,8 +63,8 @@ pub(super) enum Kind {
 
 /// A fault.
 #[derive(Debug)]
-pub(super) struct Fault {
-    kind: Kind,
+pub(super) struct HttpError {
+    kind: ErrorKind,
     /// What Consul's clients are told; where this is empty, `detail` is.
     text: &'static str,
     detail: String,
@@ -73,16 +73,16 @@ pub(super) struct Fault {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl From<Error> for Fault {
+impl From<Error> for HttpError {
     fn from(error: Error) -> Self {
         let Error { code, message, violations, plugin } = error;
-        Self { kind: Kind::Service(code), text: "", detail: message, violations, plugin, headers: Vec::new() }
+        Self { kind: ErrorKind::Service(code), text: "", detail: message, violations, plugin, headers: Vec::new() }
     }
 }
 
-impl Fault {
+impl HttpError {
     /// A fault with nothing but a sentence.
-    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, text: "", detail: detail.into(), violations: Vec::new(), plugin: None, headers: Vec::new() }
     }
 
@@ -93,7 +93,7 @@ impl Fault {
             path => format!("{text}: {path}: {summary}"),
         };
         let violation = Diagnostic { severity: Severity::Error.into(), path, summary, detail: String::new() };
-        Self { text, violations: vec![violation], ..Self::new(Kind::Body, detail) }
+        Self { text, violations: vec![violation], ..Self::new(ErrorKind::Body, detail) }
     }
 
     /// The fault, with a header.
@@ -124,8 +124,8 @@ impl Fault {
 
     fn text(&self) -> String {
         match self.kind {
-            Kind::Service(code) => format!("rpc error: code = {code:?} desc = {}", cut(&self.detail, MAX_TEXT)),
-            Kind::Body => self.text.to_owned(),
+            ErrorKind::Service(code) => format!("rpc error: code = {code:?} desc = {}", cut(&self.detail, MAX_TEXT)),
+            ErrorKind::Body => self.text.to_owned(),
             _ => cut(&self.detail, MAX_TEXT),
         }
     }
@@ -171,7 +171,7 @@ pub(super) fn diagnostic(one: &Diagnostic) -> Value {
     object
 }
 
-impl Kind {
+impl ErrorKind {
     fn consuls_status(self) -> StatusCode {
         match self {
             Self::Service(
@@ -221,4 +221,4 @@ impl Kind {
     }
 }
 
-pub(super) use crate::status::cut;
+pub(super) use crate::call::cut;

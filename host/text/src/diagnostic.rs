@@ -1,4 +1,4 @@
-//! What is wrong with a text: each fault with its place, its field and its remedy.
+//! What is wrong with a text: each finding with its place, its field and its remedy.
 
 use std::{fmt, sync::Arc};
 
@@ -9,12 +9,12 @@ use crate::{
     place::{Lines, Place, Position, Span, file_name},
 };
 
-/// One fault in a text.
+/// One finding in a text.
 ///
 /// Prints as `file:line:column: field: what; remedy`, and in HCL as `file:line,column-column: what; remedy`, which is how
 /// Consul's command line writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Diagnostic {
     /// Where it begins.
     pub place: Place,
     /// Where it ends: just after its last character.
@@ -29,7 +29,7 @@ pub struct Fault {
     pub format: Format,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.format == Format::Hcl {
             let Position { line, column } = self.place.position;
@@ -48,43 +48,43 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong with a text, in the order of the text, up to a bound. Prints one fault a line.
+/// Everything that is wrong with a text, in the order of the text, up to a bound. Prints one finding a line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Faults {
-    /// The faults.
-    pub faults: Vec<Fault>,
+pub struct Diagnostics {
+    /// The diagnostics.
+    pub diagnostics: Vec<Diagnostic>,
     /// Whether there are more than are kept; the text was not looked at any further then.
     pub more: bool,
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, fault) in self.faults.iter().enumerate() {
+        for (position, diagnostic) in self.diagnostics.iter().enumerate() {
             if position > 0 {
                 f.write_str("\n")?;
             }
-            fault.fmt(f)?;
+            diagnostic.fmt(f)?;
         }
         if self.more { f.write_str("\nand more, which are told once these are mended") } else { Ok(()) }
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for Diagnostics {}
 
-/// Takes faults while a text is read.
+/// Takes diagnostics while a text is read.
 #[derive(Debug)]
 pub(crate) struct Sink {
     pub(crate) file: String,
     pub(crate) format: Format,
     pub(crate) lines: Arc<Lines>,
-    faults: Vec<(usize, Fault)>,
+    diagnostics: Vec<(usize, Diagnostic)>,
     more: bool,
     keep: usize,
 }
 
 impl Sink {
     pub(crate) fn new(file: &str, format: Format, lines: Arc<Lines>, keep: usize) -> Self {
-        Self { file: file_name(file).to_owned(), format, lines, faults: Vec::new(), more: false, keep }
+        Self { file: file_name(file).to_owned(), format, lines, diagnostics: Vec::new(), more: false, keep }
     }
 
     pub(crate) fn place(&self, offset: usize) -> Place {
@@ -92,11 +92,11 @@ impl Sink {
     }
 
     pub(crate) fn add(&mut self, span: Span, path: &FieldPath, message: impl Into<String>, remedy: Option<String>) {
-        if self.faults.len() >= self.keep {
+        if self.diagnostics.len() >= self.keep {
             self.more = true;
             return;
         }
-        let fault = Fault {
+        let diagnostic = Diagnostic {
             place: self.place(span.start),
             end: self.lines.position(span.end),
             path: fit_to_print(&path.to_string(), 500),
@@ -104,29 +104,39 @@ impl Sink {
             remedy: remedy.map(|remedy| fit_to_print(&remedy, 4000)),
             format: self.format,
         };
-        self.faults.push((span.start, fault));
+        self.diagnostics.push((span.start, diagnostic));
     }
 
-    /// How many faults there were so far.
+    /// Gives a path to the diagnostics so far that have none, by the offset at which they begin.
+    pub(crate) fn fill_in_paths(&mut self, path_at: impl Fn(usize) -> FieldPath) {
+        for (offset, diagnostic) in self.diagnostics.iter_mut().filter(|(_, diagnostic)| diagnostic.path.is_empty()) {
+            diagnostic.path = fit_to_print(&path_at(*offset).to_string(), 500);
+        }
+    }
+
+    /// How many diagnostics there were so far.
     pub(crate) fn count(&self) -> usize {
-        self.faults.len() + usize::from(self.more)
+        self.diagnostics.len() + usize::from(self.more)
     }
 
-    /// Whether no further fault would be kept, so that looking for more is in vain.
+    /// Whether no further finding would be kept, so that looking for more is in vain.
     pub(crate) fn is_full(&self) -> bool {
         self.more
     }
 
-    pub(crate) fn finish(mut self) -> Result<(), Faults> {
-        if self.faults.is_empty() {
+    pub(crate) fn finish(mut self) -> Result<(), Diagnostics> {
+        if self.diagnostics.is_empty() {
             return Ok(());
         }
-        self.faults.sort_by_key(|(offset, _)| *offset);
-        Err(Faults { faults: self.faults.into_iter().map(|(_, fault)| fault).collect(), more: self.more })
+        self.diagnostics.sort_by_key(|(offset, _)| *offset);
+        Err(Diagnostics {
+            diagnostics: self.diagnostics.into_iter().map(|(_, diagnostic)| diagnostic).collect(),
+            more: self.more,
+        })
     }
 }
 
-/// A part of a fault as a terminal may have it: names come from the text, may be of any length, and may hold what a terminal
+/// A part of a finding as a terminal may have it: names come from the text, may be of any length, and may hold what a terminal
 /// would obey.
 fn fit_to_print(text: &str, at_most: usize) -> String {
     let mut letters = text.chars();

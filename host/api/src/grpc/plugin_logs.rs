@@ -18,19 +18,19 @@ const TRACE: u8 = 5;
 const WARN: u8 = 2;
 
 /// An open reading.
-pub(crate) struct Lines {
+pub(crate) struct LogReader {
     plugin: String,
     up_to: u8,
     /// Not sent yet, oldest first.
     kept: std::vec::IntoIter<Arc<LogLine>>,
-    /// Lines that were kept when the reading began: those among them come by the channel, too.
+    /// LogReader that were kept when the reading began: those among them come by the channel, too.
     seen: Vec<Arc<LogLine>>,
     live: Option<Receiver<Arc<LogLine>>>,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Lines {
+impl LogReader {
     /// Begins; from here on no line is missed.
     pub(crate) fn open(
         logs: &Logs,
@@ -76,7 +76,7 @@ impl Lines {
                         if self.seen.iter().any(|seen| Arc::ptr_eq(seen, &line)) {
                             continue;
                         }
-                        // Lines come in order: nothing of what was kept comes after this one.
+                        // LogReader come in order: nothing of what was kept comes after this one.
                         self.seen = Vec::new();
                     }
                     if line.level <= self.up_to {

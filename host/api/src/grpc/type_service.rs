@@ -9,13 +9,14 @@ use prost_reflect::FileDescriptor;
 use prost_types::FileDescriptorSet;
 use tonic::{Request, Response, Status};
 
-use crate::{call::span_of_call, grpc::answer, plugin_stubs::type_service_server::TypeService};
+use super::status::answer;
+use crate::{call::span_of_call, plugin_stubs::type_service_server::TypeService};
 
 /// The service, for gRPC.
-pub(crate) struct Types(pub(crate) Arc<ArcSwap<Registry>>);
+pub(crate) struct TypeApi(pub(crate) Arc<ArcSwap<Registry>>);
 
 #[tonic::async_trait]
-impl TypeService for Types {
+impl TypeService for TypeApi {
     async fn list_types(
         &self,
         _: Request<data::ListTypesRequest>,

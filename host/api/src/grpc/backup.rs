@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::Status;
 
-use crate::status::status;
+use super::status::status;
 
 /// Pieces of the archive that wait for the client, some 256 KiB each.
 const WAITING: usize = 4;

@@ -288,7 +288,7 @@ pub(crate) async fn upkeep(handle: PrometheusHandle) {
 mod tests {
     use super::*;
 
-    const DOCS: &str = include_str!("../../../docs/metrics.md");
+    const DOCS: &str = include_str!("../../../../docs/metrics.md");
 
     fn row(metric: &Metric) -> String {
         let kind = format!("{:?}", metric.kind).to_lowercase();

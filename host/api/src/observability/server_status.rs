@@ -22,11 +22,11 @@ use mortise_service::ResourceService;
 use mortise_store::{Consistency, Query, Stats, TypeKey};
 use prost::Message as _;
 
-use crate::{process::process, requests::Counts};
+use super::{process::process, requests::RequestCounts};
 
 /// What the process knows of itself.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct ServerInfo {
     /// The release.
     pub version: &'static str,
     /// How it serves: `serve` or `dev`.
@@ -44,11 +44,11 @@ pub struct About {
 /// Where the numbers come from.
 #[derive(Clone)]
 pub(crate) struct Sources {
-    pub(crate) about: About,
+    pub(crate) about: ServerInfo,
     pub(crate) service: ResourceService,
     pub(crate) controller_manager: ControllerManager,
     pub(crate) metrics: PrometheusHandle,
-    pub(crate) counts: Counts,
+    pub(crate) counts: RequestCounts,
 }
 
 impl Sources {
@@ -59,7 +59,7 @@ impl Sources {
         let plugins = self.plugins().await.map_err(fault)?;
         let controllers: Vec<_> = self.controller_manager.reports("").into_iter().map(controller).collect();
         let (watches, max_watches) = self.service.open_watches();
-        let About { version, mode, started_at, started, .. } = &self.about;
+        let ServerInfo { version, mode, started_at, started, .. } = &self.about;
         Ok(ServerStatusResponse {
             version: (*version).to_owned(),
             mode: (*mode).to_owned(),

@@ -36,7 +36,7 @@ const PREFACE: usize = 24 + 9;
 
 /// What bounds connections.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct ConnectionLimits {
     /// How many may be open.
     pub(crate) connections: usize,
     /// How long one may take to begin.
@@ -44,9 +44,9 @@ pub(crate) struct Bounds {
 }
 
 /// Connections as clients open them, for ever. Those that have not begun end when told to stop.
-pub(crate) fn incoming(
+pub(crate) fn accept(
     listener: TcpListener,
-    bounds: Bounds,
+    bounds: ConnectionLimits,
     stopping: watch::Receiver<bool>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let places = Arc::new(Semaphore::new(bounds.connections.min(Semaphore::MAX_PERMITS)));
@@ -57,7 +57,7 @@ pub(crate) fn incoming(
                 let stream = port.next().await;
                 if let Ok(permit) = places.clone().try_acquire_owned() {
                     let preface = Preface::new(bounds.preface, stopping);
-                    let connection = Connection { stream, preface: Some(preface), _place: Place::new(permit) };
+                    let connection = Connection { stream, preface: Some(preface), _permit: CountedPermit::new(permit) };
                     return Some((Ok(connection), port));
                 }
                 metrics::counter!("mortise_grpc_connections_refused_total").increment(1);
@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     /// Until it has begun.
     preface: Option<Preface>,
-    _place: Place,
+    _permit: CountedPermit,
 }
 
 /// What is waited for, and how long.
@@ -106,16 +106,16 @@ impl Preface {
 }
 
 /// One of the places that are bounded, counted while it is taken.
-struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+struct CountedPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
-impl Place {
+impl CountedPermit {
     fn new(permit: OwnedSemaphorePermit) -> Self {
         metrics::gauge!("mortise_grpc_connections").increment(1);
         Self(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedPermit {
     fn drop(&mut self) {
         metrics::gauge!("mortise_grpc_connections").decrement(1);
     }
@@ -192,7 +192,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopping) = watch::channel(false);
-        (addr, incoming(listener, Bounds { connections, preface }, stopping).boxed(), stop)
+        (addr, accept(listener, ConnectionLimits { connections, preface }, stopping).boxed(), stop)
     }
 
     async fn late(connection: &mut Connection) -> bool {

@@ -5,21 +5,20 @@ use mortise_resource::data;
 use mortise_resource::grpc::mortise::server_service_server::ServerService;
 use tonic::{Request, Response, Status};
 
-use crate::{
+use super::{
     backup::{Pieces, backup},
-    call::span_of_call,
-    grpc::answer,
-    server_status::Sources,
+    status::answer,
 };
+use crate::{call::span_of_call, observability::server_status::Sources};
 
 /// The service, for gRPC.
-pub(crate) struct ServerAsAWhole {
+pub(crate) struct ServerApi {
     pub(crate) sources: Sources,
     pub(crate) manager: Manager,
 }
 
 #[tonic::async_trait]
-impl ServerService for ServerAsAWhole {
+impl ServerService for ServerApi {
     async fn status(
         &self,
         _: Request<data::ServerStatusRequest>,

@@ -1,0 +1,13 @@
+//! The gRPC port: one file for each service, the connections, and the form of errors.
+
+pub(crate) mod backup;
+pub(crate) mod connections;
+pub(crate) mod controller_service;
+pub(crate) mod health;
+pub(crate) mod plugin_logs;
+pub(crate) mod plugin_service;
+pub(crate) mod reflection;
+pub(crate) mod resource_service;
+pub(crate) mod server_service;
+pub(crate) mod status;
+pub(crate) mod type_service;

@@ -1,0 +1,52 @@
+//! A request under `/api` once its type is known: what the operations on resources are handed.
+
+use std::sync::Arc;
+
+use axum::{body::Body, http::request::Parts};
+use mortise_resource::pb;
+use mortise_service::registry::{Registry, ResourceType};
+use prost_reflect::DescriptorPool;
+
+use super::{
+    HttpOptions, Shared,
+    error::HttpError,
+    json::{self, Printer},
+    query::Query,
+};
+
+/// A request about a type.
+pub(super) struct TypeRequest {
+    pub(super) shared: Shared,
+    pub(super) kind: Arc<ResourceType>,
+    pub(super) host: DescriptorPool,
+    pub(super) query: Query,
+    pub(super) parts: Parts,
+    pub(super) body: Body,
+}
+
+impl TypeRequest {
+    /// The id of a name in the place that the query says.
+    pub(super) fn id(&self, name: String) -> pb::Id {
+        pb::Id { uid: String::new(), name, r#type: Some(self.kind.gvk.to_pb()), tenancy: Some(self.query.tenancy()) }
+    }
+
+    /// Prints resources of the type.
+    pub(super) fn printer(&self) -> Result<Printer, HttpError> {
+        Printer::new(&self.host, self.kind.schema.message())
+    }
+
+    /// The body, as a resource.
+    pub(super) async fn resource(&mut self, name: String) -> Result<pb::Resource, HttpError> {
+        let body = std::mem::take(&mut self.body);
+        let HttpOptions { max_body_bytes: limit, request_timeout: within, .. } = self.shared.options;
+        let read = super::body::read(&self.parts.headers, body, limit, within, &self.shared.bodies).await?;
+        let mut resource = read.resource(&self.host, self.kind.schema.message()).await?;
+        resource.id = Some(self.id(name));
+        Ok(resource)
+    }
+}
+
+/// The descriptors of the host.
+pub(super) fn host_pool(registry: &Registry) -> Result<DescriptorPool, HttpError> {
+    registry.pools().next().cloned().ok_or_else(json::no_host_message)
+}

@@ -1,0 +1,6 @@
+//! What can be seen of the server from outside: metrics, counts of requests, and its status in numbers.
+
+pub mod metrics;
+pub(crate) mod process;
+pub(crate) mod requests;
+pub(crate) mod server_status;

@@ -1,0 +1,154 @@
+//! One message as proto3 JSON by itself: a resource's data or owner, as the HTTP API takes it.
+//!
+//! It is the mapping that files are read with (`data`), with the same bounds and the same findings. Every finding has a path
+//! here, also where the text is no JSON or a key occurs twice, since a client of the HTTP API sees no lines.
+
+use std::sync::Arc;
+
+use mortise_resource::{FieldPath, PathStep};
+use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
+use prost_types::Any;
+
+use crate::{
+    Diagnostics, Format, Limits, OneType,
+    data::{BYTES, decode::Decoder, names, wellknown, wire},
+    diagnostic::Sink,
+    limits::Budget,
+    node::{Node, Value},
+    place::{Lines, Position},
+    read,
+};
+
+/// Reads a message. Paths begin with `root`.
+///
+/// # Errors
+/// What is wrong with the text, as far as `limits` allow to look.
+pub fn message_from_json(
+    text: &str,
+    root: &str,
+    descriptor: &MessageDescriptor,
+    limits: &Limits,
+) -> Result<DynamicMessage, Diagnostics> {
+    read_json(text, root, descriptor, limits, |decoder, node| decoder.message(descriptor, node))
+}
+
+/// Reads the data of a resource: a message, or `@type` and `@bytes`, as data without a form in JSON is printed. Entries of
+/// maps are encoded in order.
+///
+/// # Errors
+/// What is wrong with the text, as far as `limits` allow to look.
+pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limits) -> Result<Any, Diagnostics> {
+    read_json(text, "data", descriptor, limits, |decoder, node| match node.get(BYTES) {
+        Some(bytes) => wellknown::opaque(node, bytes, Some(descriptor), decoder),
+        None => decoder.message(descriptor, node).map(|message| Any {
+            type_url: format!("type.googleapis.com/{}", descriptor.full_name()),
+            value: wire::encode(&message),
+        }),
+    })
+}
+
+fn read_json<T>(
+    text: &str,
+    root: &str,
+    descriptor: &MessageDescriptor,
+    limits: &Limits,
+    decode: impl FnOnce(&mut Decoder<'_, '_>, &Node) -> Option<T>,
+) -> Result<T, Diagnostics> {
+    let lines = Arc::new(Lines::new(text, Position::START));
+    let mut sink = Sink::new("-", Format::Json, lines, limits.diagnostics);
+    let root = FieldPath::field(root);
+    let nodes = read::json::read(text, &mut sink, &mut Budget::new(limits));
+    sink.fill_in_paths(|offset| path_at(offset, text, &root, descriptor, nodes.first()));
+    let types = OneType(descriptor.clone());
+    let mut decoder = Decoder::new(&types, &mut sink);
+    decoder.path = root;
+    let read = match nodes.as_slice() {
+        [node] => decode(&mut decoder, node),
+        _ => None,
+    };
+    let at_fault = sink.count() > 0;
+    match read {
+        Some(read) if !at_fault => Ok(read),
+        // Whatever is not read is at fault; the message is for a decoder that forgets to say so.
+        _ => {
+            if !at_fault {
+                sink.add(Default::default(), &FieldPath::default(), "this is no message", None);
+            }
+            sink.finish()?;
+            Err(Diagnostics::default())
+        }
+    }
+}
+
+/// The path of what is at an offset, in the names of protobuf.
+fn path_at(
+    offset: usize,
+    text: &str,
+    root: &FieldPath,
+    descriptor: &MessageDescriptor,
+    node: Option<&Node>,
+) -> FieldPath {
+    let mut path = root.clone();
+    let mut below = Below::Message(descriptor.clone());
+    let mut next = node;
+    while let Some(node) = next.take() {
+        match &node.value {
+            Value::Map(entries) => {
+                let found =
+                    entries.iter().find(|entry| entry.value.span.start <= offset && offset < entry.value.span.end);
+                // A key that occurred before is not among the entries.
+                let refused = || serde_json::Deserializer::from_str(text.get(offset..)?).into_iter().next()?.ok();
+                let (key, value) = match found {
+                    Some(entry) => (entry.key.clone(), Some(&entry.value)),
+                    None => match refused() {
+                        Some(key) => (key, None),
+                        None => break,
+                    },
+                };
+                let (step, inner) = below.entry(key);
+                path.0.push(step);
+                (below, next) = (inner, value);
+            }
+            Value::List(items) => {
+                let found = (0_u32..).zip(items).find(|(_, item)| item.span.start <= offset && offset < item.span.end);
+                if let Some((index, item)) = found {
+                    path.0.push(PathStep::Index(index));
+                    next = Some(item);
+                }
+            }
+            _ => {}
+        }
+    }
+    path
+}
+
+/// What the descriptor says of a value.
+enum Below {
+    Message(MessageDescriptor),
+    /// The entries of a map, by the message of its values.
+    Map(Option<MessageDescriptor>),
+    Other,
+}
+
+impl Below {
+    /// The step to an entry, and what is there.
+    fn entry(&self, key: String) -> (PathStep, Self) {
+        let message = |message: Option<MessageDescriptor>| message.map_or(Self::Other, Self::Message);
+        match self {
+            Self::Message(descriptor) => match names::find_field(descriptor, &key, Format::Json) {
+                Some(field) => {
+                    let inner = match field.kind() {
+                        Kind::Message(entry) if field.is_map() => {
+                            Self::Map(entry.map_entry_value_field().kind().as_message().cloned())
+                        }
+                        kind => message(kind.as_message().cloned()),
+                    };
+                    (PathStep::Field(field.name().to_owned()), inner)
+                }
+                None => (PathStep::Field(key), Self::Other),
+            },
+            Self::Map(value) => (PathStep::Key(key), message(value.clone())),
+            Self::Other => (PathStep::Field(key), Self::Other),
+        }
+    }
+}
