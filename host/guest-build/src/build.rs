@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, StopHandle, Target,
-    cargo::{self, GUARD, Request},
+    cargo::{self, Examples, GUARD, Request},
     component, depinfo,
     metadata::{Package, PackageSelector},
     toolchain::Toolchain,
@@ -38,14 +38,6 @@ enum OutDir {
     Explicit(PathBuf),
     /// In this folder of the workspace's target directory.
     InTarget(String),
-}
-
-/// Which of a package's examples are compiled, too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Examples {
-    None,
-    One(String),
-    All,
 }
 
 /// What came out.

@@ -6,11 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde::Deserialize;
 
-use crate::{
-    Error, StopHandle, Target, build::Examples, environment, error::tail, metadata::Package, toolchain::Toolchain,
-};
+use crate::{Error, StopHandle, Target, environment, error::tail, metadata::Package, toolchain::Toolchain};
 
 /// Guards against a guest whose build script builds guests in the directory that we hold locked.
 pub(crate) const GUARD: &str = "MORTISE_GUEST_BUILD";
@@ -24,6 +22,14 @@ pub(crate) struct Module {
     /// The component's name: the example's, or for the library the package's.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
+}
+
+/// Which of a package's examples are compiled, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Examples {
+    None,
+    One(String),
+    All,
 }
 
 /// What to compile.
@@ -141,31 +147,38 @@ fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Err
     Ok(flags.join("\u{1f}"))
 }
 
-/// Picks the package's own cdylibs from cargo's messages.
+/// One line of `--message-format json`: of the reason `compiler-artifact`, as far as it is used.
+#[derive(Deserialize)]
+struct Artifact {
+    reason: String,
+    manifest_path: PathBuf,
+    target: ArtifactTarget,
+    filenames: Vec<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct ArtifactTarget {
+    name: String,
+    kind: Vec<String>,
+    crate_types: Vec<String>,
+}
+
+/// Picks the package's own cdylibs from cargo's messages. Lines of other reasons have other fields, and are passed over.
 fn modules(messages: &str, package: &Package) -> Vec<Module> {
     messages
         .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|message| module(&message, package))
+        .filter_map(|line| serde_json::from_str::<Artifact>(line).ok())
+        .filter_map(|artifact| module(artifact, package))
         .collect()
 }
 
-fn module(message: &Value, package: &Package) -> Option<Module> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    if message.get("reason")?.as_str()? != "compiler-artifact"
-        || Path::new(message.get("manifest_path")?.as_str()?) != package.manifest
-    {
+fn module(artifact: Artifact, package: &Package) -> Option<Module> {
+    let Artifact { reason, manifest_path, target, filenames } = artifact;
+    let has = |all: &[String], what: &str| all.iter().any(|one| one == what);
+    if reason != "compiler-artifact" || manifest_path != package.manifest || !has(&target.crate_types, "cdylib") {
         return None;
     }
-    let target = message.get("target")?;
-    let has = |key: &str, what: &str| {
-        target.get(key).and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one.as_str() == Some(what)))
-    };
-    if !has("crate_types", "cdylib") {
-        return None;
-    }
-    let files = message.get("filenames")?.as_array()?;
-    let path = files.iter().filter_map(text).find(|name| name.ends_with(".wasm"))?;
-    let name = if has("kind", "example") { text(target.get("name")?)? } else { package.name.clone() };
-    Some(Module { name, path: path.into() })
+    let path = filenames.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "wasm"))?;
+    let name = if has(&target.kind, "example") { target.name } else { package.name.clone() };
+    Some(Module { name, path })
 }

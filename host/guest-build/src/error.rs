@@ -2,6 +2,14 @@
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
+/// An error of another crate, or a text.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why rustup added no target.
+#[derive(Debug, thiserror::Error)]
+#[error("rustup cannot be run: {0}")]
+pub(crate) struct RustupMissing(#[source] pub(crate) io::Error);
+
 /// Why no component came out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,24 +33,24 @@ pub enum Error {
         stderr: String,
     },
     /// A program answered something else than it should.
-    #[error("`{program}` gave an answer that cannot be understood: {fault}")]
+    #[error("`{program}` gave an answer that cannot be understood: {source}")]
     Answer {
         /// As it was called.
         program: String,
         /// What is wrong with the answer.
-        fault: String,
+        source: BoxError,
     },
     /// The wasm target is missing and could not be added.
     #[error(
-        "the Rust target {target} is not installed, and adding it failed: {fault}\n\
+        "the Rust target {target} is not installed, and adding it failed: {source}\n\
          With rustup: `rustup target add {target}` (needs the network once). Without rustup: install the distribution's \
          package of that target's standard library."
     )]
     Target {
         /// Its name.
         target: &'static str,
-        /// What rustup said, or why it could not be asked.
-        fault: String,
+        /// The end of rustup's words, or why it could not be started.
+        source: BoxError,
     },
     /// The workspace has no such package.
     #[error("there is no package `{package}` in the workspace at {}", root.display())]
@@ -76,7 +84,7 @@ pub enum Error {
         /// The component.
         name: String,
         /// What wit-component found.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: BoxError,
     },
     /// A file could not be read or written.
     #[error("cannot {verb} {}: {source}", path.display())]

@@ -1,4 +1,7 @@
 //! What cargo knows about the workspace: its root, its target directory, its packages.
+//!
+//! Four fields of `cargo metadata` are read. The crate `cargo_metadata` reads all of them, and would bring its own crates for
+//! paths, platforms and versions before everything that embeds a plugin.
 
 use std::{
     fs,
@@ -6,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::{
     Error, environment,
@@ -31,9 +34,23 @@ pub(crate) struct Package {
     pub(crate) target_directory: PathBuf,
 }
 
+/// `cargo metadata`, format version 1, as far as it is used.
+#[derive(Deserialize)]
+struct Metadata {
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+    packages: Vec<ListedPackage>,
+}
+
+#[derive(Deserialize)]
+struct ListedPackage {
+    name: String,
+    manifest_path: PathBuf,
+}
+
 impl Package {
     /// Asks cargo; needs no network, and none of the dependencies.
-    pub(crate) fn find(dir: &Path, which: &PackageSelector) -> Result<Self, Error> {
+    pub(crate) fn find(dir: &Path, selector: &PackageSelector) -> Result<Self, Error> {
         let mut command = Command::new(environment::program("CARGO", "cargo"));
         command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(dir);
         let target_dir = std::env::var_os("CARGO_TARGET_DIR");
@@ -43,24 +60,16 @@ impl Package {
             command.env("CARGO_TARGET_DIR", target_dir);
         }
         let answer = ask(&mut command)?;
-        let bad = |fault: &str| Error::Answer { program: display(&command), fault: fault.to_owned() };
-
-        let answer: Value = serde_json::from_str(&answer).map_err(|fault| bad(&fault.to_string()))?;
-        let root = path(&answer, "workspace_root").ok_or_else(|| bad("no workspace_root"))?;
-        let target_directory = path(&answer, "target_directory").ok_or_else(|| bad("no target_directory"))?;
+        let wrong = |error: serde_json::Error| Error::Answer { program: display(&command), source: error.into() };
+        let Metadata { workspace_root: root, target_directory, packages } =
+            serde_json::from_str(&answer).map_err(wrong)?;
         let here = fs::canonicalize(dir.join("Cargo.toml")).ok();
-        let packages = answer.get("packages").and_then(Value::as_array).ok_or_else(|| bad("no packages"))?;
-        let found = packages.iter().find_map(|package| {
-            let name = package.get("name")?.as_str()?.to_owned();
-            let manifest = path(package, "manifest_path")?;
-            let matches = match which {
-                PackageSelector::Named(wanted) => *wanted == name,
-                PackageSelector::At(_) => here.is_some() && fs::canonicalize(&manifest).ok() == here,
-            };
-            matches.then_some((name, manifest))
+        let found = packages.into_iter().find(|package| match selector {
+            PackageSelector::Named(wanted) => *wanted == package.name,
+            PackageSelector::At(_) => here.is_some() && fs::canonicalize(&package.manifest_path).ok() == here,
         });
-        let Some((name, manifest)) = found else {
-            let package = match which {
+        let Some(ListedPackage { name, manifest_path: manifest }) = found else {
+            let package = match selector {
                 PackageSelector::Named(name) => name.clone(),
                 PackageSelector::At(dir) => dir.display().to_string(),
             };
@@ -74,8 +83,4 @@ impl Package {
         fs::read_to_string(self.root.join("Cargo.toml"))
             .is_ok_and(|text| text.lines().any(|line| line.trim() == "[profile.guest]"))
     }
-}
-
-fn path(value: &Value, key: &str) -> Option<PathBuf> {
-    Some(value.get(key)?.as_str()?.into())
 }

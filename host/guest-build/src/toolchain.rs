@@ -6,7 +6,10 @@ use std::{
     process::Command,
 };
 
-use crate::{Error, Target, environment, error::tail};
+use crate::{
+    Error, Target, environment,
+    error::{RustupMissing, tail},
+};
 
 /// What is asked of the compiler once for each run.
 pub(crate) struct Toolchain {
@@ -22,7 +25,7 @@ impl Toolchain {
         let paths = rustc(dir, &["--print", "sysroot", "--print", "target-libdir", "--target", target.name()])?;
         let mut lines = paths.lines().map(PathBuf::from);
         let (Some(sysroot), Some(libraries)) = (lines.next(), lines.next()) else {
-            return Err(Error::Answer { program: "rustc --print".into(), fault: format!("{paths:?}") });
+            return Err(Error::Answer { program: "rustc --print".into(), source: format!("{paths:?}").into() });
         };
         if !has_core(&libraries) {
             add_target(dir, target)?;
@@ -48,11 +51,11 @@ fn add_target(dir: &Path, target: Target) -> Result<(), Error> {
         // Of interest to rustup's authors only.
         .env_remove("RUST_BACKTRACE")
         .output()
-        .map_err(|fault| Error::Target { target: target.name(), fault: format!("rustup cannot be run: {fault}") })?;
+        .map_err(|error| Error::Target { target: target.name(), source: RustupMissing(error).into() })?;
     if output.status.success() {
         Ok(())
     } else {
-        Err(Error::Target { target: target.name(), fault: tail(&output.stderr) })
+        Err(Error::Target { target: target.name(), source: tail(&output.stderr).into() })
     }
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn ask(command: &mut Command) -> Result<String, Error> {
     if !output.status.success() {
         return Err(Error::Ask { program, status: output.status, stderr: tail(&output.stderr) });
     }
-    String::from_utf8(output.stdout).map_err(|fault| Error::Answer { program, fault: fault.to_string() })
+    String::from_utf8(output.stdout).map_err(|error| Error::Answer { program, source: error.into() })
 }
 
 /// A command as one would type it, for messages.

@@ -70,8 +70,8 @@ impl Bench {
         let path = self.source.component().await?;
         let offline = Offline::new(&path)?;
         let manifest = offline.describe().await.map_err(|e| fault::load(&path, &e))?;
-        let settings =
-            test::granted(&manifest).map_err(|e| fault::failed(e, "`mortise plugin inspect` says what it needs"))?;
+        let settings = test::granted(&manifest)
+            .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` says what it needs"))?;
         let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
         let given = self.given(&plugin)?;
         let mut rows = vec![self.empty(&plugin).await?];
@@ -161,7 +161,8 @@ impl Bench {
         let mut rows = Vec::new();
         for controller in plugin.manifest().controllers.iter().filter(|one| one.manages == decl.gvk) {
             let broken = |what: String| fault::failed(format!("controller {}: {what}", controller.name), NEXT);
-            let harness = test::ReconcileHarness::new(plugin, controller, resource).map_err(broken)?;
+            let harness =
+                test::ReconcileHarness::new(plugin, controller, resource).map_err(|e| broken(e.to_string()))?;
             let call = || harness.reconcile();
             rows.push(self.row(&decl.gvk.to_string(), &format!("reconcile {}", controller.name), call).await?);
         }

@@ -17,6 +17,7 @@ mod build;
 mod dev;
 mod fault;
 mod inspect;
+mod lockfile;
 mod names;
 mod new;
 mod offline;

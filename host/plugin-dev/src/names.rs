@@ -6,7 +6,7 @@
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use mortise_cli::CliError;
 
-use crate::{fault, template};
+use crate::{fault, lockfile};
 
 /// Words that cannot be names of Rust modules.
 const KEYWORDS: [&str; 52] = [
@@ -148,7 +148,7 @@ fn check_plugin(name: &str) -> Result<(), CliError> {
         let what = format!("{name:?} cannot be a crate's name: Rust or cargo keep it for themselves");
         return refuse(what, format!("`mortise plugin new my-{name}`"));
     }
-    if template::is_dependency(name) {
+    if lockfile::is_dependency(name) {
         let what = format!("{name:?} cannot be this crate's name: a crate of that name is among its dependencies");
         return refuse(what, format!("`mortise plugin new my-{name}`"));
     }

@@ -25,8 +25,7 @@ impl ComponentReport {
     pub(crate) async fn read(offline: &Offline) -> Result<Self, CliError> {
         let surface = Interfaces::read(&offline.sandbox, &offline.bytes).await;
         let surface = surface.map_err(|e| fault::load(&offline.path, &e))?;
-        let digest = Sha256::digest(&offline.bytes);
-        let digest = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let digest = format!("{:x}", Sha256::digest(&offline.bytes));
         Ok(Self { size: offline.bytes.len(), digest, surface, manifest: offline.describe().await })
     }
 

@@ -1,7 +1,7 @@
 //! What would change: a unified diff of two resources as YAML.
 
+use diffy::{DiffOptions, PatchFormatter};
 use mortise_resource::pb;
-use similar::TextDiff;
 
 use crate::{Types, to_yaml};
 
@@ -21,5 +21,12 @@ pub fn diff(
 /// A unified diff of two texts with three lines around each change; empty when they are alike.
 #[must_use]
 pub fn unified(before: &str, after: &str, names: (&str, &str)) -> String {
-    TextDiff::from_lines(before, after).unified_diff().context_radius(3).header(names.0, names.1).to_string()
+    if before == after {
+        return String::new();
+    }
+    let mut options = DiffOptions::new();
+    options.set_original_filename(names.0.to_owned()).set_modified_filename(names.1.to_owned());
+    // An empty line of the context keeps its blank, as `diff -u` has it.
+    let formatter = PatchFormatter::new().suppress_blank_empty(false);
+    formatter.fmt_patch(&options.create_patch(before, after)).to_string()
 }

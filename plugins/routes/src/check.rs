@@ -13,6 +13,44 @@ use crate::{
     settings::is_listen,
 };
 
+/// Why a text may not replace a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CheckError {
+    #[error("line {line}: {source}")]
+    Line { line: usize, source: LineError },
+    #[error("its last line has no end")]
+    UnfinishedLine,
+    #[error("it ends in the middle of a block")]
+    UnfinishedBlock,
+    #[error("it has {0} upstream blocks")]
+    Upstreams(usize),
+}
+
+/// Why a line is none of nginx's language, as far as this plugin writes it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LineError {
+    #[error("{0:?} does not end")]
+    Unfinished(String),
+    #[error("a comment has a character that is not plain")]
+    Comment,
+    #[error("{0:?} does not belong there")]
+    Character(char),
+    #[error("{0:?} does not belong there")]
+    Directive(String),
+    #[error("the block {0:?} does not belong there")]
+    Block(String),
+    #[error("a location cannot be {0:?}, or is there twice")]
+    Location(String),
+    #[error("there is no block to end")]
+    NoBlock,
+    #[error("an upstream block has no server")]
+    EmptyUpstream,
+    #[error("a location has {0} answers")]
+    Answers(usize),
+    #[error("a server block has one listen, one server_name and a location for /")]
+    Server,
+}
+
 /// What a text is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'t> {
@@ -30,7 +68,7 @@ enum Block {
 }
 
 /// Judges a text; `is_upstream` tells which upstreams there are.
-pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<(), String> {
+pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<(), CheckError> {
     let mut file = File { is_upstream, blocks: Vec::new(), upstreams: 0, servers: 0 };
     let mut words = Vec::new();
     for (line, token) in tokens(text)? {
@@ -42,28 +80,28 @@ pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<()
             Token::End => file.directive(&words),
             Token::Open => file.open(&words),
             Token::Close if words.is_empty() => file.close(),
-            Token::Close => Err(format!("{:?} does not end", words.join(" "))),
+            Token::Close => Err(LineError::Unfinished(words.join(" "))),
         };
-        done.map_err(|fault| format!("line {line}: {fault}"))?;
+        done.map_err(|source| CheckError::Line { line, source })?;
         words.clear();
     }
     match (&*words, &*file.blocks, file.upstreams) {
         ([], [], 1) => Ok(()),
-        ([], [], count) => Err(format!("it has {count} upstream blocks")),
-        _ => Err("it ends in the middle of a block".to_owned()),
+        ([], [], count) => Err(CheckError::Upstreams(count)),
+        _ => Err(CheckError::UnfinishedBlock),
     }
 }
 
 /// Takes a text apart. A comment takes a whole line.
-fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
+fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, CheckError> {
     if !text.ends_with('\n') {
-        return Err("its last line has no end".to_owned());
+        return Err(CheckError::UnfinishedLine);
     }
     let mut tokens = Vec::new();
     for (mut rest, line) in text.split('\n').zip(1..) {
         if rest.starts_with('#') {
             if !rest.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-                return Err(format!("line {line}: a comment has a character that is not plain"));
+                return Err(CheckError::Line { line, source: LineError::Comment });
             }
             continue;
         }
@@ -76,7 +114,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
                 '}' => tokens.push((line, Token::Close)),
                 ';' => tokens.push((line, Token::End)),
                 _ if end > 0 => tokens.push((line, Token::Word(word))),
-                other => return Err(format!("line {line}: {other:?} does not belong there")),
+                other => return Err(CheckError::Line { line, source: LineError::Character(other) }),
             }
             rest = behind;
         }
@@ -97,7 +135,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn directive(&mut self, words: &[&str]) -> Result<(), String> {
+    fn directive(&mut self, words: &[&str]) -> Result<(), LineError> {
         let fits = match (self.blocks.last_mut(), words) {
             (Some(Block::Upstream { servers }), ["server", one, weight]) => {
                 *servers = servers.saturating_add(1);
@@ -123,10 +161,10 @@ impl File<'_> {
             }
             _ => false,
         };
-        if fits { Ok(()) } else { Err(format!("{:?} does not belong there", words.join(" "))) }
+        if fits { Ok(()) } else { Err(LineError::Directive(words.join(" "))) }
     }
 
-    fn open(&mut self, words: &[&str]) -> Result<(), String> {
+    fn open(&mut self, words: &[&str]) -> Result<(), LineError> {
         let opened = match (self.blocks.last_mut(), words) {
             (None, ["upstream", name]) if (self.is_upstream)(name) => {
                 self.upstreams = self.upstreams.saturating_add(1);
@@ -145,27 +183,25 @@ impl File<'_> {
                     _ => false,
                 };
                 if !fits || locations.contains(&whole) {
-                    return Err(format!("a location cannot be {whole:?}, or is there twice"));
+                    return Err(LineError::Location(whole));
                 }
                 locations.push(whole);
                 Block::Location { answers: 0 }
             }
-            _ => return Err(format!("the block {:?} does not belong there", words.join(" "))),
+            _ => return Err(LineError::Block(words.join(" "))),
         };
         self.blocks.push(opened);
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), String> {
+    fn close(&mut self) -> Result<(), LineError> {
         match self.blocks.pop() {
-            None => Err("there is no block to end".to_owned()),
+            None => Err(LineError::NoBlock),
             Some(Block::Upstream { servers: 1.. } | Block::Location { answers: 1 }) => Ok(()),
             Some(Block::Server { listens: 1, names: 1, locations }) if locations.iter().any(|one| one == "/") => Ok(()),
-            Some(Block::Upstream { .. }) => Err("an upstream block has no server".to_owned()),
-            Some(Block::Location { answers }) => Err(format!("a location has {answers} answers")),
-            Some(Block::Server { .. }) => {
-                Err("a server block has one listen, one server_name and a location for /".to_owned())
-            }
+            Some(Block::Upstream { .. }) => Err(LineError::EmptyUpstream),
+            Some(Block::Location { answers }) => Err(LineError::Answers(answers)),
+            Some(Block::Server { .. }) => Err(LineError::Server),
         }
     }
 }

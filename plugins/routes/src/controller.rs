@@ -164,11 +164,15 @@ impl RouteFiles<'_> {
         }
         let steps = match plan(hostname, &self.listen, &members) {
             Ok(steps) => steps,
-            Err(fault) => {
+            Err(error) => {
                 for member in &members {
-                    write_status(self.ctx, &member.route, condition(&member.route, &Verdict::Invalid(fault.clone())))?;
+                    write_status(
+                        self.ctx,
+                        &member.route,
+                        condition(&member.route, &Verdict::Invalid(error.to_string())),
+                    )?;
                 }
-                return Err(RouteError::Other(fault.into()));
+                return Err(RouteError::Other(error.into()));
             }
         };
         let of = |number: usize| members.get(number);

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mortise_plugin::{Diagnostics, Typed, pb};
 
 use crate::{
-    check::check,
+    check::{CheckError, check},
     file::{RouteConfig, RouteName, ServerBlock, has_server},
     proto::edge::v1::Route,
     rules,
@@ -53,11 +53,19 @@ pub(crate) struct Step {
     pub(crate) verdict: Verdict,
 }
 
+/// A text that failed its check.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the text for {file} is not as it should be: {source}")]
+pub(crate) struct PlanError {
+    file: String,
+    source: CheckError,
+}
+
 /// What is to be done about a hostname's Routes, in this order.
 ///
 /// # Errors
 /// A text that failed its check.
-pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<Vec<Step>, String> {
+pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<Vec<Step>, PlanError> {
     let mut age = (0..members.len()).zip(members).collect::<Vec<_>>();
     age.sort_by(|(_, a), (_, b)| a.route.id().uid.cmp(&b.route.id().uid));
 
@@ -111,7 +119,7 @@ fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option
 }
 
 /// The text of each part's file, checked.
-fn texts(hostname: &str, listen: &str, parts: &[(usize, RouteConfig)]) -> Result<Vec<(usize, String)>, String> {
+fn texts(hostname: &str, listen: &str, parts: &[(usize, RouteConfig)]) -> Result<Vec<(usize, String)>, PlanError> {
     let all = parts.iter().map(|(_, part)| part).collect::<Vec<_>>();
     let upstreams = all.iter().map(|part| part.name.upstream()).collect::<BTreeSet<_>>();
     let mut server = Some(ServerBlock { listen, parts: &all });
@@ -119,7 +127,7 @@ fn texts(hostname: &str, listen: &str, parts: &[(usize, RouteConfig)]) -> Result
     for (number, part) in parts {
         let text = part.render(hostname, server.take().as_ref());
         check(&text, &|name| upstreams.contains(name))
-            .map_err(|fault| format!("the text for {} is not as it should be: {fault}", part.name.file()))?;
+            .map_err(|source| PlanError { file: part.name.file(), source })?;
         texts.push((*number, text));
     }
     Ok(texts)

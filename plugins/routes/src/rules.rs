@@ -22,13 +22,32 @@ const PATH: usize = 1024;
 const NAME: usize = 253;
 const LABEL: usize = 63;
 
+/// A value that a Route may not hold. Texts of the Route are cut to a length that fits a line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RuleError {
+    #[error(
+        "a hostname is a DNS name in lower case such as www.example.org, one such as *.example.org, or _ for any; got {0}"
+    )]
+    Hostname(String),
+    #[error("a path prefix {rule}; got {got}")]
+    PathPrefix { rule: &'static str, got: String },
+    #[error("a path prefix has at most {PATH} bytes, got {0}")]
+    PathLength(usize),
+    #[error("a weight is 1 to {WEIGHT}, got {0}")]
+    Weight(u32),
+    #[error("an address is one such as 192.0.2.1:8080, [2001:db8::1]:8080 or app.internal:8080; got {0}")]
+    Address(String),
+    #[error("a port is a number from 1 to 65535; got {0}")]
+    Port(String),
+}
+
 /// Judges a Route, defaults filled in.
 pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
-    if let Err(fault) = hostname(&route.hostname) {
-        diagnostics.error(fault).at(field("hostname"));
+    if let Err(error) = hostname(&route.hostname) {
+        diagnostics.error(error.to_string()).at(field("hostname"));
     }
-    if let Err(fault) = path_prefix(&route.path_prefix) {
-        diagnostics.error(fault).at(field("path_prefix"));
+    if let Err(error) = path_prefix(&route.path_prefix) {
+        diagnostics.error(error.to_string()).at(field("path_prefix"));
     }
     let count = route.upstreams.len();
     if count == 0 {
@@ -44,8 +63,8 @@ pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
     for (upstream, index) in route.upstreams.iter().zip(0_u32..) {
         let place = || field("upstreams").index(index);
         match address(&upstream.address) {
-            Err(fault) => {
-                diagnostics.error(fault).at(place().field("address"));
+            Err(error) => {
+                diagnostics.error(error.to_string()).at(place().field("address"));
             }
             Ok(address) if known.contains(&address) => {
                 diagnostics
@@ -55,8 +74,8 @@ pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
             }
             Ok(address) => known.push(address),
         }
-        if let Err(fault) = weight(upstream.weight) {
-            diagnostics.error(fault).at(place().field("weight"));
+        if let Err(error) = weight(upstream.weight) {
+            diagnostics.error(error.to_string()).at(place().field("weight"));
         }
     }
 }
@@ -73,24 +92,21 @@ pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
 }
 
 /// A DNS name in lower case, one after `*.`, or `_`.
-pub(crate) fn hostname(text: &str) -> Result<(), String> {
+pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
     if text == "_" || (text.len() <= NAME && is_name(text.strip_prefix("*.").unwrap_or(text))) {
         return Ok(());
     }
-    Err(format!(
-        "a hostname is a DNS name in lower case such as www.example.org, one such as *.example.org, or _ for any; got {}",
-        shown(text)
-    ))
+    Err(RuleError::Hostname(shown(text)))
 }
 
 /// Segments of unreserved characters, each after a slash.
-pub(crate) fn path_prefix(text: &str) -> Result<(), String> {
-    let fault = if !text.starts_with('/') {
+pub(crate) fn path_prefix(text: &str) -> Result<(), RuleError> {
+    let rule = if !text.starts_with('/') {
         "begins with a slash"
     } else if text == "/" {
         return Ok(());
     } else if text.len() > PATH {
-        return Err(format!("a path prefix has at most {PATH} bytes, got {}", text.len()));
+        return Err(RuleError::PathLength(text.len()));
     } else if text.ends_with('/') {
         "ends without a slash, and is for what is below it all the same"
     } else if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte)) {
@@ -100,15 +116,15 @@ pub(crate) fn path_prefix(text: &str) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    Err(format!("a path prefix {fault}; got {}", shown(text)))
+    Err(RuleError::PathPrefix { rule, got: shown(text) })
 }
 
 /// 1 to [`WEIGHT`].
-pub(crate) fn weight(weight: u32) -> Result<(), String> {
+pub(crate) fn weight(weight: u32) -> Result<(), RuleError> {
     if (1..=WEIGHT).contains(&weight) {
         return Ok(());
     }
-    Err(format!("a weight is 1 to {WEIGHT}, got {weight}"))
+    Err(RuleError::Weight(weight))
 }
 
 /// An upstream's address, so that two ways to write one are equal.
@@ -120,15 +136,10 @@ pub(crate) enum Address<'a> {
 }
 
 /// Takes an address apart.
-pub(crate) fn address(text: &str) -> Result<Address<'_>, String> {
-    let wrong = || {
-        format!(
-            "an address is one such as 192.0.2.1:8080, [2001:db8::1]:8080 or app.internal:8080; got {}",
-            shown(text)
-        )
-    };
+pub(crate) fn address(text: &str) -> Result<Address<'_>, RuleError> {
+    let wrong = || RuleError::Address(shown(text));
     let (host, digits) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let port = port(digits).ok_or_else(|| format!("a port is a number from 1 to 65535; got {}", shown(text)))?;
+    let port = port(digits).ok_or_else(|| RuleError::Port(shown(text)))?;
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return inner.parse().map(|address| Address::V6(address, port)).map_err(|_| wrong());
     }

@@ -127,6 +127,7 @@ mod compare;
 mod context;
 mod controller;
 mod diagnostics;
+mod dispatch;
 mod envelope;
 mod failure;
 mod finalizer;
@@ -227,20 +228,20 @@ macro_rules! export {
                     controller: ::std::string::String,
                     id: ::std::vec::Vec<u8>,
                 ) -> ::std::result::Result<$crate::Outcome, ::std::string::String> {
-                    $plugin.reconcile(&$crate::host::Imports, &controller, &id)
+                    $plugin.reconcile(&$crate::host::Imports, &controller, &id).map_err(|error| error.to_string())
                 }
                 #[cfg(target_arch = "wasm32")]
                 fn map(
                     controller: ::std::string::String,
                     changed: ::std::vec::Vec<u8>,
                 ) -> ::std::result::Result<::std::vec::Vec<::std::vec::Vec<u8>>, ::std::string::String> {
-                    $plugin.map(&$crate::host::Imports, &controller, &changed)
+                    $plugin.map(&$crate::host::Imports, &controller, &changed).map_err(|error| error.to_string())
                 }
                 #[cfg(target_arch = "wasm32")]
                 fn initialize(
                     controller: ::std::string::String,
                 ) -> ::std::result::Result<(), ::std::string::String> {
-                    $plugin.initialize(&$crate::host::Imports, &controller)
+                    $plugin.initialize(&$crate::host::Imports, &controller).map_err(|error| error.to_string())
                 }
                 fn check(settings: ::std::string::String) -> $crate::Diagnostics {
                     $plugin.check(&settings)

@@ -4,8 +4,8 @@ use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
 
 use crate::{
-    Context, Decision, Diagnostics, Outcome, Registered, controller::Controls, envelope::Envelope,
-    hook_input::HookInput, host::AnyHost, watch::changed,
+    Context, Decision, Diagnostics, Error, Outcome, Registered, controller::Controls, dispatch::DispatchError,
+    envelope::Envelope, hook_input::HookInput, host::AnyHost, watch::changed,
 };
 
 /// A plugin: its name, its version, its types, its controllers.
@@ -96,7 +96,7 @@ impl Plugin {
     /// # Errors
     /// What the hook says, or that there is nothing it could look at.
     pub fn mutate(&self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
-        let (found, mut resource) = self.input(input).map_err(Diagnostics::refusal)?;
+        let (found, mut resource) = self.input(input)?;
         let changed = found.mutate(input, &mut resource)?;
         if changed.is_none() {
             resource.cache(self.types, found, input);
@@ -107,10 +107,10 @@ impl Plugin {
     /// Runs the validate hook of the resource's type.
     #[must_use]
     pub fn validate(&self, input: &[u8], prior: Option<&[u8]>) -> Diagnostics {
-        let prior = prior.map(Envelope::read).transpose().map_err(|fault| no_resource(&fault));
+        let prior = prior.map(Envelope::read).transpose().map_err(DispatchError::Resource);
         let (prior, (found, mut resource)) = match prior.and_then(|prior| Ok((prior, self.input(input)?))) {
             Ok(decoded) => decoded,
-            Err(fault) => return Diagnostics::refusal(fault),
+            Err(error) => return error.into(),
         };
         let said = found.validate(&mut resource, prior);
         resource.cache(self.types, found, input);
@@ -125,15 +125,15 @@ impl Plugin {
             Ok(decoded) => decoded,
             Err(fault) => return Decision::Deny(format!("the host sent bytes that are no id or no resource: {fault}")),
         };
-        self.find(id.r#type.as_ref()).map_or_else(Decision::Deny, |found| found.read(&id, stored))
+        self.find(id.r#type.as_ref()).map_or_else(Decision::from, |found| found.read(&id, stored))
     }
 
     /// Asks the write rule of the resource's type.
     #[must_use]
     pub fn write(&self, input: &[u8]) -> Decision {
         let (found, mut resource) = match self.input(input) {
-            Ok(given) => given,
-            Err(fault) => return Decision::Deny(fault),
+            Ok(decoded) => decoded,
+            Err(error) => return error.into(),
         };
         let decision = found.write(&mut resource);
         resource.cache(self.types, found, input);
@@ -143,7 +143,7 @@ impl Plugin {
     /// Asks the list rule of a type.
     #[must_use]
     pub fn list(&self, of: &pb::Type, tenancy: &pb::Tenancy) -> Decision {
-        self.find(Some(of)).map_or_else(Decision::Deny, |found| found.spec().list(of, tenancy))
+        self.find(Some(of)).map_or_else(Decision::from, |found| found.spec().list(of, tenancy))
     }
 
     /// Brings data of an older schema version to the type's own.
@@ -151,7 +151,7 @@ impl Plugin {
     /// # Errors
     /// What the type's upgrade says, or that there is none.
     pub fn upgrade(&self, of: &pb::Type, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
-        self.find(Some(of)).map_err(Diagnostics::refusal)?.upgrade(since, data)
+        self.find(Some(of))?.upgrade(since, data)
     }
 
     /// Runs the check of the settings, if there is one.
@@ -168,55 +168,50 @@ impl Plugin {
     ///
     /// # Errors
     /// What the reconciler says, or that there is no such controller.
-    pub fn reconcile(&self, host: &AnyHost, controller: &str, id: &[u8]) -> Result<Outcome, String> {
-        let id = pb::Id::decode(id).map_err(|fault| format!("the host sent bytes that are no id: {fault}"))?;
-        let found = self.controller(controller)?;
-        found.reconcile(&Context::new(host), id).map_err(|error| error.to_string())
+    pub fn reconcile(&self, host: &AnyHost, controller: &str, id: &[u8]) -> Result<Outcome, Error> {
+        let id = pb::Id::decode(id).map_err(DispatchError::Id)?;
+        self.controller(controller)?.reconcile(&Context::new(host), id)
     }
 
     /// Runs a controller's mapper of the changed resource's type: encoded ids.
     ///
     /// # Errors
     /// What the mapper says, or that there is none.
-    pub fn map(&self, host: &AnyHost, controller: &str, resource: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    pub fn map(&self, host: &AnyHost, controller: &str, resource: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let found = self.controller(controller)?;
-        let ids = changed(resource).and_then(|changed| found.map(&Context::new(host), changed));
-        ids.map(|ids| ids.iter().map(Message::encode_to_vec).collect()).map_err(|error| error.to_string())
+        let ids = found.map(&Context::new(host), changed(resource)?)?;
+        Ok(ids.iter().map(Message::encode_to_vec).collect())
     }
 
     /// Runs a controller's initializer, if there is one.
     ///
     /// # Errors
     /// What the initializer says, or that there is no such controller.
-    pub fn initialize(&self, host: &AnyHost, controller: &str) -> Result<(), String> {
-        self.controller(controller)?.initialize(&Context::new(host)).map_err(|error| error.to_string())
+    pub fn initialize(&self, host: &AnyHost, controller: &str) -> Result<(), Error> {
+        self.controller(controller)?.initialize(&Context::new(host))
     }
 
-    fn controller(&self, name: &str) -> Result<&'static dyn Controls, String> {
+    fn controller(&self, name: &str) -> Result<&'static dyn Controls, DispatchError> {
         let found = self.controllers.iter().find(|one| one.name() == name);
-        found.copied().ok_or_else(|| format!("plugin {} has no controller {name}", self.name))
+        found.copied().ok_or_else(|| DispatchError::UnknownController { plugin: self.name, name: name.to_owned() })
     }
 
     /// A resource, and the type that it is of.
-    fn input(&self, input: &[u8]) -> Result<(&'static dyn Registered, HookInput), String> {
+    fn input(&self, input: &[u8]) -> Result<(&'static dyn Registered, HookInput), DispatchError> {
         if let Some(kept) = HookInput::cached(self.types, input) {
             return Ok(kept);
         }
-        let resource = Envelope::read(input).map_err(|fault| no_resource(&fault))?;
+        let resource = Envelope::read(input).map_err(DispatchError::Resource)?;
         Ok((self.find(resource.of())?, HookInput::encoded(resource)))
     }
 
-    fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, String> {
+    fn find(&self, of: Option<&pb::Type>) -> Result<&'static dyn Registered, DispatchError> {
         let found = of.and_then(|of| self.types.iter().find(|one| one.spec().is(of)));
         found.copied().ok_or_else(|| {
-            format!("plugin {} has no type {}", self.name, of.map(gvk).unwrap_or_else(|| "\"\"".to_owned()))
+            let of = of.map_or_else(|| "\"\"".to_owned(), gvk);
+            DispatchError::UnknownType { plugin: self.name, of }
         })
     }
-}
-
-/// A fault of the host.
-pub(crate) fn no_resource(fault: &prost::DecodeError) -> String {
-    format!("the host sent bytes that are no resource: {fault}")
 }
 
 /// [`manifest::Manifest`] with the descriptors as the bytes they already are: the same on the wire, without code that

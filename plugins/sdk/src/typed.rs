@@ -6,7 +6,7 @@ use mortise_resource::pb;
 use prost::{Message, Name};
 use prost_types::Any;
 
-use crate::{Diagnostics, Failure, context::unreadable, envelope::Envelope, plugin::no_resource, wire};
+use crate::{Diagnostics, Failure, context::unreadable, dispatch::DispatchError, envelope::Envelope, wire};
 
 /// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the owner of
 /// a resource that a reconciler makes.
@@ -145,8 +145,8 @@ fn splice(
     if replaced.is_empty() {
         return Ok(None);
     }
-    let broken = |fault: prost::DecodeError| Diagnostics::refusal(no_resource(&fault));
-    wire::replace(input, &replaced, &added.encode_to_vec()).map(Some).map_err(broken)
+    let spliced = wire::replace(input, &replaced, &added.encode_to_vec());
+    Ok(Some(spliced.map_err(DispatchError::Resource)?))
 }
 
 impl<M> Typed<M> {

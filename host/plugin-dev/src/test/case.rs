@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::error::CaseError;
+
 /// One case.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -252,8 +254,8 @@ impl Case {
     ///
     /// # Errors
     /// What is wrong with it, in one line.
-    pub(super) fn read(value: &Value) -> Result<(Self, Invocation), String> {
-        let mut case = Self::deserialize(value).map_err(|e| e.to_string())?;
+    pub(super) fn read(value: &Value) -> Result<(Self, Invocation), CaseError> {
+        let mut case = Self::deserialize(value)?;
         let mut found = Vec::new();
         found.extend(case.mutate.take().map(Invocation::Mutate));
         found.extend(case.validate.take().map(Invocation::Validate));
@@ -262,21 +264,21 @@ impl Case {
         found.extend(case.upgrade.take().map(Invocation::Upgrade));
         found.extend(case.reconcile.take().map(Invocation::Reconcile));
         found.extend(case.map.take().map(Invocation::Map));
-        let called = match (found.pop(), found.is_empty()) {
+        let invocation = match (found.pop(), found.is_empty()) {
             (Some(one), true) => one,
             _ => {
                 let all = "mutate, validate, write, authorize, upgrade, reconcile, map";
-                return Err(format!("it has to call exactly one of {all}"));
+                return Err(format!("it has to call exactly one of {all}").into());
             }
         };
-        case.check(&called)?;
-        Ok((case, called))
+        case.check(&invocation)?;
+        Ok((case, invocation))
     }
 
     /// Refuses what is given, and is of no use to what is called.
-    fn check_given(&self, called: &Invocation) -> Result<(), String> {
-        let controls = matches!(called, Invocation::Reconcile(_) | Invocation::Map(_));
-        let judges = matches!(called, Invocation::Validate(_) | Invocation::Write(_));
+    fn check_given(&self, invocation: &Invocation) -> Result<(), CaseError> {
+        let controls = matches!(invocation, Invocation::Reconcile(_) | Invocation::Map(_));
+        let judges = matches!(invocation, Invocation::Validate(_) | Invocation::Write(_));
         let given = [
             ("stored", self.stored.is_some(), judges, "validate and write"),
             ("caller", self.caller.is_some(), !controls, "hooks"),
@@ -288,16 +290,16 @@ impl Case {
             ("now", self.now.is_some(), controls, "reconcile and map"),
         ];
         match given.iter().find(|(_, is, fits, _)| *is && !fits) {
-            Some((field, _, _, of)) => Err(format!("{field} is for {of} only")),
+            Some((field, _, _, of)) => Err(format!("{field} is for {of} only").into()),
             None => Ok(()),
         }
     }
 
     /// Refuses expectations that nothing would look at.
-    fn check(&self, called: &Invocation) -> Result<(), String> {
-        self.check_given(called)?;
+    fn check(&self, invocation: &Invocation) -> Result<(), CaseError> {
+        self.check_given(invocation)?;
         let expect = &self.expect;
-        let (name, fits): (&str, &[&str]) = match called {
+        let (name, fits): (&str, &[&str]) = match invocation {
             Invocation::Mutate(_) => ("mutate", &["data", "metadata", "unchanged", "diagnostics"]),
             Invocation::Validate(_) => ("validate", &["diagnostics"]),
             Invocation::Write(_) => ("write", &["data", "metadata", "unchanged", "diagnostics", "allow", "deny"]),
@@ -325,12 +327,12 @@ impl Case {
             ("directories", !expect.directories.is_empty()),
         ];
         if let Some((stray, _)) = given.iter().find(|(field, is)| *is && !fits.contains(field)) {
-            return Err(format!("expect.{stray} says nothing about {name}; it may expect {}", fits.join(", ")));
+            return Err(format!("expect.{stray} says nothing about {name}; it may expect {}", fits.join(", ")).into());
         }
         let says_nothing = expect.fault.is_none() && !given.iter().any(|(_, is)| *is);
-        match called {
+        let checked: Result<(), CaseError> = match invocation {
             Invocation::Mutate(_) | Invocation::Upgrade(_) if says_nothing => {
-                Err(format!("expect has to say what {name} answers: one of {}", fits.join(", ")))
+                Err(format!("expect has to say what {name} answers: one of {}", fits.join(", ")).into())
             }
             Invocation::Authorize(_) if says_nothing => {
                 Err("expect has to say `allow: true`, or `deny: REASON`".into())
@@ -341,7 +343,8 @@ impl Case {
                 Err("expect has to say how reconcile ends: `outcome: done`, or `error: TEXT`".into())
             }
             _ => Ok(()),
-        }?;
+        };
+        checked?;
         let named = |one: &&ExpectedDiagnostic| one.error.is_some() == one.warning.is_some();
         if expect.diagnostics.iter().any(|one| named(&one)) {
             return Err("each of expect.diagnostics has either `error: TEXT` or `warning: TEXT`".into());
@@ -356,7 +359,7 @@ mod tests {
     use serde_json::json;
 
     fn fault(value: Value) -> String {
-        Case::read(&value).map(|_| ()).unwrap_err()
+        Case::read(&value).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]

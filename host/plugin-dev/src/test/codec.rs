@@ -5,6 +5,8 @@ use mortise_resource::{Scope, pb, types::Gvk};
 use mortise_text::{Diagnostics, Format, Indent, Source, TypeTable, Types as _};
 use serde_json::{Value, json};
 
+use super::error::CaseError;
+
 /// The types that cases may name.
 #[derive(Default)]
 pub(crate) struct Codec {
@@ -25,23 +27,16 @@ impl Codec {
     ///
     /// # Errors
     /// What is wrong with it, a fault a line; `what` names it.
-    pub(crate) fn read(&self, what: &str, value: &Value) -> Result<pb::Resource, String> {
+    pub(crate) fn read(&self, what: &str, value: &Value) -> Result<pb::Resource, CaseError> {
         let text = value.to_string();
         let source = Source { name: what, text: &text };
-        let said = |diagnostics: &Diagnostics| {
-            let one = |fault: &mortise_text::Diagnostic| {
-                let path = if fault.path.is_empty() { String::new() } else { format!(".{}", fault.path) };
-                let remedy = fault.remedy.iter().map(|remedy| format!("; {remedy}")).collect::<String>();
-                format!("{what}{path}: {}{remedy}", fault.message)
-            };
-            diagnostics.diagnostics.iter().map(one).collect::<Vec<_>>().join("\n")
-        };
-        let mut documents = mortise_text::parse(source, Some(Format::Json), &self.types).map_err(|f| said(&f))?;
+        let wrong = |source: Diagnostics| CaseError::Resource { field: what.to_owned(), source };
+        let mut documents = mortise_text::parse(source, Some(Format::Json), &self.types).map_err(wrong)?;
         let (Some(mut document), true) = (documents.pop(), documents.is_empty()) else {
-            return Err(format!("{what}: it has to be one resource: a map with type, name and data"));
+            return Err(format!("{what}: it has to be one resource: a map with type, name and data").into());
         };
         document.place_in("default", "default", &self.types);
-        let status = document.status(&self.types).map_err(|f| said(&f))?;
+        let status = document.status(&self.types).map_err(wrong)?;
         let mut resource = document.resource;
         if let (Some(owner), Some(id)) = (&mut resource.owner, &resource.id) {
             let scope = owner.r#type.as_ref().and_then(|of| self.types.scope(of)).unwrap_or(Scope::Undefined);
@@ -58,16 +53,15 @@ impl Codec {
     ///
     /// # Errors
     /// There is none, or more than one.
-    pub(crate) fn named(&self, name: &str) -> Result<Gvk, String> {
+    pub(crate) fn named(&self, name: &str) -> Result<Gvk, CaseError> {
         match self.types.named(name).as_slice() {
             [one] => Ok(one.into()),
             [] => {
                 let known = self.of.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
-                Err(format!(
-                    "there is no type {name:?}; there is {known}, and --with FILE.wasm brings another plugin's"
-                ))
+                let text = "--with FILE.wasm brings another plugin's";
+                Err(format!("there is no type {name:?}; there is {known}, and {text}").into())
             }
-            _ => Err(format!("{name:?} means more than one type; write group.version.Kind")),
+            _ => Err(format!("{name:?} means more than one type; write group.version.Kind").into()),
         }
     }
 

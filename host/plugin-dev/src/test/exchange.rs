@@ -9,7 +9,10 @@ use mortise_resource::{Code, pb};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::codec::{Codec, id_json, type_name};
+use super::{
+    codec::{Codec, id_json, type_name},
+    error::CaseError,
+};
 
 /// A question.
 #[derive(Debug, Clone)]
@@ -254,7 +257,7 @@ impl HostCall {
     }
 
     /// The answer to this question in a recording.
-    pub(super) fn read_answer(&self, json: &Value, codec: &Codec) -> Result<Answer, String> {
+    pub(super) fn read_answer(&self, json: &Value, codec: &Codec) -> Result<Answer, CaseError> {
         let resource = |json: &Value| codec.read(self.name(), json);
         let list = |json: &Value| json.as_array().cloned().ok_or("the answer has to be a list");
         Ok(match self {
@@ -304,10 +307,10 @@ fn bytes_json(bytes: &[u8]) -> Value {
     }
 }
 
-fn read_bytes(json: &Value) -> Result<Vec<u8>, String> {
+fn read_bytes(json: &Value) -> Result<Vec<u8>, CaseError> {
     match (json.as_str(), json.get("base64").and_then(Value::as_str)) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
-        (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|e| format!("base64: {e}")),
+        (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|e| CaseError::field("base64", e)),
         (None, None) => Err("bytes have to be a text, or { \"base64\": TEXT }".into()),
     }
 }

@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::{
     case::{Authorize, Caller, Case, List, Upgrade},
     codec::{Codec, type_name},
+    error::CaseError,
     problems::{self, Problems},
 };
 
@@ -34,9 +35,6 @@ pub(super) struct HookCase<'a> {
     pub(super) problems: Problems,
     pub(super) fuel: u64,
 }
-
-/// What a case itself has wrong, in one line.
-type CaseError = String;
 
 impl<'a> HookCase<'a> {
     pub(super) fn new(plugin: &'a Arc<Plugin>, codec: &'a Codec, case: &'a Case) -> Self {
@@ -55,7 +53,7 @@ impl<'a> HookCase<'a> {
     fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, CaseError> {
         let gvk = self.codec.named(name)?;
         let found = self.plugin.manifest().types.iter().find(|decl| decl.gvk == gvk);
-        found.ok_or_else(|| format!("{gvk} is another plugin's type; its hooks are tested with that plugin"))
+        found.ok_or_else(|| format!("{gvk} is another plugin's type; its hooks are tested with that plugin").into())
     }
 
     /// Counts what the call used, and compares a fault with the one that is expected.
@@ -73,7 +71,7 @@ impl<'a> HookCase<'a> {
     pub(super) async fn mutate(&mut self, resource: &Value) -> Result<(), CaseError> {
         let before = self.codec.read("mutate", resource)?;
         if !self.decl(&before)?.hooks.mutate {
-            return Err(format!("{} has no mutate hook", type_of(&before)));
+            return Err(format!("{} has no mutate hook", type_of(&before)).into());
         }
         let mut call = self.call()?;
         let mut said = Vec::new();
@@ -188,7 +186,7 @@ impl<'a> HookCase<'a> {
     pub(super) async fn validate(&mut self, resource: &Value) -> Result<(), CaseError> {
         let resource = self.codec.read("validate", resource)?;
         if !self.decl(&resource)?.hooks.validate {
-            return Err(format!("{} has no validate hook", type_of(&resource)));
+            return Err(format!("{} has no validate hook", type_of(&resource)).into());
         }
         let mut call = self.call()?;
         if let Some(said) = self.call_validate(&mut call, &resource).await? {
@@ -360,7 +358,8 @@ impl<'a> HookCase<'a> {
                 format!("upgrade.message: {name} is not among the plugin's descriptors; let build.rs compile its file, too")
             })?,
         });
-        let old = DynamicMessage::deserialize(message, asked.data.clone()).map_err(|e| format!("upgrade.data: {e}"))?;
+        let old = DynamicMessage::deserialize(message, asked.data.clone())
+            .map_err(|e| CaseError::field("upgrade.data", e))?;
         let mut call = self.call()?;
         let answer = call.upgrade(gvk.to_pb(), asked.since, old.encode_to_vec()).await;
         match self.count(&call, answer) {
@@ -428,6 +427,6 @@ fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError>
             format!("caller.permissions: {text:?} is none; write `key:read on NAME`, or `operator:read`")
         })
     };
-    let may = caller.permissions.iter().map(read).collect::<Result<_, _>>()?;
+    let may = caller.permissions.iter().map(read).collect::<Result<_, String>>()?;
     Ok(Arc::new(CaseCaller { name: caller.name.clone().unwrap_or_else(|| "the caller".into()), may }))
 }

@@ -56,18 +56,18 @@ impl Memory {
     /// Puts a resource there as it is, with its status.
     ///
     /// # Errors
-    /// What the store has against it.
-    pub(super) fn put(&self, mut resource: pb::Resource) -> Result<(), String> {
+    /// The store's refusal.
+    pub(super) fn put(&self, mut resource: pb::Resource) -> Result<(), mortise_plugin::Failure> {
         let status = std::mem::take(&mut resource.status);
         (resource.version, resource.generation) = (String::new(), String::new());
         let mut store = self.store.lock();
-        let stored = store.write(resource, self.now).map_err(|e| e.message)?;
+        let stored = store.write(resource, self.now)?;
         let id = stored.id.clone().unwrap_or_default();
         for (key, mut status) in status {
             if status.observed_generation.is_empty() {
                 status.observed_generation.clone_from(&stored.generation);
             }
-            store.write_status(&id, "", &key, status, self.now).map_err(|e| e.message)?;
+            store.write_status(&id, "", &key, status, self.now)?;
         }
         Ok(())
     }
@@ -131,13 +131,12 @@ impl Memory {
 
     /// What of a type stands under a key of an index of the controller's.
     fn look_up(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
-        let invalid = |text: String| Failure::new(Code::InvalidArgument, text);
         let same = |gvk: &Gvk| gvk.group == of.group && gvk.kind == of.kind;
         let watched = self.controller.watches.iter().find(|watch| same(&watch.of));
         let indexes: &[IndexDecl] = match watched {
             _ if same(&self.controller.manages) => &self.controller.indexes,
             Some(watch) => &watch.indexes,
-            None => return Err(invalid("the resource type specified is not indexed".into())),
+            None => return Err(invalid("the resource type specified is not indexed")),
         };
         let by = match indexes.iter().find(|one| &*one.name == index) {
             Some(found) => Some(&found.by),
@@ -147,7 +146,7 @@ impl Memory {
         let all: Vec<_> = self.store.lock().all().filter(|one| is_type(one, of)).cloned().collect();
         let mut found = Vec::new();
         for one in all {
-            if self.is_under(&one, by, key, listing).map_err(invalid)? {
+            if self.is_under(&one, by, key, listing)? {
                 found.push(one);
             }
         }
@@ -160,7 +159,7 @@ impl Memory {
         by: Option<&IndexBy>,
         key: &CacheKey,
         listing: bool,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Failure> {
         let message = || {
             let of = one
                 .id
@@ -168,7 +167,9 @@ impl Memory {
                 .and_then(|id| id.r#type.as_ref())
                 .map(Gvk::from)
                 .unwrap_or_else(|| Gvk::new("", "", ""));
-            self.codec.message(&of).ok_or_else(|| format!("the type {of} is not known; --with FILE.wasm brings it"))
+            self.codec
+                .message(&of)
+                .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm brings it")))
         };
         let data = one.data.as_ref().map(|data| data.value.as_slice());
         Ok(match (by, key, data) {
@@ -177,12 +178,12 @@ impl Memory {
                 one.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
             }
             (Some(IndexBy::Reference(path)), CacheKey::Id(key), Some(data)) => {
-                let found = path.references(&message()?)?.of(data)?;
+                let found = path.references(&message()?).map_err(invalid)?.of(data).map_err(invalid)?;
                 let holder = one.id.clone().unwrap_or_default();
                 found.iter().any(|to| is_under(&mortise_plugin::referent(to, &holder), key, listing))
             }
             (Some(IndexBy::Value(path)), CacheKey::Value(key), Some(data)) => {
-                let found = path.values(&message()?)?.of(data)?;
+                let found = path.values(&message()?).map_err(invalid)?.of(data).map_err(invalid)?;
                 found.iter().any(|value| if listing { value.starts_with(key.as_str()) } else { value == key })
             }
             _ => false,
@@ -201,6 +202,11 @@ impl Memory {
         })?;
         Ok(Answer::Http { status: found.status, headers: found.headers.clone(), body: found.body.clone().into_bytes() })
     }
+}
+
+/// A question that the cache cannot answer, as the host says it.
+fn invalid(error: impl ToString) -> Failure {
+    Failure::new(Code::InvalidArgument, error.to_string())
 }
 
 /// What the SDK's store says, as the host says it.

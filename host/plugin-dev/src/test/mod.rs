@@ -6,6 +6,7 @@
 
 mod case;
 mod codec;
+mod error;
 mod exchange;
 mod hooks;
 mod memory;

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     case::{Case, ExpectedStatus, MapChange, Outcome, Reconcile},
     codec::{Codec, short},
+    error::CaseError,
     exchange::{Exchange, HostCall, Journal},
     memory::{Memory, Values},
     problems::Problems,
@@ -23,9 +24,6 @@ use super::{
 
 /// 2025-01-01T00:00:00Z, which a [`mortise_plugin::testing::World`] begins with, too. Milliseconds.
 const NEW_YEAR: u64 = 1_735_689_600_000;
-
-/// What a case itself has wrong, in one line.
-type CaseError = String;
 
 /// A case of a controller that is being run.
 pub(super) struct ControllerCase<'a> {
@@ -64,15 +62,15 @@ pub(super) fn settings(
     }
     let put = |path: &Path, content: &str| {
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, content));
-        made.map_err(|e| format!("cannot write {}: {e}", path.display()))
+        made.map_err(CaseError::file("write", path))
     };
     let plain = |name: &str| !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
     for (directory, files) in &case.directories {
         if !plain(directory) || !files.keys().all(|name| plain(name)) {
-            return Err(format!("directories.{directory}: names of directories and files are plain names"));
+            return Err(format!("directories.{directory}: names of directories and files are plain names").into());
         }
         let path = dir.join("directories").join(directory);
-        fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        fs::create_dir_all(&path).map_err(CaseError::file("create", &path))?;
         for (name, content) in files {
             put(&path.join(name), content)?;
         }
@@ -80,7 +78,7 @@ pub(super) fn settings(
     }
     for (secret, content) in &case.secrets {
         if !plain(secret) {
-            return Err(format!("secrets.{secret}: names of secrets are plain names"));
+            return Err(format!("secrets.{secret}: names of secrets are plain names").into());
         }
         let path = dir.join("secrets").join(secret);
         put(&path, content)?;
@@ -96,7 +94,7 @@ pub(super) fn settings(
 }
 
 fn pattern(text: &str) -> Result<TypePattern, CaseError> {
-    TypePattern::try_from(text.to_owned()).map_err(|e| format!("grants: {e}"))
+    TypePattern::try_from(text.to_owned()).map_err(|e| CaseError::field("grants", e))
 }
 
 /// Grants of reading what controllers manage and watch.
@@ -111,7 +109,7 @@ fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
 }
 
 /// No settings, and no more grants than a plugin needs to be loaded.
-pub(crate) fn granted(manifest: &Manifest) -> Result<PluginSettings, String> {
+pub(crate) fn granted(manifest: &Manifest) -> Result<PluginSettings, CaseError> {
     let mut settings = PluginSettings::default();
     settings.grant(manifest.name.to_string(), watch_grants(&manifest.controllers)?);
     Ok(settings)
@@ -134,7 +132,7 @@ impl ReconcileHarness {
         plugin: &Arc<Plugin>,
         controller: &ControllerDecl,
         resource: &pb::Resource,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CaseError> {
         let mut codec = Codec::default();
         codec.add(plugin.manifest());
         let memory = Memory::new(plugin, controller, &Arc::new(codec), NEW_YEAR, Values::new(), Vec::new());
@@ -160,10 +158,11 @@ impl ReconcileHarness {
 
 /// The grant that a URL needs.
 fn host_of(url: &str) -> Result<HttpHost, CaseError> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("http: {url:?} is no URL"))?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let text = if scheme == "https" { authority.to_owned() } else { format!("{scheme}://{authority}") };
-    HttpHost::try_from(text).map_err(|e| format!("http: {e}"))
+    let uri = url.parse::<http::Uri>().ok();
+    let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
+    let (scheme, authority) = parts.ok_or_else(|| format!("http: {url:?} is no URL"))?;
+    let text = if scheme == "https" { authority.to_string() } else { format!("{scheme}://{authority}") };
+    HttpHost::try_from(text).map_err(|e| CaseError::field("http", e))
 }
 
 impl ControllerCase<'_> {
@@ -174,10 +173,10 @@ impl ControllerCase<'_> {
         match (name, all.as_slice()) {
             (_, []) => Err("the plugin has no controllers".into()),
             (None, [one]) => Ok(one),
-            (None, _) => Err(format!("say which controller: one of {}", names())),
+            (None, _) => Err(format!("say which controller: one of {}", names()).into()),
             (Some(name), _) => {
                 let found = all.iter().find(|one| &*one.name == name);
-                found.ok_or_else(|| format!("there is no controller {name:?}; there is {}", names()))
+                found.ok_or_else(|| format!("there is no controller {name:?}; there is {}", names()).into())
             }
         }
     }
@@ -206,7 +205,7 @@ impl ControllerCase<'_> {
                 .map(|one| json!([one.method, one.url, one.status, one.headers, one.body]))
                 .collect::<Vec<_>>(),
         ]);
-        Sha256::digest(given.to_string()).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        format!("{:x}", Sha256::digest(given.to_string()))
     }
 
     /// The store, filled.
@@ -217,7 +216,7 @@ impl ControllerCase<'_> {
         let memory = Memory::new(self.plugin, controller, self.codec, self.now()?, values, http);
         for (place, one) in self.case.store.iter().enumerate() {
             let what = format!("store[{place}]");
-            memory.put(self.codec.read(&what, one)?).map_err(|e| format!("{what}: {e}"))?;
+            memory.put(self.codec.read(&what, one)?).map_err(|e| CaseError::field(what, e))?;
         }
         Ok(memory)
     }
@@ -300,7 +299,7 @@ impl ControllerCase<'_> {
                                 outcome_text(&ended)
                             ));
                         }
-                        Err(what) => problems.add(what),
+                        Err(what) => problems.add(what.to_string()),
                     }
                 }
             }
@@ -468,7 +467,7 @@ fn status_lines(what: &str, key: &str, conditions: impl Iterator<Item = Map<Stri
 
 /// An expected end.
 fn outcome(expected: &Outcome) -> Result<ActualOutcome, CaseError> {
-    let time = |text: &String| duration(text).map_err(|e| format!("expect.outcome: {e}"));
+    let time = |text: &String| duration(text).map_err(|e| CaseError::field("expect.outcome", e));
     Ok(match expected {
         Outcome::Done => ActualOutcome::Done,
         Outcome::Requeue => ActualOutcome::RequeueNow,
@@ -490,7 +489,7 @@ fn outcome_text(ended: &ActualOutcome) -> String {
 }
 
 fn files(dir: &Path) -> Result<BTreeMap<String, String>, CaseError> {
-    let fault = |e: std::io::Error| format!("cannot read {}: {e}", dir.display());
+    let fault = |e| CaseError::file("read", dir)(e);
     let mut found = BTreeMap::new();
     if !dir.exists() {
         return Ok(found);

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use super::{
     case::{Case, Invocation},
     codec::Codec,
+    error::CaseError,
     hooks::HookCase,
+    problems::Problems,
     reconcile::{self, ControllerCase},
     record::Recordings,
     yaml,
@@ -169,9 +171,9 @@ impl Suite {
         case: &Case,
         invocation: &Invocation,
         recordings: &mut Recordings,
-    ) -> Result<(u64, Option<String>, bool), String> {
-        let files = tempfile::tempdir().map_err(|e| format!("a temporary directory: {e}"))?;
-        let manifest = offline.describe().await.map_err(|e| e.to_string())?;
+    ) -> Result<(u64, Option<String>, bool), CaseError> {
+        let files = tempfile::tempdir().map_err(|e| CaseError::field("a temporary directory", e))?;
+        let manifest = offline.describe().await?;
         let settings = reconcile::settings(case, name, &manifest.controllers, files.path())?;
         let plugin = match offline.load(&settings).await {
             Ok(plugin) => plugin,
@@ -179,7 +181,7 @@ impl Suite {
                 // Settings that the plugin refuses are a case, too.
                 return match &case.expect.fault {
                     Some(part) if e.to_string().contains(part.as_str()) => Ok((0, None, false)),
-                    _ => Err(e.to_string()),
+                    _ => Err(e.into()),
                 };
             }
         };
@@ -215,7 +217,7 @@ impl Suite {
         codec: &Codec,
         case: &Case,
         invocation: &Invocation,
-    ) -> Result<(super::problems::Problems, u64), String> {
+    ) -> Result<(Problems, u64), CaseError> {
         let mut hooks = HookCase::new(plugin, codec, case);
         match invocation {
             Invocation::Mutate(resource) => hooks.mutate(resource).await?,
@@ -235,7 +237,7 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
     let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
     let documents = yaml::read(&text).map_err(|e| {
         let next = "mend the YAML there; documents are separated by `---`";
-        fault::usage(format!("{shown}:{}:{}: {}", e.line, e.column, e.what), next)
+        fault::usage(format!("{shown}:{e}"), next)
     })?;
     let mut placed: Vec<LocatedCase> = Vec::new();
     for document in documents {
@@ -251,7 +253,7 @@ fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
         if !document.value.is_object() {
             return Err(broken("a case is a map that begins with `case: NAME`".to_owned()));
         }
-        let (case, invocation) = Case::read(&document.value).map_err(broken)?;
+        let (case, invocation) = Case::read(&document.value).map_err(|e| broken(e.to_string()))?;
         if let Some(other) = placed.iter().find(|one| one.case.name == case.name) {
             return Err(broken(format!("the case at line {} has the same name", other.line)));
         }

@@ -1,8 +1,13 @@
 //! Reads the documents of a case file as plain values, each with the line on which it begins.
 //!
-//! Unquoted scalars are what YAML 1.2's core schema says. What is inside of resources is typed later, by `mortise-text`.
+//! Unquoted scalars are what YAML 1.2's core schema says, but that numbers are JSON's alone: `007`, `0x1f` and `1_000` stay texts,
+//! which a field of numbers refuses by name. What is inside of resources is typed later, by `mortise-text`.
+//!
+//! `serde-saphyr` reads the same events, but makes numbers of such texts, says its own words about aliases and keys, and brings
+//! a table of character encodings. The reader of `mortise-text` keeps its tree to itself, since fields decide there what a
+//! scalar is.
 
-use granit_parser::{Event, Parser, ScalarStyle};
+use granit_parser::{Event, Parser, ScalarStyle, ScanError};
 use serde_json::{Map, Number, Value};
 
 /// Deepest nesting of lists and maps.
@@ -19,27 +24,30 @@ pub(super) struct Document {
     pub(super) value: Value,
 }
 
-/// What is wrong with a text, and where.
-#[derive(Debug, PartialEq)]
-pub(super) struct Fault {
-    pub(super) line: usize,
-    pub(super) column: usize,
-    pub(super) what: String,
+/// What is wrong with a text, and where; both are counted from 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{line}:{column}: {what}")]
+pub(super) struct YamlError {
+    line: usize,
+    column: usize,
+    what: String,
+    /// The parser's, if the text is not YAML.
+    source: Option<ScanError>,
 }
 
 /// Reads all documents; empty ones are left out.
-pub(super) fn read(text: &str) -> Result<Vec<Document>, Fault> {
+pub(super) fn read(text: &str) -> Result<Vec<Document>, YamlError> {
     let mut reader = Reader::default();
     let options = granit_parser::options! { emit_comments: false };
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|e| Fault {
+        let (event, span) = event.map_err(|e| YamlError {
             line: e.marker().line(),
             column: e.marker().col() + 1,
             what: format!("not YAML: {}", e.info()),
+            source: Some(e),
         })?;
-        let (line, column) = (span.start.line(), span.start.col() + 1);
-        reader.line = line;
-        reader.take(event).map_err(|what| Fault { line, column, what })?;
+        (reader.line, reader.column) = (span.start.line(), span.start.col() + 1);
+        reader.take(event)?;
     }
     Ok(reader.documents)
 }
@@ -55,13 +63,20 @@ struct Reader {
     open: Vec<Open>,
     documents: Vec<Document>,
     values: usize,
-    /// Of the event that is being read, and of the document's first value.
+    /// Where the event is that is being read.
     line: usize,
+    column: usize,
+    /// The line of the document's first value.
     begun: usize,
 }
 
 impl Reader {
-    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+    /// A fault at the event that is being read.
+    fn fault(&self, what: impl Into<String>) -> YamlError {
+        YamlError { line: self.line, column: self.column, what: what.into(), source: None }
+    }
+
+    fn take(&mut self, event: Event<'_>) -> Result<(), YamlError> {
         match event {
             Event::Scalar(text, style, _, _) => {
                 let value = if style == ScalarStyle::Plain { plain(&text) } else { Value::String(text.into_owned()) };
@@ -83,17 +98,17 @@ impl Reader {
                 Some(Open::Map(map, _)) => self.push(Value::Object(map)),
                 None => Ok(()),
             },
-            Event::Alias(_) => Err("aliases (`*name`) have no place in cases; write it out".into()),
+            Event::Alias(_) => Err(self.fault("aliases (`*name`) have no place in cases; write it out")),
             _ => Ok(()),
         }
     }
 
-    fn begin(&mut self, open: Open) -> Result<(), String> {
+    fn begin(&mut self, open: Open) -> Result<(), YamlError> {
         if self.open.len() >= DEPTH {
-            return Err(format!("nested more than {DEPTH} levels deep"));
+            return Err(self.fault(format!("nested more than {DEPTH} levels deep")));
         }
         if let (Open::Map(_, _) | Open::List(_), Some(Open::Map(_, None))) = (&open, self.open.last()) {
-            return Err("a key must be a text".into());
+            return Err(self.fault("a key must be a text"));
         }
         if self.open.is_empty() {
             self.begun = self.line;
@@ -102,19 +117,23 @@ impl Reader {
         Ok(())
     }
 
-    fn key(&mut self, key: String) -> Result<(), String> {
-        let Some(Open::Map(map, place)) = self.open.last_mut() else { return Ok(()) };
-        if map.contains_key(&key) {
-            return Err(format!("the key {key:?} is there twice"));
+    fn key(&mut self, key: String) -> Result<(), YamlError> {
+        match self.open.last_mut() {
+            Some(Open::Map(map, _)) if map.contains_key(&key) => {
+                Err(self.fault(format!("the key {key:?} is there twice")))
+            }
+            Some(Open::Map(_, place)) => {
+                *place = Some(key);
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        *place = Some(key);
-        Ok(())
     }
 
-    fn push(&mut self, value: Value) -> Result<(), String> {
+    fn push(&mut self, value: Value) -> Result<(), YamlError> {
         self.values += 1;
         if self.values > VALUES {
-            return Err(format!("more than {VALUES} values in one file; split it"));
+            return Err(self.fault(format!("more than {VALUES} values in one file; split it")));
         }
         match self.open.last_mut() {
             None if value.is_null() => {}

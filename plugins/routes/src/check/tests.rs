@@ -11,7 +11,7 @@ const GOOD: &str = "# a comment; with { marks } of nginx's\n\
     location / {\n        return 404;\n    }\n}\n";
 
 fn judge(text: &str) -> Result<(), String> {
-    check(text, &|name| matches!(name, "mortise_a_b_c" | "mortise_a_b_d"))
+    check(text, &|name| matches!(name, "mortise_a_b_c" | "mortise_a_b_d")).map_err(|error| error.to_string())
 }
 
 /// The good text with one place of it changed.

@@ -169,7 +169,10 @@ fn no_hostile_route_gets_into_a_file() {
             match plan(&hostname, LISTEN, &fresh([one, good])) {
                 // Somebody asks for the hostname itself: no file of it passes.
                 Err(fault) => {
-                    assert!(hostname == evil && fault.contains("default.default.good.conf"), "{evil:?}: {fault}")
+                    assert!(
+                        hostname == evil && fault.to_string().contains("default.default.good.conf"),
+                        "{evil:?}: {fault}"
+                    )
                 }
                 Ok(steps) => {
                     assert_eq!(text(&steps, 0), "", "{evil:?}");

@@ -110,7 +110,7 @@ impl World {
         let controllers = self.controllers();
         for controller in controllers.iter().filter(|one| one.initializes) {
             let failing = |error| Unsettled::Failing { controller: controller.name.clone(), resource: None, error };
-            self.plugin().initialize(self, &controller.name).map_err(failing)?;
+            self.plugin().initialize(self, &controller.name).map_err(|error| failing(error.to_string()))?;
         }
         let mut work = Work::default();
         self.take_changes();
@@ -135,7 +135,11 @@ impl World {
                     let failures = work.failures.entry((place, bytes)).or_default();
                     *failures = failures.saturating_add(1);
                     if *failures >= TRIES {
-                        return Err(Unsettled::Failing { controller: name, resource: Some(id.name), error });
+                        return Err(Unsettled::Failing {
+                            controller: name,
+                            resource: Some(id.name),
+                            error: error.to_string(),
+                        });
                     }
                     work.push(place, &id);
                 }
@@ -187,7 +191,8 @@ impl World {
                 found.extend(under.into_iter().filter_map(|one| one.id));
             }
             Some(Mapper::Map(_)) => {
-                let ids = self.plugin().map(self, &controller.name, &changed.encode_to_vec()).map_err(failing)?;
+                let ids = self.plugin().map(self, &controller.name, &changed.encode_to_vec());
+                let ids = ids.map_err(|error| failing(error.to_string()))?;
                 found.extend(ids.iter().filter_map(|id| pb::Id::decode(id.as_slice()).ok()).filter(managed));
             }
         }

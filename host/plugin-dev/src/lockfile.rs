@@ -1,0 +1,57 @@
+//! The lock file of a new plugin, so that its first build takes the versions that this binary was tested with.
+
+/// Packages that a plugin depends on, in the order of their names, in cargo's format; the plugin's own crate is left out.
+const LOCK: &str = include_str!("../template/Cargo.lock.in");
+
+/// The lock file of a new crate of that name: the template's, with the crate at its place in the order of the names.
+pub(crate) fn of(name: &str) -> String {
+    let own =
+        format!("\nname = \"{name}\"\nversion = \"0.1.0\"\ndependencies = [\n \"mortise-plugin\",\n \"prost\",\n]\n");
+    let mut packages = LOCK.split("\n[[package]]").map(str::to_owned);
+    let head = packages.next().unwrap_or_default();
+    let mut packages: Vec<String> = packages.map(|one| one.trim_end().to_owned() + "\n").collect();
+    let place = packages.iter().position(|one| package_name(one) > name).unwrap_or(packages.len());
+    packages.insert(place, own);
+    format!("{}\n\n[[package]]{}", head.trim_end(), packages.join("\n[[package]]"))
+}
+
+fn package_name(package: &str) -> &str {
+    package.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).unwrap_or_default()
+}
+
+/// Whether a crate of that name is among the template's dependencies.
+pub(crate) fn is_dependency(name: &str) -> bool {
+    LOCK.split("\n[[package]]").skip(1).any(|package| package_name(package) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_file_has_the_versions_of_the_workspace() {
+        let whole = include_str!("../../../Cargo.lock");
+        let known: Vec<_> = whole.split("\n[[package]]").skip(1).map(heading).collect();
+        for package in LOCK.split("\n[[package]]").skip(1).map(heading) {
+            assert!(
+                known.contains(&package),
+                "{package:?} is not in the workspace's Cargo.lock: delete template/Cargo.lock.in's entries and let cargo \
+                 write them anew in a new plugin"
+            );
+        }
+    }
+
+    /// Name and version.
+    fn heading(package: &str) -> String {
+        package.lines().filter(|line| line.starts_with("name") || line.starts_with("version")).collect()
+    }
+
+    #[test]
+    fn the_new_crate_stands_in_order() {
+        for name in ["aaa", "guest-book", "zzz"] {
+            let text = of(name);
+            let names: Vec<_> = text.split("\n[[package]]").skip(1).map(package_name).collect();
+            assert!(names.is_sorted() && names.contains(&name), "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Why a call of the host reaches no hook and no controller.
+
+use std::{error::Error, fmt};
+
+use prost::DecodeError;
+
+use crate::{Decision, Diagnostics};
+
+/// A call that no hook and no controller of the plugin can answer. Each kind is a fault of the host, which sends what the
+/// manifest claims and nothing else.
+#[derive(Debug)]
+pub(crate) enum DispatchError {
+    /// The bytes are no resource.
+    Resource(DecodeError),
+    /// The bytes are no id.
+    Id(DecodeError),
+    /// The plugin has no such type: `group.version.Kind`.
+    UnknownType { plugin: &'static str, of: String },
+    /// The plugin has no such controller.
+    UnknownController { plugin: &'static str, name: String },
+}
+
+impl fmt::Display for DispatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resource(error) => write!(f, "the host sent bytes that are no resource: {error}"),
+            Self::Id(error) => write!(f, "the host sent bytes that are no id: {error}"),
+            Self::UnknownType { plugin, of } => write!(f, "plugin {plugin} has no type {of}"),
+            Self::UnknownController { plugin, name } => write!(f, "plugin {plugin} has no controller {name}"),
+        }
+    }
+}
+
+impl Error for DispatchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Resource(error) | Self::Id(error) => Some(error),
+            Self::UnknownType { .. } | Self::UnknownController { .. } => None,
+        }
+    }
+}
+
+impl From<DispatchError> for Diagnostics {
+    fn from(error: DispatchError) -> Self {
+        Self::refusal(error.to_string())
+    }
+}
+
+impl From<DispatchError> for Decision {
+    fn from(error: DispatchError) -> Self {
+        Self::Deny(error.to_string())
+    }
+}
