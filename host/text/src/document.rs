@@ -1,4 +1,4 @@
-//! One resource of a text, and where in the text it stands.
+//! One resource of a text, and its place there.
 
 use std::{collections::BTreeMap, sync::Arc, sync::LazyLock};
 

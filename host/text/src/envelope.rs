@@ -1,6 +1,6 @@
-//! What stands around a resource's data: id, owner, metadata, version.
+//! The envelope of a resource's data: id, owner, metadata, version.
 //!
-//! The id stands under `id`, as on the wire, or flat at the top, as a person would write it. A type is a map of its three
+//! The id is under `id`, as on the wire, or flat at the top, as a person would write it. A type is a map of its three
 //! parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
 
 use mortise_resource::{FieldPath, PathStep, pb, types::gvk};
@@ -13,7 +13,7 @@ use crate::{
     place::Span,
 };
 
-/// Everything that may stand at the top. Status, schema version and what is flat are dealt with here.
+/// Every key that may be at the top. Status, schema version and what is flat are dealt with here.
 const TOP: [&str; 13] = [
     "id",
     "type",
@@ -158,7 +158,7 @@ fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decode
     });
 }
 
-/// The id, from `id` or from what stands flat at the top, and where its type is written.
+/// The id, from `id` or from the keys at the top, and the place of its type.
 fn identity(root: &Node, top: &Fields<'_>, decoder: &mut Decoder<'_, '_>) -> (Option<pb::Id>, Option<Span>) {
     let flat: Vec<_> = FLAT.iter().filter_map(|name| top.get(name)).collect();
     if let Some(entry) = top.get("id") {
@@ -364,7 +364,7 @@ fn metadata(node: &Node, decoder: &mut Decoder<'_, '_>, resource: &mut pb::Resou
     }
 }
 
-/// The data, typed by the id's type wherever in the text that stands.
+/// The data, typed by the id's type, which may come later in the text.
 fn data(ty: &pb::Type, type_span: Span, entry: Option<&Entry>, decoder: &mut Decoder<'_, '_>) -> Option<Any> {
     let raw = entry.and_then(|entry| entry.value.get(BYTES).map(|bytes| (entry, bytes)));
     let descriptor = decoder.types.message(ty);

@@ -63,6 +63,7 @@ mod diagnostic;
 pub mod diff;
 mod document;
 mod envelope;
+mod format;
 mod limits;
 mod message;
 mod node;
@@ -78,9 +79,10 @@ mod types;
 
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
+pub use format::Format;
 pub use limits::Limits;
 pub use message::{data_from_json, message_from_json};
-pub use parse::{Format, Source, parse, parse_within};
+pub use parse::{Source, parse, parse_within};
 pub use place::{Place, Position, file_name};
 pub use print::{
     json::{Indent, consul, list_to_json, to_json},

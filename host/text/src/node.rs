@@ -2,7 +2,7 @@
 
 use crate::place::Span;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) span: Span,

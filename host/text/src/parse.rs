@@ -1,11 +1,11 @@
 //! From a text to its documents.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use mortise_resource::FieldPath;
 
 use crate::{
-    Types,
+    Format, Types,
     diagnostic::{Diagnostics, Sink},
     document::{self, Document},
     limits::{Budget, Limits},
@@ -13,30 +13,7 @@ use crate::{
     read,
 };
 
-/// What a text is written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// YAML 1.2; documents are separated by `---`.
-    Yaml,
-    /// JSON: values after each other, on a line each or not.
-    Json,
-    /// HCL as Consul's command line reads it; one resource.
-    Hcl,
-}
-
 impl Format {
-    /// What the extension of a file's name says, if anything: `yaml`, `yml`, `json`, `jsonl`, `ndjson`, `hcl`.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        let extension = Path::new(name).extension()?.to_str()?.to_ascii_lowercase();
-        match extension.as_str() {
-            "yaml" | "yml" => Some(Self::Yaml),
-            "json" | "jsonl" | "ndjson" => Some(Self::Json),
-            "hcl" => Some(Self::Hcl),
-            _ => None,
-        }
-    }
-
     /// What a text looks like: JSON when it begins with `{` or `[`, HCL when its first line of substance is a block or an
     /// attribute (`ID {`, `ID = …`), and YAML otherwise.
     #[must_use]

@@ -12,7 +12,7 @@ use crate::{
     place::Span,
 };
 
-/// Where the value that a path means stands, or the last one on the way to it.
+/// The place of the value that a path means, or of the last one on the way to it.
 pub(crate) fn find(root: &Node, path: &str, format: Format) -> Span {
     let mut steps = parse(path);
     if steps.first() == Some(&PathStep::Field("resource".into())) {
@@ -80,7 +80,7 @@ fn parse(path: &str) -> Vec<PathStep> {
     steps
 }
 
-/// What stands in brackets: a position, or a key in quotes with Rust's escapes.
+/// The content of brackets: a position, or a key in quotes with Rust's escapes.
 fn bracket(letters: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
     if letters.next_if_eq(&'"').is_none() {
         let mut digits = String::new();

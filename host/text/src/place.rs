@@ -1,4 +1,4 @@
-//! Where in a text something stands.
+//! Places in a text: lines, columns, bytes.
 
 use std::{fmt, sync::Arc};
 

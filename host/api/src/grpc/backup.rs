@@ -56,7 +56,7 @@ pub(crate) async fn backup(manager: &Manager, service: &ResourceService, config:
             Err(BackupError::ReaderGone) => tracing::info!("a backup was given up by whoever took it"),
             Err(error) => {
                 tracing::warn!("a backup failed: {error}");
-                // Whoever is gone needs no answer.
+                // A client that is gone needs no answer.
                 answers.send(Err(status(failure(error)))).await.ok();
             }
         }
@@ -72,7 +72,7 @@ async fn begin(
 ) -> Result<(Box<dyn Snapshot>, Sources), Error> {
     let store = |e: StoreError| failure(e.into());
     let backend = service.backend();
-    // Counts the resources, if nobody has yet, before anything is held up.
+    // Counts the resources, unless they are counted, before anything is held up.
     backend.stats().await.map_err(store)?;
     let pause = manager.pause().await?;
     let snapshot = backend.snapshot().await.map_err(store)?;

@@ -117,13 +117,13 @@ fn file_of_member(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor>
     if let Some(service) = pool.get_service_by_name(parent) {
         return service.methods().any(|method| method.name() == name).then(|| service.parent_file());
     }
-    // An enum's value stands beside its enum, not in it.
+    // An enum's values are in the scope of the enum itself.
     pool.all_enums()
         .find(|d| split(d.full_name()).0 == parent && d.get_value_by_name(name).is_some())
         .map(|d| d.parent_file())
 }
 
-/// A name, after what it stands in; that is empty at the top.
+/// A name after the name of its scope, which is empty at the top.
 fn split(symbol: &str) -> (&str, &str) {
     symbol.rsplit_once('.').unwrap_or(("", symbol))
 }

@@ -79,7 +79,7 @@ fn info(t: &ResourceType) -> data::TypeInfo {
     }
 }
 
-/// What a file imports, then the file, each once: whoever builds the set from front to back has every import already.
+/// Adds the imports of a file, then the file, each once, so that a pool can be built from front to back.
 fn collect(file: FileDescriptor, seen: &mut HashSet<String>, out: &mut FileDescriptorSet) {
     if seen.insert(file.name().to_owned()) {
         for import in file.dependencies() {

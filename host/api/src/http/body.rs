@@ -1,8 +1,7 @@
 //! The body of a write: read within bounds, and taken apart.
 //!
 //! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings) and `owner` (an id as
-//! proto3 JSON); other keys are ignored, so that what was read can be written back. `data` goes straight from the text into
-//! the message, without a tree in between.
+//! proto3 JSON); other keys are ignored, so that what was read can be written back.
 //!
 //! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes, or
 //! nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
@@ -17,19 +16,20 @@ use axum::{
     },
 };
 use http_body_util::BodyExt as _;
-use mortise_resource::{Error, pb};
-use prost::Message as _;
+use mortise_resource::{Error, FieldPath, PathStep, pb};
+use mortise_text::{Limits, data_from_json, message_from_json};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
+use serde_path_to_error::{Path, Segment};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
+    descriptors::no_host_message,
     error::{ErrorKind, HttpError},
-    json, strict,
 };
 
 /// What Consul says of a body that is no JSON, or has the wrong shape.
@@ -41,7 +41,7 @@ const SCHEMA: &str = "Request body didn't follow the resource schema";
 /// As much of a body that is too large is still taken, so that the client gets to read the answer.
 const DRAINED: usize = 8 << 20;
 
-/// What stands in a body, as far as it matters.
+/// The keys of a body that are read.
 #[derive(Deserialize)]
 struct BodyFields<'a> {
     #[serde(default, deserialize_with = "metadata")]
@@ -52,7 +52,7 @@ struct BodyFields<'a> {
     owner: Option<&'a RawValue>,
 }
 
-/// Metadata, if it is not null; no key may stand twice.
+/// Reads metadata that is not null; no key may occur twice.
 fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
     struct Entries;
 
@@ -71,7 +71,7 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String
             let mut entries = BTreeMap::new();
             while let Some((key, value)) = map.next_entry::<String, String>()? {
                 if entries.insert(key.clone(), value).is_some() {
-                    return Err(A::Error::custom(format!("{} '{key}'", strict::DUPLICATE)));
+                    return Err(A::Error::custom(format!("the key {key:?} is there twice")));
                 }
             }
             Ok(Some(entries))
@@ -136,7 +136,7 @@ pub(super) async fn read(
             "too many large bodies are under way (their limit follows store.max_resource_bytes); try again",
         )
         .with_header(RETRY_AFTER, "1")),
-        // The client is gone, or sends nonsense; nobody may be there to read this.
+        // The client is gone, or sends nonsense; it may not be there to read this.
         Ok(CollectOutcome::Broken(e)) => Err(HttpError::body(FORMAT, String::new(), format!("it ended early: {e}"))),
         Err(_) => Err(HttpError::new(
             ErrorKind::TooSlow,
@@ -195,7 +195,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
     }
 }
 
-/// Takes and drops a body that nobody wants, up to a bound and for a while: a connection that is closed before that may take
+/// Takes and drops a body that is not needed, up to a bound and for a while: a connection that is closed before that may take
 /// the answer with it.
 pub(super) async fn drain(mut body: Body, within: Duration) {
     let taking = async {
@@ -265,31 +265,44 @@ fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> 
         return Err(malformed("", "it is no object".to_owned()));
     }
     let mut from = serde_json::Deserializer::from_slice(body);
-    let written = serde_path_to_error::deserialize::<_, Option<BodyFields<'_>>>(&mut from)
-        .map_err(|e| malformed(&json::plain_path(e.path()), e.inner().to_string()))?;
+    let fields = serde_path_to_error::deserialize::<_, Option<BodyFields<'_>>>(&mut from)
+        .map_err(|e| malformed(&plain_path(e.path()), e.inner().to_string()))?;
     from.end().map_err(|e| malformed("", e.to_string()))?;
-    let Some(written) = written else { return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())) };
+    let Some(fields) = fields else { return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())) };
 
-    let owner = match written.owner.map(RawValue::get) {
+    let owner = match fields.owner.map(RawValue::get) {
         None | Some("null") => None,
         Some(text) => {
-            let id = host.get_message_by_name("hashicorp.consul.resource.ID").ok_or_else(json::no_host_message)?;
-            let decoded = json::parse(&id, "owner", text).map_err(|(path, what)| malformed(&path, what))?;
-            Some(decoded.transcode_to().map_err(|e| malformed("owner", e.to_string()))?)
+            let id = host.get_message_by_name("hashicorp.consul.resource.ID").ok_or_else(no_host_message)?;
+            let owner = message_from_json(text, "owner", &id, &limits(text))
+                .map_err(|diagnostics| HttpError::diagnostics(FORMAT, diagnostics))?;
+            Some(owner.transcode_to().map_err(|e| malformed("owner", e.to_string()))?)
         }
     };
-    let text = match written.data.map(RawValue::get) {
+    let data = match fields.data.map(RawValue::get) {
         None | Some("null") => return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())),
-        Some(text) => text,
+        Some(text) => data_from_json(text, message, &limits(text))
+            .map_err(|diagnostics| HttpError::diagnostics(SCHEMA, diagnostics))?,
     };
-    let data = json::parse(message, "data", text).map_err(|(path, what)| HttpError::body(SCHEMA, path, what))?;
     Ok(pb::Resource {
         owner,
-        metadata: written.metadata.unwrap_or_default(),
-        data: Some(prost_types::Any {
-            type_url: format!("type.googleapis.com/{}", message.full_name()),
-            value: data.encode_to_vec(),
-        }),
+        metadata: fields.metadata.unwrap_or_default(),
+        data: Some(data),
         ..pb::Resource::default()
     })
+}
+
+/// What a part of a body may hold: its size, which is bounded, bounds the number of values.
+fn limits(text: &str) -> Limits {
+    Limits { bytes: text.len(), values: text.len(), ..Limits::default() }
+}
+
+/// A path in the JSON of a body.
+fn plain_path(path: &Path) -> String {
+    let steps = path.iter().filter_map(|segment| match segment {
+        Segment::Seq { index } => Some(PathStep::Index(u32::try_from(*index).unwrap_or(u32::MAX))),
+        Segment::Map { key } => Some(PathStep::Field(key.clone())),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    FieldPath(steps.collect()).to_string()
 }

@@ -29,7 +29,7 @@ pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
     };
     let span = span_of_type("List", rpc.r#type.as_ref());
     let listed = guarded(span, Box::pin(request.shared.service.list(&caller, rpc))).await?;
-    let mut pages = ListPages::new(request.printer()?, listed.resources);
+    let mut pages = ListPages::new(request.printer(), listed.resources);
     let first = pages.next().unwrap_or_default();
     let body = match pages.resources {
         None => Body::from(first),
@@ -69,7 +69,7 @@ impl Iterator for ListPages {
         {
             page.push_str(if self.begun { ",\n    " } else { "\n    " });
             // No string of JSON has a real line break in it.
-            page.push_str(&self.printer.pretty(resource).replace('\n', "\n    "));
+            page.push_str(&self.printer.pretty(&resource).replace('\n', "\n    "));
             self.begun = true;
         }
         if left.peek().is_none() {

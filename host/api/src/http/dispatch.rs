@@ -4,10 +4,11 @@ use super::{
     Shared,
     accept::Form,
     body, collection,
+    descriptors::host_pool,
     error::{ErrorKind, HttpError},
     item,
     query::Query,
-    request::{TypeRequest, host_pool},
+    request::TypeRequest,
     route::{Route, Target},
     validate, watch,
 };

@@ -96,6 +96,19 @@ impl HttpError {
         Self { text, violations: vec![violation], ..Self::new(ErrorKind::Body, detail) }
     }
 
+    /// A part of a body that is not the message that it should be: what Consul says, and every finding.
+    pub(super) fn diagnostics(text: &'static str, found: mortise_text::Diagnostics) -> Self {
+        let violations = found.diagnostics.into_iter().map(|one| Diagnostic {
+            severity: Severity::Error.into(),
+            path: one.path,
+            summary: one.message,
+            detail: one.remedy.unwrap_or_default(),
+        });
+        let violations: Vec<_> = violations.collect();
+        let first = violations.first().map(|one| format!(": {}: {}", one.path, one.summary)).unwrap_or_default();
+        Self { text, violations, ..Self::new(ErrorKind::Body, format!("{text}{first}")) }
+    }
+
     /// The fault, with a header.
     pub(super) fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.push((name, HeaderValue::from_static(value)));

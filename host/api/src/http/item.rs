@@ -19,7 +19,7 @@ pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response,
     let id = request.id(name);
     let span = span("Read", Some(&id));
     let read = guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
-    let printed = request.printer()?.pretty(read.resource.unwrap_or_default());
+    let printed = request.printer().pretty(&read.resource.unwrap_or_default());
     Ok(([JSON], printed).into_response())
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
     let span = span("Write", resource.id.as_ref());
     let rpc = pb::WriteRequest { resource: Some(resource) };
     let written = guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
-    let printed = request.printer()?.pretty(written.resource.unwrap_or_default());
+    let printed = request.printer().pretty(&written.resource.unwrap_or_default());
     let mut response = ([JSON], printed).into_response();
     for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
         response.headers_mut().append(WARNING, warning);

@@ -93,7 +93,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Says why, to whoever listens; beside everything else, since the client may not.
+/// Answers 503 in a task of its own, since the client may not read it.
 fn refuse(mut stream: TcpStream) {
     tokio::spawn(async move {
         let _ = tokio::time::timeout(FULL_WITHIN, async {

@@ -20,6 +20,7 @@
 mod accept;
 mod body;
 mod collection;
+mod descriptors;
 mod dispatch;
 mod error;
 mod health;
@@ -32,7 +33,6 @@ mod query;
 mod request;
 mod route;
 mod stall;
-mod strict;
 mod types;
 mod validate;
 mod watch;
@@ -51,14 +51,14 @@ use tokio::sync::{Semaphore, watch as signal};
 
 pub(crate) use listen::serve;
 
-/// The bounds of times that are set: shorter ones would cut everybody off, and longer ones nobody.
+/// The bounds of times that are set: shorter ones would cut every client off, and longer ones none.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How the HTTP port behaves. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Whether the resource API is there, beside health and metrics.
+    /// Whether the port serves the resource API in addition to health and metrics.
     pub api: bool,
     /// Connections at once; further ones are answered 503.
     pub max_connections: usize,

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::{
     Shared,
     accept::Form,
+    descriptors,
     error::HttpError,
     json::{self, JSON},
     route::collection_path,
@@ -48,8 +49,8 @@ impl Cached {
 }
 
 fn make(registry: &Registry) -> Result<serde_json::Value, HttpError> {
-    let host = super::request::host_pool(registry)?;
-    let resource = host.get_message_by_name(json::RESOURCE).ok_or_else(json::no_host_message)?;
+    let host = descriptors::host_pool(registry)?;
+    let resource = host.get_message_by_name(descriptors::RESOURCE).ok_or_else(descriptors::no_host_message)?;
     let types = registry.types().iter().map(|t| TypeDoc {
         gvk: &t.gvk,
         scope: t.scope,

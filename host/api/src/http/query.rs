@@ -1,4 +1,4 @@
-//! What a query and the headers say beside the path. Parameters that are not known are ignored, as Consul does; of one
+//! The query and the headers of a request. Parameters that are not known are ignored, as Consul does; of one
 //! that is given twice, the first counts.
 
 use axum::http::{HeaderMap, header::AUTHORIZATION, request::Parts};

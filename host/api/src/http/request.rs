@@ -4,15 +4,10 @@ use std::sync::Arc;
 
 use axum::{body::Body, http::request::Parts};
 use mortise_resource::pb;
-use mortise_service::registry::{Registry, ResourceType};
+use mortise_service::registry::ResourceType;
 use prost_reflect::DescriptorPool;
 
-use super::{
-    HttpOptions, Shared,
-    error::HttpError,
-    json::{self, Printer},
-    query::Query,
-};
+use super::{HttpOptions, Shared, error::HttpError, json::Printer, query::Query};
 
 /// A request about a type.
 pub(super) struct TypeRequest {
@@ -31,8 +26,8 @@ impl TypeRequest {
     }
 
     /// Prints resources of the type.
-    pub(super) fn printer(&self) -> Result<Printer, HttpError> {
-        Printer::new(&self.host, self.kind.schema.message())
+    pub(super) fn printer(&self) -> Printer {
+        Printer::new(self.kind.schema.message())
     }
 
     /// The body, as a resource.
@@ -44,9 +39,4 @@ impl TypeRequest {
         resource.id = Some(self.id(name));
         Ok(resource)
     }
-}
-
-/// The descriptors of the host.
-pub(super) fn host_pool(registry: &Registry) -> Result<DescriptorPool, HttpError> {
-    registry.pools().next().cloned().ok_or_else(json::no_host_message)
 }

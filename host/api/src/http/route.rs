@@ -26,7 +26,7 @@ pub(super) struct Route {
 pub(super) enum Target {
     /// All of it.
     Collection,
-    /// One resource, by a name that nobody has looked at yet; empty when there is none.
+    /// One resource, by a name that is not checked yet; empty when there is none.
     Item(String),
     /// The dry run of one resource.
     Validate(String),

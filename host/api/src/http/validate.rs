@@ -19,6 +19,6 @@ pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<R
     let rpc = pb::MutateAndValidateRequest { resource: Some(resource) };
     let judged = guarded(span, Box::pin(request.shared.service.mutate_and_validate(&caller, rpc))).await?;
     let warnings: Vec<_> = judged.warnings.iter().map(diagnostic).collect();
-    let resource = request.printer()?.value(judged.resource.unwrap_or_default());
+    let resource = request.printer().value(&judged.resource.unwrap_or_default());
     Ok(([JSON], pretty(&json!({ "resource": resource, "warnings": warnings }))).into_response())
 }

@@ -1,7 +1,7 @@
 //! `GET …?watch`: WatchList as server-sent events.
 //!
 //! An `upsert` for each resource there is, then `end-of-snapshot` once, then `upsert` and `delete`, in the order of commits.
-//! Data is the resource as JSON on one line, `id` its version. There is no resumption: whoever connects again gets a
+//! Data is the resource as JSON on one line, `id` its version. There is no resumption: a client that connects again gets a
 //! snapshot. The last event of a stream that the server ends is `error`, with a problem object. Comments keep the
 //! connection alive meanwhile.
 //!
@@ -24,12 +24,7 @@ use mortise_service::Events;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use super::{
-    Shared,
-    error::HttpError,
-    json::Printer,
-    request::{TypeRequest, host_pool},
-};
+use super::{Shared, error::HttpError, json::Printer, request::TypeRequest};
 use crate::call::{guarded, span_of_type};
 
 /// Watches a collection.
@@ -69,7 +64,7 @@ async fn open(
         events,
         wanted,
         only,
-        printer: request.printer()?,
+        printer: request.printer(),
         shared: request.shared,
         path: request.parts.uri.path().to_owned(),
         _permit: permit,
@@ -116,17 +111,14 @@ impl OpenWatch {
             }
             self.refresh();
             let version = resource.version.clone();
-            return Ok(SseEvent::default().event(name).id(version).data(self.printer.value(resource).to_string()));
+            return Ok(SseEvent::default().event(name).id(version).data(self.printer.compact(&resource)));
         }
     }
 
     /// The type may have another message by now.
     fn refresh(&mut self) {
-        let registry = self.shared.service.types();
-        if let (Some(kind), Ok(host)) = (registry.get(&self.wanted), host_pool(&registry))
-            && let Ok(printer) = Printer::new(&host, kind.schema.message())
-        {
-            self.printer = printer;
+        if let Some(kind) = self.shared.service.types().get(&self.wanted) {
+            self.printer = Printer::new(kind.schema.message());
         }
     }
 

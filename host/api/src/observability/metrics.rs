@@ -2,7 +2,7 @@
 //! test compares the two.
 //!
 //! Histograms have real buckets, the same on every machine, so that they can be added up over machines. Samples are
-//! folded into their buckets every few seconds, so that memory is bounded also when nobody asks for metrics.
+//! folded into their buckets every few seconds, so that memory is bounded also when no metrics are asked for.
 
 use std::time::Duration;
 

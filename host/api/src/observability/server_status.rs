@@ -37,7 +37,7 @@ pub struct ServerInfo {
     pub temporary: bool,
     /// When it was started.
     pub started_at: SystemTime,
-    /// The same, on a clock that nobody sets.
+    /// The same on the monotonic clock.
     pub started: Instant,
 }
 
@@ -152,7 +152,7 @@ fn controller(report: data::ControllerReport) -> ControllerState {
     ControllerState { name, state, queued, reconciles, errors }
 }
 
-/// What somebody should look at.
+/// Conditions that an operator should look at, a sentence each.
 fn warnings(
     stats: &Stats,
     plugins: &[PluginState],

@@ -62,12 +62,12 @@ pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types) -> Tree
     }
 }
 
-/// Whether keys of the content itself would be taken for those that stand beside content.
+/// Whether keys of the content itself would be taken for `@type` and `@bytes`.
 fn is_mistakable(tree: &Tree) -> bool {
     matches!(tree, Tree::Map(entries) if entries.iter().any(|(key, _)| key == TYPE || key == BYTES))
 }
 
-/// Any message, for what stands beside the data, such as a status.
+/// Prints a message that is not data, such as a status; `None` when it has no form.
 pub(crate) fn known(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
     self::message(message, Scope::new(types)).ok()
 }

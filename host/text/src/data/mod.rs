@@ -21,9 +21,9 @@ pub(crate) mod value;
 pub(crate) mod wellknown;
 pub(crate) mod wire;
 
-/// Key under which the type of a `google.protobuf.Any` stands.
+/// Key of the type of a `google.protobuf.Any`.
 pub(crate) const TYPE: &str = "@type";
-/// Key under which the bytes of an `Any` stand whose type is not known, in base64.
+/// Key of the bytes of an `Any` whose type is not known, in base64.
 pub(crate) const BYTES: &str = "@bytes";
-/// Key under which fields stand that the descriptor does not know, as protobuf in base64, so that printing loses nothing.
+/// Key of the fields that the descriptor does not know, as protobuf in base64, so that printing loses nothing.
 pub(crate) const UNKNOWN: &str = "@unknown";

@@ -1,5 +1,5 @@
-//! Messages of `google.protobuf` that have a form of their own in JSON, and how each is read. How they are printed stands
-//! in [`super::encode`].
+//! Messages of `google.protobuf` that have a form of their own in JSON, and how each is read; [`super::encode`] prints
+//! them.
 
 use std::collections::HashMap;
 
@@ -168,7 +168,7 @@ fn list_value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, nod
     build(decoder, descriptor, node, [(1, Value::List(values))])
 }
 
-/// `google.protobuf.Value`: whatever stands there. Without a field to decide, YAML 1.2's core schema says what a scalar is.
+/// Reads `google.protobuf.Value`, which takes any value. Without a field to decide, YAML 1.2's core schema says what a scalar is.
 fn value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Node) -> Option<DynamicMessage> {
     let (number, content) = match &node.value {
         node::Value::Wrong => return None,
@@ -207,7 +207,7 @@ fn number(decoder: &mut Decoder<'_, '_>, node: &Node, literal: &str) -> Option<f
     Some(value)
 }
 
-/// A message of any type: `@type`, and the fields of that message beside it.
+/// Reads a message of any type: `@type` and the fields of that message.
 fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Node) -> Option<DynamicMessage> {
     let Some(entries) = node.entries() else {
         decoder.mismatch(node, "a map", Some(format!("write {TYPE:?} and the fields of that message")));
@@ -246,7 +246,7 @@ fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Nod
     build(decoder, descriptor, node, fields)
 }
 
-/// The content of `@bytes`, which stands beside `@type` alone.
+/// Reads the content of `@bytes`, which needs `@type` and nothing else with it.
 fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<Vec<u8>> {
     if !alone {
         decoder.fault(
@@ -262,7 +262,7 @@ fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<
     }
 }
 
-/// Reports a `@type` beside data that is not the type's message.
+/// Reports a `@type` that does not name the type's message.
 pub(crate) fn wrong_type(decoder: &mut Decoder<'_, '_>, node: &Node, expected: &str) {
     let remedy = names::did_you_mean(&format!("type.googleapis.com/{expected}"));
     decoder.fault(node.span, format!("the type holds messages of {expected}"), Some(remedy));

@@ -146,7 +146,7 @@ fn is_plain(text: &str) -> bool {
         && text.chars().all(is_printable)
 }
 
-/// What may stand in YAML as it is, without line breaks and tabs.
+/// Whether a letter may be written in YAML as it is; line breaks and tabs are left out.
 fn is_printable(letter: char) -> bool {
     !letter.is_control() && !matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -154,7 +154,7 @@ fn is_printable(letter: char) -> bool {
 /// Whether a text of several lines can be a literal block.
 fn fits_block(text: &str) -> bool {
     text.contains('\n')
-        // Leading blanks would need an indentation indicator, which nobody wants to edit.
+        // Leading blanks would need an indentation indicator, which is hard to edit.
         && !text.starts_with([' ', '\n', '\t'])
         && text.chars().all(|letter| letter == '\n' || letter == '\t' || is_printable(letter))
 }

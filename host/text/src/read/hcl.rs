@@ -24,7 +24,7 @@ use crate::{
 /// Largest HCL text, bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Most entries of an HCL text: the parser compares each with all that stand beside it, which took 150 s for 60,000.
+/// Most entries of an HCL text: the parser compares each with all others of its block, which took 150 s for 60,000.
 const MAX_ENTRIES: usize = 5_000;
 
 /// Reads a text, which is one document.

@@ -15,7 +15,7 @@ use crate::{
     read::refuse_duplicates,
 };
 
-/// Reads every value of a text. What stands before a syntax error is returned, so that its faults are found too.
+/// Reads every value of a text. Values before a syntax error are returned, so that their faults are found too.
 pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
     let mut nodes = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {

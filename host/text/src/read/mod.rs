@@ -12,7 +12,7 @@ use crate::{
     place::{Position, Span},
 };
 
-/// Reports keys that stand more than once in a map, and keeps the first of each.
+/// Reports keys that occur more than once in a map, and keeps the first of each.
 pub(crate) fn refuse_duplicates(entries: &mut Vec<Entry>, sink: &mut Sink) {
     let mut seen: std::collections::HashMap<String, Span> = std::collections::HashMap::with_capacity(entries.len());
     entries.retain(|entry| match seen.get(&entry.key) {

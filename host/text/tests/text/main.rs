@@ -16,6 +16,7 @@ mod common;
 mod hcl;
 mod hostile;
 mod json;
+mod message;
 mod print;
 mod round_trip;
 mod stream;

@@ -1,0 +1,20 @@
+//! The descriptors of the host's own messages.
+
+use mortise_resource::Error;
+use mortise_service::registry::Registry;
+use prost_reflect::DescriptorPool;
+
+use super::error::HttpError;
+
+/// The message of every resource.
+pub(super) const RESOURCE: &str = "hashicorp.consul.resource.Resource";
+
+/// The host's own descriptors lack a message; cannot be, in a build that passes its tests.
+pub(super) fn no_host_message() -> HttpError {
+    Error::internal("the host's own descriptors are not whole").into()
+}
+
+/// The descriptors of the host.
+pub(super) fn host_pool(registry: &Registry) -> Result<DescriptorPool, HttpError> {
+    registry.pools().next().cloned().ok_or_else(no_host_message)
+}
