@@ -1,5 +1,5 @@
-//! `mortise apply` of one file with many resources, against clients that write the same ones: how much of a server's durable
-//! writes the command line gets. And again, when nothing is left to do.
+//! `mortise apply` of one file with many resources, against clients that write the same ones: how much of a server's
+//! durable writes the command line gets. And again, when nothing is left to do.
 
 use std::{
     fmt::Write as _,
@@ -18,13 +18,13 @@ use crate::{
     servers::{Server, resident_mib_of, sibling},
 };
 
-/// How often the memory of the command is looked at.
+/// Interval between samples of the command's memory.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What one run of the command took.
+/// Time and memory of one run of the command.
 struct Run {
     seconds: f64,
-    /// The most that was seen.
+    /// The largest sample.
     mib: f64,
 }
 

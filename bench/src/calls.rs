@@ -1,6 +1,6 @@
 //! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks, mutate, validate
-//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose authorisation
-//! is declared.
+//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose
+//! authorisation is declared.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
 /// Bytes of data in a resource.
 const DATA: usize = 512;
 
-/// Resources that reads go to and writes rewrite.
+/// Resources that reads read and writes rewrite.
 const NAMES: usize = 1_000;
 
 /// A `demo.v2.Artist` with 512 bytes of data.
@@ -48,7 +48,7 @@ pub(crate) fn artist(name: &str) -> pb::Resource {
     }
 }
 
-/// As [`artist`], of the type whose every hook is in the guest.
+/// An [`artist`]'s data, of the type that has every hook in its guest.
 pub(crate) fn hooked(name: &str) -> pb::Resource {
     let mut resource = artist(name);
     if let Some(id) = &mut resource.id {
@@ -57,7 +57,7 @@ pub(crate) fn hooked(name: &str) -> pb::Resource {
     resource
 }
 
-/// The name that a client's turn is about: clients keep out of each other's way, as 64 different users would.
+/// The name of the resource for a client's turn: clients avoid each other's resources, as 64 different users would.
 fn name(client: usize, turn: u64, of: usize) -> String {
     // A stride that visits every name before it repeats one.
     let step = turn.wrapping_mul(7919).wrapping_add(client as u64 * 104_729);
@@ -106,7 +106,7 @@ impl Work for Lists {
     }
 }
 
-/// Clients that fill a server.
+/// Clients that fill a server at once.
 const LANES: usize = 64;
 
 /// Writes `count` artists over the wire.
@@ -127,7 +127,7 @@ pub(crate) async fn fill(server: &Server, count: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Read and Write.
+/// Measures Read and Write, or Write alone.
 pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(0).await?);
@@ -149,7 +149,7 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     ours.stop().await
 }
 
-/// List.
+/// Measures List.
 pub(crate) async fn lists(rounds: Rounds) -> Outcome<()> {
     for count in [1_000, 100_000] {
         let dir = tempfile::tempdir()?;

@@ -1,5 +1,5 @@
-//! Reconciles: a reconciler in a plugin that does nothing, next to the same loop with one in Rust that does nothing; then
-//! what controllers cost that have nothing to do.
+//! Reconciles: a reconciler in a plugin that does nothing, against one in Rust that does nothing in the same loop; then
+//! the cost of idle controllers.
 
 use std::{
     sync::Arc,
@@ -34,7 +34,7 @@ const GROUP: &str = "reconcile_noop";
 /// Resources of one commit while the store is filled.
 const BATCH: usize = 500;
 
-/// Controllers and resources whose idleness is measured, and for how long.
+/// Idle controllers and resources, and the time for which they are measured.
 const IDLE: (usize, usize, Duration) = (100, 10_000, Duration::from_secs(10));
 
 /// Does nothing.
@@ -95,7 +95,8 @@ fn thing(number: usize) -> pb::Resource {
     }
 }
 
-/// Reconciles a second of the loop alone, everything included that comes after the resources were read.
+/// Reconciles a second, from the end of priming to the last resource. `seen` returns whether the controller runs, and
+/// its reconciles.
 async fn rate(resources: usize, seen: impl Fn() -> (bool, u64)) -> Outcome<f64> {
     let wait = Instant::now();
     let begun = loop {
@@ -173,7 +174,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     idle().await
 }
 
-/// Prints how much of a core many controllers need that have nothing to do.
+/// Prints the share of a core that many idle controllers take.
 async fn idle() -> Outcome<()> {
     let (count, resources, length) = IDLE;
     let harness = BenchHarness::new(resources).await?;
@@ -220,6 +221,6 @@ fn processor_time() -> Outcome<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let after = stat.rsplit_once(')').ok_or("/proc/self/stat has another form")?.1;
     let ticks = |n: usize| -> Outcome<u64> { Ok(after.split_whitespace().nth(n).ok_or("no times")?.parse()?) };
-    // In hundredths of a second, on every Linux there is.
+    // In hundredths of a second, on every Linux.
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
 }

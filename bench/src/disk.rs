@@ -1,5 +1,5 @@
-//! The least that a durable server does: what is waiting goes to the end of a file with one write and one sync, and then all who
-//! wait are answered. The file has its length already, so that a sync has no more to do than it must.
+//! The least work of a durable server: waiting messages go to the end of a file with one write and one sync, and then
+//! all of them are answered. The file has its full length from the start, so that a sync changes no metadata.
 
 use std::{
     fs::File,
@@ -15,14 +15,14 @@ use crate::Outcome;
 /// Length of the file, bytes; it is written over from its beginning.
 const LENGTH: usize = 64 << 20;
 
-/// A message, and who waits for it.
+/// A message, and the channel of the call that waits for it.
 type Waiting = (Vec<u8>, oneshot::Sender<()>);
 
 /// The file, and the thread that writes to it.
 pub(crate) struct Disk(Sender<Waiting>);
 
 impl Disk {
-    /// Waits until the message is on the disk; nothing when that failed.
+    /// Writes a message, and waits until it is on the disk; `None` when that failed.
     pub(crate) async fn keep(&self, message: Vec<u8>) -> Option<()> {
         let (reply, kept) = oneshot::channel();
         self.0.send((message, reply)).ok()?;
@@ -40,7 +40,7 @@ pub(crate) fn start(path: &Path) -> Outcome<Disk> {
     Ok(Disk(send))
 }
 
-/// Ends at the first fault; those who wait are told by their channels.
+/// Writes messages until the first error; waiting calls then see their channels closed.
 fn run(file: &mut File, waiting: &Receiver<Waiting>) -> Outcome<()> {
     let mut at = LENGTH;
     while let Ok(first) = waiting.recv() {
@@ -58,7 +58,7 @@ fn run(file: &mut File, waiting: &Receiver<Waiting>) -> Outcome<()> {
         at += bytes.len();
         file.sync_data()?;
         for reply in replies {
-            // Whoever is gone needs no answer.
+            // A call that was dropped needs no answer.
             reply.send(()).ok();
         }
     }

@@ -1,5 +1,5 @@
-//! Durable writes against etcd's, on the same disk, if etcd is on PATH. The same 600 or so bytes under the same number of
-//! keys; etcd has no hooks to run.
+//! Durable writes against etcd's on the same disk, if etcd is on PATH, with the same 600 or so bytes under the same
+//! number of keys. etcd runs no hooks.
 
 use std::{net::TcpListener, process::Stdio, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     versus::{Rounds, Work, compare},
 };
 
-/// The part of etcd's `PutRequest` that is needed.
+/// The fields of etcd's `PutRequest` that this needs.
 #[derive(Clone, PartialEq, prost::Message)]
 struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -24,7 +24,7 @@ struct PutRequest {
     value: Vec<u8>,
 }
 
-/// The part of etcd's `PutResponse` that is needed: none.
+/// The fields of etcd's `PutResponse` that this needs: none.
 #[derive(Clone, PartialEq, prost::Message)]
 struct PutResponse {}
 
@@ -49,7 +49,7 @@ fn ports() -> Outcome<(u16, u16)> {
     Ok((a.local_addr()?.port(), b.local_addr()?.port()))
 }
 
-/// Compares, or says that there is nothing to compare with.
+/// Compares, or prints that there is no etcd.
 pub(crate) async fn run(rounds: Rounds) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let (client_port, peer_port) = ports()?;

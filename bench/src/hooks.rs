@@ -17,7 +17,7 @@ pub(crate) const DEMO: &[u8] = include_bytes!(env!("DEMO_WASM"));
 const BATCH: u32 = 2_000;
 const BATCHES: usize = 15;
 
-/// Prints microseconds for all hooks of a write, and for none but one.
+/// Prints the microseconds of all hooks of a write, and of one hook alone.
 pub(crate) async fn measure() -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;

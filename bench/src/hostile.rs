@@ -1,8 +1,8 @@
-//! What a hostile plugin costs its neighbours: the 99th percentile of another type's writes while a few clients set the
-//! guest off without end, against the same without them, alternately.
+//! The cost of a hostile plugin to other types: the 99th percentile of another type's writes while a few clients call
+//! the guest without end, against the same without them, alternately.
 //!
-//! Quarantine is kept out of the way: a guest that is refused instead of run shows nothing of the sandbox. Only calls that
-//! ran the guest are counted.
+//! Quarantine is switched off as far as settings allow: a guest that is refused instead of run measures nothing of the
+//! sandbox. Only calls that ran the guest are counted.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ use crate::{
     versus::Rounds,
 };
 
-/// Clients that set the guest off, and clients that write artists.
+/// Clients that call the guest, and clients that write artists.
 const HAMMERS: usize = 4;
 const WRITERS: usize = 4;
 
@@ -34,7 +34,7 @@ const WRITERS: usize = 4;
 const NO_QUARANTINE: [(&str, &str); 2] =
     [("MORTISE_QUARANTINE_FAULTS", "10000"), ("MORTISE_QUARANTINE_WINDOW_MS", "1")];
 
-/// Every guest that misbehaves in a hook: name, group, and the name of the resource that sets it off.
+/// Every guest that misbehaves in a hook: its name, its group, and the name of the resource that makes it misbehave.
 const GUESTS: [(&str, &str, &str); 13] = [
     ("infinite-loop", "infinite_loop", "boom"),
     ("memory-bomb", "memory_bomb", "boom"),
@@ -85,7 +85,7 @@ pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
     Ok(())
 }
 
-/// A write that sets the guest off.
+/// A write that makes the guest misbehave.
 fn boom(group: &str, name: &str) -> pb::Resource {
     pb::Resource {
         id: Some(pb::Id {
@@ -126,7 +126,7 @@ async fn p99(writers: &[Client], length: Duration) -> Outcome<f64> {
     Ok(*all.get(all.len() * 99 / 100).ok_or("no write came back in a whole round")?)
 }
 
-/// Clients that set a guest off until they are told to stop.
+/// Clients that call a guest until they are stopped.
 struct Hammering {
     stop: Arc<AtomicBool>,
     blows: Arc<AtomicU64>,
@@ -141,7 +141,7 @@ impl Hammering {
             let (mut client, boom, stop, blows) = (client.clone(), boom.clone(), stop.clone(), blows.clone());
             tasks.spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    // What comes of it is not the point; most end in an error.
+                    // The answer does not count; most are errors.
                     let answer = client.write(pb::WriteRequest { resource: Some(boom.clone()) }).await;
                     // Refused by quarantine: the guest did not run.
                     if !answer.is_err_and(|status| status.code() == Code::Unavailable) {
@@ -153,7 +153,7 @@ impl Hammering {
         Self { stop, blows, tasks }
     }
 
-    /// Waits for the last calls; answers how many ran the guest. None at all would be no measurement.
+    /// Waits for the last calls. Returns how many ran the guest; none at all would be no measurement.
     async fn stop(mut self) -> Outcome<u64> {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(task) = self.tasks.join_next().await {

@@ -1,4 +1,4 @@
-//! Measures Mortise, always beside something else in the same run: machines differ and are noisy, ratios less so.
+//! Measures Mortise, always against something else in the same run: machines differ and are noisy, ratios less so.
 //!
 //! Each comparison runs both sides alternately, round by round, and reports the median of each side and of the ratio of
 //! the pairs. Servers are processes of their own, children of this one; clients are this process. All on loopback.
@@ -25,7 +25,7 @@ use std::{error::Error, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
-/// What may go wrong in a bench: anything, and then it stops.
+/// The result of a measurement; any error ends the run.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[derive(Parser)]
@@ -45,8 +45,8 @@ struct Cli {
 enum What {
     /// Everything below.
     All,
-    /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data; Write also
-    /// against one that does nothing but bring the message to the disk.
+    /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data; Write
+    /// also against one that does nothing but bring the message to the disk.
     Calls {
         /// Writes only.
         #[arg(long)]

@@ -1,5 +1,5 @@
-//! The ceiling: a tonic server with the same messages that answers without doing anything. A second ceiling, for writes, puts
-//! each message into a file first and waits for the disk, several by one sync, and does nothing else: no hooks, no rules, no index.
+//! The ceiling: a tonic server with the same messages that answers at once. A second ceiling, for writes, first puts
+//! each message into a file and waits for the disk, several with one sync; it has no hooks, no rules and no index.
 
 use std::{net::SocketAddr, path::Path, pin::Pin};
 
@@ -22,7 +22,7 @@ struct Noop {
     disk: Option<Disk>,
 }
 
-/// Serves until it is killed; with `durable`, the file that writes go to.
+/// Serves until the process is killed. `durable` is the file that writes go to.
 pub(crate) async fn serve(addr: SocketAddr, list: usize, durable: Option<&Path>) -> Outcome<()> {
     let stored = |i: usize| {
         let mut resource = calls::artist(&format!("artist-{i:07}"));

@@ -1,4 +1,4 @@
-//! Reloads: how long from saving a file to serving it, with and without compiling, and a thousand of them under load.
+//! Reloads: the time from saving a file to serving it, with and without compiling, and a thousand reloads under load.
 
 use std::{
     path::Path,
@@ -29,19 +29,19 @@ use crate::{
 /// Clients that write and read meanwhile.
 const CLIENTS: usize = 32;
 
-/// Reloads after which memory has to stay as it is.
+/// Reloads after which memory must no longer grow.
 const WARM: usize = 50;
 
 /// Files of which the median time from saving to serving is reported.
 const SAVES: usize = 9;
 
-/// Everything about reloads.
+/// Measures single reloads, then reloads under load.
 pub(crate) async fn measure(reloads: usize) -> Outcome<()> {
     saves().await?;
     under_load(reloads).await
 }
 
-/// The demo plugin with a section that means nothing: another component, as big and as slow to compile.
+/// The demo plugin with a section without a meaning: another component, as big and as slow to compile.
 fn variant(n: usize) -> Vec<u8> {
     let note = format!("{n:08}");
     let mut bytes = DEMO.to_vec();
@@ -142,7 +142,7 @@ async fn write_and_read(mut client: Client, n: usize, stop: Arc<AtomicBool>, don
     Ok(())
 }
 
-/// As editors and build tools do: a new file, renamed over the old one.
+/// Saves a file as editors and build tools do: a new one, renamed over the old one.
 fn save(path: &Path, bytes: &[u8]) -> Outcome<()> {
     let next = path.with_extension("next");
     std::fs::write(&next, bytes)?;
@@ -159,7 +159,7 @@ impl Watch {
         Ok(Self(client.watch_list(request).await?.into_inner()))
     }
 
-    /// Until a plugin serves for which that holds.
+    /// Waits until a plugin serves for which the condition holds.
     async fn until(&mut self, holds: impl Fn(&data::Plugin) -> bool) -> Outcome<()> {
         loop {
             let event = self.0.message().await?.ok_or("the watch ended")?;

@@ -13,16 +13,16 @@ use crate::{
     versus::{Rounds, compare, rate},
 };
 
-/// Resources of one batch while filling.
+/// Resources of one commit while a store is filled.
 const BATCH: usize = 1_000;
 
 /// Starts of which the median is reported.
 const STARTS: usize = 5;
 
-/// How long 64 clients read before the comparison.
+/// Time that 64 clients read before the comparison.
 const WARM_UP: Duration = Duration::from_secs(20);
 
-/// Fills a store without a server in between.
+/// Fills a store directly, without a server.
 async fn fill(data: &Path, count: usize) -> Outcome<()> {
     std::fs::create_dir_all(data)?;
     let path = data.join("data").join("store");
@@ -74,7 +74,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     let small = starts("1,000 resources", small_dir.path()).await?;
     fill(large_dir.path(), resources).await?;
     let large = starts(&format!("{resources} resources"), large_dir.path()).await?;
-    // What is asked is how a warm server behaves; a cold one reads its pages from the file first.
+    // The comparison is of warm servers; a cold one reads its pages from the file first.
     let warming = Arc::new(Reads { clients: large.clients(64).await?, of: resources });
     rate(&warming, 64, WARM_UP).await?;
     for clients in [1, 64] {

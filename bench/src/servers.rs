@@ -18,11 +18,11 @@ use crate::Outcome;
 
 pub(crate) type Client = ResourceServiceClient<Channel>;
 
-/// A server that said where it listens.
+/// A server that is ready.
 pub(crate) struct Server {
     child: Child,
     pub(crate) addr: SocketAddr,
-    /// From spawning to the line that says ready.
+    /// Time from spawning the process to its line that says ready.
     pub(crate) ready_after: Duration,
 }
 
@@ -41,7 +41,7 @@ async fn start(mut command: Command) -> Outcome<Server> {
 }
 
 impl Server {
-    /// The release binary beside this one, with the demo plugin and the guest that has every hook.
+    /// Starts the release binary next to this one, with the demo plugin and the guest that has every hook.
     pub(crate) async fn mortise(data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
         let binary = sibling("mortise")?;
         std::fs::copy(mortise_test_guests::component("every-hook"), data.join("every-hook.wasm"))?;
@@ -58,7 +58,7 @@ impl Server {
         start(command).await
     }
 
-    /// The release binary beside this one, with nothing but what is put into `plugins` in `dir`.
+    /// Starts the release binary next to this one, with the plugins in `plugins` in `dir` alone.
     pub(crate) async fn bare(dir: &Path) -> Outcome<Self> {
         std::fs::create_dir_all(dir.join("plugins"))?;
         let mut command = Command::new(sibling("mortise")?);
@@ -72,27 +72,27 @@ impl Server {
         start(command).await
     }
 
-    /// The server that does nothing.
+    /// Starts the server that does nothing.
     pub(crate) async fn noop(list: usize) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["noop", "--list", &list.to_string()]);
         start(command).await
     }
 
-    /// The server that does nothing but bring what is written to a file in `dir`.
+    /// Starts the server that does nothing but write messages to a file in `dir`.
     pub(crate) async fn durable_noop(dir: &Path) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["noop", "--list", "0", "--durable"]).arg(dir.join("noop"));
         start(command).await
     }
 
-    /// A client with a connection of its own.
+    /// Connects a client with a connection of its own.
     pub(crate) async fn client(&self) -> Outcome<Client> {
         let channel = channel(self.addr).await?;
         Ok(ResourceServiceClient::new(channel).max_decoding_message_size(usize::MAX))
     }
 
-    /// One client each.
+    /// Connects so many clients, each with a connection of its own.
     pub(crate) async fn clients(&self, count: usize) -> Outcome<Vec<Client>> {
         let mut clients = Vec::with_capacity(count);
         for _ in 0..count {
@@ -107,7 +107,7 @@ impl Server {
         resident_mib_of(&pid.to_string())
     }
 
-    /// Ends it the way an operator does.
+    /// Ends the server with SIGTERM, as an operator does.
     pub(crate) async fn stop(mut self) -> Outcome<()> {
         let pid = self.child.id().ok_or("the server ended")?;
         Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
@@ -116,7 +116,7 @@ impl Server {
     }
 }
 
-/// A connection as a client would set it up.
+/// Opens a connection with a client's settings.
 pub(crate) async fn channel(addr: SocketAddr) -> Outcome<Channel> {
     Ok(Endpoint::from_shared(format!("http://{addr}"))?
         .tcp_nodelay(true)
@@ -126,7 +126,7 @@ pub(crate) async fn channel(addr: SocketAddr) -> Outcome<Channel> {
         .await?)
 }
 
-/// The binary of that name beside this one.
+/// The path of the binary of that name next to this one.
 pub(crate) fn sibling(name: &str) -> Outcome<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if path.exists() {

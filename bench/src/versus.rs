@@ -1,4 +1,4 @@
-//! Two sides, alternately, and the ratio of their rates.
+//! Comparisons of two sides, which run alternately: their rates, and the ratio of these.
 
 use std::{
     future::Future,
@@ -16,19 +16,19 @@ use crate::{
     report::{line, median},
 };
 
-/// How often and how long each side runs.
+/// Number and length of the rounds of each side.
 #[derive(Clone, Copy)]
 pub(crate) struct Rounds {
     pub(crate) count: usize,
     pub(crate) length: Duration,
 }
 
-/// One client's work: a call, again and again. Gets its number and how many calls it made before.
+/// The work of clients: one call, again and again. A call gets the client's number and the number of its earlier calls.
 pub(crate) trait Work: Send + Sync + 'static {
     fn call(&self, client: usize, turn: u64) -> impl Future<Output = Outcome<()>> + Send;
 }
 
-/// Calls a second of `clients` clients together.
+/// Measures the calls a second of `clients` clients together.
 pub(crate) async fn rate<W: Work>(work: &Arc<W>, clients: usize, length: Duration) -> Outcome<f64> {
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut tasks = JoinSet::new();

@@ -61,7 +61,8 @@ pub enum DefinitionError {
 }
 
 impl Definition {
-    /// Makes a controller that watches only the managed type, reconciles one resource at a time, and resyncs within 8 hours.
+    /// Makes a controller that watches only the managed type, reconciles one resource at a time, and resyncs within 8
+    /// hours.
     pub fn new(name: impl Into<Arc<str>>, managed: pb::Type, reconciler: Arc<dyn Reconciler>) -> Self {
         Self {
             name: name.into(),
@@ -106,8 +107,8 @@ impl Definition {
         self
     }
 
-    /// Sets the interval after 0.8 to 1.0 of which a resource without changes is reconciled; `None` for never. Less than a
-    /// second counts as a second.
+    /// Sets the interval after 0.8 to 1.0 of which a resource without changes is reconciled; `None` for never. Less
+    /// than a second counts as a second.
     #[must_use]
     pub fn resync(mut self, interval: Option<Duration>) -> Self {
         self.resync = interval.map(|interval| interval.max(Duration::from_secs(1)));
@@ -129,9 +130,9 @@ impl Definition {
         self
     }
 
-    /// Sets how long a chain of own writes that cause each other may be before each further link waits, as after a failure:
-    /// the first [`Backoff::base`], then twice as long each time. Without a change from outside, a resource is thus reconciled
-    /// at most this often in a row at full speed.
+    /// Sets how long a chain of own writes that cause each other may be before each further link waits, as after a
+    /// failure: the first [`Backoff::base`], then twice as long each time. Without a change from outside, a resource is
+    /// thus reconciled at most this often in a row at full speed.
     #[must_use]
     pub fn self_wakes(mut self, limit: u32) -> Self {
         self.self_wakes = limit;

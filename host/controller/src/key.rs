@@ -1,12 +1,13 @@
 //! Keys of resources in queues and caches: partition, namespace and name, within one type.
 //!
-//! The uid is no part of it. Consul's queue has it in the key, so that one resource may wait twice, once with a uid and once
-//! without; here there is one place for each name, and the newest uid that is known travels with it as content. The price:
-//! when a name is deleted and created again before its turn comes, there is one reconcile and not two. What has to be done
-//! for each incarnation needs a finalizer.
+//! The uid is no part of it. Consul's queue has it in the key, so that one resource may wait twice, once with a uid and
+//! once without; here there is one place for each name, and the newest uid that is known travels with it as content.
+//! The price: when a name is deleted and created again before its turn comes, there is one reconcile and not two. What
+//! has to be done for each incarnation needs a finalizer.
 //!
-//! Each part ends with a zero byte, which no part can contain, so that keys sort by partition, namespace, name, and what
-//! is in a tenancy is a range. A key is one shared allocation: the cache and the queue of a controller hold the same one.
+//! Each part ends with a zero byte, which no part can contain, so that keys sort by partition, namespace, name, and
+//! what is in a tenancy is a range. A key is one shared allocation: the cache and the queue of a controller hold the
+//! same one.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
@@ -17,7 +18,8 @@ use mortise_resource::pb;
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// Makes a key of its parts. Zero bytes in a part, which the store refuses, are dropped: they would shift the parts.
+    /// Makes a key of its parts. Zero bytes in a part, which the store refuses, are dropped: they would shift the
+    /// parts.
     #[must_use]
     pub fn new(partition: &str, namespace: &str, name: &str) -> Self {
         Self(text(partition, namespace, name).into())

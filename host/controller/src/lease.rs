@@ -1,5 +1,5 @@
-//! Leases: the right to run a controller of which the whole cluster runs one. This server is alone, so [`AlwaysLeased`] grants
-//! every lease; manifests declare a placement all the same, which a cluster will honour.
+//! Leases: the right to run a controller of which the whole cluster runs one. This server is alone, so [`AlwaysLeased`]
+//! grants every lease; manifests declare a placement all the same, which a cluster will honour.
 
 use tokio::sync::watch;
 
@@ -24,11 +24,11 @@ impl std::fmt::Display for Placement {
 
 /// Hands out leases.
 ///
-/// The loss of a lease is honoured late: running reconciles have until their drain deadline. An implementation waits that long
-/// before it gives the lease to another server, or relies on compare-and-swap as all writes do.
+/// The loss of a lease is honoured late: running reconciles have until their drain deadline. An implementation waits
+/// that long before it gives the lease to another server, or relies on compare-and-swap as all writes do.
 pub trait Leases: Send + Sync + 'static {
-    /// Asks for the lease of a controller. The value says whether it is held now. Dropping the receiver gives it up; a dropped
-    /// sender leaves its last value in force for ever.
+    /// Asks for the lease of a controller. The value says whether it is held now. Dropping the receiver gives it up; a
+    /// dropped sender leaves its last value in force for ever.
     fn lease(&self, controller: &str) -> watch::Receiver<bool>;
 }
 

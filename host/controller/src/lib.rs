@@ -1,9 +1,9 @@
-//! Controllers: code that reconciles resources of one type, called after each change of one of them or of a resource on which
-//! it depends.
+//! Controllers: code that reconciles resources of one type, called after each change of one of them or of a resource on
+//! which it depends.
 //!
 //! A [`Definition`] names the managed type, the watched types with their [`Mapper`]s, and a [`Reconciler`].
-//! [`Controllers`] runs it where its lease is held. The crate has the queues, mappers, caches, waits, leases and the reconcile
-//! loop; wasm, gRPC and the store are behind [`Reconciler`] and [`Source`].
+//! [`Controllers`] runs it where its lease is held. The crate has the queues, mappers, caches, waits, leases and the
+//! reconcile loop; wasm, gRPC and the store are behind [`Reconciler`] and [`Source`].
 //!
 //! # Contract
 //! - After the last change of a resource, or of anything that maps to it, it is reconciled at least once. Changes in
@@ -14,15 +14,15 @@
 //! - A run has ended before the next begins, also when a lease is lost and regained at once. Ending waits for the
 //!   reconciles that began, up to a deadline.
 //!
-//! The rules and their numbers are Consul's, but for these: a resource waits in one place only, with or without uid ([`Key`]);
-//! deduplicated work has the newest content; mappers are asked about former versions too ([`Mapper`]); a resource that was
-//! deleted between two runs is reconciled by the second; several keys may be reconciled at once; controllers that wake
-//! themselves are throttled ([`Definition::self_wakes`]); one watch primes and goes on.
+//! The rules and their numbers are Consul's, but for these: a resource waits in one place only, with or without uid
+//! ([`Key`]); deduplicated work has the newest content; mappers are asked about former versions too ([`Mapper`]); a
+//! resource that was deleted between two runs is reconciled by the second; several keys may be reconciled at once;
+//! controllers that wake themselves are throttled ([`Definition::self_wakes`]); one watch primes and goes on.
 //!
 //! # Cost and limits
-//! An idle controller does nothing: it has tasks that await its watches, and one timer. Memory is bounded by the number of
-//! resources: each has a place in the queue once, a timer once, and a place in the cache of each controller that watches
-//! its type.
+//! An idle controller does nothing: it has tasks that await its watches, and one timer. Memory is bounded by the number
+//! of resources: each has a place in the queue once, a timer once, and a place in the cache of each controller that
+//! watches its type.
 
 mod backoff;
 mod cache;

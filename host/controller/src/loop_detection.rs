@@ -1,21 +1,23 @@
 //! Detection of controllers that wake themselves for ever.
 //!
-//! A reconcile that writes without comparing wakes itself through its own write, at full speed. So each item in a queue carries the length of the chain that led to it: 0 when
-//! something from outside did; n+1 when it was woken by what a reconcile with chain n of this controller wrote. It does not
-//! matter whether the chain goes through one key or through several that wake each other. Items that merge keep the
-//! shortest chain: work that spreads over many resources and settles stays short, while in a loop without news from
-//! outside even the shortest grows. Timers say nothing about causes. A key whose chain is over the limit waits
-//! ([`crate::Definition::self_wakes`]) until its wait is over or a change from outside wakes it.
+//! A reconcile that writes without comparing wakes itself through its own write, at full speed. So each item in a queue
+//! carries the length of the chain that led to it: 0 when something from outside did; n+1 when it was woken by what a
+//! reconcile with chain n of this controller wrote. It does not matter whether the chain goes through one key or
+//! through several that wake each other. Items that merge keep the shortest chain: work that spreads over many
+//! resources and settles stays short, while in a loop without news from outside even the shortest grows. Timers say
+//! nothing about causes. A key whose chain is over the limit waits ([`crate::Definition::self_wakes`]) until its wait
+//! is over or a change from outside wakes it.
 //!
 //! # How a write is recognised
-//! The code that writes for a reconciler calls [`crate::Context::wrote`] with the version that was stored, before the reconcile
-//! returns. The event may be faster than that call; an event whose version is not known is therefore kept open, and
-//! judged when the item's turn comes, by when the reconcile that wrote it is over (with several keys in parallel, one that
-//! wakes another may be judged too early: its chain then starts anew, and is found a little later).
+//! The code that writes for a reconciler calls [`crate::Context::wrote`] with the version that was stored, before the
+//! reconcile returns. The event may be faster than that call; an event whose version is not known is therefore kept
+//! open, and judged when the item's turn comes, by when the reconcile that wrote it is over (with several keys in
+//! parallel, one that wakes another may be judged too early: its chain then starts anew, and is found a little later).
 //!
 //! # Limits
-//! The last [`REMEMBERED`] writes of a controller are known, 64-bit marks of them; [`OPEN`] events of an item are kept open.
-//! What is beyond counts as from outside, so that a fault here makes a loop fast and never makes an honest key slow.
+//! The last [`REMEMBERED`] writes of a controller are known, 64-bit marks of them; [`OPEN`] events of an item are kept
+//! open. What is beyond counts as from outside, so that a fault here makes a loop fast and never makes an honest key
+//! slow.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,7 +29,7 @@ use parking_lot::Mutex;
 
 use crate::key::text_of;
 
-/// OwnWrites of a controller that are remembered. An event is at most as late as a watch may lag.
+/// Writes of a controller that are remembered. An event is at most as late as a watch may lag.
 const REMEMBERED: usize = 16_384;
 
 /// Events of one item that are kept open.

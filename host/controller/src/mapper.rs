@@ -1,7 +1,8 @@
 //! Mappers: from a changed resource to the resources of the managed type that have to be reconciled.
 //!
-//! A mapper whose result may change with the resource (a reference, an index, code of its own) is asked about former versions
-//! as well, so that the old target is reconciled too. In Consul it sees the new target only, and the old one is orphaned.
+//! A mapper whose result may change with the resource (a reference, an index, code of its own) is asked about former
+//! versions as well, so that the old target is reconciled too. In Consul it sees the new target only, and the old one
+//! is orphaned.
 
 use std::{fmt, sync::Arc};
 
@@ -18,15 +19,15 @@ use crate::{
 /// A mapper with code of its own.
 #[async_trait]
 pub trait Map: Send + Sync + 'static {
-    /// Maps a resource to resources of the managed type. Results of another type are logged and left out. The resource may be
-    /// deleted, or be a former version.
+    /// Maps a resource to resources of the managed type. Results of another type are logged and left out. The resource
+    /// may be deleted, or be a former version.
     ///
     /// # Errors
     /// Any error. This resource is mapped again after a wait; the others are not delayed.
     async fn map(&self, cache: &Arc<Cache>, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError>;
 
-    /// Whether to map former versions too. `false` is cheaper, and right when the result depends on the resource's id and
-    /// owner alone.
+    /// Whether to map former versions too. `false` is cheaper, and right when the result depends on the resource's id
+    /// and owner alone.
     fn follows(&self) -> bool {
         true
     }

@@ -15,8 +15,8 @@ use crate::{
 /// Reconciles resources of one type. A panic in any function is an error with the text `panic [recovered]: …`.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
-    /// Reconciles one resource, which may be deleted. There is one call at a time for a key, and by default one at a time at
-    /// all; changes between two calls may be seen as one.
+    /// Reconciles one resource, which may be deleted. There is one call at a time for a key, and by default one at a
+    /// time at all; changes between two calls may be seen as one.
     ///
     /// # Errors
     /// Any error. The resource is reconciled again after a wait that doubles with each failure in a row.
@@ -37,8 +37,8 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn notify_stop(&self, _context: &Context) {}
 }
 
-/// The context of a reconcile: its run, and its place in a chain of own writes. Cheap to clone, and to be handed to the code
-/// that writes for the reconciler.
+/// The context of a reconcile: its run, and its place in a chain of own writes. Cheap to clone, and to be handed to the
+/// code that writes for the reconciler.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) run: Arc<RunContext>,
@@ -85,8 +85,8 @@ impl Context {
         self.run.ending.is_cancelled()
     }
 
-    /// Records that this reconcile wrote a resource or its status: the id, and the version as stored. To be called before the
-    /// reconcile returns, or else a controller that wakes itself for ever is not found.
+    /// Records that this reconcile wrote a resource or its status: the id, and the version as stored. To be called
+    /// before the reconcile returns, or else a controller that wakes itself for ever is not found.
     pub fn wrote(&self, id: &pb::Id, version: &str) {
         self.run.writes.wrote(id, version, self.chain);
     }

@@ -6,13 +6,14 @@ use mortise_resource::pb;
 
 use crate::key::Key;
 
-/// A request to reconcile one resource of the managed type. The resource may be gone: the reconciler finds out by reading.
+/// A request to reconcile one resource of the managed type. The resource may be gone: the reconciler finds out by
+/// reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The resource.
     pub key: Key,
-    /// The uid of the newest known incarnation. `None` when only the name is known (a mapper's result, a resync): then any
-    /// incarnation is meant.
+    /// The uid of the newest known incarnation. `None` when only the name is known (a mapper's result, a resync): then
+    /// any incarnation is meant.
     pub uid: Option<Box<str>>,
 }
 
@@ -27,11 +28,11 @@ impl Request {
 /// The outcome of a reconcile that did not fail. It resets the count of failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// There is nothing to do until something changes. A resource that exists is reconciled again after the resync interval
-    /// at the latest.
+    /// There is nothing to do until something changes. A resource that exists is reconciled again after the resync
+    /// interval at the latest.
     Done,
-    /// Reconcile again, behind everything that waits. A reconciler that always returns this keeps a worker busy for ever,
-    /// which nothing here prevents: [`crate::Status::requeues`] shows it.
+    /// Reconcile again, behind everything that waits. A reconciler that always returns this keeps a worker busy for
+    /// ever, which nothing here prevents: [`crate::Status::requeues`] shows it.
     Now,
     /// Reconcile again after this time at the latest; an earlier timer stays.
     After(Duration),

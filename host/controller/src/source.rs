@@ -1,5 +1,5 @@
-//! The source of changes: a small part of the storage contract, so that the service can put its own rules (upgrade on read)
-//! behind it.
+//! The source of changes: a small part of the storage contract, so that the service can put its own rules (upgrade on
+//! read) behind it.
 
 use std::sync::Arc;
 
@@ -36,16 +36,16 @@ pub trait Source: Send + Sync + 'static {
     /// upserts, the end marker exactly once, then every change, in order and each once.
     ///
     /// # Errors
-    /// An error ends the controller's run, which begins again after a wait; so a controller waits for a type that is not
-    /// registered yet.
+    /// An error ends the controller's run, which begins again after a wait; so a controller waits for a type that is
+    /// not registered yet.
     async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError>;
 }
 
 /// An open watch. Dropping it closes it.
 #[async_trait]
 pub trait Watch: Send {
-    /// Waits for the next event. A watch never ends by itself; after an error it is dead. The future is polled to its end, or
-    /// dropped together with the watch, so it need not be cancel-safe.
+    /// Waits for the next event. A watch never ends by itself; after an error it is dead. The future is polled to its
+    /// end, or dropped together with the watch, so it need not be cancel-safe.
     ///
     /// # Errors
     /// Any error ends the controller's run.

@@ -11,7 +11,8 @@ pub trait Authorizer: Send + Sync {
     /// The name of the caller in a refusal, such as `anonymous token`.
     fn caller(&self) -> &str;
 
-    /// A digest of everything that the answers depend on: authorizers with equal fingerprints answer every question alike.
+    /// A digest of everything that the answers depend on: authorizers with equal fingerprints answer every question
+    /// alike.
     fn fingerprint(&self) -> u64;
 }
 

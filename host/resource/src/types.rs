@@ -100,7 +100,8 @@ pub fn check_id(prefix: &str, id: &mut pb::Id) -> Result<(), Error> {
 /// Longest part of a reference, bytes: a uid is a ULID of 26, and types have shorter names.
 const MAX_PART: usize = 128;
 
-/// Checks type and uid of a reference, which become part of keys of the store, beyond [`check_id`]: length and zero bytes.
+/// Checks type and uid of a reference, which become part of keys of the store, beyond [`check_id`]: length and zero
+/// bytes.
 ///
 /// # Errors
 /// `InvalidArgument`; `prefix` names the field that holds the id.

@@ -1,10 +1,10 @@
 //! The shape of ULIDs, which uids and generations have. The service makes them.
 //!
-//! Checked by hand: the crate `ulid` accepts 26 digits of more than 128 bits, which Consul refuses, and without its random
-//! source it still brings `web-time` and JavaScript bindings into plugins, for which this crate is compiled too.
+//! Checked by hand: the crate `ulid` accepts 26 digits of more than 128 bits, which Consul refuses, and without its
+//! random source it still brings `web-time` and JavaScript bindings into plugins, for which this crate is compiled too.
 
-/// Whether `text` is a ULID in the strict sense: 26 characters of Crockford's base 32, upper or lower case, of at most 128
-/// bits.
+/// Whether `text` is a ULID in the strict sense: 26 characters of Crockford's base 32, upper or lower case, of at most
+/// 128 bits.
 #[must_use]
 pub fn is_valid(text: &str) -> bool {
     let digit = |b: &u8| matches!(b.to_ascii_uppercase(), b'0'..=b'9' | b'A'..=b'H' | b'J' | b'K' | b'M' | b'N' | b'P'..=b'T' | b'V'..=b'Z');

@@ -61,8 +61,8 @@ fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error>
 }
 
 impl ResourceService {
-    /// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation. `prior` is
-    /// the stored resource.
+    /// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation.
+    /// `prior` is the stored resource.
     ///
     /// # Errors
     /// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
@@ -84,7 +84,8 @@ impl ResourceService {
         Ok((warnings, place))
     }
 
-    /// Refuses a resource that the store would refuse, as far as it is known yet: uid, generation and status come later.
+    /// Refuses a resource that the store would refuse, as far as it is known yet: uid, generation and status come
+    /// later.
     pub(crate) fn check_size(&self, resource: &pb::Resource, stored: Option<&pb::Resource>) -> Result<(), Error> {
         let (size, limit) = (limited_size(resource), self.options.max_resource_bytes);
         if size > limit && stored.is_none_or(|stored| size > limited_size(stored)) {

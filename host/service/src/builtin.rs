@@ -1,8 +1,8 @@
 //! Hooks of the host's own types.
 //!
-//! A partition or namespace has a finalizer of the host, so that Delete marks it: from then on writes into it are refused,
-//! and [`crate::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can remove the
-//! finalizer.
+//! A partition or namespace has a finalizer of the host, so that Delete marks it: from then on writes into it are
+//! refused, and [`crate::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can
+//! remove the finalizer.
 
 use crate::registry::ResourceType;
 use mortise_resource::{Error, meta, pb, tenancy, types};

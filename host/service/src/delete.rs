@@ -1,7 +1,7 @@
 //! Delete: by id, idempotent.
 //!
-//! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::reaper`]). One with
-//! finalizers is marked, and removed with the last of them.
+//! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::reaper`]).
+//! One with finalizers is marked, and removed with the last of them.
 
 use crate::registry::Registry;
 use mortise_resource::{Code, Error, meta, pb, types};

@@ -64,8 +64,8 @@ pub(crate) fn check(stored: &pb::Resource, incoming: &pb::Resource, place_marked
     Ok(())
 }
 
-/// Whether an update belongs to a deletion: it marks the resource, or removes finalizers from a marked one. [`check`] says
-/// which other changes it may make. `metadata` is that of the updated resource.
+/// Whether an update belongs to a deletion: it marks the resource, or removes finalizers from a marked one. [`check`]
+/// says which other changes it may make. `metadata` is that of the updated resource.
 pub(crate) fn belongs_to_deletion(stored: &pb::Resource, metadata: &Metadata) -> bool {
     match meta::is_marked(&stored.metadata) {
         false => meta::is_marked(metadata),

@@ -1,8 +1,8 @@
-//! The hooks of a type for one request: each check point of an RPC asks here, and gets an error in the words of the API. A
-//! plugin's fault is named as the plugin's.
+//! The hooks of a type for one request: each check point of an RPC asks here, and gets an error in the words of the
+//! API. A plugin's fault is named as the plugin's.
 //!
-//! Types of the host have hooks of their own ([`crate::builtin`]). Where a type has no authorize hook, the host asks for
-//! the permission that the type declares, or else for `operator:read` or `operator:write`.
+//! Types of the host have hooks of their own ([`crate::builtin`]). Where a type has no authorize hook, the host asks
+//! for the permission that the type declares, or else for `operator:read` or `operator:write`.
 
 use std::sync::Arc;
 
@@ -142,8 +142,8 @@ impl RequestHooks {
         settle(decision, "failed read acl")
     }
 
-    /// Asks whether the caller may read one of many resources: a refusal is no error, and each item has a request's fuel and
-    /// time.
+    /// Asks whether the caller may read one of many resources: a refusal is no error, and each item has a request's
+    /// fuel and time.
     pub(crate) async fn may_read(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
         self.next_item();
         match self.authorize_read_of(resource).await {
@@ -153,7 +153,8 @@ impl RequestHooks {
         }
     }
 
-    /// Asks whether the caller may write a resource: the incoming one in Write, the stored one in WriteStatus and Delete.
+    /// Asks whether the caller may write a resource: the incoming one in Write, the stored one in WriteStatus and
+    /// Delete.
     pub(crate) async fn authorize_write(
         &mut self,
         resource: &pb::Resource,

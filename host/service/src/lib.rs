@@ -1,8 +1,9 @@
 //! The resource service: the rules of Consul's resource API, whatever the transport and the store.
 //!
-//! Each RPC has one file, which reads from top to bottom as the rules it enforces, in the order in which callers see them.
-//! RPCs share `admit` (the first half of every write), `hooks` (the hooks of a type), `tenancy` and `retry`. `reaper`, a
-//! controller, and `tenancy_cleanup` finish deletions in the background. Controllers watch through `type_watch`.
+//! Each RPC has one file, which reads from top to bottom as the rules it enforces, in the order in which callers see
+//! them. RPCs share `admit` (the first half of every write), `hooks` (the hooks of a type), `tenancy` and `retry`.
+//! `reaper`, a controller, and `tenancy_cleanup` finish deletions in the background. Controllers watch through
+//! `type_watch`.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 

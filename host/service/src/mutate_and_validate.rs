@@ -5,8 +5,8 @@ use mortise_resource::{Error, pb};
 use crate::{admit, caller::Caller, hooks::RequestHooks, read::tenancy_of, service::ResourceService};
 
 impl ResourceService {
-    /// Runs the first half of a write: defaults, validation, permission and place. It ignores version, uid, status, owner
-    /// and finalizers.
+    /// Runs the first half of a write: defaults, validation, permission and place. It ignores version, uid, status,
+    /// owner and finalizers.
     ///
     /// # Errors
     /// Those of the first half of Write.

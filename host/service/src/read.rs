@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl ResourceService {
-    /// Reads one resource by id. A caller who may not read it learns whether it exists only if the type's hook needs the
-    /// resource to decide.
+    /// Reads one resource by id. A caller who may not read it learns whether it exists only if the type's hook needs
+    /// the resource to decide.
     ///
     /// # Errors
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the

@@ -1,12 +1,12 @@
 //! The reaper: deletes the children of deleted resources.
 //!
-//! For each tombstone, once its owner in that incarnation is really gone, the reaper deletes every child, records that in the
-//! tombstone's status, does it once more some time later, for children that were being written meanwhile, and deletes the
-//! tombstone. Children with finalizers are marked, and go when those are removed. The deletions of children leave tombstones
-//! of their own, so whole trees go.
+//! For each tombstone, once its owner in that incarnation is really gone, the reaper deletes every child, records that
+//! in the tombstone's status, does it once more some time later, for children that were being written meanwhile, and
+//! deletes the tombstone. Children with finalizers are marked, and go when those are removed. The deletions of children
+//! leave tombstones of their own, so whole trees go.
 //!
-//! It is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is reconciled anew,
-//! and the work goes on.
+//! It is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is reconciled
+//! anew, and the work goes on.
 
 use std::{sync::Arc, time::Duration};
 

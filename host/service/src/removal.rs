@@ -34,9 +34,9 @@ impl ResourceService {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),
         }
-        // There is a tombstone of that name. Either a concurrent call has just deleted the resource, or a client wrote the
-        // tombstone. In the second case the children have to follow whatever it says, and whatever the reaper makes of it;
-        // so this tombstone gets a name that cannot have been foreseen.
+        // There is a tombstone of that name. Either a concurrent call has just deleted the resource, or a client wrote
+        // the tombstone. In the second case the children have to follow whatever it says, and whatever the reaper makes
+        // of it; so this tombstone gets a name that cannot have been foreseen.
         match self.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
             _ => self.backend.commit(with(tombstone(&id, &ids::ulid()))).await.map(drop),

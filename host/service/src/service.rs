@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     /// Watches of clients that may be open at once; one more is refused.
     pub max_watches: usize,
-    /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has the same
-    /// limit for the result of the hooks.
+    /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
+    /// the same limit for the result of the hooks.
     pub max_resource_bytes: usize,
-    /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that were
-    /// being created during the first.
+    /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that
+    /// were being created during the first.
     pub second_pass: Duration,
 }
 

@@ -1,8 +1,9 @@
-//! The clean-up of partitions and namespaces that are marked for deletion: deletes their resources, then the unit itself.
+//! The clean-up of partitions and namespaces that are marked for deletion: deletes their resources, then the unit
+//! itself.
 //!
-//! Marking changes a unit's generation, and every write depends on the generation of its units; so once a unit is marked
-//! nothing new gets into it, and a list of its resources is complete. Resources with finalizers keep it until those are
-//! removed. Tombstones stay: the reaper may still need them, and their place need not exist.
+//! Marking changes a unit's generation, and every write depends on the generation of its units; so once a unit is
+//! marked nothing new gets into it, and a list of its resources is complete. Resources with finalizers keep it until
+//! those are removed. Tombstones stay: the reaper may still need them, and their place need not exist.
 //!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 

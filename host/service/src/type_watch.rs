@@ -20,8 +20,8 @@ pub struct TypeWatch {
 }
 
 impl ResourceService {
-    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written under
-    /// another GroupVersion arrives as deleted.
+    /// Watches a registered type: its snapshot, the end of that, and every change. A resource that is then written
+    /// under another GroupVersion arrives as deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
@@ -40,8 +40,8 @@ impl TypeWatch {
     /// Waits for the next event. After an error the watch is dead.
     ///
     /// # Errors
-    /// `Aborted`: the reader is too far behind, or the store closes. `InvalidArgument`: the type is no longer registered.
-    /// `Internal`: data of an older schema version cannot be upgraded.
+    /// `Aborted`: the reader is too far behind, or the store closes. `InvalidArgument`: the type is no longer
+    /// registered. `Internal`: data of an older schema version cannot be upgraded.
     pub async fn next(&mut self) -> Result<WatchEvent, Error> {
         loop {
             let event = self.watch.next().await.map_err(|e| crate::watch_list::ended(&e))?;

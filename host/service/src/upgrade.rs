@@ -1,11 +1,12 @@
 //! Upgrades of stored data from an older schema version: when it is read, and once for all in the background.
 //!
-//! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type has
-//! a higher one by now, readers get the data through the plugin's `upgrade`; so do the hooks, and so does a write that compares
-//! with the stored resource. [`ResourceService::upgrade_stored`] then stores the new form, under the same version and generation
-//! and without an event, since no client can see a difference.
+//! A resource says which schema version its data is in ([`pb::Resource::schema_version`], absent for 1). When the type
+//! has a higher one by now, readers get the data through the plugin's `upgrade`; so do the hooks, and so does a write
+//! that compares with the stored resource. [`ResourceService::upgrade_stored`] then stores the new form, under the same
+//! version and generation and without an event, since no client can see a difference.
 //!
-//! An upgrade costs one instance for each resource (a list shares one) until the new form is stored, and nothing afterwards.
+//! An upgrade costs one instance for each resource (a list shares one) until the new form is stored, and nothing
+//! afterwards.
 
 use std::sync::Arc;
 
@@ -94,11 +95,11 @@ impl RequestHooks {
 }
 
 impl ResourceService {
-    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures and
-    /// reports at most `max_failures` of them.
+    /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
+    /// and reports at most `max_failures` of them.
     ///
-    /// The store holds a snapshot of the type meanwhile, undecoded. Resources that are written concurrently are newer and are
-    /// left alone.
+    /// The store holds a snapshot of the type meanwhile, undecoded. Resources that are written concurrently are newer
+    /// and are left alone.
     ///
     /// # Errors
     /// Faults of the store only.
@@ -150,8 +151,8 @@ impl ResourceService {
         Ok(report)
     }
 
-    /// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema version. One
-    /// of a type that is not registered stays as it is.
+    /// Upgrades a stored resource, which may be of another GroupVersion than that of `hooks`, to its type's schema
+    /// version. One of a type that is not registered stays as it is.
     ///
     /// # Errors
     /// The plugin's fault.

@@ -4,8 +4,8 @@
 //! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
 //! many as the store takes for one resource.
 //!
-//! Cost: reading is one read of the store. The first use of a plugin's values lists those of all plugins; from then on its
-//! keys and sizes are in memory. Writing is one commit; writes of one plugin are made one after another.
+//! Cost: reading is one read of the store. The first use of a plugin's values lists those of all plugins; from then on
+//! its keys and sizes are in memory. Writing is one commit; writes of one plugin are made one after another.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -78,8 +78,8 @@ pub struct Values {
     keys: Arc<Mutex<HashMap<String, SharedKeys>>>,
 }
 
-/// One plugin's keys; `None` until they were needed. The lock is held during a write, which makes a plugin's writes follow one
-/// another.
+/// One plugin's keys; `None` until they were needed. The lock is held during a write, which makes a plugin's writes
+/// follow one another.
 type SharedKeys = Arc<Mutex<Option<PluginKeys>>>;
 
 /// One plugin's keys, and the bytes that each takes with its value.
@@ -176,8 +176,8 @@ impl Values {
         Ok(from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).cloned().collect())
     }
 
-    /// Drops the keys of a plugin from memory, when it has no controllers any more. Its values stay stored; they are deleted with
-    /// the plugin's resource.
+    /// Drops the keys of a plugin from memory, when it has no controllers any more. Its values stay stored; they are
+    /// deleted with the plugin's resource.
     pub async fn forget(&self, plugin: &str) {
         self.keys.lock().await.remove(plugin);
     }
@@ -245,10 +245,10 @@ fn content(resource: &pb::Resource) -> data::Value {
 /// The id of a value. A key is any text, which a name of a resource is not: so the name is a digest.
 fn id(plugin: &str, key: &str) -> pb::Id {
     let digest = Sha256::new().chain_update(plugin).chain_update([0]).chain_update(key).finalize();
-    let name = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect::<String>();
     pb::Id {
         uid: String::new(),
-        name: format!("v{name}"),
+        // The precision is that of hexadecimal digits: 20 bytes.
+        name: format!("v{digest:.40x}"),
         r#type: Some(types::value().to_pb()),
         tenancy: Some(pb::Tenancy::default()),
     }
@@ -324,6 +324,11 @@ mod tests {
         values.remove("a", "1").await.unwrap();
         values.set("a", "3", vec![0; 9]).await.unwrap();
         assert_eq!(values.keys("a", "").await.unwrap(), ["2", "3"]);
+    }
+
+    #[test]
+    fn ids_stay_as_they_are_stored() {
+        assert_eq!(id("a", "k").name, "v9a2a77afb0d50c76464e852f250f179997217d5e");
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! WatchList: a snapshot, its end, then every change, in commit order.
 //!
-//! Events wait in a bounded buffer of the store. A reader that falls further behind gets `Aborted` and starts again; it never
-//! misses an event unnoticed. Each event is authorized when it is delivered, with the type as it is registered then.
+//! Events wait in a bounded buffer of the store. A reader that falls further behind gets `Aborted` and starts again; it
+//! never misses an event unnoticed. Each event is authorized when it is delivered, with the type as it is registered
+//! then.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -25,8 +26,8 @@ impl ResourceService {
     /// Opens a watch. An absent tenancy means every partition and namespace.
     ///
     /// # Errors
-    /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`: too
-    /// many watches.
+    /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`:
+    /// too many watches.
     pub async fn watch_list(&self, caller: &Caller, request: pb::WatchListRequest) -> Result<Events, Error> {
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let registry = self.types();

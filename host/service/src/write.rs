@@ -1,9 +1,9 @@
 //! Write: creates or replaces a resource.
 //!
-//! The first half ([`crate::admit`]) checks the incoming resource. The second reads the stored one, compares, and commits by
-//! compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and `authorize` run
-//! once; `validate`, which sees the stored resource, runs again when that has changed. The commit expects the place and the
-//! owner that were looked up: should one of them change in between, they are looked up again.
+//! The first half ([`crate::admit`]) checks the incoming resource. The second reads the stored one, compares, and
+//! commits by compare-and-swap; a blanket write (one without a version) hides conflicts by trying again. `mutate` and
+//! `authorize` run once; `validate`, which sees the stored resource, runs again when that has changed. The commit
+//! expects the place and the owner that were looked up: should one of them change in between, they are looked up again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,8 +40,8 @@ struct AdmittedResource {
 }
 
 impl ResourceService {
-    /// Creates or replaces a resource. Data and metadata are replaced whole; a blanket write keeps the two reserved keys of
-    /// metadata unless the request has them.
+    /// Creates or replaces a resource. Data and metadata are replaced whole; a blanket write keeps the two reserved
+    /// keys of metadata unless the request has them.
     ///
     /// # Errors
     /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
@@ -181,8 +181,8 @@ impl ResourceService {
         stored: pb::Resource,
         place: Place,
     ) -> Result<pb::Resource, AttemptError> {
-        // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the resource could
-        // never be removed.
+        // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
+        // resource could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
         if going && incoming.data == stored.data && !matches!(kind.owner, Owner::Host) {
             resource.data.clone_from(&incoming.data);

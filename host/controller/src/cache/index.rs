@@ -55,16 +55,16 @@ impl IndexKey {
         Self::default().within(tenancy)
     }
 
-    /// The key, in an index of owners or references, of resources that point at exactly this one, in any GroupVersion and with
-    /// any uid.
+    /// The key, in an index of owners or references, of resources that point at exactly this one, in any GroupVersion
+    /// and with any uid.
     #[must_use]
     pub fn target(id: &pb::Id) -> Self {
         let (partition, namespace) = units(id.tenancy.as_ref());
         Self::of_type(id.r#type.as_ref()).and(partition).and(namespace).and(&id.name)
     }
 
-    /// The beginning of the keys, in an index of owners or references, of resources that point at any resource of a type within
-    /// a tenancy. An empty unit or `*` ends the key there.
+    /// The beginning of the keys, in an index of owners or references, of resources that point at any resource of a
+    /// type within a tenancy. An empty unit or `*` ends the key there.
     #[must_use]
     pub fn targets_in(of: &pb::Type, tenancy: &pb::Tenancy) -> Self {
         Self::of_type(Some(of)).within(tenancy)

@@ -1,12 +1,13 @@
-//! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows when its
-//! event arrives.
+//! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows
+//! when its event arrives.
 //!
-//! Resources are shared, never copied. Types are told apart by group and kind; the GroupVersion does not count, as in the
-//! store.
+//! Resources are shared, never copied. Types are told apart by group and kind; the GroupVersion does not count, as in
+//! the store.
 //!
 //! # Cost
-//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once. A resource
-//! takes about 90 bytes besides itself and its key, each key of an index about as much as the key and 60 bytes.
+//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once. A
+//! resource takes about 90 bytes besides itself and its key, each key of an index about as much as the key and 60
+//! bytes.
 
 mod index;
 

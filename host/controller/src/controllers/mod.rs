@@ -1,5 +1,5 @@
-//! All controllers of a process: registered, replaced, paused, resumed and removed while the process runs, because plugins
-//! come and go.
+//! All controllers of a process: registered, replaced, paused, resumed and removed while the process runs, because
+//! plugins come and go.
 
 mod supervisor;
 
@@ -178,8 +178,8 @@ impl Controllers {
         self.0.table.lock().all.values().map(Handle::status).collect()
     }
 
-    /// Sets the gauges of all controllers. The collector of metrics calls it before it reads them, so that an idle controller
-    /// does nothing at all.
+    /// Sets the gauges of all controllers. The collector of metrics calls it before it reads them, so that an idle
+    /// controller does nothing at all.
     pub fn observe(&self) {
         self.0.table.lock().all.values().for_each(|handle| handle.controller.observe());
     }

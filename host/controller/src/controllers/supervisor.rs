@@ -1,5 +1,6 @@
-//! Keeps one controller running: waits for its lease, begins runs, ends them, and begins them anew. There is one run at a
-//! time: nothing else happens before a run is over, so that a lease that is lost and regained at once never makes two.
+//! Keeps one controller running: waits for its lease, begins runs, ends them, and begins them anew. There is one run at
+//! a time: nothing else happens before a run is over, so that a lease that is lost and regained at once never makes
+//! two.
 
 use std::{sync::Arc, time::Duration};
 

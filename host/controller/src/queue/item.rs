@@ -7,8 +7,8 @@ use mortise_resource::pb;
 use super::state::Content;
 use crate::loop_detection::Cause;
 
-/// Former versions of one resource that wait to be mapped with it, at most. The oldest and the newest are kept, the ones
-/// between are dropped.
+/// Former versions of one resource that wait to be mapped with it, at most. The oldest and the newest are kept, the
+/// ones between are dropped.
 const FORMER: usize = 16;
 
 /// An item in the queue of the reconciler.
@@ -57,7 +57,8 @@ impl Content for MappingItem {
         self.cause.merge(newer.cause);
         self.changed = match (self.changed.take(), newer.changed) {
             (Some(ChangedResource { mut former, .. }), Some(ChangedResource { now, former: later })) => {
-                // The `now` of the older item is, as a former version, in `later`, unless the mapper does not follow them.
+                // The `now` of the older item is, as a former version, in `later`, unless the mapper does not follow
+                // them.
                 former.extend(later);
                 former.dedup_by(|a, b| Arc::ptr_eq(a, b));
                 if former.len() > FORMER {

@@ -1,7 +1,7 @@
 //! Work that waits: the queue of a reconciler and those of its mappers.
 //!
-//! [`state`] has the rules, without clock and locks; [`shared`] puts a queue behind a lock, for tasks that wait on it; [`item`]
-//! has what the two kinds of queues carry.
+//! [`state`] has the rules, without clock and locks; [`shared`] puts a queue behind a lock, for tasks that wait on it;
+//! [`item`] has what the two kinds of queues carry.
 
 mod item;
 mod shared;

@@ -1,9 +1,9 @@
 //! The state of a queue: a FIFO of distinct keys, each at most once in it and at most once in work, and timers that put
 //! keys back into it. It has no clock and no lock: callers bring both (see [`super::shared`]).
 //!
-//! Written by hand, since the queues that libraries offer know either keys or times: `tokio_util::time::DelayQueue` has timers
-//! but neither merges content nor knows what is in work, and channels keep duplicates. One structure has to know all
-//! three, so that a key waits once, runs once, and a run takes over the timers that were set before it.
+//! Written by hand, since the queues that libraries offer know either keys or times: `tokio_util::time::DelayQueue` has
+//! timers but neither merges content nor knows what is in work, and channels keep duplicates. One structure has to know
+//! all three, so that a key waits once, runs once, and a run takes over the timers that were set before it.
 //!
 //! # Rules
 //! - A key that waits keeps its place when it is added again, and takes over the newest content.
@@ -13,8 +13,9 @@
 //!   resync replaces the old one. A time that the reconciler asked for stays.
 //!
 //! # Cost
-//! Everything is O(log n) in the number of timers, or constant. A key that only waits for its timer takes about 130 bytes,
-//! its shared text aside. Bounded by the number of keys: an idle key without a timer and without failures is forgotten.
+//! Everything is O(log n) in the number of timers, or constant. A key that only waits for its timer takes about 130
+//! bytes, its shared text aside. Bounded by the number of keys: an idle key without a timer and without failures is
+//! forgotten.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -186,8 +187,8 @@ impl<C: Content> Queue<C> {
         }
     }
 
-    /// Takes the next item. `throttle` gets its content, and whether its timer fired since it was last throttled, and returns
-    /// the time for which the item has to wait.
+    /// Takes the next item. `throttle` gets its content, and whether its timer fired since it was last throttled, and
+    /// returns the time for which the item has to wait.
     pub(crate) fn take(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! The loop of one mapper: takes a change, asks the mapper, and adds the results to the reconciler's queue. A mapper that
-//! fails delays only the item on which it failed.
+//! The loop of one mapper: takes a change, asks the mapper, and adds the results to the reconciler's queue. A mapper
+//! that fails delays only the item on which it failed.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -66,7 +66,8 @@ async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb:
     let Some(changed) = &item.changed else { return Ok(Vec::new()) };
     let mut ids = mapping.mapper.map(managed, cache, &changed.now).await?;
     for was in &changed.former {
-        // A former version that cannot be mapped now could not be mapped then either, and must not delay the present one.
+        // A former version that cannot be mapped now could not be mapped then either, and must not delay the present
+        // one.
         match mapping.mapper.map(managed, cache, was).await {
             Ok(former) => ids.extend(former),
             Err(e) => tracing::debug!(controller = &*run.controller.name, "{}, as it was before: {e}", mapping.place),

@@ -38,8 +38,8 @@ use crate::{
     status::State,
 };
 
-/// Runs until something breaks, or until `ending` is cancelled; when it returns, none of its tasks is left. `known` holds the
-/// cache of the previous run, and that of this one as soon as it is complete.
+/// Runs until something breaks, or until `ending` is cancelled; when it returns, none of its tasks is left. `known`
+/// holds the cache of the previous run, and that of this one as soon as it is complete.
 ///
 /// # Errors
 /// [`RunError`] when the run broke.

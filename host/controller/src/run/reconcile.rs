@@ -1,5 +1,5 @@
-//! The reconcile loop: takes a key, calls the reconciler, records the outcome, and gives the key back. One loop runs for
-//! each key that may be reconciled at once.
+//! The reconcile loop: takes a key, calls the reconciler, records the outcome, and gives the key back. One loop runs
+//! for each key that may be reconciled at once.
 
 use std::{sync::Arc, time::Duration};
 

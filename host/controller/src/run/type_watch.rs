@@ -1,7 +1,7 @@
 //! The watch of one type: fills the cache, then queues changes for the reconciler and the mappers.
 //!
-//! The watch that primes the cache is the one that goes on: a change that arrives while other types are still being primed
-//! goes into the cache, and so into the snapshot that is queued when all of them are.
+//! The watch that primes the cache is the one that goes on: a change that arrives while other types are still being
+//! primed goes into the cache, and so into the snapshot that is queued when all of them are.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! The metrics of a controller. Handles are looked up when it is registered; a reconcile costs two atomic additions and a
-//! histogram. Gauges are set when metrics are collected ([`crate::Controllers::observe`]), not when something changes.
+//! The metrics of a controller. Handles are looked up when it is registered; a reconcile costs two atomic additions and
+//! a histogram. Gauges are set when metrics are collected ([`crate::Controllers::observe`]), not when something
+//! changes.
 //!
 //! Bounded: after [`MAX_NAMES`] names in one life of the process, further controllers share the name `(others)`.
 

@@ -26,8 +26,8 @@ pub struct RecentError {
     pub resolved: bool,
 }
 
-/// The newest [`BOUND`] entries, one for each place and resource, the oldest first. A look-up walks through all of them,
-/// which only failures do.
+/// The newest [`BOUND`] entries, one for each place and resource, the oldest first. A look-up walks through all of
+/// them, which only failures do.
 #[derive(Debug, Default)]
 pub(crate) struct RecentErrors(VecDeque<RecentError>);
 

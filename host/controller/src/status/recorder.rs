@@ -1,5 +1,5 @@
-//! Records what happens to a controller: state, counters, recent errors. Writing costs atomic additions, and a lock where
-//! something failed.
+//! Records what happens to a controller: state, counters, recent errors. Writing costs atomic additions, and a lock
+//! where something failed.
 
 use std::sync::{
     Arc,

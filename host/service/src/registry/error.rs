@@ -6,7 +6,7 @@ use prost_reflect::DescriptorError;
 /// A rule of the table that a plugin breaks.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The host's own descriptors cannot be read, or lack a message.
+    /// The host's own descriptors cannot be read.
     #[error("the host's own descriptors: {0}")]
     Descriptors(#[source] DescriptorError),
     /// The host's own descriptors lack a message.

@@ -1,7 +1,7 @@
 //! Types of missing plugins: those that are removed, disabled, or broken since the last start.
 //!
-//! Stored resources of such a type can still be read, listed, watched and deleted, with `operator:read` and `operator:write`,
-//! since there is no authorize hook. Writes are refused, because there is no validate hook.
+//! Stored resources of such a type can still be read, listed, watched and deleted, with `operator:read` and
+//! `operator:write`, since there is no authorize hook. Writes are refused, because there is no validate hook.
 
 use std::fmt;
 

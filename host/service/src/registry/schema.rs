@@ -16,9 +16,9 @@ pub struct Schema {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {what}")]
 pub struct DataFault {
-    /// Where, from `data` down.
+    /// Path of the fault, from `data` down.
     pub path: FieldPath,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 

@@ -41,8 +41,8 @@ impl Registry {
     /// Makes a table of this one and a plugin's types.
     ///
     /// # Errors
-    /// The plugin's name or one of its types is taken, a type is in a group of the host, or two versions of a kind, which
-    /// share their resources, differ in scope.
+    /// The plugin's name or one of its types is taken, a type is in a group of the host, or two versions of a kind,
+    /// which share their resources, differ in scope.
     pub fn with(&self, plugin: &Arc<Plugin>) -> Result<Self, RegistryError> {
         if let Some(other) = self.plugins.iter().find(|p| p.name() == plugin.name()) {
             let (name, version) = (other.name().to_owned(), other.version().to_string());
@@ -136,8 +136,8 @@ impl Registry {
         next
     }
 
-    /// This table and those types of a missing plugin for which `keep` holds and which no other plugin provides. The types
-    /// of the plugin itself, if it is loaded in another version, stay.
+    /// This table and those types of a missing plugin for which `keep` holds and which no other plugin provides. The
+    /// types of the plugin itself, if it is loaded in another version, stay.
     #[must_use]
     pub fn with_missing_plugin(
         &self,

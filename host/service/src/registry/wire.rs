@@ -1,8 +1,8 @@
 //! The walk over encoded protobuf data along its message's descriptor.
 //!
-//! It accepts what prost and Go's protobuf both decode: unknown fields are left alone, known ones must have their wire type
-//! (packed or not, where both are allowed), strings must be UTF-8, and nesting is bounded. It allocates only for a fault, and
-//! for the positions in lists. 512 bytes take well under a microsecond.
+//! It accepts what prost and Go's protobuf both decode: unknown fields are left alone, known ones must have their wire
+//! type (packed or not, where both are allowed), strings must be UTF-8, and nesting is bounded. It allocates only for a
+//! fault, and for the positions in lists. 512 bytes take well under a microsecond.
 //!
 //! Written by hand: the decoder of `prost-reflect` builds every value, and its errors have no place.
 
