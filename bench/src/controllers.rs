@@ -38,10 +38,10 @@ const BATCH: usize = 500;
 const IDLE: (usize, usize, Duration) = (100, 10_000, Duration::from_secs(10));
 
 /// Does nothing.
-struct Nothing;
+struct NoopReconciler;
 
 #[async_trait]
-impl Reconciler for Nothing {
+impl Reconciler for NoopReconciler {
     async fn reconcile(&self, _: &Context, _: Request) -> Result<Reconciled, ReconcileError> {
         Ok(Reconciled::Done)
     }
@@ -130,7 +130,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     for _ in 0..rounds.count {
         let controllers =
             Controllers::new(Arc::new(ServiceSource::new(harness.service.clone())), Arc::new(AlwaysLeased));
-        controllers.register(Definition::new("nothing", gvk().to_pb(), Arc::new(Nothing)))?;
+        controllers.register(Definition::new("nothing", gvk().to_pb(), Arc::new(NoopReconciler)))?;
         let seen = || {
             let status = controllers.status("nothing");
             status.map_or((false, 0), |s| (s.state == mortise_controller::State::Running, s.reconciles))
@@ -180,7 +180,7 @@ async fn idle() -> Outcome<()> {
     let harness = BenchHarness::new(resources).await?;
     let controllers = Controllers::new(Arc::new(ServiceSource::new(harness.service.clone())), Arc::new(AlwaysLeased));
     for n in 0..count {
-        controllers.register(Definition::new(format!("nothing-{n}"), gvk().to_pb(), Arc::new(Nothing)))?;
+        controllers.register(Definition::new(format!("nothing-{n}"), gvk().to_pb(), Arc::new(NoopReconciler)))?;
     }
     let controller_manager = ControllerManager::new(
         harness.service.clone(),

@@ -16,10 +16,10 @@ use crate::Outcome;
 const LENGTH: usize = 64 << 20;
 
 /// A message, and the channel of the call that waits for it.
-type Waiting = (Vec<u8>, oneshot::Sender<()>);
+type PendingMessage = (Vec<u8>, oneshot::Sender<()>);
 
 /// The file, and the thread that writes to it.
-pub(crate) struct Disk(Sender<Waiting>);
+pub(crate) struct Disk(Sender<PendingMessage>);
 
 impl Disk {
     /// Writes a message, and waits until it is on the disk; `None` when that failed.
@@ -41,7 +41,7 @@ pub(crate) fn start(path: &Path) -> Outcome<Disk> {
 }
 
 /// Writes messages until the first error; waiting calls then see their channels closed.
-fn run(file: &mut File, waiting: &Receiver<Waiting>) -> Outcome<()> {
+fn run(file: &mut File, waiting: &Receiver<PendingMessage>) -> Outcome<()> {
     let mut at = LENGTH;
     while let Ok(first) = waiting.recv() {
         let mut bytes = Vec::new();

@@ -32,7 +32,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 #[command(about)]
 struct Cli {
     #[command(subcommand)]
-    what: What,
+    command: Command,
     /// Rounds of each comparison.
     #[arg(long, default_value_t = 7, global = true)]
     rounds: usize,
@@ -42,7 +42,7 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Command {
     /// Everything below.
     All,
     /// Read and Write with all hooks against a server that does nothing, 1 and 64 clients, 512 bytes of data; Write
@@ -101,20 +101,20 @@ fn main() -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rounds = versus::Rounds { count: cli.rounds.max(1), length: Duration::from_millis(cli.round_ms) };
     runtime.block_on(async {
-        match cli.what {
-            What::Noop { list, durable } => {
+        match cli.command {
+            Command::Noop { list, durable } => {
                 noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list, durable.as_deref()).await
             }
-            What::Calls { writes } => calls::calls(rounds, writes).await,
-            What::Lists => calls::lists(rounds).await,
-            What::Apply { resources } => apply::measure(rounds.count, resources).await,
-            What::Etcd => etcd::run(rounds).await,
-            What::Hooks => hooks::measure().await,
-            What::Scale { resources } => scale::measure(rounds, resources).await,
-            What::Hostile => hostile::measure(rounds).await,
-            What::Reload { reloads } => reload::measure(reloads).await,
-            What::Controllers { resources } => controllers::measure(rounds, resources).await,
-            What::All => {
+            Command::Calls { writes } => calls::calls(rounds, writes).await,
+            Command::Lists => calls::lists(rounds).await,
+            Command::Apply { resources } => apply::measure(rounds.count, resources).await,
+            Command::Etcd => etcd::run(rounds).await,
+            Command::Hooks => hooks::measure().await,
+            Command::Scale { resources } => scale::measure(rounds, resources).await,
+            Command::Hostile => hostile::measure(rounds).await,
+            Command::Reload { reloads } => reload::measure(reloads).await,
+            Command::Controllers { resources } => controllers::measure(rounds, resources).await,
+            Command::All => {
                 hooks::measure().await?;
                 reload::measure(1_000).await?;
                 calls::calls(rounds, false).await?;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use kit::{Idle, Still, artist, artists, cpu, report, resident};
+use kit::{CountingReconciler, SnapshotSource, artist, artists, cpu, report, resident};
 use mortise_controller::{AlwaysLeased, Controllers, Definition};
 
 #[tokio::main]
@@ -21,8 +21,8 @@ async fn main() -> ExitCode {
     let seconds = arguments.next().unwrap_or(20);
     let resources: Vec<_> = (0..count).map(|n| artist(n, 1)).collect();
     let bare = resident();
-    let reconciler = Arc::new(Idle(AtomicU64::new(0)));
-    let controllers = Controllers::new(Arc::new(Still(resources.into())), Arc::new(AlwaysLeased));
+    let reconciler = Arc::new(CountingReconciler(AtomicU64::new(0)));
+    let controllers = Controllers::new(Arc::new(SnapshotSource(resources.into())), Arc::new(AlwaysLeased));
     for n in 0..number {
         if let Err(error) = controllers.register(Definition::new(format!("idle-{n}"), artists(), reconciler.clone())) {
             report(&error.to_string());

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use kit::{Fed, Idle, artist, artists, report, resident};
+use kit::{ChannelSource, CountingReconciler, artist, artists, report, resident};
 use mortise_controller::{AlwaysLeased, Controllers, Definition, Event};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -21,9 +21,9 @@ async fn main() -> ExitCode {
     let count = arguments.next().unwrap_or(100_000);
     let parallel = arguments.next().unwrap_or(1);
     let resources: Vec<_> = (0..count).map(|n| artist(n, 1)).collect();
-    let reconciler = Arc::new(Idle(AtomicU64::new(0)));
+    let reconciler = Arc::new(CountingReconciler(AtomicU64::new(0)));
     let (feed, events) = mpsc::channel(4096);
-    let controllers = Controllers::new(Arc::new(Fed(Mutex::new(Some(events)))), Arc::new(AlwaysLeased));
+    let controllers = Controllers::new(Arc::new(ChannelSource(Mutex::new(Some(events)))), Arc::new(AlwaysLeased));
     let bare = resident();
     report(&format!("{count} resources, {parallel} in parallel; they take {bare:.1} MiB"));
     let definition = Definition::new("idle", artists(), reconciler.clone()).parallel(parallel);

@@ -13,17 +13,17 @@ use mortise_resource::pb;
 use tokio::sync::mpsc;
 
 /// Counts, and is content with everything.
-pub(crate) struct Idle(pub(crate) AtomicU64);
+pub(crate) struct CountingReconciler(pub(crate) AtomicU64);
 
 #[async_trait]
-impl Reconciler for Idle {
+impl Reconciler for CountingReconciler {
     async fn reconcile(&self, _context: &Context, _request: Request) -> Result<Outcome, ReconcileError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Ok(Outcome::Done)
     }
 }
 
-impl Idle {
+impl CountingReconciler {
     pub(crate) async fn reach(&self, count: usize) {
         while self.0.load(Ordering::Relaxed) < count as u64 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -32,10 +32,10 @@ impl Idle {
 }
 
 /// One watch, made before.
-pub(crate) struct Fed(pub(crate) parking_lot::Mutex<Option<mpsc::Receiver<Event>>>);
+pub(crate) struct ChannelSource(pub(crate) parking_lot::Mutex<Option<mpsc::Receiver<Event>>>);
 
 #[async_trait]
-impl Source for Fed {
+impl Source for ChannelSource {
     async fn watch(&self, _of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
         let events = self.0.lock().take().ok_or_else(|| SourceError::new("opened twice"))?;
         Ok(Box::new(Events(events)))
@@ -55,12 +55,12 @@ impl Watch for Events {
 }
 
 /// Watches that begin with all of these, and after which nothing happens.
-pub(crate) struct Still(pub(crate) Arc<[Arc<pb::Resource>]>);
+pub(crate) struct SnapshotSource(pub(crate) Arc<[Arc<pb::Resource>]>);
 
 struct Snapshot(Arc<[Arc<pb::Resource>]>, usize);
 
 #[async_trait]
-impl Source for Still {
+impl Source for SnapshotSource {
     async fn watch(&self, _of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
         Ok(Box::new(Snapshot(self.0.clone(), 0)))
     }
