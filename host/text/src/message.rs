@@ -66,13 +66,14 @@ fn read_json<T>(
         [node] => decode(&mut decoder, node),
         _ => None,
     };
+    let path = decoder.path.clone();
     let at_fault = sink.count() > 0;
     match read {
         Some(read) if !at_fault => Ok(read),
         // Whatever is not read is at fault; the message is for a decoder that forgets to say so.
         _ => {
             if !at_fault {
-                sink.add(Default::default(), &FieldPath::default(), "this is no message", None);
+                sink.add(Default::default(), &path, "this is not one value", None);
             }
             sink.finish()?;
             Err(Diagnostics::default())
