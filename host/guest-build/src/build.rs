@@ -40,7 +40,7 @@ enum OutDir {
     InTarget(String),
 }
 
-/// What came out.
+/// The components of one build, and the files that went into them.
 #[derive(Debug, Clone)]
 pub struct BuildOutput {
     /// Where the components are.

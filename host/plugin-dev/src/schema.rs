@@ -42,7 +42,7 @@ enum Format {
     JsonSchema,
 }
 
-/// A type and the message that its resources hold.
+/// A type and the message of its resources' data.
 struct TypeInfo {
     gvk: Gvk,
     scope: Scope,

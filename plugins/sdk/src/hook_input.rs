@@ -2,8 +2,8 @@
 //!
 //! # Contract
 //! The host calls the hooks of one request in one instance, most often with the same bytes, and decoding those is most of what
-//! a hook costs. So the resource that was decoded last is kept, and a hook of the same plugin that gets the same bytes
-//! finds it decoded. It sees what it would see if it had decoded them itself: nothing is kept after a `mutate` that refused, or
+//! a hook costs. So the resource that was decoded last is cached, and a hook of the same plugin that gets the same bytes
+//! finds it decoded. It sees what it would see if it had decoded them itself: nothing is cached after a `mutate` that refused, or
 //! that changed what the encoding shows.
 //!
 //! # Cost
@@ -24,7 +24,7 @@ thread_local! {
     static CACHED: RefCell<Option<CachedInput>> = const { RefCell::new(None) };
 }
 
-/// A resource that a hook has looked at.
+/// The resource that a hook decoded last, with the bytes that it was decoded from.
 struct CachedInput {
     types: Types,
     found: &'static dyn Registered,
@@ -43,12 +43,12 @@ enum Form {
 }
 
 impl HookInput {
-    /// A resource that nothing has looked into yet.
+    /// A resource whose data is not decoded yet.
     pub(crate) fn encoded(resource: Envelope) -> Self {
         Self(Form::Encoded(resource))
     }
 
-    /// What was kept of these bytes, and the type that it belongs to.
+    /// Takes the cached resource if it was decoded from these bytes, with the type that it is of.
     pub(crate) fn cached(types: Types, input: &[u8]) -> Option<(&'static dyn Registered, Self)> {
         CACHED.with_borrow_mut(|kept| {
             let kept = kept.take_if(|kept| ptr::eq(kept.types, types) && kept.input == input)?;
@@ -56,7 +56,7 @@ impl HookInput {
         })
     }
 
-    /// Keeps it for the next hook, if it was decoded.
+    /// Caches the resource for the next hook, if its data was decoded.
     pub(crate) fn cache(self, types: Types, found: &'static dyn Registered, input: &[u8]) {
         if let Form::Decoded(typed) = self.0 {
             let kept = CachedInput { types, found, input: input.to_vec(), typed };
@@ -64,7 +64,7 @@ impl HookInput {
         }
     }
 
-    /// With its data decoded. Without data: the default message if `optional`, else an error.
+    /// The resource with its data decoded. Without data: the default message if `optional`, else an error.
     pub(crate) fn typed<M>(&mut self, optional: bool) -> Result<&mut Typed<M>, Diagnostics>
     where
         M: Message + Name + Default + 'static,

@@ -14,7 +14,7 @@ use super::{
     error::CaseError,
 };
 
-/// A question.
+/// A call of a reconciler into its host, with all its arguments.
 #[derive(Debug, Clone)]
 pub(super) enum HostCall {
     Read(pb::Id),
@@ -32,7 +32,7 @@ pub(super) enum HostCall {
     Http { method: String, url: String, headers: BTreeMap<String, String>, body: Vec<u8> },
 }
 
-/// An answer.
+/// The host's answer to a call that succeeded.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Nothing,
@@ -43,14 +43,14 @@ pub(super) enum Answer {
     Http { status: u16, headers: BTreeMap<String, String>, body: Vec<u8> },
 }
 
-/// A question and its answer.
+/// A host call and its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
     pub(super) ask: HostCall,
     pub(super) answer: Result<Answer, Failure>,
 }
 
-/// Answers questions, one after the other.
+/// Answers the host calls of one reconcile, in the order in which they are made.
 #[async_trait]
 pub(super) trait Responder: Send + Sync {
     async fn answer(&self, ask: &HostCall) -> Result<Answer, Failure>;
@@ -58,7 +58,7 @@ pub(super) trait Responder: Send + Sync {
     fn now(&self) -> u64;
 }
 
-/// A reconciler's host that keeps what was asked.
+/// A reconciler's host that records every call and its answer.
 pub(super) struct Journal {
     responder: Arc<dyn Responder>,
     exchanges: Mutex<Vec<Exchange>>,
@@ -69,7 +69,7 @@ impl Journal {
         Arc::new(Self { responder, exchanges: Mutex::default() })
     }
 
-    /// What was asked so far.
+    /// The calls so far, in order.
     pub(super) fn exchanges(&self) -> Vec<Exchange> {
         self.exchanges.lock().clone()
     }
@@ -220,7 +220,7 @@ impl HostCall {
         }
     }
 
-    /// All that was asked.
+    /// The call with its arguments, as recordings have it.
     pub(super) fn json(&self, codec: &Codec) -> Value {
         let cached = |of: &pb::Type, index: &str, key: &CacheKey| {
             let key = match key {
@@ -284,7 +284,7 @@ impl HostCall {
 }
 
 impl Answer {
-    /// All that was answered.
+    /// The answer, as recordings have it.
     pub(super) fn json(&self, codec: &Codec) -> Value {
         match self {
             Self::Nothing => Value::Null,

@@ -31,7 +31,7 @@ pub(super) struct HookCase<'a> {
     pub(super) plugin: &'a Arc<Plugin>,
     pub(super) codec: &'a Codec,
     pub(super) case: &'a Case,
-    /// What came of it so far.
+    /// Differences from what the case expects, so far.
     pub(super) problems: Problems,
     pub(super) fuel: u64,
 }
@@ -394,7 +394,7 @@ fn type_of(resource: &pb::Resource) -> String {
     type_name(resource.id.as_ref().and_then(|id| id.r#type.as_ref()))
 }
 
-/// Somebody with these permissions, and no others.
+/// A caller with these permissions and no others.
 struct CaseCaller {
     name: String,
     may: Vec<(String, String)>,
@@ -416,7 +416,7 @@ impl Authorizer for CaseCaller {
     }
 }
 
-/// Who asks in a case.
+/// The caller of a case; one with every permission if the case names none.
 fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError> {
     let Some(caller) = caller else { return Ok(Arc::new(AllowAll)) };
     let read = |text: &String| {

@@ -32,16 +32,16 @@ pub(super) struct ControllerCase<'a> {
     pub(super) case: &'a Case,
     /// Granted directories.
     pub(super) files: &'a Path,
-    /// What is compared with, if it was recorded.
+    /// The recording to compare with, if the case has one.
     pub(super) recording: Option<&'a Recording>,
 }
 
-/// What came of it.
+/// The result of one call of a controller.
 #[derive(Default)]
 pub(super) struct RunResult {
     pub(super) problems: Problems,
     pub(super) fuel: u64,
-    /// What it asked.
+    /// The host calls that it made.
     pub(super) recording: Option<Recording>,
 }
 

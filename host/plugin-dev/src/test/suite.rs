@@ -26,7 +26,7 @@ use crate::{fault, offline::Offline};
 /// Lines of a plugin's log that are shown with a case that failed.
 const LOG_LINES: usize = 40;
 
-/// What is run.
+/// The cases to run, and the component to run them against.
 pub(crate) struct Suite {
     pub(crate) component: PathBuf,
     /// A folder of files of cases, or one of them.
@@ -37,7 +37,7 @@ pub(crate) struct Suite {
     pub(crate) with: Vec<PathBuf>,
 }
 
-/// What came of it.
+/// The results of a run.
 pub(crate) struct Summary {
     plugin: String,
     results: Vec<CaseResult>,
@@ -46,7 +46,7 @@ pub(crate) struct Summary {
     took: Duration,
 }
 
-/// What came of one case.
+/// The result of one case.
 struct CaseResult {
     file: String,
     line: usize,
@@ -56,7 +56,7 @@ struct CaseResult {
     log: Vec<Arc<LogLine>>,
 }
 
-/// A case as it stands in a file.
+/// A case and the line of its file on which it begins.
 struct LocatedCase {
     line: usize,
     case: Case,
