@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Server, Setup, refusal, thing};
+use crate::common::{PATIENCE, Server, Setup, refusal, thing};
 use crate::plugins::{Plugins as _, Seen, sha256};
 use mortise_resource::{data, pb};
 use mortise_test_guests::{Thing, component};
@@ -257,4 +257,38 @@ async fn logs_are_kept_and_followed() {
     let ended = tokio::spawn(async move { live.message().await });
     assert!(server.stop().await.success());
     assert!(ended.await.unwrap().is_ok_and(|line| line.is_none()), "the server's end is the log's");
+}
+
+/// `describe` of what comes next to one plugin's file does not return; what is done with another plugin does not wait for it.
+#[tokio::test]
+async fn one_plugin_does_not_wait_for_another() {
+    let server = Setup::new()
+        .component("version-stamp", guest("version-stamp-1"))
+        .component("prior", guest("prior"))
+        .env("MORTISE_SANDBOX_FUEL", 1_i64 << 60)
+        .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", 300_000)
+        .env("MORTISE_SHUTDOWN_GRACE_MS", 500)
+        .start()
+        .await;
+    fs::write(server.plugin_dir.join("prior.wasm"), guest("describe-loop")).unwrap();
+    server.plugin_until("prior", |p| p.reason == "Compiling").await;
+    let work = async {
+        let mut plugins = server.plugins().await;
+        plugins.disable(data::DisableRequest { name: name() }).await.unwrap();
+        plugins.enable(data::EnableRequest { name: name() }).await.unwrap();
+        server.install(NAME, &guest("version-stamp-2")).await.unwrap();
+        assert_eq!(version(&server).await.unwrap(), "2.0.0");
+        fs::write(server.plugin_dir.join("version-stamp.wasm"), guest("version-stamp-1")).unwrap();
+        server.plugin_until(NAME, |p| p.reason == "Serving" && p.data.version == "1.0.0").await;
+    };
+    tokio::time::timeout(PATIENCE, work).await.expect("no plugin waits for another");
+
+    // Its own commands wait for it, in the order in which they came.
+    let mut plugins = server.plugins().await;
+    let own = tokio::spawn(async move { plugins.disable(data::DisableRequest { name: "prior".into() }).await });
+    let seen = server.plugin("prior").await.unwrap();
+    assert_eq!((seen.reason.as_str(), seen.data.disabled), ("Compiling", false));
+    assert!(!own.is_finished());
+    assert!(server.stop().await.success(), "what is under way ends with the server");
+    assert!(own.await.unwrap().is_err());
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Options};
+use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options};
 
 use crate::{
     bundled,
@@ -23,6 +23,7 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, RunErr
         rescan: ms(config.plugins.rescan_ms.max(1)),
         drain: ms(config.plugins.drain_ms),
         config: source(config, reload)?,
+        limits: Limits::default(),
     })
 }
 

@@ -107,7 +107,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let service = ResourceService::new(backend.clone(), registry.clone(), service_options(&config));
     let mut background = service.background();
     let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
-    let (manager, managing) = Manager::start(
+    let manager = Manager::start(
         plugin_options,
         sandbox,
         backend.clone(),
@@ -132,7 +132,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         about,
         service: service.clone(),
         registry,
-        manager,
+        manager: manager.clone(),
         controller_manager: controller_manager.clone(),
         metrics,
     };
@@ -143,9 +143,10 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let served = bound.serve(parts, stopped).await;
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
-    managing.abort();
+    manager.stop().await;
+    drop(manager);
     following.abort();
-    let _ = (managing.await, following.await);
+    let _ = following.await;
     controller_manager.stop().await;
     drop(controller_manager);
     while background.join_next().await.is_some() {}

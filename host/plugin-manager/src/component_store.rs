@@ -6,7 +6,10 @@
 
 use std::{fs, io, path::PathBuf};
 
-use crate::files::folder;
+use crate::{
+    files::folder,
+    load::stage::{Failure, Stage},
+};
 
 /// The directory.
 #[derive(Debug, Clone)]
@@ -32,12 +35,34 @@ impl ComponentStore {
         folder::put(&self.dir.join(plugin), &format!("{digest}.wasm"), bytes)
     }
 
+    /// [`ComponentStore::keep`] on a thread that may wait for the disk.
+    ///
+    /// # Errors
+    /// `HostFault`.
+    pub(crate) async fn keep_in_background(&self, plugin: &str, digest: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let (store, plugin, digest, bytes) = (self.clone(), plugin.to_owned(), digest.to_owned(), bytes.to_vec());
+        let kept = tokio::task::spawn_blocking(move || store.keep(&plugin, &digest, &bytes)).await;
+        let fault =
+            |e: io::Error| Failure::new(Stage::Checking, "HostFault", format!("keeping a copy in data_dir: {e}"));
+        kept.map_err(io::Error::other).and_then(|kept| kept).map_err(fault)
+    }
+
+    /// Whether there is a copy of a component, damaged or not.
+    #[must_use]
+    pub(crate) fn has(&self, plugin: &str, digest: &str) -> bool {
+        self.path(plugin, digest).exists()
+    }
+
+    fn path(&self, plugin: &str, digest: &str) -> PathBuf {
+        self.dir.join(plugin).join(format!("{digest}.wasm"))
+    }
+
     /// A component that was kept.
     ///
     /// # Errors
     /// `NotFound`; `InvalidData` when the content is not what was kept; whatever else the file system says.
     pub(crate) fn get(&self, plugin: &str, digest: &str) -> io::Result<Vec<u8>> {
-        let path = self.dir.join(plugin).join(format!("{digest}.wasm"));
+        let path = self.path(plugin, digest);
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let bytes = fs::read(&path).map_err(named)?;
         if folder::digest(&bytes) == digest {

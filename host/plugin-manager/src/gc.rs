@@ -1,4 +1,4 @@
-//! How plugins leave: their types stay while something of them is stored, and are forgotten after that.
+//! The end of plugins: their types stay while something of them is stored, and are forgotten after that.
 
 use mortise_resource::{pb::condition::State, types::Gvk};
 use mortise_service::registry::{MissingReason, Owner};
@@ -6,27 +6,21 @@ use mortise_store::TypeKey;
 
 use crate::{
     load::canary,
-    load::drain::Drained,
     load::migration::mark,
-    load::request::{manifests_of, types_of},
-    task::ManagerTask,
+    load::types::{manifests_of, types_of},
+    state::{ManagerState, plugin::REMOVED},
 };
 
-/// The reason of the condition of a plugin whose source is gone.
-pub(crate) const REMOVED: &str = "Removed";
-
-impl ManagerTask {
+impl ManagerState {
     /// A plugin's source is gone.
     pub(crate) async fn remove_from_service(&mut self, name: &str) {
-        if self.managed(name).only_file {
+        if self.managed(name).is_file_only() {
             return self.forget(name).await;
         }
         self.take_out(name, MissingReason::Removed);
-        self.managed(name).removed = true;
-        let data = &mut self.managed(name).page.data;
-        data.rolled_back = false;
-        data.held_digest.clear();
-        let text = format!("{} is gone; what is stored can be read and deleted, not written", data.source);
+        self.managed(name).source_gone();
+        let source = &self.managed(name).record.data.source;
+        let text = format!("{source} is gone; what is stored can be read and deleted, not written");
         self.set_loaded(name, State::False, REMOVED, text).await;
         self.collect_garbage().await;
         self.retry_refused();
@@ -41,7 +35,7 @@ impl ManagerTask {
         }
         let old = current.plugin(name).cloned();
         drop(current);
-        let data = &mut self.managed(name).page.data;
+        let data = &mut self.managed(name).record.data;
         data.types = mark(types_of(&next, name), &data.types);
         self.swap(next);
         if let Some(old) = old {
@@ -51,8 +45,8 @@ impl ManagerTask {
     }
 
     /// A replaced version is gone: so may be types that only it had.
-    pub(crate) async fn drained(&mut self, drained: Drained) {
-        if let Some(managed) = self.plugins.get_mut(&drained.plugin) {
+    pub(crate) async fn drained(&mut self, plugin: &str) {
+        if let Some(managed) = self.plugins.get_mut(plugin) {
             managed.draining = managed.draining.saturating_sub(1);
         }
         self.collect_garbage().await;
@@ -85,13 +79,13 @@ impl ManagerTask {
         drop(registry);
         let registry = self.registry.load_full();
         let mut leaving = Vec::new();
-        for (name, managed) in self.plugins.iter_mut().filter(|(_, managed)| !managed.only_file) {
-            let types = mark(types_of(&registry, name), &managed.page.data.types);
-            let removed = managed.removed && registry.plugin(name).is_none();
+        for (name, managed) in self.plugins.iter_mut().filter(|(_, managed)| !managed.is_file_only()) {
+            let types = mark(types_of(&registry, name), &managed.record.data.types);
+            let removed = managed.is_removed() && registry.plugin(name).is_none();
             if removed && types.is_empty() && managed.draining == 0 {
                 leaving.push(name.clone());
-            } else if (removed || registry.plugin(name).is_some()) && managed.page.data.types != types {
-                managed.page.data.types = types;
+            } else if (removed || registry.plugin(name).is_some()) && managed.record.data.types != types {
+                managed.record.data.types = types;
             }
         }
         drop(registry);
@@ -100,14 +94,14 @@ impl ManagerTask {
             self.forget(&name).await;
         }
         if !self.starting {
-            let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.page));
+            let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
             if let Err(e) = self.resources.put(pages).await {
                 tracing::error!("the resources of plugins are not written: {e}");
             }
         }
     }
 
-    /// Drops a page and what is kept with it.
+    /// Drops a record and what is kept with it.
     pub(crate) async fn forget(&mut self, name: &str) {
         self.plugins.remove(name);
         self.components.forget(name);

@@ -1,121 +1,101 @@
-//! The handle to the manager's task, and what it is started with.
+//! The handle to the manager.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::controllers::ControllerManager;
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use mortise_plugin_host::{Logs, PluginSettings, Sandbox};
+use mortise_plugin_host::{Logs, Sandbox};
 use mortise_resource::{Code, Error, data, pb};
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
-use mortise_store::{Backend, StoreError};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-};
+use mortise_store::Backend;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
-    commands::message::{Command, Pause, Reply},
+    commands::{
+        disable::disable,
+        enable::enable,
+        inspect::inspect,
+        install::install,
+        pause::{Pause, pause},
+        remove::remove,
+        reset::reset,
+        rollback::roll_back,
+    },
+    component_store::ComponentStore,
+    controllers::ControllerManager,
+    core::Core,
+    files::config::ConfigWatch,
     files::folder,
+    options::{Options, StartError},
+    plugin_resources::PluginResources,
+    state::ManagerState,
     task::ManagerTask,
+    work::Work,
 };
 
 /// LoadReason many orders may wait; further callers wait for a place.
 pub const QUEUE: usize = 64;
 
-/// A plugin that is compiled into the binary: its name, and its component.
-pub type Bundled = (&'static str, &'static [u8]);
-
-/// Where plugins come from, and how patiently they are looked after. Part of config.toml.
-pub struct Options {
-    /// The folder. It may appear later.
-    pub plugin_dir: PathBuf,
-    /// Where components are kept.
-    pub component_dir: PathBuf,
-    /// Bundled plugins that are switched on.
-    pub bundled: Vec<Bundled>,
-    /// LoadReason long a file must stay as it is before it is read.
-    pub settle: Duration,
-    /// LoadReason long a file that is not whole is waited for, from its last change on.
-    pub unfinished: Duration,
-    /// LoadReason often the folder is looked at without having been told to.
-    pub rescan: Duration,
-    /// LoadReason long calls in a replaced version are waited for.
-    pub drain: Duration,
-    /// Settings of plugins.
-    pub config: ConfigSource,
-}
-
-/// Where settings come from.
-pub struct ConfigSource {
-    /// The configuration's file, if there is one.
-    pub path: Option<PathBuf>,
-    /// As they are now.
-    pub settings: PluginSettings,
-    /// Reads them anew.
-    pub read: Box<dyn Fn() -> Result<PluginSettings, ConfigFault> + Send + Sync>,
-}
-
-/// A configuration that cannot be used. Nothing changes because of it.
-#[derive(Debug, Clone)]
-pub struct ConfigFault {
-    /// The plugin that it concerns, if it concerns one.
-    pub plugin: Option<String>,
-    /// What is wrong, and where.
-    pub what: String,
-}
-
-/// Why there is no manager.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The store does not answer.
-    #[error("reading what is known of plugins: {0}")]
-    Store(#[from] StoreError),
-    /// The folder is there and cannot be read.
-    #[error("plugin_dir {}: {source}; make it readable, or choose another", path.display())]
-    PluginDir {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-/// Gives orders to the task that looks after plugins. Cheap to clone.
+/// Gives commands to the manager. Cheap to clone.
 #[derive(Clone)]
 pub struct Manager {
-    commands: mpsc::Sender<Command>,
+    core: Arc<Core>,
+    places: Arc<Semaphore>,
     limit: usize,
     logs: Arc<Logs>,
 }
 
 impl Manager {
     /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows files,
-    /// settings and commands until the task is aborted. That may happen at any moment: every change is one atomic step of
-    /// the file system, the store or the registry.
+    /// settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic step of the
+    /// file system, the store or the registry.
     ///
     /// # Errors
     /// [`StartError`]. A plugin that cannot be loaded is no error: it is said in its resource and in the log.
     pub fn start(
-        options: Options,
+        mut options: Options,
         sandbox: Sandbox,
         backend: Arc<dyn Backend>,
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
         controllers: &ControllerManager,
-    ) -> BoxFuture<'static, Result<(Self, JoinHandle<()>), StartError>> {
+    ) -> BoxFuture<'static, Result<Self, StartError>> {
         let swapped = controllers.swapped();
         Box::pin(async move {
             let limit = sandbox.limits().component_bytes;
             let logs = sandbox.logs().clone();
-            let (commands, received) = mpsc::channel(QUEUE);
-            let mut task =
-                ManagerTask::open(options, sandbox, backend, service, (registry, swapped), commands.clone()).await?;
-            task.begin().await?;
-            let running = tokio::spawn(task.run(received));
-            Ok((Self { commands, limit, logs }, running))
+            let (events, received) = mpsc::channel(QUEUE);
+            let settings = std::mem::take(&mut options.config.settings);
+            let core = Core::new(ManagerState {
+                resources: PluginResources::open(backend.clone()).await?,
+                components: ComponentStore::new(options.component_dir.clone()),
+                config: ConfigWatch::new(options.config.path.as_deref()),
+                work: Work::new(options.limits.parallel_loads),
+                options: Arc::new(options),
+                sandbox,
+                backend,
+                service,
+                registry,
+                swapped,
+                kick: Arc::default(),
+                health: Arc::default(),
+                events,
+                plugins: BTreeMap::new(),
+                files: BTreeMap::new(),
+                settings,
+                starting: true,
+            });
+            core.start().await?;
+            let task = ManagerTask::new(core.clone(), received).await;
+            core.work.spawn(task.run());
+            Ok(Self { core, places: Arc::new(Semaphore::new(QUEUE)), limit, logs })
         })
+    }
+
+    /// Ends everything that is under way where it next waits, and waits for that. Commands are refused from then on.
+    pub async fn stop(&self) {
+        self.core.work.stop().await;
     }
 
     /// What plugins log.
@@ -145,7 +125,7 @@ impl Manager {
                 "the content's SHA-256 is {digest}, not {sha256:?} as announced; send it again"
             )));
         }
-        self.send(|reply| Command::Install { name, bytes, reply }).await
+        self.run(|core| async move { install(&core, &name, bytes).await }).await
     }
 
     /// What a component over the limit is answered with.
@@ -163,7 +143,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` for a bundled plugin; `Internal` when the file cannot be removed.
     pub async fn remove(&self, name: String) -> Result<Option<pb::Resource>, Error> {
-        self.send(|reply| Command::Remove(name, reply)).await
+        self.run(|core| async move { remove(&core, &name).await }).await
     }
 
     /// Goes back to the component before.
@@ -171,7 +151,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when there is none, or when it does not fit what is stored.
     pub async fn rollback(&self, name: String) -> Result<pb::Resource, Error> {
-        self.send(|reply| Command::Rollback(name, reply)).await
+        self.run(|core| async move { roll_back(&core, &name).await }).await
     }
 
     /// Lifts the quarantine of a plugin's hooks.
@@ -179,7 +159,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when it is not loaded.
     pub async fn reset(&self, name: String) -> Result<pb::Resource, Error> {
-        self.send(|reply| Command::Reset(name, reply)).await
+        self.run(|core| async move { reset(&core, &name).await }).await
     }
 
     /// Switches a plugin off. One that is off stays off.
@@ -187,7 +167,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when there is nothing to switch off.
     pub async fn disable(&self, name: String) -> Result<pb::Resource, Error> {
-        self.send(|reply| Command::Disable(name, reply)).await
+        self.run(|core| async move { disable(&core, &name).await }).await
     }
 
     /// Switches a plugin on. One that is on stays on.
@@ -195,7 +175,7 @@ impl Manager {
     /// # Errors
     /// `NotFound`; whatever is wrong with what its source holds.
     pub async fn enable(&self, name: String) -> Result<pb::Resource, Error> {
-        self.send(|reply| Command::Enable(name, reply)).await
+        self.run(|core| async move { enable(&core, &name).await }).await
     }
 
     /// Everything that is known.
@@ -203,21 +183,31 @@ impl Manager {
     /// # Errors
     /// `NotFound`.
     pub async fn inspect(&self, name: String) -> Result<data::InspectResponse, Error> {
-        self.send(|reply| Command::Inspect(name, reply)).await
+        self.run(|core| async move { inspect(&core, &name).await }).await
     }
 
-    /// Makes no transition until the answer is dropped. Waits for the one that is being made.
+    /// Makes no transition until the answer is dropped, or for [`Limits::pause`](crate::Limits::pause) at most.
     ///
     /// # Errors
     /// `Unavailable`: the server is stopping.
     pub async fn pause(&self) -> Result<Pause, Error> {
-        self.send(Command::Pause).await
+        self.run(|core| async move { pause(&core).await }).await
     }
 
-    async fn send<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Error> {
+    /// Runs a command to its end, also when its caller does not wait for it any more.
+    async fn run<T, F>(&self, command: impl FnOnce(Arc<Core>) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
         let gone = || Error::new(Code::Unavailable, "the server is stopping");
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        let place = self.places.clone().acquire_owned().await;
+        let command = command(self.core.clone());
+        let answer = self.core.work.spawn(async move {
+            let answer = command.await;
+            drop(place);
+            answer
+        });
+        answer.await.ok().flatten().ok_or_else(gone)?
     }
 }

@@ -1,74 +1,85 @@
 //! Settings of plugins follow the configuration's file: a plugin whose settings changed is brought in anew, through the
 //! same stages as a new component.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc, time::Duration};
 
 use crate::{
-    files::folder::Stamp,
-    load::request::{LoadReason, LoadRequest},
-    load::stage::{Failure, Stage},
-    manager::ConfigFault,
-    task::ManagerTask,
+    core::Core,
+    load::{
+        request::{LoadReason, LoadRequest},
+        stage::{Failure, Stage},
+    },
+    options::ConfigFault,
+    state::ManagerState,
 };
 
-/// What the configuration's file looked like.
-pub(crate) struct ConfigWatch {
-    path: Option<PathBuf>,
-    acted: Option<Stamp>,
-    pending: Option<(Option<Stamp>, Instant)>,
-    /// Plugins whose settings could not be brought in.
-    unsettled: BTreeSet<String>,
-}
-
-impl ConfigWatch {
-    pub(crate) fn new(path: Option<&Path>) -> Self {
-        let acted = path.and_then(Stamp::at);
-        Self { path: path.map(Path::to_owned), acted, pending: None, unsettled: BTreeSet::new() }
-    }
-
-    /// Whether the file has changed and settled; else when to look again.
-    fn changed(&mut self, settle: Duration) -> Result<(), Option<Duration>> {
-        let Some(path) = &self.path else { return Err(None) };
-        let now = Stamp::at(path);
-        // A file that is away for a moment is being replaced; one that stays away changes nothing.
-        if now == self.acted || now.is_none() {
-            self.pending = None;
-            return Err(None);
-        }
-        let since = match self.pending {
-            Some((pending, since)) if pending == now => since,
-            _ => Instant::now(),
-        };
-        self.pending = Some((now, since));
-        match settle.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
-            Some(left) => Err(Some(left)),
-            None => {
-                (self.acted, self.pending) = (now, None);
-                Ok(())
-            }
-        }
-    }
-}
-
-impl ManagerTask {
+impl Core {
     /// Reads the configuration again if its file has changed and settled. Answers when to look again.
-    pub(crate) async fn look_at_config(&mut self) -> Option<Duration> {
-        if let Err(wait) = self.config.changed(self.options.settle) {
+    pub(crate) async fn look_at_config(self: &Arc<Self>) -> Option<Duration> {
+        let mut state = self.lock().await;
+        if let Err(wait) = state.config.changed(self.options.settle) {
             return wait;
         }
         match (self.options.config.read)() {
-            Err(fault) => self.config_fault(fault).await,
+            Err(fault) => state.config_fault(fault).await,
             Ok(settings) => {
-                self.settings = settings;
-                self.apply_settings().await;
-                self.warn_of_unknown_settings();
+                state.settings = settings;
+                for name in state.plugins_to_set().await {
+                    let core = self.clone();
+                    self.work.spawn(async move { core.reload(&name).await });
+                }
+                state.retry_refused();
+                state.warn_of_unknown_settings();
             }
         }
         None
+    }
+
+    /// Loads the component that serves anew, with the settings as they are now, unless it has them by then.
+    async fn reload(&self, name: &str) {
+        let mut turn = Some(self.turns.take(name).await);
+        let place = self.work.place().await;
+        let (digest, request) = {
+            let mut state = self.lock().await;
+            if state.registry.load().plugin(name).is_none_or(|plugin| plugin.is_set_to(&state.settings)) {
+                return;
+            }
+            let digest = state.managed(name).record.data.digest.clone();
+            (digest, state.kept_request(name, LoadReason::Reload))
+        };
+        let outcome = match request {
+            Ok(request) => self.load(&request, &mut turn, place).await.map(drop),
+            Err(e) => Err(Failure::new(Stage::Waiting, "HostFault", format!("the copy in data_dir: {e}")).into()),
+        };
+        if let Err(refusal) = outcome {
+            tracing::error!("plugin {name}: its new settings are not used: {}", refusal.failure.message);
+            let mut state = self.lock().await;
+            state.config.unsettled.insert(name.to_owned());
+            state.failed(name, refusal.failure, digest).await;
+        }
+    }
+}
+
+impl ManagerState {
+    /// A request for the component that served last, out of the copies in data_dir.
+    pub(crate) fn kept_request(&self, name: &str, reason: LoadReason) -> io::Result<LoadRequest> {
+        let data = self.plugins.get(name).map(|managed| managed.record.data.clone()).unwrap_or_default();
+        let bytes = self.components.get(name, &data.digest)?;
+        Ok(LoadRequest {
+            source: data.source,
+            bytes,
+            digest: data.digest,
+            reason,
+            plugin_before: Some(name.to_owned()),
+        })
+    }
+
+    /// Warns of settings for plugins that are not there.
+    pub(crate) fn warn_of_unknown_settings(&self) {
+        let registry = self.registry.load();
+        for name in self.settings.names().filter(|name| registry.plugin(name).is_none()) {
+            tracing::warn!("plugin.{name} is configured, but no plugin of that name is loaded; is the name right?");
+        }
     }
 
     async fn config_fault(&mut self, fault: ConfigFault) {
@@ -79,7 +90,9 @@ impl ManagerTask {
         }
     }
 
-    async fn apply_settings(&mut self) {
+    /// The plugins whose settings have changed. Those whose new settings were refused, and have the old ones again, are
+    /// shown as they are.
+    async fn plugins_to_set(&mut self) -> Vec<String> {
         let unsettled = std::mem::take(&mut self.config.unsettled);
         let registry = self.registry.load_full();
         let serving: Vec<(String, bool)> = registry
@@ -88,42 +101,17 @@ impl ManagerTask {
             .map(|plugin| (plugin.name().to_owned(), plugin.is_set_to(&self.settings)))
             .collect();
         drop(registry);
+        let mut changed = Vec::new();
         for (name, same) in serving {
             if !same {
-                self.reload(&name).await;
+                changed.push(name);
             } else if unsettled.contains(&name) {
-                let source = self.managed(&name).page.data.source.clone();
-                if !self.files.get(&source).is_some_and(|known| known.failed) {
+                let source = self.managed(&name).record.data.source.clone();
+                if !self.files.get(&source).is_some_and(|file| file.is_rejected()) {
                     self.serving(&name).await;
                 }
             }
         }
-        self.retry_refused();
-    }
-
-    /// Brings the component that serves in anew, with the settings as they are now.
-    async fn reload(&mut self, name: &str) {
-        let (source, digest) = {
-            let data = &self.managed(name).page.data;
-            (data.source.clone(), data.digest.clone())
-        };
-        let outcome = match self.components.get(name, &digest) {
-            Err(e) => Err(Failure::new(Stage::Waiting, "HostFault", format!("the copy in data_dir: {e}")).into()),
-            Ok(bytes) => {
-                let request = LoadRequest {
-                    source,
-                    bytes,
-                    digest: digest.clone(),
-                    reason: LoadReason::Reload,
-                    plugin_before: Some(name.to_owned()),
-                };
-                self.load(request).await
-            }
-        };
-        if let Err(refusal) = outcome {
-            tracing::error!("plugin {name}: its new settings are not used: {}", refusal.failure.message);
-            self.config.unsettled.insert(name.to_owned());
-            self.failed(name, refusal.failure, digest).await;
-        }
+        changed
     }
 }

@@ -116,43 +116,37 @@ impl Canary {
     /// # Errors
     /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name; `StoreBusy`, `StoreFault`.
     pub(crate) async fn scan(&mut self) -> Result<(), Failure> {
-        for attempt in 1.. {
+        for _ in 1..SCANS {
             match self.try_scan().await {
-                Err(Scan::Store(StoreError::WatchLagged { .. })) if attempt < SCANS => {}
-                Err(Scan::Store(e @ StoreError::WatchLagged { .. })) => {
-                    let what = format!("what is stored changes faster than it can be checked: {e}; touch the file");
-                    return Err(Failure::new(Stage::Checking, "StoreBusy", what));
-                }
-                Err(Scan::Store(e)) => return Err(store_fault(&e)),
-                Err(Scan::Failed(failure)) => return Err(failure),
-                Ok(()) => break,
+                Err(ScanError::Store(StoreError::WatchLagged { .. })) => {}
+                other => return other.map_err(Failure::from),
             }
         }
-        Ok(())
+        self.try_scan().await.map_err(Failure::from)
     }
 
-    /// Looks at what was written since the scan.
+    /// Looks at what was written since the scan. Answers whether that is all: if not, so much was written that it has to
+    /// be scanned again.
     ///
     /// # Errors
     /// As [`Canary::scan`].
-    pub(crate) async fn settle(&mut self) -> Result<(), Failure> {
-        let mut watches = std::mem::take(&mut self.watches);
+    pub(crate) async fn settle(&mut self) -> Result<bool, Failure> {
         let mut faults = Faults::default();
-        for watch in &mut watches {
+        for watch in &mut self.watches {
             while let Some(event) = watch.next().now_or_never() {
                 match event {
-                    Ok(WatchEvent::Upsert(resource)) => self.subject.look(&resource, &mut faults).await,
+                    Ok(WatchEvent::Upsert(resource)) => self.subject.check(&resource, &mut faults).await,
                     Ok(_) => {}
-                    // So much was written that not all of it can be looked at one by one.
-                    Err(StoreError::WatchLagged { .. }) => return self.scan().await,
+                    Err(StoreError::WatchLagged { .. }) => return Ok(false),
                     Err(e) => return Err(store_fault(&e)),
                 }
             }
         }
-        faults.judge()
+        faults.into_result()?;
+        Ok(true)
     }
 
-    async fn try_scan(&mut self) -> Result<(), Scan> {
+    async fn try_scan(&mut self) -> Result<(), ScanError> {
         self.watches.clear();
         let mut keys: Vec<TypeKey> =
             self.subject.types.iter().map(|t| &t.decl.gvk).chain(&self.subject.lost).map(key).collect();
@@ -160,11 +154,11 @@ impl Canary {
         keys.dedup();
         let mut faults = Faults::default();
         for type_key in keys {
-            let mut watch = self.backend.watch_list(&everywhere(type_key)).await.map_err(Scan::Store)?;
+            let mut watch = self.backend.watch_list(&everywhere(type_key)).await.map_err(ScanError::Store)?;
             let mut seen = 0_u32;
             loop {
-                match watch.next().await.map_err(Scan::Store)? {
-                    WatchEvent::Upsert(resource) => self.subject.look(&resource, &mut faults).await,
+                match watch.next().await.map_err(ScanError::Store)? {
+                    WatchEvent::Upsert(resource) => self.subject.check(&resource, &mut faults).await,
                     WatchEvent::Delete(_) => {}
                     WatchEvent::EndOfSnapshot => break,
                 }
@@ -179,12 +173,12 @@ impl Canary {
             tracing::debug!(seen, "checked what is stored of a type");
             self.watches.push(watch);
         }
-        faults.judge().map_err(Scan::Failed)
+        faults.into_result().map_err(ScanError::Failed)
     }
 }
 
 impl Subject {
-    async fn look(&self, resource: &pb::Resource, faults: &mut Faults) {
+    async fn check(&self, resource: &pb::Resource, faults: &mut Faults) {
         let Some(id) = &resource.id else { return };
         let t = id.r#type.clone().unwrap_or_default();
         let Some(checked) = self.types.iter().find(|known| known.decl.gvk.matches(&t)) else {
@@ -203,7 +197,7 @@ impl Subject {
         if !fits {
             faults.scope.add(|| types::describe(id));
         }
-        match judge(&self.plugin, checked, resource).await {
+        match check_object(&self.plugin, checked, resource).await {
             Ok(()) => {}
             Err(Unfit::Data(what)) => faults.data.add(|| format!("{}: {what}", types::describe(id))),
             Err(Unfit::Upgrade(what)) => faults.upgrade.add(|| format!("{}: {what}", types::describe(id))),
@@ -224,7 +218,7 @@ enum Unfit {
 }
 
 /// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema version.
-async fn judge(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource) -> Result<(), Unfit> {
+async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource) -> Result<(), Unfit> {
     let (wanted, since) = (checked.decl.schema_version.get(), schema_version(resource));
     if since > wanted {
         return Err(Unfit::Upgrade(format!("its data is of schema version {since} already")));
@@ -312,9 +306,25 @@ fn store_fault(error: &StoreError) -> Failure {
     Failure::new(Stage::Checking, "StoreFault", format!("looking at what is stored: {error}"))
 }
 
-enum Scan {
+enum ScanError {
     Store(StoreError),
     Failed(Failure),
+}
+
+impl From<ScanError> for Failure {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Store(e @ StoreError::WatchLagged { .. }) => outrun(e),
+            ScanError::Store(e) => store_fault(&e),
+            ScanError::Failed(failure) => failure,
+        }
+    }
+}
+
+/// More is written than can be compared.
+pub(crate) fn outrun(error: impl std::fmt::Display) -> Failure {
+    let what = format!("what is stored changes faster than it can be checked: {error}; touch the file");
+    Failure::new(Stage::Checking, "StoreBusy", what)
 }
 
 /// The first objects with one kind of fault.
@@ -356,7 +366,7 @@ impl Faults {
         self.lost.more || self.scope.more || self.data.more || self.upgrade.more
     }
 
-    fn judge(&self) -> Result<(), Failure> {
+    fn into_result(self) -> Result<(), Failure> {
         self.lost.failure(
             "TypeLost",
             "it does not provide types any more of which something is stored; provide them, or delete these first",

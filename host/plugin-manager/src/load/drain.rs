@@ -1,7 +1,7 @@
-//! Lets what was replaced go, when the last call in it has ended.
+//! The end of a replaced version: it is dropped when the last call in it has ended.
 //!
-//! Calls hold the registry that they began with, and that holds the plugin; so the plugin is gone when they are. Nobody
-//! else keeps it. Calls that take longer than the deadline are said in the log; they end by themselves.
+//! Calls hold the registry that they began with, and that holds the plugin; nothing else keeps it. So the plugin is gone
+//! when its last call is. Calls that take longer than the deadline are named in the log; they end by themselves.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,18 +10,28 @@ use std::{
 
 use mortise_plugin_host::Plugin;
 
-/// LoadReason often it is looked at, before the deadline and after.
+use crate::{event::Event, state::ManagerState};
+
+/// How often it is looked at, before the deadline and after.
 const PERIOD: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// A replaced version is gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Drained {
-    /// The plugin's name.
-    pub(crate) plugin: String,
+impl ManagerState {
+    /// Waits, in the background, until the calls in a replaced version have ended.
+    pub(crate) fn drain_old(&mut self, name: &str, old: Arc<Plugin>) {
+        self.managed(name).draining += 1;
+        let (deadline, events, plugin) = (self.options.drain, self.events.clone(), name.to_owned());
+        let digest = old.digest().to_owned();
+        let old = release(old);
+        self.work.spawn(async move {
+            drained(&plugin, digest, old, deadline).await;
+            // An error means that the server is stopping.
+            let _ = events.send(Event::Drained { plugin }).await;
+        });
+    }
 }
 
 /// Waits until a plugin is gone.
-pub(crate) async fn drain(name: String, digest: String, plugin: Weak<Plugin>, deadline: Duration) -> Drained {
+async fn drained(name: &str, digest: String, plugin: Weak<Plugin>, deadline: Duration) {
     let begun = Instant::now();
     let mut period = PERIOD.0;
     while plugin.strong_count() > 0 {
@@ -38,11 +48,9 @@ pub(crate) async fn drain(name: String, digest: String, plugin: Weak<Plugin>, de
         tokio::time::sleep(period).await;
     }
     tracing::debug!(plugin = name, digest, took = ?begun.elapsed(), "a replaced version is gone");
-    Drained { plugin: name }
 }
 
 /// What is left to hold once the strong reference is given up.
-#[must_use]
-pub(crate) fn release(plugin: Arc<Plugin>) -> Weak<Plugin> {
+fn release(plugin: Arc<Plugin>) -> Weak<Plugin> {
     Arc::downgrade(&plugin)
 }

@@ -15,23 +15,16 @@ use mortise_resource::{data, pb, types};
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 
-use crate::{commands::message::Command, task::ManagerTask};
+use crate::{
+    event::{Event, Migrated},
+    state::ManagerState,
+};
 
 /// LoadReason many objects that could not be upgraded are named in the log.
 const NAMED: usize = 10;
 
 /// LoadReason often it is looked whether the replaced version is gone.
 const PERIOD: Duration = Duration::from_millis(20);
-
-/// A plugin's types are in their schema version, all that is stored of them.
-pub(crate) struct Migrated {
-    /// The plugin.
-    pub(crate) plugin: String,
-    /// The component that did it.
-    pub(crate) digest: String,
-    /// The types that are done.
-    pub(crate) types: Vec<pb::Type>,
-}
 
 /// The types as they are served now, marked where something older may be stored.
 pub(crate) fn mark(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
@@ -42,37 +35,37 @@ pub(crate) fn mark(mut now: Vec<data::PluginType>, before: &[data::PluginType]) 
     now
 }
 
-impl ManagerTask {
+impl ManagerState {
     /// Begins with the types that the plugin's page marks, if there are any. `old` is what was replaced.
     pub(crate) fn migrate(&mut self, name: &str, old: Option<Weak<Plugin>>) {
-        let data = &self.managed(name).page.data;
+        let data = &self.managed(name).record.data;
         let marked: Vec<_> =
             data.types.iter().filter(|one| one.upgrading).filter_map(|one| one.r#type.clone()).collect();
         if marked.is_empty() {
             return;
         }
         let (plugin, digest) = (name.to_owned(), data.digest.clone());
-        let (service, registry, commands) = (self.service.clone(), self.registry.clone(), self.commands.clone());
+        let (service, registry, events) = (self.service.clone(), self.registry.clone(), self.events.clone());
         let patience = self.options.drain;
-        tokio::spawn(async move {
+        self.work.spawn(async move {
             let begun = Instant::now();
             while old.as_ref().is_some_and(|old| old.strong_count() > 0) && begun.elapsed() < patience {
                 tokio::time::sleep(PERIOD).await;
             }
             let types = store_upgraded(&service, &registry, &digest, marked).await;
             // An error means that the server is stopping; the mark is still there when it starts again.
-            let _ = commands.send(Command::Migrated(Migrated { plugin, digest, types })).await;
+            let _ = events.send(Event::Migrated(Migrated { plugin, digest, types })).await;
         });
     }
 
     /// Takes the marks away.
     pub(crate) async fn migrated(&mut self, done: Migrated) {
-        if self.managed(&done.plugin).page.data.digest != done.digest {
+        if self.managed(&done.plugin).record.data.digest != done.digest {
             // Another version serves by now, and begins anew.
             return;
         }
         let mut changed = false;
-        for one in &mut self.managed(&done.plugin).page.data.types {
+        for one in &mut self.managed(&done.plugin).record.data.types {
             if one.upgrading && one.r#type.as_ref().is_some_and(|t| done.types.contains(t)) {
                 one.upgrading = false;
                 changed = true;

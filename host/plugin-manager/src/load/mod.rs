@@ -1,8 +1,13 @@
 //! The road of a component from its source to the registry, and that of the version it replaces out of it.
 
 pub(crate) mod canary;
-pub(crate) mod drain;
+pub(crate) mod content;
+mod drain;
 pub(crate) mod migration;
+mod record;
 pub(crate) mod request;
+mod source;
 pub(crate) mod stage;
 mod start;
+mod transition;
+pub(crate) mod types;

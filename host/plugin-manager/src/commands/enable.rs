@@ -1,0 +1,78 @@
+//! Switches a plugin on: what its source holds goes through every stage.
+
+use mortise_resource::{Error, pb};
+
+use super::precondition;
+use crate::{
+    core::Core,
+    files::folder,
+    load::request::{LoadReason, LoadRefusal, LoadRequest},
+    state::{BUNDLED, ManagerState},
+};
+
+pub(crate) async fn enable(core: &Core, name: &str) -> Result<pb::Resource, Error> {
+    let mut turn = Some(core.turns.take(name).await);
+    let place = core.work.place().await;
+    let request = {
+        let mut state = core.lock().await;
+        state.owned(name)?;
+        if !state.managed(name).is_disabled() {
+            return state.already_on(name);
+        }
+        state.enable_request(name)?
+    };
+    let outcome = core.load(&request, &mut turn, place).await;
+    let mut state = core.lock().await;
+    match outcome {
+        Ok(_) => {
+            if let Some(file) = state.files.get_mut(&request.source) {
+                file.excused();
+            }
+            state.answer(name)
+        }
+        Err(LoadRefusal { failure, .. }) => {
+            state.failed(name, failure.clone(), request.digest).await;
+            let more = format!("; enabling it failed, {}: {}", failure.reason, failure.message);
+            state.disabled(name, &more).await;
+            Err(precondition(failure.into_error().message))
+        }
+    }
+}
+
+impl ManagerState {
+    fn already_on(&self, name: &str) -> Result<pb::Resource, Error> {
+        if self.registry.load().plugin(name).is_none() {
+            let why = self.plugins.get(name).map(|m| m.record.loaded.message.as_str()).unwrap_or_default();
+            return Err(precondition(format!("plugin {name:?} is switched on, but not loaded: {why}")));
+        }
+        self.answer(name)
+    }
+
+    /// What the source holds now; the version that it was rolled back to if the source holds the same as then.
+    fn enable_request(&mut self, name: &str) -> Result<LoadRequest, Error> {
+        let data = self.managed(name).record.data.clone();
+        let content = match data.source.as_str() {
+            BUNDLED => self.bundled(name),
+            file => {
+                let read = folder::read(&self.path(file), self.sandbox.limits().component_bytes);
+                let (bytes, _) = read.map_err(|e| precondition(format!("{e}; install it anew")))?;
+                let digest = folder::digest(&bytes);
+                Some((bytes, digest))
+            }
+        };
+        let (mut bytes, mut digest) =
+            content.ok_or_else(|| precondition(format!("plugin {name:?} is not bundled any more; install it")))?;
+        if let Some(file) = self.files.get_mut(&data.source) {
+            file.set_digest(&digest);
+        }
+        if data.rolled_back && data.held_digest == digest {
+            let kept = self.components.get(name, &data.digest);
+            bytes = kept.map_err(|e| precondition(format!("the version that it was rolled back to: {e}")))?;
+            digest.clone_from(&data.digest);
+        } else {
+            self.managed(name).follow_source();
+        }
+        let plugin_before = Some(name.to_owned());
+        Ok(LoadRequest { source: data.source, bytes, digest, reason: LoadReason::Reload, plugin_before })
+    }
+}

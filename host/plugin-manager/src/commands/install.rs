@@ -1,0 +1,92 @@
+//! Serves a component that a caller sent, and puts it into the folder.
+
+use mortise_resource::{Error, name, pb};
+
+use super::precondition;
+use crate::{
+    core::Core,
+    files::folder,
+    load::request::{Change, LoadReason, LoadRefusal, LoadRequest},
+    state::{BUNDLED, ManagerState},
+};
+
+/// Answers the resource, and whether nothing had to change.
+pub(crate) async fn install(core: &Core, name: &str, bytes: Vec<u8>) -> Result<(pb::Resource, bool), Error> {
+    if let Some(fault) = name::fault(name) {
+        let fault = fault.replace("a resource name", "a plugin's name");
+        return Err(Error::invalid(format!("name invalid: {fault}")));
+    }
+    let mut turn = Some(core.turns.take(name).await);
+    let place = core.work.place().await;
+    let request = core.lock().await.install_request(name, bytes)?;
+    let outcome = core.load(&request, &mut turn, place).await;
+    let mut state = core.lock().await;
+    match outcome {
+        Ok(loaded) => {
+            let file = state.file(&request.source);
+            file.provides = Some(name.to_owned());
+            if let Some(shown) = file.shown.take().filter(|shown| shown != name) {
+                state.forget(&shown).await;
+            }
+            Ok((state.answer(name)?, loaded.change == Change::Nothing))
+        }
+        Err(refusal) => Err(state.refuse_install(name, request, refusal).await),
+    }
+}
+
+impl ManagerState {
+    fn install_request(&self, name: &str, bytes: Vec<u8>) -> Result<LoadRequest, Error> {
+        let mut file = format!("{name}.wasm");
+        let mut plugin_before = None;
+        if let Some(managed) = self.plugins.get(name).filter(|managed| !managed.is_file_only()) {
+            let data = &managed.record.data;
+            if data.source == BUNDLED && self.options.bundled.iter().any(|(bundled, _)| *bundled == name) {
+                let what = "is bundled and switched on; take it out of plugins.bundled to install another";
+                return Err(precondition(format!("plugin {name:?} {what}")));
+            }
+            if managed.is_disabled() {
+                let what = if managed.is_removed() {
+                    " and its file is gone; remove the plugin first"
+                } else {
+                    "; enable it first"
+                };
+                return Err(precondition(format!("plugin {name:?} is disabled{what}")));
+            }
+            if data.source != BUNDLED && self.path(&data.source).exists() {
+                file.clone_from(&data.source);
+            }
+            plugin_before = Some(name.to_owned());
+        }
+        if let Some(other) = self.files.get(&file).and_then(|known| known.provides.as_deref()).filter(|n| *n != name) {
+            return Err(precondition(format!("the file {file} provides plugin {other:?}; remove that one first")));
+        }
+        let digest = folder::digest(&bytes);
+        Ok(LoadRequest { source: file, bytes, digest, reason: LoadReason::Install(name.to_owned()), plugin_before })
+    }
+
+    async fn refuse_install(&mut self, name: &str, request: LoadRequest, refusal: LoadRefusal) -> Error {
+        let LoadRefusal { failure, name: own } = refusal;
+        tracing::warn!(plugin = name, reason = failure.reason, "an install is refused: {}", failure.message);
+        match (request.plugin_before, own) {
+            (Some(plugin), _) => {
+                // What was removed may be forgotten by now.
+                if self.plugins.contains_key(&plugin) {
+                    self.failed(&plugin, failure.clone(), request.digest).await;
+                }
+            }
+            // A record that this attempt began, or that is about what the file holds.
+            (None, Some(own)) if self.began(&own, &request.source) => self.forget(&own).await,
+            (None, Some(own)) if self.plugins.get(&own).is_some_and(|m| m.is_file_only()) => {
+                self.failed(&own, failure.clone(), request.digest).await;
+            }
+            (None, _) => {}
+        }
+        failure.into_error()
+    }
+
+    /// Whether a record is there only because an install was tried.
+    fn began(&self, name: &str, file: &str) -> bool {
+        let shown = self.files.values().any(|known| known.shown.as_deref() == Some(name));
+        self.plugins.get(name).is_some_and(|m| m.is_file_only() && m.record.data.source == file) && !shown
+    }
+}

@@ -1,0 +1,35 @@
+//! Takes a plugin's file out of the folder, and the plugin out of service.
+
+use mortise_resource::{Error, pb};
+
+use super::precondition;
+use crate::{core::Core, files::folder, state::BUNDLED};
+
+/// Answers the resource while there still is one.
+pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resource>, Error> {
+    let _turn = core.turns.take(name).await;
+    let mut state = core.lock().await;
+    let source = state.known(name)?.record.data.source.clone();
+    if source == BUNDLED && state.bundled(name).is_some() {
+        let what = "is bundled; take it out of plugins.bundled, or disable it";
+        return Err(precondition(format!("plugin {name:?} {what}")));
+    }
+    let provides = state.files.get(&source).and_then(|known| known.provides.as_deref());
+    // A plugin that is removed already has left its file's name to others.
+    if source != BUNDLED && provides.is_none_or(|plugin| plugin == name) {
+        let (dir, file) = (core.options.plugin_dir.clone(), source.clone());
+        let removed = tokio::task::spawn_blocking(move || folder::take_out(&dir, &file)).await;
+        let at = state.path(&source);
+        let fault = |e: std::io::Error| Error::internal(format!("removing {}: {e}", at.display()));
+        removed.map_err(std::io::Error::other).and_then(|removed| removed).map_err(fault)?;
+        let shown = state.files.remove(&source).and_then(|known| known.shown);
+        if let Some(shown) = shown.filter(|shown| shown != name) {
+            state.forget(&shown).await;
+        }
+    }
+    if !state.managed(name).is_file_only() {
+        state.managed(name).remove();
+    }
+    state.remove_from_service(name).await;
+    Ok(state.resource(name))
+}

@@ -1,0 +1,276 @@
+//! A source's content: read, found to be complete, loaded; and what is shown when it is refused.
+//!
+//! A start takes the same road as a change. It differs in three ways: nothing waits for the rest of a file, the component
+//! that served before serves again when its source holds nothing better ([`start`](crate::load::start)), and resources are
+//! written together at the end.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_resource::pb::condition::State;
+
+use crate::{
+    core::Core,
+    files::{
+        folder::{self, Stamp},
+        truncation::{self, Shape},
+    },
+    load::{
+        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded},
+        stage::{Failure, Stage},
+    },
+    state::{BUNDLED, ManagerState},
+    turns::Turn,
+    work::Place,
+};
+
+/// A component and its digest, or why there is none.
+pub(crate) type Content = Result<(Vec<u8>, String), Failure>;
+
+impl Core {
+    /// Handles a file that changed, beside everything else. `since` is when it was first seen as it is now.
+    pub(crate) fn spawn_file(self: &Arc<Self>, file: String, stamp: Stamp, since: Instant) {
+        let core = self.clone();
+        self.work.spawn(async move {
+            core.handle_file(&file, stamp, since).await;
+            core.lock().await.kick.notify_one();
+        });
+    }
+
+    /// Takes the plugin out of service whose file is gone, beside everything else.
+    pub(crate) fn spawn_gone(self: &Arc<Self>, file: String) {
+        let core = self.clone();
+        self.work.spawn(async move {
+            let turn = core.turn_of_file(&file).await;
+            let mut state = core.lock().await;
+            if Stamp::at(&state.path(&file)).is_some() {
+                // It is there again.
+                state.file(&file).changed_meanwhile();
+            } else {
+                state.file_gone(&file).await;
+            }
+            state.kick.notify_one();
+            drop((state, turn));
+        });
+    }
+
+    /// Reads a file that looked like `stamp` and loads what it holds.
+    pub(crate) async fn handle_file(&self, file: &str, stamp: Stamp, since: Instant) {
+        let mut turn = self.turn_of_file(file).await;
+        let place = self.work.place().await;
+        let path = {
+            let mut state = self.lock().await;
+            let path = state.path(file);
+            let provides = match state.files.get(file) {
+                Some(known) if known.is_busy() => known.provides.clone(),
+                // A command removed it.
+                _ => return,
+            };
+            if provides.and_then(|plugin| state.plugins.get(&plugin)).is_some_and(|managed| managed.is_disabled()) {
+                // It is looked at when the plugin is switched on.
+                state.file(file).passed_over(stamp);
+                return;
+            }
+            path
+        };
+        let read = self.read(path).await;
+        let (content, provides) = {
+            let mut state = self.lock().await;
+            if !state.files.get(file).is_some_and(|known| known.is_busy()) {
+                return;
+            }
+            let Some(content) = state.settled_content(file, stamp, since, read).await else { return };
+            (content, state.file(file).provides.clone())
+        };
+        self.load_content(file, provides, content, &mut turn, place).await;
+    }
+
+    async fn read(&self, path: PathBuf) -> Result<(Vec<u8>, String, Stamp), Failure> {
+        let limit = self.sandbox.limits().component_bytes;
+        let read = tokio::task::spawn_blocking(move || {
+            let (bytes, stamp) = folder::read(&path, limit)?;
+            let digest = folder::digest(&bytes);
+            Ok((bytes, digest, stamp))
+        });
+        read.await.unwrap_or_else(|_| Err(Failure::new(Stage::Waiting, "HostFault", "reading it was given up")))
+    }
+
+    /// Loads what a source holds, and shows what came of it.
+    pub(crate) async fn load_content(
+        &self,
+        source: &str,
+        plugin_before: Option<String>,
+        content: Content,
+        turn: &mut Option<Turn>,
+        place: Place,
+    ) {
+        let digest = content.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
+        let outcome = match content {
+            Err(failure) => Err(LoadRefusal::from(failure)),
+            Ok((bytes, digest)) => {
+                let request = LoadRequest {
+                    source: source.to_owned(),
+                    bytes,
+                    digest,
+                    reason: LoadReason::Source,
+                    plugin_before: plugin_before.clone(),
+                };
+                self.load(&request, turn, place).await
+            }
+        };
+        if outcome.is_err()
+            && let Some(name) = &plugin_before
+        {
+            self.fall_back(name, turn).await;
+        }
+        let mut state = self.lock().await;
+        match outcome {
+            Ok(Loaded { change: Change::Superseded, .. }) => {}
+            _ if source == BUNDLED => {
+                if let Err(refusal) = outcome {
+                    state.refuse_bundled(plugin_before, refusal).await;
+                }
+            }
+            _ if !state.files.get(source).is_some_and(|known| known.is_loading(&digest)) => {}
+            Ok(loaded) => state.file_loaded(source, loaded.name).await,
+            Err(refusal) => state.refuse_file(source, refusal).await,
+        }
+    }
+}
+
+impl ManagerState {
+    /// The content of a file that is to be loaded; nothing when there is nothing to load now.
+    async fn settled_content(
+        &mut self,
+        file: &str,
+        stamp: Stamp,
+        since: Instant,
+        read: Result<(Vec<u8>, String, Stamp), Failure>,
+    ) -> Option<Content> {
+        let (stamp, read) = match read {
+            // It changed while it was read, or is another file by now: it has not settled.
+            Ok((.., after)) if after != stamp && !self.starting => {
+                self.file(file).changed_meanwhile();
+                return None;
+            }
+            Err(_) if Stamp::at(&self.path(file)).is_none() && !self.starting => {
+                self.file(file).changed_meanwhile();
+                return None;
+            }
+            Ok((bytes, digest, after)) => (after, Ok((bytes, digest))),
+            Err(failure) => (stamp, Err(failure)),
+        };
+        let digest = read.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
+        if self.file(file).holds(&digest) {
+            self.file(file).passed_over(stamp);
+            return None;
+        }
+        let content = match read {
+            Ok((bytes, _)) if truncation::shape(&bytes) == Shape::Truncated => {
+                let wait = if self.starting { Duration::ZERO } else { self.options.unfinished };
+                if since.elapsed() < wait {
+                    self.file(file).is_incomplete(stamp, since);
+                    if let Some(plugin) = self.file(file).provides.clone() {
+                        let text = format!("{file} ends within a section: waiting for the rest of it");
+                        self.set_loaded(&plugin, State::Unknown, Stage::Waiting.reason(), text).await;
+                    }
+                    return None;
+                }
+                Err(truncated(bytes.len()))
+            }
+            other => other,
+        };
+        self.file(file).was_read(stamp, &digest);
+        Some(content)
+    }
+
+    /// What a file holds serves, or is the plugin's that is switched off.
+    async fn file_loaded(&mut self, file: &str, plugin: String) {
+        let known = self.file(file);
+        known.loaded();
+        let shown = known.shown.take().filter(|shown| *shown != plugin);
+        known.provides = Some(plugin);
+        if let Some(shown) = shown {
+            self.forget(&shown).await;
+        }
+    }
+
+    /// A file is gone. So is its plugin, if it has not got another file meanwhile.
+    async fn file_gone(&mut self, file: &str) {
+        let Some(known) = self.files.remove(file) else { return };
+        if let Some(shown) = known.shown {
+            self.forget(&shown).await;
+        }
+        if let Some(plugin) = known.provides {
+            tracing::info!(plugin, file, "the file is gone");
+            self.remove_from_service(&plugin).await;
+        }
+    }
+
+    /// Shows that a file's content is refused: in the log, and in the record of the plugin that it concerns, or in one of
+    /// its own.
+    async fn refuse_file(&mut self, file: &str, refusal: LoadRefusal) {
+        let LoadRefusal { failure, name } = refusal;
+        let path = self.path(file);
+        tracing::error!(
+            reason = failure.reason,
+            stage = failure.stage.reason(),
+            "plugin {} is not loaded: {}",
+            path.display(),
+            failure.message
+        );
+        let known = self.file(file);
+        known.rejected();
+        let digest = known.digest().to_owned();
+        let (provides, before) = (known.provides.clone(), known.shown.clone());
+        let about = match (provides, name) {
+            (Some(plugin), _) => plugin,
+            (None, named) => {
+                let concerned = |name: &String| {
+                    let known = self.plugins.get(name);
+                    known.is_none_or(|m| m.is_removed() || m.is_file_only() && m.record.data.source == file)
+                };
+                let about = named.filter(concerned).unwrap_or_else(|| self.name_for(file));
+                if let Some(before) = before.filter(|before| *before != about) {
+                    self.forget(&before).await;
+                }
+                let removed = self.managed(&about).is_removed();
+                // The record of a plugin that was there does not go with this file.
+                self.file(file).shown = (!removed).then(|| about.clone());
+                if !removed {
+                    let data = &mut self.managed(&about).record.data;
+                    file.clone_into(&mut data.source);
+                    data.digest.clone_from(&digest);
+                }
+                about
+            }
+        };
+        self.failed(&about, failure, digest).await;
+    }
+
+    async fn refuse_bundled(&mut self, plugin_before: Option<String>, refusal: LoadRefusal) {
+        let removed = |name: &String| self.plugins.get(name).is_some_and(|managed| managed.is_removed());
+        let about = match plugin_before {
+            Some(name) => Some(name),
+            None => {
+                tracing::error!("plugin bundled is not loaded: {}", refusal.failure.message);
+                refusal.name.filter(removed)
+            }
+        };
+        if let Some(name) = about {
+            self.failed(&name, refusal.failure, String::new()).await;
+        }
+    }
+}
+
+fn truncated(len: usize) -> Failure {
+    let place = match len {
+        0..8 => "it does not begin as WebAssembly does; the file is truncated or something else: it ends",
+        _ => "the file is truncated: it ends within a section,",
+    };
+    let what = format!("not a WebAssembly component: {place} after {len} bytes; copy it again, whole");
+    Failure::new(Stage::Waiting, "Truncated", what)
+}

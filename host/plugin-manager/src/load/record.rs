@@ -1,0 +1,172 @@
+//! Records: what the resource of each plugin says at this moment.
+
+use std::sync::Arc;
+
+use mortise_plugin_host::{HealthState, Plugin};
+use mortise_resource::{
+    data,
+    pb::{self, Condition, condition::State},
+};
+
+use crate::{
+    files::folder,
+    load::{
+        migration,
+        request::{LoadReason, LoadRequest},
+        stage::{Failure, Stage},
+        types::types_of,
+    },
+    plugin_resources::{self, condition},
+    state::{ManagerState, plugin::REMOVED, short},
+};
+
+impl ManagerState {
+    /// Shows a failure in a plugin's record.
+    pub(crate) async fn failed(&mut self, about: &str, failure: Failure, digest: String) {
+        self.sandbox.count_refused(about);
+        let serves = match self.registry.load().plugin(about) {
+            Some(plugin) => format!("version {} ({}) goes on serving", plugin.version(), short(plugin.digest())),
+            None => "nothing of it serves".to_owned(),
+        };
+        let managed = self.managed(about);
+        managed.last_failure = Some(data::inspect_response::Failure {
+            reason: failure.reason.to_owned(),
+            message: failure.message.clone(),
+            stage: failure.stage.reason().to_owned(),
+            digest,
+            at: Some(plugin_resources::now()),
+        });
+        let removed = managed.is_removed();
+        let text = format!("while {}: {}; {serves}", failure.stage.reason().to_lowercase(), failure.message);
+        if removed {
+            let text = format!("{} {text}; what is stored can be read and deleted, not written", failure.reason);
+            return self.set_loaded(about, State::False, REMOVED, text).await;
+        }
+        self.set_loaded(about, State::False, failure.reason, text).await;
+    }
+
+    /// A name for the record of a file, that no other record has.
+    pub(crate) fn name_for(&self, file: &str) -> String {
+        let stem = folder::resource_name(file);
+        let ours = |name: &str| {
+            self.plugins.get(name).is_none_or(|known| known.is_file_only() && known.record.data.source == file)
+        };
+        if ours(&stem) {
+            return stem;
+        }
+        let numbered = (2..).map(|n| format!("{stem}-file-{n}"));
+        std::iter::once(format!("{stem}-file")).chain(numbered).find(|name| ours(name)).unwrap_or(stem)
+    }
+
+    /// Puts what serves from now on into the record.
+    pub(crate) fn record_loaded(&mut self, plugin: &Plugin, request: &LoadRequest, before: &[data::PluginType]) {
+        let types = types_of(&self.registry.load(), plugin.name());
+        let types = migration::mark(types, before);
+        let limits = plugin.limits();
+        let was_there = self.registry.load().plugin(plugin.name()).is_some();
+        self.set_source(plugin.name(), &request.source);
+        let managed = self.managed(plugin.name());
+        managed.serve();
+        let data = &mut managed.record.data;
+        let changed = data.digest != request.digest;
+        if changed && !data.digest.is_empty() && !data.version.is_empty() {
+            data.previous_digest = std::mem::take(&mut data.digest);
+            data.previous_version = std::mem::take(&mut data.version);
+        }
+        if changed || !was_there || data.loaded_at.is_none() {
+            data.loaded_at = Some(plugin_resources::now());
+        }
+        data.digest.clone_from(&request.digest);
+        plugin.version().clone_into(&mut data.version);
+        mortise_plugin_host::CONTRACT_VERSION.clone_into(&mut data.contract_version);
+        data.size = plugin.size() as u64;
+        data.types = types;
+        data.limits = Some(data::PluginLimits {
+            memory_bytes: limits.memory_bytes as u64,
+            fuel: limits.fuel,
+            deadline_ms: limits.deadline_ms,
+            concurrency: limits.concurrency as u64,
+        });
+        match &request.reason {
+            LoadReason::Reload => {}
+            LoadReason::Rollback { held } => {
+                data.rolled_back = !held.is_empty();
+                data.held_digest.clone_from(held);
+            }
+            LoadReason::Source | LoadReason::Install(_) => managed.follow_source(),
+        }
+    }
+
+    /// Shows that what should serve does.
+    pub(crate) async fn serving(&mut self, name: &str) {
+        let data = &self.managed(name).record.data;
+        let mut text = format!("version {} ({})", data.version, short(&data.digest));
+        if data.rolled_back {
+            text.push_str(&format!(", rolled back from {}", short(&data.held_digest)));
+        }
+        self.set_loaded(name, State::True, Stage::Serving.reason(), text).await;
+    }
+
+    /// Shows that a plugin is switched off.
+    pub(crate) async fn disabled(&mut self, name: &str, more: &str) {
+        let text = format!("disabled; what is stored can be read and deleted, not written{more}");
+        self.set_loaded(name, State::False, "Disabled", text).await;
+    }
+
+    /// Sets the condition `Loaded`. A store that fails is logged: the plugin is what matters.
+    pub(crate) async fn set_loaded(&mut self, name: &str, state: State, reason: &str, message: impl Into<String>) {
+        let healthy = healthy(self.registry.load().plugin(name));
+        let record = &mut self.managed(name).record;
+        record.loaded = condition("Loaded", state, reason, message);
+        record.healthy = healthy;
+        self.write_record(name).await;
+    }
+
+    /// Writes a plugin's record, if it differs from what is written.
+    pub(crate) async fn write_record(&mut self, name: &str) {
+        if self.starting {
+            return;
+        }
+        if let Some(managed) = self.plugins.get(name)
+            && let Err(e) = self.resources.put([(name, &managed.record)]).await
+        {
+            tracing::error!(plugin = name, "the plugin's resource is not written: {e}");
+        }
+    }
+
+    /// Writes the health of every plugin, where it changed.
+    pub(crate) async fn reflect_health(&mut self) {
+        let registry = self.registry.load_full();
+        for (name, managed) in &mut self.plugins {
+            managed.record.healthy = healthy(registry.plugin(name));
+        }
+        drop(registry);
+        let pages = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
+        if let Err(e) = self.resources.put(pages).await {
+            tracing::error!("the health of plugins is not written: {e}");
+        }
+    }
+
+    /// The resource of a plugin.
+    pub(crate) fn resource(&self, name: &str) -> Option<pb::Resource> {
+        self.resources.resource(name).cloned()
+    }
+}
+
+fn not_loaded() -> Condition {
+    condition("Healthy", State::Unknown, "NotLoaded", "")
+}
+
+/// The condition `Healthy`. It changes with the state only, not with every fault.
+fn healthy(plugin: Option<&Arc<Plugin>>) -> Condition {
+    let Some(plugin) = plugin else { return not_loaded() };
+    let report = plugin.health().report();
+    let (state, reason) = match report.state {
+        HealthState::Healthy => return condition("Healthy", State::True, "Healthy", ""),
+        HealthState::Probation => (State::Unknown, "Probation"),
+        HealthState::Quarantined => (State::False, "Quarantined"),
+    };
+    let hooks = report.hooks.iter().filter(|hook| hook.state != HealthState::Healthy);
+    let text: Vec<_> = hooks.map(|hook| format!("hook {} {}", hook.hook, hook.last_fault)).collect();
+    condition("Healthy", state, reason, text.join("; "))
+}

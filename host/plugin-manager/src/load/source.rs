@@ -1,0 +1,92 @@
+//! Whose a source is: a source keeps its plugin's name, and a name belongs to one source.
+
+use mortise_plugin_host::Plugin;
+
+use crate::{
+    files::folder,
+    load::{
+        request::{LoadReason, LoadRequest},
+        stage::{Failure, Stage},
+    },
+    state::{BUNDLED, ManagerState},
+};
+
+impl ManagerState {
+    /// A source keeps its plugin's name, and a name belongs to one source.
+    pub(crate) fn check_name(&mut self, plugin: &Plugin, request: &LoadRequest) -> Result<(), Failure> {
+        let name = plugin.name();
+        let refused = |reason, what| Err(Failure::new(Stage::Checking, reason, what));
+        if let Some(before) = request.plugin_before.as_deref().filter(|before| *before != name) {
+            let what = format!(
+                "it was plugin {before:?} and calls itself {name:?} now; give the new plugin a file of its own, and remove \
+                 the old one"
+            );
+            return refused("Renamed", what);
+        }
+        if let LoadReason::Install(wanted) = &request.reason
+            && wanted != name
+        {
+            let what = format!("it is to be installed as {wanted:?} and calls itself {name:?}; install it as {name:?}");
+            return Err(Failure::new(Stage::Compiling, "Renamed", what));
+        }
+        let Some(known) = self.plugins.get(name) else { return Ok(()) };
+        let other = known.record.data.source.clone();
+        if other == request.source {
+            return Ok(());
+        }
+        if known.is_file_only() {
+            // The record of a broken file has this name; the file gets another one when it is loaded again.
+            self.file(&other).lose_record();
+            self.kick.notify_one();
+            self.plugins.remove(name);
+            return Ok(());
+        }
+        let there = match other.as_str() {
+            BUNDLED => self.options.bundled.iter().any(|(bundled, _)| *bundled == name),
+            file => self.path(file).exists(),
+        };
+        let owns = self.registry.load().plugin(name).is_some() || known.is_disabled() && !known.is_removed();
+        if there && owns {
+            let what = match other.as_str() {
+                BUNDLED => {
+                    "it is bundled and switched on; take it out of plugins.bundled, or rename this one".to_owned()
+                }
+                file => format!("remove one of the two: the file {file} provides it"),
+            };
+            let version = &known.record.data.version;
+            let what = format!("a plugin named {name:?} is loaded already (version {version}); {what}");
+            return refused("NameTaken", what);
+        }
+        Ok(())
+    }
+
+    /// Ties a plugin to its source. The file that it came from before has nothing to do with it any more, and shows its
+    /// fault, if it has one, in a record of its own.
+    pub(crate) fn set_source(&mut self, name: &str, source: &str) {
+        let before = std::mem::replace(&mut self.managed(name).record.data.source, source.to_owned());
+        if before != source
+            && let Some(known) = self.files.get_mut(&before)
+            && known.provides.as_deref() == Some(name)
+        {
+            known.provides = None;
+            known.retry_if_rejected();
+            self.kick.notify_one();
+        }
+    }
+
+    /// Puts a component that passed into the folder, durably, for the plugin of that name.
+    pub(crate) async fn install_into_folder(&mut self, file: &str, plugin: &str, bytes: &[u8]) -> Result<(), Failure> {
+        if let Some(other) = self.files.get(file).and_then(|known| known.provides.as_deref()).filter(|n| *n != plugin) {
+            let what = format!("the file {file} provides plugin {other:?}; remove that one first");
+            return Err(Failure::new(Stage::Checking, "NameTaken", what));
+        }
+        let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), bytes.to_vec());
+        let put = tokio::task::spawn_blocking(move || folder::put(&dir, &name, &content)).await;
+        let at = self.path(file);
+        let fault = |e: String| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
+        put.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
+        let stamp = folder::Stamp::at(&at);
+        self.file(file).installed(stamp, folder::digest(bytes));
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! One file of the plugin folder: which state it is in, and its transitions.
+//!
+//! ```text
+//!                 looks different            looked the same for plugins.settle_ms
+//!   Unchanged ─────────────────▶ Settling ─────────────────────────────────────────▶ Loading
+//!      ▲  ▲                      ▲ ▲   ▲                                              │ │ │
+//!      │  └── as it was ─────────┘ │   └────────── changed while it was read ─────────┘ │ │
+//!      │                           │ changed            ends within a section           │ │
+//!      │                       Incomplete ◀─────────────────────────────────────────────┘ │
+//!      │                           └── same for plugins.unfinished_ms ──▶ Loading         │
+//!      └─────────────────────────────────────────── loaded or rejected ───────────────────┘
+//! ```
+//!
+//! While a file is `Loading` a task of its own has it, and looks at the folder pass it over. What that task brings counts
+//! only while the file still holds the content for which it was begun ([`PluginFile::is_loading`]).
+
+use std::time::{Duration, Instant};
+
+use crate::files::folder::Stamp;
+
+/// What happens with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum FileState {
+    /// It looks as it did when it was handled.
+    #[default]
+    Unchanged,
+    /// It has looked different since `since`; no stamp means that it is missing.
+    Settling { stamp: Option<Stamp>, since: Instant },
+    /// It ends within a section and has looked the same since `since`: the rest is awaited.
+    Incomplete { stamp: Stamp, since: Instant },
+    /// A task reads it and loads what it holds, or takes its plugin out of service when it is missing.
+    Loading,
+}
+
+/// What became of the content that was handled last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Outcome {
+    /// Nothing: it was not read.
+    #[default]
+    Unread,
+    Loaded,
+    Rejected,
+    /// It was rejected and is to be loaded again although it did not change.
+    Retry,
+}
+
+/// What a look at a file finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Observation {
+    /// Nothing to do.
+    Nothing,
+    /// It is missing, and nothing was ever made of it.
+    NeverThere,
+    /// Nothing to do before that time is over.
+    Wait(Duration),
+    /// It changed, or is to be loaded again, and has looked like this since then.
+    Changed(Option<Stamp>, Instant),
+}
+
+/// A file of the plugin folder.
+#[derive(Debug, Default)]
+pub(crate) struct PluginFile {
+    state: FileState,
+    outcome: Outcome,
+    /// As it looked when it was handled.
+    stamp: Option<Stamp>,
+    /// Of the content that was handled last; empty when it could not be read.
+    digest: String,
+    /// The plugin that came from it.
+    pub(crate) provides: Option<String>,
+    /// The record that shows its fault, if that is not the plugin's.
+    pub(crate) shown: Option<String>,
+}
+
+impl PluginFile {
+    /// Compares what is there now with what was handled.
+    pub(crate) fn observe(&mut self, now: Option<Stamp>, settle: Duration, unfinished: Duration) -> Observation {
+        let retry = self.outcome == Outcome::Retry;
+        if self.state == FileState::Loading {
+            return Observation::Nothing;
+        }
+        if self.stamp == now && !retry {
+            self.state = FileState::Unchanged;
+            return if now.is_none() { Observation::NeverThere } else { Observation::Nothing };
+        }
+        let (since, wait) = match self.state {
+            FileState::Settling { stamp, since } if stamp == now => (since, settle),
+            FileState::Incomplete { stamp, since } if Some(stamp) == now => (since, unfinished),
+            _ => {
+                let since = Instant::now();
+                self.state = FileState::Settling { stamp: now, since };
+                (since, settle)
+            }
+        };
+        let wait = if retry { Duration::ZERO } else { wait };
+        match wait.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+            Some(left) => Observation::Wait(left),
+            None => Observation::Changed(now, since),
+        }
+    }
+
+    /// A task begins to read it.
+    pub(crate) fn load_begins(&mut self) {
+        self.state = FileState::Loading;
+    }
+
+    /// That task has read this content.
+    pub(crate) fn was_read(&mut self, stamp: Stamp, digest: &str) {
+        (self.stamp, self.digest) = (Some(stamp), digest.to_owned());
+    }
+
+    /// Whether a task loads the content of that digest.
+    pub(crate) fn is_loading(&self, digest: &str) -> bool {
+        self.state == FileState::Loading && self.digest == digest
+    }
+
+    /// Whether a task has it, whatever it holds.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state == FileState::Loading
+    }
+
+    /// It changed while it was read: it settles anew.
+    pub(crate) fn changed_meanwhile(&mut self) {
+        self.state = FileState::Unchanged;
+    }
+
+    /// It ends within a section.
+    pub(crate) fn is_incomplete(&mut self, stamp: Stamp, since: Instant) {
+        self.state = FileState::Incomplete { stamp, since };
+        self.retry_is_over();
+    }
+
+    /// It was looked at, and what it holds stays as it was dealt with.
+    pub(crate) fn passed_over(&mut self, stamp: Stamp) {
+        (self.state, self.stamp) = (FileState::Unchanged, Some(stamp));
+        self.retry_is_over();
+    }
+
+    fn retry_is_over(&mut self) {
+        if self.outcome == Outcome::Retry {
+            self.outcome = Outcome::Rejected;
+        }
+    }
+
+    /// What it holds serves.
+    pub(crate) fn loaded(&mut self) {
+        (self.state, self.outcome) = (FileState::Unchanged, Outcome::Loaded);
+    }
+
+    /// What it holds is refused.
+    pub(crate) fn rejected(&mut self) {
+        (self.state, self.outcome) = (FileState::Unchanged, Outcome::Rejected);
+    }
+
+    /// The manager itself wrote it, and serves what it holds.
+    pub(crate) fn installed(&mut self, stamp: Option<Stamp>, digest: String) {
+        (self.stamp, self.digest) = (stamp, digest);
+        self.loaded();
+    }
+
+    /// What it holds is not wanted now, whatever was wrong with it.
+    pub(crate) fn excused(&mut self) {
+        if self.is_rejected() {
+            self.outcome = Outcome::Loaded;
+        }
+    }
+
+    /// An operator's command has read it.
+    pub(crate) fn set_digest(&mut self, digest: &str) {
+        digest.clone_into(&mut self.digest);
+    }
+
+    /// It is to be loaded again if it was refused.
+    pub(crate) fn retry_if_rejected(&mut self) {
+        if self.is_rejected() {
+            self.outcome = Outcome::Retry;
+        }
+    }
+
+    /// The record that showed its fault is another's now; it gets a new one when it is loaded again.
+    pub(crate) fn lose_record(&mut self) {
+        (self.shown, self.outcome) = (None, Outcome::Retry);
+    }
+
+    pub(crate) fn is_rejected(&self) -> bool {
+        matches!(self.outcome, Outcome::Rejected | Outcome::Retry)
+    }
+
+    /// Whether that is what was handled last, and not refused: what was refused is tried again when its file is touched.
+    pub(crate) fn holds(&self, digest: &str) -> bool {
+        !digest.is_empty() && digest == self.digest && !self.is_rejected()
+    }
+
+    /// SHA-256 of the content that was handled last.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTLE: Duration = Duration::from_secs(60);
+
+    fn stamps() -> (Stamp, Stamp) {
+        let dir = tempfile::tempdir().unwrap();
+        let stamp = |name: &str| {
+            std::fs::write(dir.path().join(name), name).unwrap();
+            Stamp::at(&dir.path().join(name)).unwrap()
+        };
+        (stamp("a"), stamp("b"))
+    }
+
+    #[test]
+    fn a_file_settles_is_passed_over_while_it_loads_and_is_quiet_afterwards() {
+        let (one, other) = stamps();
+        let mut file = PluginFile::default();
+        let look = |file: &mut PluginFile, now, settle| file.observe(now, settle, SETTLE);
+        assert!(matches!(look(&mut file, Some(one), SETTLE), Observation::Wait(_)));
+        assert!(matches!(look(&mut file, Some(one), Duration::ZERO), Observation::Changed(now, _) if now == Some(one)));
+        file.load_begins();
+        assert_eq!(look(&mut file, Some(other), Duration::ZERO), Observation::Nothing);
+        file.was_read(one, "1");
+        assert!(file.is_loading("1") && !file.is_loading("2"));
+        file.loaded();
+        assert!(file.holds("1"));
+        assert_eq!(look(&mut file, Some(one), Duration::ZERO), Observation::Nothing);
+        assert!(
+            matches!(look(&mut file, Some(other), SETTLE), Observation::Wait(_)),
+            "it changed while it was loading"
+        );
+        assert!(matches!(look(&mut file, None, Duration::ZERO), Observation::Changed(None, _)));
+    }
+
+    #[test]
+    fn one_that_never_was_handled_leaves_nothing() {
+        let mut file = PluginFile::default();
+        assert!(matches!(file.observe(Some(stamps().0), SETTLE, SETTLE), Observation::Wait(_)));
+        assert_eq!(file.observe(None, SETTLE, SETTLE), Observation::NeverThere);
+    }
+
+    #[test]
+    fn an_incomplete_file_is_read_again_when_it_changes_or_its_time_is_over() {
+        let (one, other) = stamps();
+        let mut file = PluginFile::default();
+        file.load_begins();
+        file.is_incomplete(one, Instant::now());
+        assert!(matches!(file.observe(Some(one), Duration::ZERO, SETTLE), Observation::Wait(_)));
+        assert!(matches!(file.observe(Some(one), SETTLE, Duration::ZERO), Observation::Changed(..)));
+        assert!(matches!(file.observe(Some(other), Duration::ZERO, SETTLE), Observation::Changed(..)));
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_again_at_once_and_what_serves_is_not() {
+        let (one, _) = stamps();
+        let mut file = PluginFile::default();
+        file.was_read(one, "1");
+        file.rejected();
+        assert!(!file.holds("1"));
+        assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+        file.retry_if_rejected();
+        assert!(matches!(file.observe(Some(one), SETTLE, SETTLE), Observation::Changed(..)));
+        file.passed_over(one);
+        assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+        file.loaded();
+        file.retry_if_rejected();
+        assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+    }
+}

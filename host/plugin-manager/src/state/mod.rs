@@ -1,0 +1,89 @@
+//! What the manager knows: plugins ([`plugin`]), files ([`file`]), settings, and the resources that it wrote. All of it is
+//! behind one lock ([`crate::core::Core::lock`]); the two machines are drawn in their files.
+
+pub(crate) mod file;
+pub(crate) mod plugin;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use arc_swap::ArcSwap;
+use mortise_plugin_host::{PluginSettings, Sandbox};
+use mortise_service::{ResourceService, registry::Registry};
+use mortise_store::Backend;
+use tokio::sync::{Notify, mpsc};
+
+use self::{file::PluginFile, plugin::Managed};
+use crate::{
+    component_store::ComponentStore, event::Event, files::config::ConfigWatch, files::folder, options::Options,
+    plugin_resources::PluginResources, work::Work,
+};
+
+/// The source of a plugin that is compiled into the binary.
+pub(crate) const BUNDLED: &str = "bundled";
+
+/// Everything that a transition reads and changes.
+pub(crate) struct ManagerState {
+    pub(crate) options: Arc<Options>,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) service: ResourceService,
+    pub(crate) registry: Arc<ArcSwap<Registry>>,
+    /// Woken each time that the registry is swapped.
+    pub(crate) swapped: Arc<Notify>,
+    /// Wakes the manager's task, which then looks at the files.
+    pub(crate) kick: Arc<Notify>,
+    /// Woken when a plugin's health changed.
+    pub(crate) health: Arc<Notify>,
+    pub(crate) events: mpsc::Sender<Event>,
+    pub(crate) work: Work,
+    pub(crate) resources: PluginResources,
+    pub(crate) components: ComponentStore,
+    pub(crate) plugins: BTreeMap<String, Managed>,
+    pub(crate) files: BTreeMap<String, PluginFile>,
+    pub(crate) settings: PluginSettings,
+    pub(crate) config: ConfigWatch,
+    /// While this is set, resources are not written; the end of the start writes them together.
+    pub(crate) starting: bool,
+}
+
+impl ManagerState {
+    /// Puts another registry in place of the one that serves.
+    pub(crate) fn swap(&self, next: Registry) {
+        self.registry.store(Arc::new(next));
+        self.swapped.notify_one();
+    }
+
+    /// The plugin of that name; a new one is a [`plugin::PluginState::FileOnly`].
+    pub(crate) fn managed(&mut self, name: &str) -> &mut Managed {
+        self.plugins.entry(name.to_owned()).or_default()
+    }
+
+    /// The file of that name; a new one is unread.
+    pub(crate) fn file(&mut self, name: &str) -> &mut PluginFile {
+        self.files.entry(name.to_owned()).or_default()
+    }
+
+    /// Where a file of the plugin folder is.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.options.plugin_dir.join(file)
+    }
+
+    /// A bundled plugin's component and its digest, if it is switched on.
+    pub(crate) fn bundled(&self, name: &str) -> Option<(Vec<u8>, String)> {
+        let (_, bytes) = self.options.bundled.iter().find(|(bundled, _)| *bundled == name)?;
+        Some((bytes.to_vec(), folder::digest(bytes)))
+    }
+
+    /// Has every refused file loaded again: what was in its way may be gone.
+    pub(crate) fn retry_refused(&mut self) {
+        for file in self.files.values_mut() {
+            file.retry_if_rejected();
+        }
+        self.kick.notify_one();
+    }
+}
+
+/// The first twelve digits of a digest, enough for people.
+pub(crate) fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}

@@ -1,0 +1,61 @@
+//! One transition at a time for each plugin. Those who wait for a plugin get their turn in the order in which they came;
+//! plugins do not wait for each other.
+//!
+//! A task has one turn at most, and waits for none while it holds the lock of the state or a place for a load; so no two
+//! wait for each other.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+
+/// The right to change one plugin. Ends when it is dropped.
+pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
+
+/// A queue for each plugin that someone changes. Memory: one entry for each of these.
+#[derive(Default)]
+pub(crate) struct Turns(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    /// Waits for the turn to change a plugin.
+    pub(crate) async fn take(&self, plugin: &str) -> Turn {
+        let queue = {
+            let mut queues = self.0.lock();
+            queues.retain(|_, queue| queue.strong_count() > 0);
+            let known = queues.get(plugin).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let queue = Arc::default();
+                queues.insert(plugin.to_owned(), Arc::downgrade(&queue));
+                queue
+            })
+        };
+        queue.lock_owned().await
+    }
+
+    /// Whether a task has the turn of a plugin, or waits for it.
+    pub(crate) fn is_taken(&self, plugin: &str) -> bool {
+        self.0.lock().get(plugin).is_some_and(|queue| queue.strong_count() > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_plugin_waits_for_itself_only() {
+        let turns = Turns::default();
+        let first = turns.take("a").await;
+        let mut second = Box::pin(turns.take("a"));
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(turns.take("b").now_or_never().is_some());
+        assert!(turns.is_taken("a") && !turns.is_taken("b"));
+        drop(first);
+        assert!(second.now_or_never().is_some());
+        assert!(!turns.is_taken("a"));
+    }
+}

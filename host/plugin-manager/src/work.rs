@@ -1,0 +1,69 @@
+//! Work that runs beside the manager's task: what loads, what a caller waits for, what waits for calls to end.
+
+use std::{future::Future, sync::Arc};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinHandle,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// A place among the loads that run at once. Held while a component is read, compiled and compared.
+pub(crate) struct Place {
+    loads: Arc<Semaphore>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// Waits for something without the place: what is waited for may itself be waiting for one.
+    pub(crate) async fn leave_while<T>(&mut self, waiting: impl Future<Output = T>) -> T {
+        self._permit = None;
+        let awaited = waiting.await;
+        self._permit = self.loads.clone().acquire_owned().await.ok();
+        awaited
+    }
+}
+
+/// Starts work, bounds how many loads run at once, and ends all of it with the server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Work {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    loads: Arc<Semaphore>,
+}
+
+impl Work {
+    pub(crate) fn new(parallel_loads: usize) -> Self {
+        Self {
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            loads: Arc::new(Semaphore::new(parallel_loads.max(1))),
+        }
+    }
+
+    /// Runs a future to its end, or until the manager stops; answers nothing then.
+    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(future))
+    }
+
+    /// Waits for a place to load in.
+    pub(crate) async fn place(&self) -> Place {
+        // It is never closed.
+        Place { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
+    }
+
+    /// What ends when the manager stops.
+    pub(crate) fn stopped(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Ends everything where it next waits, and waits for that.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
