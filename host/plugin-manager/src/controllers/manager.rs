@@ -259,12 +259,17 @@ fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
     hook.retry_in.map(|wait| (wait, hook.last_fault))
 }
 
+/// Controllers that would wake each other for ever, in Consul's words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CircularWatch(String);
+
 /// Whether a plugin can run beside those that serve: a controller that watches what another one manages, and the other way
 /// round, would wake it for ever.
 ///
 /// # Errors
-/// The circle, in Consul's words.
-pub fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), String> {
+/// The circle.
+pub(crate) fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), CircularWatch> {
     let mut others: BTreeMap<&str, &Arc<Plugin>> = BTreeMap::new();
     for kind in registry.types() {
         if let Owner::Plugin(other) = &kind.owner
@@ -274,5 +279,5 @@ pub fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), String> {
         }
     }
     let all = others.into_values().flat_map(|other| pairs(other)).chain(pairs(plugin));
-    mortise_plugin_host::controllers::circular(all).map_or(Ok(()), Err)
+    mortise_plugin_host::controllers::circular(all).map_or(Ok(()), |circle| Err(CircularWatch(circle)))
 }

@@ -16,7 +16,8 @@ mod manager;
 mod report;
 mod source;
 
-pub use manager::{ControllerManager, check};
+pub use manager::ControllerManager;
+pub(crate) use manager::check;
 pub use mortise_controller::ControllersError;
 pub use mortise_service::values::Quota;
 pub use source::ServiceSource;

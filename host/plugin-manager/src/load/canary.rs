@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use mortise_plugin_host::{Call, Plugin, TypeDecl, UpgradeReply};
+use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
     Scope,
     authorizer::AllowAll,
@@ -21,7 +21,7 @@ use mortise_resource::{
     tenancy::WILDCARD,
     types::{self, Gvk},
 };
-use mortise_service::registry::Schema;
+use mortise_service::registry::{DataFault, Schema};
 use mortise_service::schema_version;
 use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 
@@ -199,8 +199,10 @@ impl Subject {
         }
         match check_object(&self.plugin, checked, resource).await {
             Ok(()) => {}
-            Err(Unfit::Data(what)) => faults.data.add(|| format!("{}: {what}", types::describe(id))),
-            Err(Unfit::Upgrade(what)) => faults.upgrade.add(|| format!("{}: {what}", types::describe(id))),
+            Err(unfit) => {
+                let list = if unfit.is_of_upgrade() { &mut faults.upgrade } else { &mut faults.data };
+                list.add(|| format!("{}: {unfit}", types::describe(id)));
+            }
         }
     }
 
@@ -210,51 +212,62 @@ impl Subject {
 }
 
 /// Why a stored object cannot be served.
+#[derive(Debug, thiserror::Error)]
 enum Unfit {
-    /// It does not decode as the message that the type has now.
-    Data(String),
-    /// It does not get into the type's schema version.
-    Upgrade(String),
+    #[error("its data is a {0:?}, not a {1}")]
+    Message(String, String),
+    #[error(transparent)]
+    Data(#[from] DataFault),
+    #[error("its data is of schema version {0} already")]
+    Newer(u32),
+    #[error(
+        "its data is of schema version {since}, the type would have {wanted}, and the plugin does not export \
+         mortise:plugin/upgrading; export it"
+    )]
+    NoUpgrade { since: u32, wanted: u32 },
+    #[error("the plugin cannot upgrade it from schema version {since}: {why}")]
+    Refused { since: u32, why: String },
+    #[error(transparent)]
+    Hook(#[from] HookError),
+    #[error("upgraded from schema version {since} it is no {message}: {source}")]
+    Upgraded { since: u32, message: String, source: DataFault },
+}
+
+impl Unfit {
+    /// Whether the upgrade is at fault, not the data.
+    fn is_of_upgrade(&self) -> bool {
+        !matches!(self, Self::Message(..) | Self::Data(_))
+    }
 }
 
 /// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema version.
 async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource) -> Result<(), Unfit> {
     let (wanted, since) = (checked.decl.schema_version.get(), schema_version(resource));
     if since > wanted {
-        return Err(Unfit::Upgrade(format!("its data is of schema version {since} already")));
+        return Err(Unfit::Newer(since));
     }
     let Some(any) = &resource.data else { return Ok(()) };
+    let message = || checked.schema.message().full_name().to_owned();
     if !checked.schema.accepts_url(&any.type_url) {
-        let wanted = checked.schema.message().full_name();
-        return Err(Unfit::Data(format!("its data is a {:?}, not a {wanted}", any.type_url)));
+        return Err(Unfit::Message(any.type_url.clone(), message()));
     }
     if since == wanted {
-        return checked.schema.check(&any.value).map_err(|fault| Unfit::Data(fault.to_string()));
+        return Ok(checked.schema.check(&any.value)?);
     }
-    let upgraded = upgrade(plugin, &checked.decl, since, any.value.clone()).await.map_err(Unfit::Upgrade)?;
-    checked.schema.check(&upgraded).map_err(|fault| {
-        Unfit::Upgrade(format!(
-            "upgraded from schema version {since} it is no {}: {fault}",
-            checked.schema.message().full_name()
-        ))
-    })
+    let upgraded = upgrade(plugin, &checked.decl, since, any.value.clone()).await?;
+    checked.schema.check(&upgraded).map_err(|source| Unfit::Upgraded { since, message: message(), source })
 }
 
 /// A stored object's data in the schema version of the plugin, made in an instance of its own.
-async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8>) -> Result<Vec<u8>, String> {
+async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8>) -> Result<Vec<u8>, Unfit> {
     if !plugin.upgrades() {
-        return Err(format!(
-            "its data is of schema version {since}, the type would have {}, and the plugin does not export \
-             mortise:plugin/upgrading; export it",
-            decl.schema_version
-        ));
+        return Err(Unfit::NoUpgrade { since, wanted: decl.schema_version.get() });
     }
-    let answer = Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(decl.gvk.to_pb(), since, data).await;
-    match answer.map_err(|e| e.to_string())? {
+    match Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(decl.gvk.to_pb(), since, data).await? {
         UpgradeReply::Data(data) => Ok(data),
         UpgradeReply::Refused(diagnostics) => {
             let words: Vec<_> = diagnostics.into_iter().map(|one| one.summary).collect();
-            Err(format!("the plugin cannot upgrade it from schema version {since}: {}", words.join("; ")))
+            Err(Unfit::Refused { since, why: words.join("; ") })
         }
     }
 }
