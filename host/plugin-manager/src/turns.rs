@@ -33,11 +33,6 @@ impl Turns {
         };
         queue.lock_owned().await
     }
-
-    /// Whether a task has the turn of a plugin, or waits for it.
-    pub(crate) fn is_taken(&self, plugin: &str) -> bool {
-        self.0.lock().get(plugin).is_some_and(|queue| queue.strong_count() > 0)
-    }
 }
 
 #[cfg(test)]
@@ -53,9 +48,7 @@ mod tests {
         let mut second = Box::pin(turns.take("a"));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(turns.take("b").now_or_never().is_some());
-        assert!(turns.is_taken("a") && !turns.is_taken("b"));
         drop(first);
         assert!(second.now_or_never().is_some());
-        assert!(!turns.is_taken("a"));
     }
 }

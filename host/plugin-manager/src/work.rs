@@ -55,11 +55,6 @@ impl Work {
         Place { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
     }
 
-    /// What ends when the manager stops.
-    pub(crate) fn stopped(&self) -> &CancellationToken {
-        &self.stop
-    }
-
     /// Ends everything where it next waits, and waits for that.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
