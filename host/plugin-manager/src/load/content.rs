@@ -166,6 +166,7 @@ impl ManagerState {
         let digest = read.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
         if self.file(file).holds(&digest) {
             self.file(file).passed_over(stamp);
+            self.complete_again(file).await;
             return None;
         }
         let content = match read {
@@ -185,6 +186,15 @@ impl ManagerState {
         };
         self.file(file).was_read(stamp, &digest);
         Some(content)
+    }
+
+    /// A file that was shown as incomplete holds again what serves.
+    async fn complete_again(&mut self, file: &str) {
+        let Some(plugin) = self.file(file).provides.clone() else { return };
+        let waiting = self.managed(&plugin).record.loaded.reason == Stage::Waiting.reason();
+        if waiting && self.registry.load().plugin(&plugin).is_some() {
+            self.serving(&plugin).await;
+        }
     }
 
     /// What a file holds serves, or is the plugin's that is switched off.
