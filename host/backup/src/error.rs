@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mortise_durable_fs::FsError;
 use mortise_store::StoreError;
 
 /// Why there is no backup, or nothing was restored.
@@ -93,4 +94,10 @@ pub enum BackupError {
 pub(crate) fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> BackupError + use<> {
     let path = path.to_owned();
     move |source| BackupError::Io { path, action, source }
+}
+
+impl From<FsError> for BackupError {
+    fn from(FsError { path, action, source }: FsError) -> Self {
+        Self::Io { path, action, source }
+    }
 }

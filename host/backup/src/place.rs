@@ -17,8 +17,8 @@ use std::{
     path::Path,
 };
 
+use mortise_durable_fs::{AtomicFile, make_dir, remove, sync, sync_tree};
 use mortise_store::Lock;
-use tempfile::NamedTempFile;
 
 use crate::error::{BackupError, io_fault};
 
@@ -70,7 +70,7 @@ pub(crate) fn finish(data_dir: &Path) -> Result<bool, BackupError> {
 pub(crate) fn decide(data_dir: &Path) -> Result<(), BackupError> {
     sync_tree(&data_dir.join(NEW))?;
     rename(&data_dir.join(NEW), &data_dir.join(READY))?;
-    sync(data_dir)
+    Ok(sync(data_dir)?)
 }
 
 /// Moves what is ready into its place, and what was there out of the way. The store is locked.
@@ -99,7 +99,7 @@ pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
     remove(&replaced)?;
     sync(data_dir)?;
     remove(&ready)?;
-    sync(data_dir)
+    Ok(sync(data_dir)?)
 }
 
 /// Puts the files of the plugin folder into place, each whole or not at all. They are copied, since the folder may be on
@@ -115,63 +115,22 @@ fn put_folder(ready: &Path) -> Result<(), BackupError> {
     for entry in fs::read_dir(&from).map_err(io_fault(&from, "read"))? {
         let name = entry.map_err(io_fault(&from, "read"))?.file_name();
         let (source, path) = (from.join(&name), plugin_dir.join(&name));
-        let mut part = part_in(plugin_dir)?;
+        let mut part = AtomicFile::beside(&path)?;
         let mut content = File::open(&source).map_err(io_fault(&source, "read"))?;
         io::copy(&mut content, &mut part).map_err(io_fault(&path, "write"))?;
-        part.as_file().sync_all().map_err(io_fault(&path, "sync"))?;
-        part.persist(&path).map_err(|e| io_fault(&path, "write")(e.error))?;
+        part.sync()?;
+        part.replace()?;
     }
-    sync(plugin_dir)
-}
-
-/// A file in the making, by a name that no plugin has.
-pub(crate) fn part_in(dir: &Path) -> Result<NamedTempFile, BackupError> {
-    let part = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(dir);
-    part.map_err(|e| io_fault(dir, "write into")(e.kind().into()))
-}
-
-/// Removes a file or a directory, if there is one.
-pub(crate) fn remove(path: &Path) -> Result<(), BackupError> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_fault(path, "remove")(e)),
-        _ => Ok(()),
-    }
-}
-
-/// Makes a directory and its parents, durably.
-pub(crate) fn make_dir(path: &Path) -> Result<(), BackupError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_dir(parent)?;
-    }
-    fs::create_dir(path).map_err(io_fault(path, "make"))?;
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => sync(parent),
-        None => sync(Path::new(".")),
-    }
+    // Once for all of them.
+    Ok(sync(plugin_dir)?)
 }
 
 fn make_parent(path: &Path) -> Result<(), BackupError> {
-    path.parent().map_or(Ok(()), make_dir)
+    Ok(path.parent().map_or(Ok(()), make_dir)?)
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), BackupError> {
     fs::rename(from, to).map_err(io_fault(to, "move a restored directory to"))
-}
-
-pub(crate) fn sync(path: &Path) -> Result<(), BackupError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(io_fault(path, "sync"))
-}
-
-fn sync_tree(dir: &Path) -> Result<(), BackupError> {
-    for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
-        let path = entry.map_err(io_fault(dir, "read"))?.path();
-        if path.is_dir() { sync_tree(&path)? } else { sync(&path)? }
-    }
-    sync(dir)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mortise_durable_fs::{AtomicFile, make_dir, remove};
 use mortise_store::{Loader, Lock, Record};
 use sha2::{Digest as _, Sha256};
 
@@ -72,7 +73,7 @@ pub fn restore(
     if !data_dir.join(READY).is_dir() {
         in_the_way(&archive, target)?;
     }
-    place::make_dir(data_dir)?;
+    make_dir(data_dir)?;
     let lock = Lock::take(&data_dir.join(STORE))?;
     let config = || Some(data_dir.join(RESTORED).join(entry::CONFIG)).filter(|path| path.exists());
     let folder: Vec<String> = archive.folder().keys().cloned().collect();
@@ -85,7 +86,7 @@ pub fn restore(
     let made = make(&mut archive, &new, target, progress).and_then(|()| place::decide(data_dir));
     if let Err(error) = made {
         // It is worth nothing; if it cannot be removed, the next restore will.
-        place::remove(&new).ok();
+        remove(&new).ok();
         return Err(error);
     }
     place::put(data_dir)?;
@@ -208,15 +209,15 @@ fn make(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), BackupError> {
     let store = target.data_dir.join(STORE);
-    place::remove(new)?;
+    remove(new)?;
     for dir in [PLUGINS, RESTORED, FOLDER] {
-        place::make_dir(&new.join(dir))?;
+        make_dir(&new.join(dir))?;
     }
     if !archive.folder().is_empty() {
         let plugin_dir = std::path::absolute(&target.plugin_dir).map_err(io_fault(&target.plugin_dir, "find"))?;
         // One that cannot be written into is found out now, and not when all is decided.
-        place::make_dir(&plugin_dir)?;
-        drop(place::part_in(&plugin_dir)?);
+        make_dir(&plugin_dir)?;
+        drop(AtomicFile::beside(&plugin_dir.join("plugin.wasm"))?);
         write(&new.join(FOLDER_PATH), &mut plugin_dir.as_os_str().as_bytes())?;
     }
     let text = serde_json::to_vec_pretty(archive.manifest()).unwrap_or_default();
@@ -249,7 +250,7 @@ impl Contents for Maker<'_> {
 
     fn kept(&mut self, plugin: &str, file: &str, content: &mut dyn Read) -> Result<(), BackupError> {
         let dir = self.new.join(PLUGINS).join(plugin);
-        place::make_dir(&dir)?;
+        make_dir(&dir)?;
         write(&dir.join(file), content)
     }
 

@@ -16,7 +16,8 @@
 //!
 //! # Cost
 //! Read is a point lookup; List, ListByOwner and wildcards are range scans over what they return, never over the store.
-//! A snapshot holds a page in memory, and makes no writer wait.
+//! A list holds its result in memory, a scan and the snapshot of a watch a page of it. A snapshot holds a page in memory, and
+//! makes no writer wait.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -157,6 +158,20 @@ pub enum WatchEvent {
     EndOfSnapshot,
 }
 
+/// A scan in progress: what a query matches as of the commit at which it was opened, page by page. Dropping it ends it.
+///
+/// It holds one page, and of what it has yet to give what changed since it was opened; no page is read before it is asked for.
+#[async_trait]
+pub trait Cursor: Send {
+    /// The next resources, in byte order of partition, namespace, name: at least one, at most some thousand or about a MiB,
+    /// and those among them that changed meanwhile. `None` after the last, then and ever after. Safe to cancel: a page that was not
+    /// returned is returned by the next call.
+    ///
+    /// # Errors
+    /// Faults of the store, [`StoreError::Closed`] once it is dropped. After an error the cursor is dead.
+    async fn next(&mut self) -> Result<Option<Vec<Arc<pb::Resource>>>, StoreError>;
+}
+
 /// An open watch. Dropping it closes it.
 #[async_trait]
 pub trait Watch: Send {
@@ -282,6 +297,12 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn list(&self, consistency: Consistency, query: &Query) -> Result<Vec<pb::Resource>, StoreError>;
+
+    /// As [`Backend::list`], in pages of bounded size, all of them as of one commit.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError>;
 
     /// Resources owned by exactly this incarnation (GroupVersion aside), of every type, in no particular order. The owner
     /// may be long gone.

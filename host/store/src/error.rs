@@ -1,7 +1,11 @@
 //! What can go wrong in a store.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
+use mortise_durable_fs::FsError;
 use mortise_resource::pb;
 
 /// A failure of a store, or an answer that is not the wished one.
@@ -122,4 +126,16 @@ pub enum StoreError {
         /// Why it failed.
         source: io::Error,
     },
+}
+
+impl From<FsError> for StoreError {
+    fn from(FsError { path, action, source }: FsError) -> Self {
+        Self::Io { path, action, source }
+    }
+}
+
+/// Names the path and the action of an I/O error, for `map_err`.
+pub(crate) fn io_fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |source| StoreError::Io { path, action, source }
 }

@@ -30,6 +30,7 @@ pub mod order;
 pub mod owner;
 pub mod read;
 pub mod rewrite;
+pub mod scan;
 pub mod snapshot;
 pub mod watch;
 pub mod write;
@@ -113,6 +114,12 @@ macro_rules! conformance_tests {
             order::reads_and_lists_never_go_back,
             order::children_are_seen_after_the_owner_s_deletion,
             order::lists_are_of_one_commit,
+            scan::of_nothing_ends_at_once,
+            scan::gives_what_a_list_gives,
+            scan::is_of_the_commit_at_which_it_was_opened,
+            scan::pages_are_bounded_in_bytes,
+            scan::a_call_that_is_given_up_loses_nothing,
+            scan::pages_are_of_one_commit_under_load,
             snapshot::of_nothing,
             snapshot::is_everything,
             snapshot::later_changes_are_not_in_it,

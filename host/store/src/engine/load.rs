@@ -14,15 +14,17 @@ use prost::Message as _;
 
 use super::{
     commit::commit_group,
-    open::{self, STORE, UNFINISHED},
+    files::layout::{self, STORE, UNFINISHED},
+    open,
     tree::{
         check, keys,
         record::{self, Kind, Meta},
+        sled_file,
         table::Table,
         write_batch::WriteBatch,
     },
 };
-use crate::{Record, RecordKind, SnapshotHead, StoreError, TypeKey};
+use crate::{Record, RecordKind, SnapshotHead, StoreError, TypeKey, error::io_fault};
 
 /// Bytes that are written at a time: more per flush is faster, and this much is held in memory.
 const BATCH_BYTES: usize = 1 << 20;
@@ -91,16 +93,16 @@ impl Loader {
     /// # Errors
     /// [`StoreError::Exists`], [`StoreError::Locked`], and faults of the file system.
     pub fn create(path: &Path, head: SnapshotHead) -> Result<Self, StoreError> {
-        open::make_dir(path)?;
-        let lock = open::lock(path)?;
+        mortise_durable_fs::make_dir(path)?;
+        let lock = layout::lock(path)?;
         if path.join(STORE).exists() {
             return Err(StoreError::Exists { path: path.to_owned() });
         }
         let unfinished = path.join(UNFINISHED);
-        open::remove(&unfinished)?;
-        fs::create_dir(&unfinished).map_err(open::io_fault(&unfinished, "make"))?;
-        let file = unfinished.join(open::DB);
-        let table = Table::new(open::open_sled(&unfinished, &file, CACHE_BYTES)?, file);
+        mortise_durable_fs::remove(&unfinished)?;
+        fs::create_dir(&unfinished).map_err(io_fault(&unfinished, "make"))?;
+        let file = unfinished.join(layout::DB);
+        let table = Table::new(sled_file::open_sled(&unfinished, &file, CACHE_BYTES)?, file);
         Ok(Self {
             path: path.to_owned(),
             head,

@@ -20,36 +20,24 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    any::Any,
-    fmt,
-    fs::File,
-    panic::AssertUnwindSafe,
-    path::Path,
-    sync::{Arc, OnceLock},
-    thread::JoinHandle,
-};
+use std::{fmt, path::Path, sync::Arc, thread::JoinHandle};
 
 use async_trait::async_trait;
 use mortise_resource::pb;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use self::{
-    commit::{commit_group, commit_thread::Job, queue::Queue},
-    files::closed_at,
-    read::{filter::Filter, point, publisher::Publisher, scan, snapshot::Snapshots, watch::SledWatch},
-    tree::table::Table,
+    commit::{commit_thread::Job, shared::Shared},
+    files::wal::{self, SyncDisk},
+    read::{filter::Filter, point, watch::SledWatch},
 };
 pub use self::{
-    files::format::CURRENT as FORMAT,
+    files::{format::CURRENT as FORMAT, layout::Lock},
     load::{Loader, judge},
-    open::Lock,
     options::Options,
 };
-use crate::{
-    Backend, Batch, Consistency, Mutation, Query, Snapshot, Stats, StoreError, TypeKey, Watch, check::Problem,
-};
+use crate::{Backend, Batch, Consistency, Cursor, Query, Snapshot, Stats, StoreError, TypeKey, Watch, check::Problem};
 
 /// A store in a directory of this machine.
 ///
@@ -60,21 +48,6 @@ pub struct SledBackend {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What callers, scans and the commit thread share. Fields are dropped in order: the lock goes last.
-struct Shared {
-    table: Table,
-    publisher: Arc<Publisher>,
-    queue: Queue<Job>,
-    /// Why writes are refused.
-    poisoned: OnceLock<String>,
-    snapshots: Arc<Snapshots>,
-    /// Bounds how many scans hold their results in memory at once.
-    long_scans: Arc<Semaphore>,
-    options: Options,
-    /// Keeps other processes out.
-    _lock: File,
-}
-
 impl SledBackend {
     /// Opens the store in `options.path`, or makes it. Blocks: some 100 ms for a store of a gigabyte, up to seconds for the
     /// first opening after a crash, which copies the write-ahead log to the tree.
@@ -83,7 +56,13 @@ impl SledBackend {
     /// [`StoreError::Locked`] when it is open, here or in another process; [`StoreError::NewerFormat`];
     /// [`StoreError::Corrupt`], naming the file; [`StoreError::Io`].
     pub fn open(options: Options) -> Result<Self, StoreError> {
-        open::open(options, None)
+        Self::open_on(options, None)
+    }
+
+    /// As [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
+    fn open_on(options: Options, sync_disk: Option<SyncDisk>) -> Result<Self, StoreError> {
+        let (shared, thread) = open::open(options, sync_disk)?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// The directory of the store.
@@ -103,7 +82,7 @@ impl SledBackend {
     /// # Errors
     /// Only faults of the file system.
     pub fn size_on_disk(&self) -> Result<u64, StoreError> {
-        self.shared.table.size_on_disk()
+        Ok(self.shared.table.size_on_disk()? + wal::size_on_disk(&self.shared.options.path.join(files::layout::STORE)))
     }
 
     /// Walks the whole store and compares everything that must agree; see [`crate::check`]. Writes wait meanwhile. Takes
@@ -167,55 +146,10 @@ impl fmt::Debug for SledBackend {
     }
 }
 
-impl Shared {
-    /// Refuses writes from here on, and says why. The first reason stays.
-    fn poison(&self, error: &StoreError) -> String {
-        let why = match error {
-            StoreError::Poisoned(why) => why.clone(),
-            other => other.to_string(),
-        };
-        if self.poisoned.set(why.clone()).is_ok() {
-            tracing::error!(path = %self.options.path.display(), why, "the store refuses writes from here on");
-            metrics::poisoned();
-        }
-        why
-    }
-
-    /// Writes down how far the store had come. Nothing is lost without it; only a loss would not be noticed.
-    fn note_the_end(&self) {
-        if self.poisoned.get().is_some() {
-            return;
-        }
-        let dir = self.options.path.join(open::STORE);
-        let noted = open::meta(&self.table).and_then(|meta| closed_at::set(&dir, meta.last_seq));
-        if let Err(error) = noted {
-            tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not written down");
-        }
-    }
-
-    /// Why nobody answered.
-    fn gone(&self) -> StoreError {
-        self.poisoned.get().map_or(StoreError::Closed, |why| StoreError::Poisoned(why.clone()))
-    }
-
-    /// Judges what needs no look at the store, on the caller's time.
-    fn admit(&self, batch: &Batch) -> Result<(), StoreError> {
-        if let Some(why) = self.poisoned.get() {
-            return Err(StoreError::Poisoned(why.clone()));
-        }
-        for mutation in &batch.mutations {
-            if let Mutation::Put(resource) | Mutation::Rewrite(resource) = mutation {
-                commit_group::complete(resource)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[async_trait]
 impl Backend for SledBackend {
     async fn read(&self, _consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError> {
-        point::read(&self.shared, id)
+        point::read(&self.shared.table, id)
     }
 
     /// A batch that was accepted is committed even when the future is dropped before it is done.
@@ -229,25 +163,21 @@ impl Backend for SledBackend {
     }
 
     async fn list(&self, _consistency: Consistency, query: &Query) -> Result<Vec<pb::Resource>, StoreError> {
-        scan::exact(&self.shared, Filter::Query(query.clone()), None, |decoder, exact| {
-            exact.items.into_iter().map(|item| item.into_resource(decoder)).collect()
-        })
-        .await
+        self.shared.scanner.list(Filter::Query(query.clone())).await
+    }
+
+    async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError> {
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Query(query.clone()))))
     }
 
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError> {
-        scan::exact(&self.shared, Filter::Owner(owner.clone()), None, |decoder, exact| {
-            exact.items.into_iter().map(|item| item.into_resource(decoder)).collect()
-        })
-        .await
+        self.shared.scanner.list(Filter::Owner(owner.clone())).await
     }
 
     async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError> {
         let filter = Filter::Query(query.clone());
-        let exact = scan::exact(&self.shared, filter, Some(query.type_key.clone()), |_, exact| Ok(exact)).await?;
-        let events = exact.events.ok_or(StoreError::Closed)?;
-        let decoder = self.shared.table.decoder().clone();
-        Ok(Box::new(SledWatch::new(self.shared.publisher.clone(), decoder, query, exact.items, events)))
+        let (snapshot, events) = self.shared.scanner.watch(filter.clone(), &query.type_key)?;
+        Ok(Box::new(SledWatch::new(snapshot, filter, events)))
     }
 
     async fn types(&self) -> Result<Vec<TypeKey>, StoreError> {
@@ -266,21 +196,4 @@ impl Backend for SledBackend {
             poisoned: self.poisoned().map(str::to_owned),
         })
     }
-}
-
-/// Sled panics where it meets a state that it holds impossible. Nobody may wait for ever because of that. `thread` names who
-/// works.
-fn contained<T>(thread: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(StoreError::Poisoned(format!("the {thread} thread failed: {}", panic_text(panic.as_ref()))))
-    })
-}
-
-/// What a panic said.
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message")
 }

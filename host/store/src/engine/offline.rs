@@ -6,13 +6,17 @@
 use std::{fs, path::Path};
 
 use super::{
-    files::{closed_at, format, wal},
-    open::{self, DB, STORE},
-    tree::{check, record::Meta, table::Table},
+    files::{
+        closed_at, format,
+        layout::{self, DB, STORE},
+        recovery, wal,
+    },
+    tree::{check, record::Meta, sled_file, table::Table},
 };
 use crate::{
     StoreError,
     check::{Problem, Report},
+    error::io_fault,
 };
 
 /// What sled may keep in memory.
@@ -24,29 +28,29 @@ pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
     if !dir.exists() {
         return Err(StoreError::Absent { path: path.to_owned() });
     }
-    let lock = open::lock(path)?;
+    let lock = layout::lock(path)?;
     let format = format::judge(path, &dir)?;
-    open::remove_copies(path)?;
-    let copy = tempfile::Builder::new().prefix(open::COPY).tempdir_in(path);
-    let copy = copy.map_err(open::io_fault(path, "make a directory for a copy in"))?;
+    layout::remove_copies(path)?;
+    let copy = tempfile::Builder::new().prefix(layout::COPY).tempdir_in(path);
+    let copy = copy.map_err(io_fault(path, "make a directory for a copy in"))?;
     let to = copy.path();
     copy_dir(&dir, to)?;
-    open::remove_unfinished_snapshots(to)?;
-    let table = Table::new(open::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
+    sled_file::remove_unfinished_snapshots(to)?;
+    let table = Table::new(sled_file::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
     // Errors name the log as it is, not the copy.
-    open::settle(&dir, &table, &open::data_file(&to.join(DB))?, false)?;
-    let meta = open::meta(&table)?;
+    recovery::settle(&dir, &table, &sled_file::data_file(&to.join(DB))?, false)?;
+    let meta = recovery::meta(&table)?;
     let mut problems = check::walk(&table, &dir.join("blobs"), meta)?;
     let lost = closed_at::judge(&dir, meta.last_seq)?;
     problems.extend(lost.map(|fault| Problem { thing: dir.join(DB).display().to_string(), fault }));
     let Meta { last_seq: sequence, first_event, .. } = meta;
     drop(lock);
-    Ok(Report { format, sequence, first_event, bytes: open::size(&dir)?, problems })
+    Ok(Report { format, sequence, first_event, bytes: layout::size(&dir)?, problems })
 }
 
 fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
-    for entry in fs::read_dir(from).map_err(open::io_fault(from, "read"))? {
-        let path = entry.map_err(open::io_fault(from, "read"))?.path();
+    for entry in fs::read_dir(from).map_err(io_fault(from, "read"))? {
+        let path = entry.map_err(io_fault(from, "read"))?.path();
         let Some(name) = path.file_name() else { continue };
         // The log is read where it is.
         if wal::FILES.iter().any(|log| name == *log) {
@@ -54,10 +58,10 @@ fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
         }
         let target = to.join(name);
         if path.is_dir() {
-            fs::create_dir(&target).map_err(open::io_fault(&target, "make"))?;
+            fs::create_dir(&target).map_err(io_fault(&target, "make"))?;
             copy_dir(&path, &target)?;
         } else {
-            fs::copy(&path, &target).map_err(open::io_fault(&path, "copy"))?;
+            fs::copy(&path, &target).map_err(io_fault(&path, "copy"))?;
         }
     }
     Ok(())

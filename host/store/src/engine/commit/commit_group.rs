@@ -8,26 +8,9 @@ use std::{collections::HashMap, sync::Arc};
 use mortise_resource::pb;
 use prost::Message;
 
+use crate::engine::tree::change::Change;
 use crate::engine::tree::{keys, record::StoredResource, table::Table};
 use crate::{Batch, Expectation, Mutation, StoreError, TypeKey, backend::limited_size};
-
-/// One step: what a resource was and became.
-pub(crate) struct Change {
-    /// The resource's key.
-    pub(crate) key: Vec<u8>,
-    /// The resource's type.
-    pub(crate) type_key: TypeKey,
-    /// The sequence of this change; of one that is no event, that of the resource's last change.
-    pub(crate) seq: u64,
-    /// Whether watchers and the history hear of it: all but a rewrite.
-    pub(crate) is_event: bool,
-    /// What it was, `None` before a creation.
-    pub(crate) prior: Option<Arc<pb::Resource>>,
-    /// What it is, `None` after a deletion.
-    pub(crate) now: Option<Arc<pb::Resource>>,
-    /// The encoding of what the event carries: `now`, or `prior` of a deletion.
-    pub(crate) payload: Arc<[u8]>,
-}
 
 /// A resource over the whole group of batches.
 pub(crate) struct Slot {

@@ -1,7 +1,7 @@
 //! The commit thread: the only one that decides what is written.
 //!
-//! It takes every waiting batch, judges them one after another ([`group`](crate::engine::commit::commit_group)), and makes the whole group durable
-//! with one write to the write-ahead log and one sync of the disk; then it publishes and answers. A batch that came alone goes
+//! It takes every waiting batch, judges them one after another ([`commit_group`](crate::engine::commit::commit_group)), and
+//! makes the whole group durable with one write to the write-ahead log and one sync of the disk; then it publishes and answers. A batch that came alone goes
 //! at once. Groups form while the thread waits for the disk, and for a moment after a group was answered, whose writers are
 //! likely to come back: a sync costs the same for one of them as for all.
 //!
@@ -19,20 +19,20 @@ use mortise_resource::pb;
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    Shared,
     commit::{
-        checkpoint::Checkpoints,
+        checkpoint_thread::Checkpoints,
         commit_group::{CommitGroup, Slot},
         empty_types::EmptyTypes,
         history::History,
+        shared::Shared,
         type_counts::TypeCounts,
     },
-    contained,
     files::wal::Wal,
     metrics,
     read::snapshot::{Overwrite, SledSnapshot},
     tree::{
         check, keys,
+        panics::contained,
         record::{self, Kind, Meta},
         write_batch::WriteBatch,
     },

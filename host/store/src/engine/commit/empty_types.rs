@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::engine::{
-    commit::commit_group::Change,
+    tree::change::Change,
     tree::{keys, table::Table},
 };
 use crate::{StoreError, TypeKey};

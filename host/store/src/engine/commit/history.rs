@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::StoreError;
 use crate::engine::{
-    commit::commit_group::Change,
+    tree::change::Change,
     tree::{
         keys,
         record::{self, Kind, Meta},

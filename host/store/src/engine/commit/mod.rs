@@ -1,9 +1,10 @@
 //! From a batch to what is durable: the commit thread, its group, and what it counts.
 
-pub(crate) mod checkpoint;
+pub(crate) mod checkpoint_thread;
 pub(crate) mod commit_group;
 pub(crate) mod commit_thread;
 pub(crate) mod empty_types;
 pub(crate) mod history;
 pub(crate) mod queue;
+pub(crate) mod shared;
 pub(crate) mod type_counts;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::{
-    commit::commit_group::Change,
+    tree::change::Change,
     tree::{keys, table::Table},
 };
 use crate::{StoreError, TypeKey};

@@ -2,5 +2,7 @@
 
 pub(crate) mod closed_at;
 pub(crate) mod format;
+pub(crate) mod layout;
 pub(crate) mod number_file;
+pub(crate) mod recovery;
 pub(crate) mod wal;

@@ -1,13 +1,8 @@
 //! Files beside sled's that hold a word and a number: `mortise-store 2`, `mortise-commit 42`, each with a line feed.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write as _},
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
-use crate::StoreError;
-use crate::engine::open::{io_fault, sync_path};
+use crate::{StoreError, error::io_fault};
 
 /// As much of a file as errors show.
 const SHOWN: usize = 40;
@@ -20,14 +15,7 @@ pub(crate) fn text(word: &str, number: u64) -> String {
 /// Puts another number into a file, or makes it: durably, and the old one or the new one at any moment.
 pub(crate) fn replace(dir: &Path, name: &str, word: &str, number: u64) -> Result<(), StoreError> {
     let (file, unfinished) = (dir.join(name), dir.join(format!("{name}.new")));
-    let write = || {
-        let mut new = File::create(&unfinished)?;
-        new.write_all(text(word, number).as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&unfinished, &file)
-    };
-    write().map_err(io_fault(&file, "write"))?;
-    sync_path(dir)
+    Ok(mortise_durable_fs::replace_through(&unfinished, &file, text(word, number).as_bytes())?)
 }
 
 /// The number in a file; `None` when there is no file.

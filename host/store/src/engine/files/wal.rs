@@ -36,10 +36,10 @@ use std::{
 
 use sled::IVec;
 
-use crate::StoreError;
-use crate::engine::{
-    open::io_fault,
-    tree::{checkpoint_position::CheckpointPosition, memtable::State, write_batch::WriteBatch},
+use crate::{
+    StoreError,
+    engine::tree::{checkpoint_position::CheckpointPosition, memtable::State, write_batch::WriteBatch},
+    error::io_fault,
 };
 
 /// Records begin at multiples of this, the smallest unit that disks write whole. On those whose unit is larger, and in the

@@ -4,17 +4,23 @@
 //! shows the group in the table and hands the changes to scans and watches. So what the table shows is durable and published.
 //!
 //! # Why a scan is the exact state of one commit
-//! A scan takes time, so the table shows it each key as of another moment. It opens a *window* before its first look:
-//! from then on publishing notes in it the newest state of every matching key that changes. When the scan is through, it
-//! closes the window under the lock; the commit S published last is what it will be exact for:
-//! - a key in the window: its newest state is noted;
-//! - any other key did not change between the first look and S: what the table showed is its state.
+//! A scan takes time, so the table shows it each key as of another moment. It opens a *window* before its first look, under
+//! the lock; the commit *S* that was published last is what it is exact for. From then on publishing notes in the window
+//! what each matching key that changes was at *S*: its state before the first change. The scan goes on in pages, in key order.
+//! It reads a page without the lock and then, under the lock, takes what was noted up to the page's last key
+//! and moves the window behind it ([`Window::pass`]):
+//! - a key that was noted changed since *S*: what is noted overrides what the page saw, which may be newer, or half of each;
+//! - a key that was not noted did not change between *S* and that moment: what the page saw is its state.
 //!
-//! A watch subscribes in the same critical section, so its events are exactly those after S: no gap, nothing twice.
+//! A key behind which the window has moved is given already, and is noted no more.
+//!
+//! A watch subscribes in the critical section in which its window is opened, so its events are exactly those after *S*: no
+//! gap, nothing twice.
 //!
 //! # Cost
 //! Nothing for a read. Publishing costs one lookup per change in the watched types, and one comparison per change and
-//! open scan. A type that nobody watches has no hub.
+//! open window. A type that is not watched has no hub. A window holds the states of keys that it has not passed and
+//! that changed since it was opened, so however slowly a scan is read, no more than what it would give.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,12 +29,12 @@ use std::{
 
 use mortise_resource::pb;
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::engine::{commit::commit_group::Change, read::filter::Filter};
+use crate::engine::{metrics, read::filter::Filter, tree::change::Change};
 use crate::{StoreError, TypeKey, WatchEvent};
 
-/// Newest states by key, `None` where there is nothing that matches any more.
+/// States by key as of a window's commit, `None` where there was nothing that matched.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<Arc<pb::Resource>>>;
 
 /// Who has to hear of what is published.
@@ -48,7 +54,22 @@ struct State {
 
 struct WindowChanges {
     filter: Filter,
+    /// The last key that was passed.
+    passed: Option<Vec<u8>>,
     states: States,
+}
+
+enum Events {
+    Open(broadcast::Receiver<WatchEvent>),
+    Lagged,
+    Closed,
+}
+
+/// The events of a type, and its share in the type's hub.
+pub(crate) struct Subscription {
+    events: Events,
+    publisher: Arc<Publisher>,
+    type_key: TypeKey,
 }
 
 /// A window that is open. Dropping it closes it.
@@ -62,11 +83,6 @@ impl Publisher {
     pub(crate) fn new(types: BTreeSet<TypeKey>, watch_buffer: usize) -> Self {
         let state = State { types, ..State::default() };
         Self { state: Mutex::new(state), watch_buffer }
-    }
-
-    /// How many events a watch may be behind.
-    pub(crate) fn watch_buffer(&self) -> usize {
-        self.watch_buffer
     }
 
     /// Publishes a group, which is durable: `show` makes the table show it.
@@ -107,10 +123,33 @@ impl Publisher {
 
     /// Starts noting what changes among the resources that match.
     pub(crate) fn open_window(self: &Arc<Self>, filter: Filter) -> Window {
+        self.window(&mut self.state.lock(), filter)
+    }
+
+    /// A window, and the events of a type from the same commit on.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`].
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        filter: Filter,
+        type_key: &TypeKey,
+    ) -> Result<(Window, Subscription), StoreError> {
         let mut state = self.state.lock();
+        if state.closed {
+            return Err(StoreError::Closed);
+        }
+        let hub = state.hubs.entry(type_key.clone());
+        let events = hub.or_insert_with(|| broadcast::Sender::new(self.watch_buffer)).subscribe();
+        let subscription =
+            Subscription { events: Events::Open(events), publisher: self.clone(), type_key: type_key.clone() };
+        Ok((self.window(&mut state, filter), subscription))
+    }
+
+    fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> Window {
         let number = state.next_window;
         state.next_window += 1;
-        state.windows.insert(number, WindowChanges { filter, states: States::new() });
+        state.windows.insert(number, WindowChanges { filter, passed: None, states: States::new() });
         Window { publisher: self.clone(), number }
     }
 
@@ -121,14 +160,6 @@ impl Publisher {
         state.hubs.clear();
     }
 
-    /// Forgets the hub of a type when its last watch is gone.
-    pub(crate) fn unwatch(&self, type_key: &TypeKey) {
-        let mut state = self.state.lock();
-        if state.hubs.get(type_key).is_some_and(|hub| hub.receiver_count() == 0) {
-            state.hubs.remove(type_key);
-        }
-    }
-
     #[cfg(test)]
     pub(crate) fn hubs_and_windows(&self) -> (usize, usize) {
         let state = self.state.lock();
@@ -137,23 +168,51 @@ impl Publisher {
 }
 
 impl Window {
-    /// Closes the window: the states that override what the scan saw, and, when a type is given, its events from here.
-    pub(crate) fn close(
-        self,
-        watch: Option<&TypeKey>,
-    ) -> Result<(States, Option<broadcast::Receiver<WatchEvent>>), StoreError> {
+    /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Answers the states
+    /// that override what the page saw.
+    pub(crate) fn pass(&self, last: Option<&[u8]>) -> States {
         let mut state = self.publisher.state.lock();
-        let states = state.windows.remove(&self.number).map(|noted| noted.states).unwrap_or_default();
-        let Some(type_key) = watch else { return Ok((states, None)) };
-        if state.closed {
-            return Err(StoreError::Closed);
+        let Some(window) = state.windows.get_mut(&self.number) else { return States::new() };
+        let Some(last) = last else { return std::mem::take(&mut window.states) };
+        window.passed = Some(last.to_vec());
+        // The first key after it.
+        let behind = [last, &[0]].concat();
+        let left = window.states.split_off(&behind);
+        std::mem::replace(&mut window.states, left)
+    }
+}
+
+impl Subscription {
+    /// The next event of the type.
+    ///
+    /// # Errors
+    /// [`StoreError::WatchLagged`], [`StoreError::Closed`]; the same one ever after.
+    pub(crate) async fn next(&mut self) -> Result<WatchEvent, StoreError> {
+        if let Events::Open(events) = &mut self.events {
+            match events.recv().await {
+                Ok(event) => return Ok(event),
+                Err(RecvError::Lagged(_)) => {
+                    metrics::watch_lagged();
+                    self.events = Events::Lagged;
+                }
+                Err(RecvError::Closed) => self.events = Events::Closed,
+            }
         }
-        let hub = state
-            .hubs
-            .entry(type_key.clone())
-            .or_insert_with(|| broadcast::Sender::new(self.publisher.watch_buffer))
-            .subscribe();
-        Ok((states, Some(hub)))
+        Err(match self.events {
+            Events::Lagged => StoreError::WatchLagged { bound: self.publisher.watch_buffer },
+            Events::Open(_) | Events::Closed => StoreError::Closed,
+        })
+    }
+}
+
+impl Drop for Subscription {
+    /// The hub of a type goes with its last subscription.
+    fn drop(&mut self) {
+        self.events = Events::Closed;
+        let mut state = self.publisher.state.lock();
+        if state.hubs.get(&self.type_key).is_some_and(|hub| hub.receiver_count() == 0) {
+            state.hubs.remove(&self.type_key);
+        }
     }
 }
 
@@ -165,10 +224,13 @@ impl Drop for Window {
 
 impl WindowChanges {
     fn note(&mut self, change: &Change) {
-        let asked_for = |resource: &&Arc<pb::Resource>| self.filter.matches(resource);
-        let now = change.now.as_ref().filter(asked_for).cloned();
-        if now.is_some() || change.prior.as_ref().filter(asked_for).is_some() {
-            self.states.insert(change.key.clone(), now);
+        if self.passed.as_ref().is_some_and(|passed| change.key <= *passed) || self.states.contains_key(&change.key) {
+            return;
+        }
+        let matching = |resource: &&Arc<pb::Resource>| self.filter.matches(resource);
+        let prior = change.prior.as_ref().filter(matching).cloned();
+        if prior.is_some() || change.now.as_ref().filter(matching).is_some() {
+            self.states.insert(change.key.clone(), prior);
         }
     }
 }

@@ -1,94 +1,234 @@
-//! ScanResult scans: what a walk saw, corrected to the state of one commit (the argument stands in [`publisher`](crate::engine::read::publisher)).
+//! Exact scans, in bounded steps: what a walk saw, corrected to the state of one commit (the argument stands in
+//! [`publisher`](crate::engine::read::publisher)).
 //!
-//! A scan runs on the caller's task while it is short. One that turns out long moves to a blocking thread, so that it
-//! does not hold up other tasks; only a few run at once, since each holds its result in memory, and as much of what is not in
-//! the tree yet as there was when it began to run.
+//! One cursor serves a list, which runs through it at once, the snapshot of a watch, and [`Backend::scan`](crate::Backend::scan).
+//! A snapshot of the whole store ([`snapshot`](crate::engine::read::snapshot)) is another thing: it has the history in it, is
+//! read for hours, and so keeps what it still needs on the disk.
+//!
+//! # Cost
+//! The first step runs on the caller's task. A scan that turns out long goes on on a blocking thread, so that it does not hold
+//! up other tasks; only a few steps run at once. Between steps it holds neither the table nor what is in front of its tree, so a
+//! cursor that its owner forgot keeps neither the database open nor the directory locked.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use async_trait::async_trait;
 use mortise_resource::pb;
-use tokio::sync::broadcast;
-
-use crate::engine::{
-    Shared,
-    read::{
-        filter::Filter,
-        publisher::{States, Window},
-        walk::{Match, Walk},
-    },
-    tree::table::{Decoder, Payload, Table},
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::{JoinError, JoinHandle},
 };
-use crate::{StoreError, TypeKey, WatchEvent};
 
-/// Keys that are looked at on the caller's task: 64 take some 50 µs, about what moving to another thread and back costs.
-const INLINE_KEYS: usize = 64;
-/// Keys after which a long scan looks whether anybody still waits for it.
-const STRIDE: usize = 1_024;
+use crate::{
+    Cursor, StoreError, TypeKey,
+    engine::{
+        read::{
+            filter::Filter,
+            publisher::{Publisher, States, Subscription, Window},
+            walk::{Match, StepLimit, Walk},
+        },
+        tree::table::{Decoder, Payload, Table},
+    },
+};
 
-/// The state of one commit, and, of a watch, every event after it.
-pub(crate) struct ScanResult {
-    /// In key order.
-    pub(crate) items: Vec<Match>,
-    /// Set when asked for.
-    pub(crate) events: Option<broadcast::Receiver<WatchEvent>>,
-}
+/// A step on the caller's task: 64 keys take some 50 µs, about what moving to another thread and back costs.
+const INLINE: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
+/// A step on a blocking thread. After each it is looked whether the caller still waits.
+const LONG: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
+/// Steps that may run beside each other on blocking threads.
+const LONG_STEPS: usize = 4;
 
-struct Scan {
+/// What scans need of the store.
+pub(crate) struct Scanner {
     table: Table,
-    window: Window,
+    publisher: Arc<Publisher>,
+    long_steps: Arc<Semaphore>,
+}
+
+/// How far an exact scan is.
+struct Position {
     walk: Walk,
-    found: Vec<Match>,
+    window: Window,
 }
 
-impl Scan {
-    fn step(&mut self, keys: usize) -> Result<bool, StoreError> {
-        self.walk.step(keys, &mut self.found)
-    }
-
-    fn finish(self, watch: Option<&TypeKey>) -> Result<ScanResult, StoreError> {
-        let (states, events) = self.window.close(watch)?;
-        Ok(ScanResult { items: merge(&self.table, self.found, states)?, events })
+impl Position {
+    /// The next resources, in key order. True at the end.
+    fn step(&mut self, table: &Table, limit: StepLimit) -> Result<(Vec<Match>, bool), StoreError> {
+        let mut found = Vec::new();
+        let ended = self.walk.step(table, limit, &mut found)?;
+        let states = match (ended, found.last()) {
+            (true, _) => self.window.pass(None),
+            (false, Some(last)) => self.window.pass(Some(&last.key)),
+            (false, None) => States::new(),
+        };
+        Ok((merge(table, found, states)?, ended))
     }
 }
 
-/// Scans, and gives the result to `then`, on the thread that scanned.
-pub(crate) async fn exact<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    filter: Filter,
-    watch: Option<TypeKey>,
-    then: impl FnOnce(&Decoder, ScanResult) -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    // The window first: what changes after it is noted, what the walk sees is no older.
-    let window = shared.publisher.open_window(filter.clone());
-    let table = shared.table.clone();
-    let walk = Walk::new(table.clone(), &filter);
-    let mut scan = Scan { table: table.clone(), window, walk, found: Vec::new() };
-    if scan.step(INLINE_KEYS)? {
-        return then(table.decoder(), scan.finish(watch.as_ref())?);
+impl Scanner {
+    /// Scans a table to which `publisher` publishes.
+    pub(crate) fn new(table: Table, publisher: Arc<Publisher>) -> Self {
+        Self { table, publisher, long_steps: Arc::new(Semaphore::new(LONG_STEPS)) }
     }
-    // Whoever waits holds no more than what it found so far.
-    scan.walk.rest();
-    let permit = shared.long_scans.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-    // Goes with this call, be it answered or given up.
-    let wanted = Arc::new(());
-    let asked = Arc::downgrade(&wanted);
-    let long = tokio::task::spawn_blocking(move || {
-        // Held as long as this runs, also when nobody waits for it any more; then it ends soon.
-        let _permit = permit;
-        while !scan.step(STRIDE)? {
-            if asked.strong_count() == 0 {
-                return Err(StoreError::Closed);
+
+    /// The window comes first: what changes after it is noted, and what the walk sees is no older.
+    fn begin(&self, filter: Filter) -> Position {
+        Position { walk: Walk::new(&filter), window: self.publisher.open_window(filter) }
+    }
+
+    /// Everything that matches, as of one commit, in key order.
+    pub(crate) async fn list(&self, filter: Filter) -> Result<Vec<pb::Resource>, StoreError> {
+        let (mut position, mut resources) = (self.begin(filter), Vec::new());
+        let decode = |matches: Vec<Match>, decoder: &Decoder, resources: &mut Vec<pb::Resource>| {
+            matches.into_iter().try_for_each(|found| found.into_resource(decoder).map(|found| resources.push(found)))
+        };
+        let (matches, ended) = position.step(&self.table, INLINE)?;
+        decode(matches, self.table.decoder(), &mut resources)?;
+        if ended {
+            return Ok(resources);
+        }
+        position.walk.rest();
+        let permit = self.long_step().await?;
+        // Goes with this call, be it answered or given up.
+        let caller = Arc::new(());
+        let waiting = Arc::downgrade(&caller);
+        let table = self.table.clone();
+        let rest = tokio::task::spawn_blocking(move || {
+            // Held as long as this runs, also when the caller is gone; then it ends soon.
+            let _permit = permit;
+            loop {
+                let (matches, ended) = position.step(&table, LONG)?;
+                decode(matches, table.decoder(), &mut resources)?;
+                if ended {
+                    return Ok(resources);
+                }
+                if waiting.strong_count() == 0 {
+                    return Err(StoreError::Closed);
+                }
+            }
+        });
+        let resources = rest.await;
+        drop(caller);
+        resources.unwrap_or_else(|error| Err(interrupted(error)))
+    }
+
+    /// A cursor over what matches now.
+    pub(crate) fn cursor(self: &Arc<Self>, filter: Filter) -> SledCursor {
+        SledCursor { scanner: Arc::downgrade(self), state: State::First(Box::new(self.begin(filter))) }
+    }
+
+    /// A cursor over what matches now, and the events of a type from the same commit on.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`].
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        filter: Filter,
+        type_key: &TypeKey,
+    ) -> Result<(SledCursor, Subscription), StoreError> {
+        let walk = Walk::new(&filter);
+        let (window, subscription) = self.publisher.subscribe(filter, type_key)?;
+        let state = State::First(Box::new(Position { walk, window }));
+        Ok((SledCursor { scanner: Arc::downgrade(self), state }, subscription))
+    }
+
+    async fn long_step(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+        self.long_steps.clone().acquire_owned().await.map_err(|_| StoreError::Closed)
+    }
+
+    fn page(&self, mut position: Box<Position>, limit: StepLimit) -> Result<Page, StoreError> {
+        loop {
+            let (matches, ended) = position.step(&self.table, limit)?;
+            position.walk.rest();
+            let decoder = self.table.decoder();
+            let resources =
+                matches.into_iter().map(|found| found.into_shared(decoder)).collect::<Result<Vec<_>, _>>()?;
+            let position = (!ended).then_some(position);
+            return Ok(Page { resources, position });
+        }
+    }
+}
+
+/// What one step of a cursor came upon.
+struct Page {
+    resources: Vec<Arc<pb::Resource>>,
+    /// Where the next one begins; `None` at the end.
+    position: Option<Box<Position>>,
+}
+
+/// A cursor over a [`SledBackend`](crate::SledBackend).
+pub(crate) struct SledCursor {
+    /// Not to keep the database open.
+    scanner: Weak<Scanner>,
+    state: State,
+}
+
+enum State {
+    /// The first step is made on the caller's task.
+    First(Box<Position>),
+    Waiting(Box<Position>),
+    /// Kept here, so that a call that is given up loses no page.
+    Stepping(JoinHandle<Result<Page, StoreError>>),
+    Ended,
+    Failed,
+}
+
+impl SledCursor {
+    /// Goes on where the page ends.
+    fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<Arc<pb::Resource>>, StoreError> {
+        self.state = State::Failed;
+        let Page { resources, position } = page?;
+        self.state = position.map_or(State::Ended, State::Waiting);
+        Ok(resources)
+    }
+}
+
+#[async_trait]
+impl Cursor for SledCursor {
+    async fn next(&mut self) -> Result<Option<Vec<Arc<pb::Resource>>>, StoreError> {
+        loop {
+            let resources = match std::mem::replace(&mut self.state, State::Failed) {
+                State::First(position) => {
+                    let page = self.scanner.upgrade().ok_or(StoreError::Closed)?.page(position, INLINE);
+                    self.turn(page)?
+                }
+                State::Waiting(position) => {
+                    // Put back: a call that is given up while it waits for its turn loses nothing.
+                    self.state = State::Waiting(position);
+                    let scanner = self.scanner.upgrade().ok_or(StoreError::Closed)?;
+                    let permit = scanner.long_step().await?;
+                    if let State::Waiting(position) = std::mem::replace(&mut self.state, State::Failed) {
+                        self.state = State::Stepping(tokio::task::spawn_blocking(move || {
+                            let _permit = permit;
+                            scanner.page(position, LONG)
+                        }));
+                    }
+                    continue;
+                }
+                State::Stepping(step) => {
+                    self.state = State::Stepping(step);
+                    let State::Stepping(step) = &mut self.state else { return Err(StoreError::Closed) };
+                    let page = step.await.unwrap_or_else(|error| Err(interrupted(error)));
+                    self.turn(page)?
+                }
+                State::Ended => {
+                    self.state = State::Ended;
+                    return Ok(None);
+                }
+                State::Failed => return Err(StoreError::Closed),
+            };
+            if !resources.is_empty() {
+                return Ok(Some(resources));
             }
         }
-        then(table.decoder(), scan.finish(watch.as_ref())?)
-    });
-    let ended = long.await;
-    drop(wanted);
-    match ended {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is going down.
-        Err(_) => Err(StoreError::Closed),
+    }
+}
+
+/// A panic goes on in the caller; else the runtime is going down.
+fn interrupted(error: JoinError) -> StoreError {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => StoreError::Closed,
     }
 }
 
@@ -124,7 +264,7 @@ fn merge(table: &Table, found: Vec<Match>, states: States) -> Result<Vec<Match>,
 
 impl Match {
     /// The resource, to keep.
-    pub(crate) fn into_resource(self, decoder: &Decoder) -> Result<pb::Resource, StoreError> {
+    fn into_resource(self, decoder: &Decoder) -> Result<pb::Resource, StoreError> {
         match self.payload {
             Payload::Live(resource) => Ok(Arc::unwrap_or_clone(resource)),
             payload => decoder.decode(&self.key, &payload),
@@ -132,7 +272,7 @@ impl Match {
     }
 
     /// The resource, to share.
-    pub(crate) fn into_shared(self, decoder: &Decoder) -> Result<Arc<pb::Resource>, StoreError> {
+    fn into_shared(self, decoder: &Decoder) -> Result<Arc<pb::Resource>, StoreError> {
         match self.payload {
             Payload::Live(resource) => Ok(resource),
             payload => decoder.decode(&self.key, &payload).map(Arc::new),

@@ -32,7 +32,6 @@ type Items = Box<dyn Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> +
 
 /// A walk in progress.
 pub(crate) struct Walk {
-    table: Table,
     plan: Plan,
     /// Where what is left begins, when nothing of it was looked at yet, and where it ends.
     from: Bound<Vec<u8>>,
@@ -65,28 +64,30 @@ enum Verdict {
     Seek(Vec<u8>),
 }
 
+/// How much one step of a walk may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepLimit {
+    /// Keys that are looked at, or runs of removed ones.
+    pub(crate) keys: usize,
+    /// Bytes of encoded resources that are found; the one that reaches them is the last.
+    pub(crate) bytes: usize,
+}
+
 impl Walk {
     /// At its beginning. A filter with a zero byte in it, which no key can hold, matches nothing.
-    pub(crate) fn new(table: Table, filter: &Filter) -> Self {
+    pub(crate) fn new(filter: &Filter) -> Self {
         let start = match filter {
             Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start)),
             Filter::Owner(owner) => keys::owned_by(owner).map(|start| (Plan::Owner, start)),
         };
         let Ok((plan, start)) = start else {
-            let items: Items = Box::new(std::iter::empty());
-            return Self {
-                table,
-                plan: Plan::Owner,
-                from: Bound::Unbounded,
-                end: Vec::new(),
-                seen: None,
-                items: Some(items),
-            };
+            let nothing = Bound::Included(Vec::new());
+            return Self { plan: Plan::Owner, from: nothing, end: Vec::new(), seen: None, items: None };
         };
-        Self { table, plan, end: keys::after(&start), from: Bound::Included(start), seen: None, items: None }
+        Self { plan, end: keys::after(&start), from: Bound::Included(start), seen: None, items: None }
     }
 
-    /// Lets go of the maps in front of the tree until the next step, which takes them as they are then.
+    /// Lets go of the table and of the maps in front of its tree until the next step, which takes them as they are then.
     pub(crate) fn rest(&mut self) {
         if let Some(key) = &self.seen {
             self.from = Bound::Excluded(key.to_vec());
@@ -94,23 +95,32 @@ impl Walk {
         self.items = None;
     }
 
-    fn left(&mut self) -> &mut Items {
-        self.items.get_or_insert_with(|| {
+    fn next(&mut self, table: &Table) -> Option<<Items as Iterator>::Item> {
+        let items = self.items.get_or_insert_with(|| {
             let range = (self.from.clone(), Bound::Excluded(self.end.clone()));
-            Box::new(self.table.steps(range))
-        })
+            Box::new(table.steps(range))
+        });
+        items.next()
     }
 
-    /// Goes on, over at most `keys` keys, or as many runs of removed ones. True when the end is reached.
-    pub(crate) fn step(&mut self, keys: usize, found: &mut Vec<Match>) -> Result<bool, StoreError> {
-        for _ in 0..keys {
-            let Some(item) = self.left().next() else { return Ok(true) };
+    /// Goes on until the limit. True when the end is reached. `table` is the same one at each step.
+    pub(crate) fn step(&mut self, table: &Table, limit: StepLimit, found: &mut Vec<Match>) -> Result<bool, StoreError> {
+        if self.end.is_empty() {
+            return Ok(true);
+        }
+        let mut bytes = 0;
+        for _ in 0..limit.keys {
+            if bytes >= limit.bytes {
+                return Ok(false);
+            }
+            let Some(item) = self.next(table) else { return Ok(true) };
             let Some((key, value)) = item? else { continue };
             self.seen = Some(key.clone());
             match &self.plan {
                 Plan::Query(plan) => match plan.judge(&key) {
                     Some(Verdict::Take) => {
-                        let payload = self.table.payload(&key, value)?;
+                        let payload = table.payload(&key, value)?;
+                        bytes += payload.len();
                         found.push(Match { key, payload });
                     }
                     Some(Verdict::Seek(from)) => {
@@ -119,21 +129,20 @@ impl Walk {
                             return Ok(true);
                         }
                         if *from <= *key {
-                            return Err(self
-                                .table
-                                .damaged(&key, "a walk comes back to it; this is a fault of Mortise"));
+                            return Err(table.damaged(&key, "a walk comes back to it; this is a fault of Mortise"));
                         }
                         (self.from, self.seen, self.items) = (Bound::Included(from), None, None);
                     }
-                    None => return Err(self.table.damaged(&key, "its key is not one")),
+                    None => return Err(table.damaged(&key, "its key is not one")),
                 },
                 Plan::Owner => {
-                    let child = keys::child(&key).ok_or_else(|| self.table.damaged(&key, "its key is not one"))?;
-                    let payload = match self.table.get(&child)? {
-                        Some(value) => self.table.payload(&child, value)?,
-                        // A writer was faster, or the index is damaged; whoever makes the walk exact will know.
+                    let child = keys::child(&key).ok_or_else(|| table.damaged(&key, "its key is not one"))?;
+                    let payload = match table.get(&child)? {
+                        Some(value) => table.payload(&child, value)?,
+                        // A writer was faster, or the index is damaged; the scan that makes the walk exact knows.
                         None => Payload::Torn,
                     };
+                    bytes += payload.len();
                     found.push(Match { key: child.into(), payload });
                 }
             }
@@ -295,8 +304,9 @@ mod tests {
                 })
             };
             for (namespace, count) in [("*", 20), ("s1", 10)] {
-                let (mut walk, mut found) = (Walk::new(table.clone(), &query(namespace)), Vec::new());
-                while !walk.step(pause, &mut found).unwrap() {
+                let (mut walk, mut found) = (Walk::new(&query(namespace)), Vec::new());
+                let limit = StepLimit { keys: pause, bytes: usize::MAX };
+                while !walk.step(&table, limit, &mut found).unwrap() {
                     walk.rest();
                 }
                 let mut sorted: Vec<_> = found.iter().map(|found| found.key.clone()).collect();

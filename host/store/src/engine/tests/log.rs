@@ -158,7 +158,7 @@ async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
     let (mut store, listed) = filled().await;
     // It cannot be synced.
     let data = File::open("/dev/null").unwrap();
-    let mut checkpoints = checkpoint::Checkpoints::start(store.shared.clone(), data, &store.path()).unwrap();
+    let mut checkpoints = checkpoint_thread::Checkpoints::start(store.shared.clone(), data, &store.path()).unwrap();
     let checkpoint = CheckpointPosition { generation: 1, ..CheckpointPosition::new() };
     assert!(checkpoints.is_idle());
     checkpoints.begin(store.shared.table.recent().freeze(), checkpoint);

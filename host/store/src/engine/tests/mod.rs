@@ -13,17 +13,20 @@ mod stress;
 mod types;
 
 use std::{
+    fs::File,
     ops::Deref,
     path::{Path, PathBuf},
 };
 
 use super::{
-    commit::checkpoint,
-    files::wal::{self, SyncDisk},
-    tree::{checkpoint_position::CheckpointPosition, keys, write_batch::WriteBatch},
+    commit::checkpoint_thread,
+    files::wal,
+    tree::{
+        checkpoint, checkpoint_position::CheckpointPosition, keys, sled_file, table::Table, write_batch::WriteBatch,
+    },
     *,
 };
-use crate::conformance::fixtures::*;
+use crate::{Mutation, conformance::fixtures::*};
 
 mod conformance {
     crate::conformance_tests!(|| super::Fresh::new(|path| path));
@@ -49,7 +52,7 @@ impl Fresh {
             max_resource_bytes: crate::conformance::MAX_RESOURCE_BYTES,
             ..Options::new(dir.path().join("data"))
         });
-        Self { store: Some(open::open(options.clone(), sync).unwrap()), options, dir }
+        Self { store: Some(SledBackend::open_on(options.clone(), sync).unwrap()), options, dir }
     }
 
     /// The data directory.

@@ -40,7 +40,7 @@ fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
 fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
     let store = dir.join("store");
     let mut images = vec![fs::read(db(dir)).unwrap()];
-    let table = Table::new(open::open_sled(&store, &db(dir), 1 << 20).unwrap(), db(dir));
+    let table = Table::new(sled_file::open_sled(&store, &db(dir), 1 << 20).unwrap(), db(dir));
     // Opening syncs, too, before it copies.
     images.push(fs::read(db(dir)).unwrap());
     let checkpoint = CheckpointPosition::read(&table).unwrap().unwrap();

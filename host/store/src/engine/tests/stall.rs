@@ -98,7 +98,7 @@ fn many_small_batches_with_readers_do_not_stall() {
     let wanted = std::env::var("MORTISE_STALL_GROUPS").map_or(BATCHES, |groups| groups.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("db");
-    let table = Table::new(open::open_sled(dir.path(), &file, 256 << 10).unwrap(), file);
+    let table = Table::new(sled_file::open_sled(dir.path(), &file, 256 << 10).unwrap(), file);
     let key = |n: u64| format!("r{:04}", n * 7_919 % 2_000).into_bytes();
     let (done, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut threads = Vec::new();

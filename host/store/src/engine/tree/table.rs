@@ -14,15 +14,12 @@ use prost::Message;
 use sled::IVec;
 
 use crate::StoreError;
-use crate::engine::{
-    files::wal,
-    tree::{
-        keys,
-        memtable::Recent,
-        merge::Merge,
-        record::{Head, StoredResource},
-        write_batch::WriteBatch,
-    },
+use crate::engine::tree::{
+    keys,
+    memtable::Recent,
+    merge::Merge,
+    record::{Head, StoredResource},
+    write_batch::WriteBatch,
 };
 
 /// Sled's one tree, what stands in front of it, and where it is.
@@ -51,6 +48,17 @@ pub(crate) enum Payload {
     /// Chunks are missing or of another record: a writer replaced or removed the record after its head was read, or the
     /// store is damaged.
     Torn,
+}
+
+impl Payload {
+    /// Bytes of an encoded payload, with its head; 0 for one that is shared with others or is not there.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Inline(value) => value.len(),
+            Self::Whole(bytes) => bytes.len(),
+            Self::Live(_) | Self::Torn => 0,
+        }
+    }
 }
 
 impl Table {
@@ -111,10 +119,9 @@ impl Table {
         self.db.flush().map(drop).map_err(|e| self.fault("flush", e))
     }
 
-    /// Bytes in files, for metrics.
+    /// Bytes of the tree's files.
     pub(crate) fn size_on_disk(&self) -> Result<u64, StoreError> {
-        let tree = self.db.size_on_disk().map_err(|e| self.fault("look up the size", e))?;
-        Ok(tree + self.decoder.file.parent().map_or(0, wal::size_on_disk))
+        self.db.size_on_disk().map_err(|e| self.fault("look up the size", e))
     }
 
     /// The head of a record.

@@ -1,0 +1,281 @@
+//! Files and directories that are there whole or not at all, also after a loss of power.
+//!
+//! # Contract
+//! - *Atomic*: at any moment a path shows the old content or the new one. A rename on one file system gives that.
+//! - *Durable*: when a function returns, its effect survives a loss of power. A sync of the file before the rename and a sync
+//!   of the directory after it give that.
+//!
+//! Each function says which of them it gives. Links are followed, except that a rename replaces a link at its target and a
+//! removal removes the link itself. A granted directory of a plugin, in which no link may be followed, is therefore no case
+//! for this crate: the plugin host opens relative to the directory there.
+//!
+//! # Cost and limits
+//! A durable operation waits for the disk, once for the file and once for each directory that it changes: milliseconds on
+//! most. Everything blocks. A process that is killed may leave a file `.mortise-….part` in the directory that it wrote into.
+//!
+//! `tempfile` makes the unfinished file and renames it. It syncs nothing and makes no directories, which is what is written
+//! here.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+
+/// A refusal of the file system.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {action}: {source}", path.display())]
+pub struct FsError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What was tried, as a verb: `sync`, `write into`.
+    pub action: &'static str,
+    /// Why it failed.
+    pub source: io::Error,
+}
+
+impl FsError {
+    /// Names the path and the action of an I/O error, for `map_err`.
+    pub fn at(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self { path, action, source }
+    }
+}
+
+/// The directory of a path: its parent, or the current directory for a bare name.
+#[must_use]
+pub fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the content of a file durable, or the entries of a directory.
+///
+/// # Errors
+/// Faults of the file system.
+pub fn sync(path: &Path) -> Result<(), FsError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(FsError::at(path, "sync"))
+}
+
+/// Makes a directory durable with everything in it. Each directory comes after its entries.
+///
+/// # Errors
+/// Faults of the file system.
+pub fn sync_tree(dir: &Path) -> Result<(), FsError> {
+    for entry in fs::read_dir(dir).map_err(FsError::at(dir, "read"))? {
+        let path = entry.map_err(FsError::at(dir, "read"))?.path();
+        if path.is_dir() { sync_tree(&path)? } else { sync(&path)? }
+    }
+    sync(dir)
+}
+
+/// Makes a directory and its parents, durably. One that exists is fine, also when another process makes it meanwhile.
+///
+/// # Errors
+/// Faults of the file system.
+pub fn make_dir(path: &Path) -> Result<(), FsError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = dir_of(path);
+    make_dir(parent)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made.map_err(FsError::at(path, "make"))?,
+    }
+    sync(parent)
+}
+
+/// Removes a file, or a directory with everything in it. A path that does not exist is fine. Not durable by itself.
+///
+/// # Errors
+/// Faults of the file system.
+pub fn remove(path: &Path) -> Result<(), FsError> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FsError::at(path, "remove")(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Replaces a file through another name in its directory, atomically and durably. The next call writes over an unfinished
+/// file that a crash left under that name. The file has the mode that the process gives to new files.
+///
+/// # Errors
+/// Faults of the file system; then the old content may be there, or the new one.
+pub fn replace_through(unfinished: &Path, path: &Path, content: &[u8]) -> Result<(), FsError> {
+    let write = || {
+        let mut file = File::create(unfinished)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(unfinished, path)
+    };
+    write().map_err(FsError::at(path, "write"))?;
+    sync(dir_of(path))
+}
+
+/// A file in the making beside the path that it is for, readable by this user only (mode 0600). Dropping it removes it.
+#[derive(Debug)]
+pub struct AtomicFile {
+    part: NamedTempFile,
+    path: PathBuf,
+}
+
+impl AtomicFile {
+    /// Makes an empty file for `path`, in the same directory, under a name that is nobody else's.
+    ///
+    /// # Errors
+    /// The directory does not exist or refuses new files: the error names the directory, and the action `write into`.
+    pub fn beside(path: &Path) -> Result<Self, FsError> {
+        let dir = dir_of(path);
+        let made = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(dir);
+        let part = made.map_err(|error| {
+            // The error of tempfile shows the name that it made up; that of reading the directory says more.
+            let source = fs::read_dir(dir).err().unwrap_or_else(|| error.kind().into());
+            FsError::at(dir, "write into")(source)
+        })?;
+        Ok(Self { part, path: path.to_owned() })
+    }
+
+    /// The file, to write to it.
+    pub fn file(&mut self) -> &mut File {
+        self.part.as_file_mut()
+    }
+
+    /// Puts the file in its place and replaces what is there: atomic, not durable.
+    ///
+    /// # Errors
+    /// Faults of the file system.
+    pub fn replace(self) -> Result<(), FsError> {
+        let placed = self.part.persist(&self.path);
+        placed.map(drop).map_err(|error| FsError::at(&self.path, "write")(error.error))
+    }
+
+    /// Puts the file in its place unless something is there: atomic, not durable.
+    ///
+    /// # Errors
+    /// Faults of the file system, [`io::ErrorKind::AlreadyExists`] among them.
+    pub fn create(self) -> Result<(), FsError> {
+        let placed = self.part.persist_noclobber(&self.path);
+        placed.map(drop).map_err(|error| FsError::at(&self.path, "write")(error.error))
+    }
+
+    /// Makes the content durable, to be called before the file is put in its place. Its name becomes durable with a
+    /// [`sync`] of the directory, which may serve several files.
+    ///
+    /// # Errors
+    /// Faults of the file system.
+    pub fn sync(&self) -> Result<(), FsError> {
+        self.part.as_file().sync_all().map_err(FsError::at(&self.path, "sync"))
+    }
+
+    /// [`AtomicFile::replace`], durably.
+    ///
+    /// # Errors
+    /// Faults of the file system; then the old content may be there, or the new one.
+    pub fn replace_durably(self) -> Result<(), FsError> {
+        self.sync()?;
+        let path = self.path.clone();
+        self.replace()?;
+        sync(dir_of(&path))
+    }
+
+    /// [`AtomicFile::create`], durably.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::create`].
+    pub fn create_durably(self) -> Result<(), FsError> {
+        self.sync()?;
+        let path = self.path.clone();
+        self.create()?;
+        sync(dir_of(&path))
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.part.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.part.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn directories_are_made_with_their_parents_and_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        make_dir(&path).unwrap();
+        make_dir(&path).unwrap();
+        fs::write(path.join("file"), "x").unwrap();
+        sync_tree(dir.path()).unwrap();
+        let error = make_dir(&path.join("file/d")).unwrap_err();
+        assert_eq!((error.path.as_path(), error.action), (path.join("file").as_path(), "make"));
+    }
+
+    #[test]
+    fn a_file_is_replaced_or_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let written = |text: &str| {
+            let mut file = AtomicFile::beside(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file
+        };
+        written("one").create_durably().unwrap();
+        assert_eq!(written("two").create().unwrap_err().source.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+        written("three").replace_durably().unwrap();
+        drop(written("four"));
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap().as_str(), names(dir.path())),
+            ("three", vec!["file".to_owned()])
+        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_link_at_the_target_is_replaced_and_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, "target").unwrap();
+        symlink(&target, &link).unwrap();
+        let mut file = AtomicFile::beside(&link).unwrap();
+        file.write_all(b"new").unwrap();
+        file.replace().unwrap();
+        assert_eq!((fs::read(&target).unwrap(), fs::read(&link).unwrap()), (b"target".to_vec(), b"new".to_vec()));
+    }
+
+    #[test]
+    fn an_unfinished_file_of_a_crash_is_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, unfinished) = (dir.path().join("format"), dir.path().join("format.new"));
+        fs::write(&unfinished, "longer than what follows").unwrap();
+        replace_through(&unfinished, &path, b"2\n").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names(dir.path())), (b"2\n".to_vec(), vec!["format".to_owned()]));
+    }
+
+    #[test]
+    fn errors_name_the_directory_and_keep_the_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = AtomicFile::beside(&dir.path().join("none/file")).unwrap_err();
+        assert_eq!(error.path, dir.path().join("none"));
+        assert!(error.to_string().contains("write into: No such file or directory"), "{error}");
+        remove(&dir.path().join("none")).unwrap();
+    }
+}

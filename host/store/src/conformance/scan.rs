@@ -1,0 +1,154 @@
+//! Scans in pages.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mortise_resource::pb;
+
+use super::fixtures::{
+    delete, everything, list, name, number, numbered, places, query, resource, resource_in, tenancy, type_of, write,
+};
+use crate::{Backend, Batch, Cursor, Mutation, Query};
+
+/// More than a page has.
+const MANY: u32 = 3_000;
+
+async fn fill<B: Backend>(store: &B, count: u32) {
+    for from in (0..count).step_by(500) {
+        let put = |n: u32| {
+            let tenancy = tenancy("default", if n.is_multiple_of(2) { "even" } else { "odd" });
+            Mutation::Put(Box::new(resource_in(type_of("v1", "A"), tenancy, &format!("r-{n:05}"))))
+        };
+        let mutations = (from..(from + 500).min(count)).map(put).collect();
+        store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    }
+}
+
+async fn rest(cursor: &mut Box<dyn Cursor>) -> Vec<pb::Resource> {
+    let mut found = Vec::new();
+    while let Some(page) = cursor.next().await.unwrap() {
+        assert!(!page.is_empty());
+        found.extend(page.into_iter().map(Arc::unwrap_or_clone));
+    }
+    assert!(cursor.next().await.unwrap().is_none(), "an end stays one");
+    found
+}
+
+async fn scan<B: Backend>(store: &B, query: &Query) -> Vec<pb::Resource> {
+    rest(&mut store.scan(query).await.unwrap()).await
+}
+
+/// Of nothing there is no page.
+pub async fn of_nothing_ends_at_once<B: Backend>(store: &B) {
+    assert_eq!(scan(store, &everything()).await, []);
+    write(store, &resource("a")).await;
+    assert_eq!(scan(store, &query("*", "*", "b")).await, []);
+}
+
+/// Whatever the query, in the same order.
+pub async fn gives_what_a_list_gives<B: Backend>(store: &B) {
+    fill(store, MANY).await;
+    for query in [
+        everything(),
+        query("default", "odd", ""),
+        query("*", "odd", ""),
+        query("*", "*", "r-012"),
+        query("p", "*", ""),
+    ] {
+        assert_eq!(scan(store, &query).await, list(store, &query).await, "{query:?}");
+    }
+}
+
+/// Whatever changes while it is read, before the place that it has come to, at it and behind it.
+pub async fn is_of_the_commit_at_which_it_was_opened<B: Backend>(store: &B) {
+    fill(store, MANY).await;
+    let before = list(store, &everything()).await;
+    let mut untouched = store.scan(&everything()).await.unwrap();
+    let mut cursor = store.scan(&everything()).await.unwrap();
+    let mut found: Vec<_> = cursor.next().await.unwrap().unwrap().into_iter().map(Arc::unwrap_or_clone).collect();
+    assert!(found.len() < before.len(), "one page is not all");
+    for (n, stored) in before.iter().enumerate().step_by(7) {
+        match n % 3 {
+            0 => delete(store, stored).await,
+            1 => drop(write(store, &numbered(stored.clone(), 1)).await),
+            _ => {
+                // Gone, and another in its place.
+                delete(store, stored).await;
+                let id = stored.id.clone().unwrap();
+                write(store, &resource_in(id.r#type.unwrap(), id.tenancy.unwrap(), &id.name)).await;
+            }
+        }
+    }
+    for name in ["a", "r-00010-", "r-01500-", "z"] {
+        for namespace in ["even", "odd", "p"] {
+            write(store, &resource_in(type_of("v1", "A"), tenancy("default", namespace), name)).await;
+        }
+    }
+    found.extend(rest(&mut cursor).await);
+    assert_eq!(places(&found), places(&before));
+    assert_eq!(found, before);
+    assert_eq!(rest(&mut untouched).await, before);
+    assert_ne!(list(store, &everything()).await, before);
+}
+
+/// Large resources come a few at a time.
+pub async fn pages_are_bounded_in_bytes<B: Backend>(store: &B) {
+    let large = |n: u32| {
+        let mut resource = resource(&format!("r-{n:02}"));
+        resource.metadata.insert("text".to_owned(), "x".repeat(100_000));
+        resource
+    };
+    for n in 0..40 {
+        write(store, &large(n)).await;
+    }
+    let mut cursor = store.scan(&everything()).await.unwrap();
+    let mut count = 0;
+    while let Some(page) = cursor.next().await.unwrap() {
+        assert!(page.len() <= 20, "{}", page.len());
+        count += page.len();
+    }
+    assert_eq!(count, 40);
+}
+
+/// A future that is dropped before it is done takes no page with it.
+pub async fn a_call_that_is_given_up_loses_nothing<B: Backend>(store: &B) {
+    fill(store, MANY).await;
+    let mut cursor = store.scan(&everything()).await.unwrap();
+    let mut found = Vec::new();
+    loop {
+        let waker = std::task::Waker::noop();
+        let polled = cursor.next().as_mut().poll(&mut std::task::Context::from_waker(waker));
+        match polled {
+            std::task::Poll::Ready(page) => match page.unwrap() {
+                Some(page) => found.extend(page.into_iter().map(Arc::unwrap_or_clone)),
+                None => break,
+            },
+            std::task::Poll::Pending => tokio::task::yield_now().await,
+        }
+    }
+    assert_eq!(found, list(store, &everything()).await);
+}
+
+/// All resources have one number at any commit.
+pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
+    fill(store, 300).await;
+    let writing = async {
+        for round in 1..=30 {
+            let stored = list(store, &everything()).await;
+            let put = |stored: pb::Resource| Mutation::Put(Box::new(numbered(stored, round)));
+            let mutations = stored.into_iter().map(put).collect();
+            store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+        }
+    };
+    let reading = async {
+        for _ in 0..30 {
+            let mut numbers = BTreeMap::new();
+            for resource in scan(store, &everything()).await {
+                numbers.entry(number(&resource)).or_insert_with(Vec::new).push(name(&resource));
+            }
+            assert_eq!(numbers.len(), 1, "{numbers:?}");
+            assert_eq!(numbers.into_values().next().unwrap().len(), 300);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(writing, reading);
+}

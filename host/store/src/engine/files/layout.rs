@@ -1,0 +1,69 @@
+//! What is in the directory of a store, and the lock that keeps other processes out of it.
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::Path,
+};
+
+use crate::{StoreError, error::io_fault};
+
+/// The store itself, in its path.
+pub(crate) const STORE: &str = "store";
+/// A store in the making.
+pub(crate) const UNFINISHED: &str = "store.new";
+/// What begins the name of a copy that a check works on.
+pub(crate) const COPY: &str = "check-";
+/// The lock file.
+const LOCK: &str = "lock";
+/// Sled's data file.
+pub(crate) const DB: &str = "db";
+/// A directory of a store, kept from everybody else without the store being opened. Given back when dropped.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "it is held, not looked at")] File);
+
+impl Lock {
+    /// Takes the directory, which is made when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when a store is open there; faults of the file system.
+    pub fn take(path: &Path) -> Result<Self, StoreError> {
+        mortise_durable_fs::make_dir(path)?;
+        lock(path).map(Self)
+    }
+}
+
+pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
+    let file = path.join(LOCK);
+    let lock =
+        fs::OpenOptions::new().create(true).truncate(false).write(true).open(&file).map_err(io_fault(&file, "open"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(StoreError::Io { path: file, action: "lock", source }),
+    }
+}
+
+/// Removes copies that checks left which somebody ended. Nobody works on one: we have the lock.
+pub(crate) fn remove_copies(path: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(path).map_err(io_fault(path, "read"))? {
+        let path = entry.map_err(io_fault(path, "read"))?.path();
+        let is_copy = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(COPY.as_bytes()));
+        if is_copy && path.is_dir() {
+            mortise_durable_fs::remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the files in a directory.
+pub(crate) fn size(dir: &Path) -> Result<u64, StoreError> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
+        let path = entry.map_err(io_fault(dir, "read"))?.path();
+        bytes += match path.is_dir() {
+            true => size(&path)?,
+            false => fs::metadata(&path).map_err(io_fault(&path, "look at"))?.len(),
+        };
+    }
+    Ok(bytes)
+}
