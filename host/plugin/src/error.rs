@@ -225,6 +225,8 @@ impl HookFault {
     }
 }
 
+impl std::error::Error for HookFault {}
+
 impl fmt::Display for HookFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -25,7 +25,7 @@ mod reconciler;
 mod request;
 mod sandbox;
 
-pub use call::session::{Decision, MutateReply, UpgradeReply};
+pub use call::answer::{Decision, MutateReply, UpgradeReply, Usage};
 pub use engine::pool::{PoolSize, address_space, physical_memory};
 pub use error::{HookError, HookFault, LoadError};
 pub use grants::{Grants, http_hosts::HttpHost};
@@ -53,5 +53,5 @@ pub use manifest::{
 pub use plugin::Plugin;
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};
-pub use request::{Call, Usage};
+pub use request::Call;
 pub use sandbox::{Sandbox, SandboxOptions};

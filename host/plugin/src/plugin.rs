@@ -7,36 +7,32 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use mortise_resource::types::Gvk;
 use tokio::sync::Semaphore;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::Component;
 
 use crate::{
-    bindings::{
-        authorizes::AuthorizesIndices, mutates::MutatesIndices, upgrades::UpgradesIndices, validates::ValidatesIndices,
+    call::{
+        decision_cache::DecisionCache, export::HookExports, hook_instance::HookComponent,
+        warm_instance::ControllerComponent,
     },
-    call::decision_cache::DecisionCache,
-    engine::{
-        controller_engine::ControllerComponent,
-        low_priority::{LowPriority, LowPriorityThreads},
-    },
-    error::{HookError, HookFault, LoadError},
+    engine::low_priority::LowPriorityThreads,
+    error::{HookError, LoadError},
     grants::{Grants, Permit},
     health::{
-        backtrace,
         breaker::HealthState,
         metrics::{PluginMetrics, count_load},
-        plugin_health::{Health, HookHealth},
-        throttle::Throttle,
+        plugin_health::Health,
+        reporter::Reporter,
     },
     hook::Hook,
-    host::state::State,
     limits::Limits,
     load::{
         component::{CheckedComponent, prepare},
-        contract::{self, Exports},
+        contract,
+        controller_engine::ControllerEngine,
         settings::PluginSettings,
         settings_check,
     },
-    manifest::{controllers::ControllerDecl, document::Manifest},
+    manifest::{controllers::ControllerDecl, document::Manifest, exports::Exports},
     sandbox::{Inner, Sandbox},
 };
 
@@ -45,33 +41,13 @@ pub struct Plugin {
     manifest: Manifest,
     digest: String,
     size: usize,
-    pub(crate) limits: Arc<Limits>,
-    /// The settings it was loaded with, as JSON; they never change.
-    pub(crate) settings: Arc<str>,
     pub(crate) sandbox: Arc<Inner>,
-    pub(crate) pre: InstancePre<State>,
-    pub(crate) exports: Indices,
-    /// Bounds the requests of this plugin, so that it cannot take every slot of the pool.
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) hooks: HookComponent,
     pub(crate) decision_cache: DecisionCache,
-    health: Health,
-    pub(crate) metrics: Arc<PluginMetrics>,
-    /// What it was granted when it was loaded.
+    /// The grants that it was loaded with.
     grants: Grants,
     /// Its controllers, in an engine of their own; none when it has no controllers.
-    pub(crate) controllers: Option<Arc<ControllerComponent>>,
-    backtraces: Throttle,
-    aside: LowPriority,
-    /// Of its controllers: heavy ones do not make its hooks slow.
-    controllers_priority: LowPriority,
-}
-
-/// Where the hooks are in the component.
-pub(crate) struct Indices {
-    pub(crate) mutating: Option<MutatesIndices>,
-    pub(crate) validating: Option<ValidatesIndices>,
-    pub(crate) authorizing: Option<AuthorizesIndices>,
-    pub(crate) upgrading: Option<UpgradesIndices>,
+    pub(crate) controllers: Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>,
 }
 
 impl Plugin {
@@ -113,7 +89,8 @@ impl Plugin {
         let inner = sandbox.inner().clone();
         let CheckedComponent { digest, component, pre, exports, described, manifest, compiling } =
             prepare(&inner, called, bytes).await?;
-        let indices = Indices::find(&pre, exports)?;
+        let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
+        let hook_exports = HookExports::find(&pre, exports).map_err(contract)?;
 
         let grants = settings.grants_of(&manifest.name).clone();
         let controllers =
@@ -123,28 +100,39 @@ impl Plugin {
         if exports.configuring {
             settings_check::check(&inner, &manifest, &limits, &settings, &pre).await?;
         }
-        let metrics = Arc::new(PluginMetrics::new(inner.names.label(&manifest.name)));
+        let metrics = PluginMetrics::new(inner.names.label(&manifest.name));
         if let Some(compiling) = compiling {
             metrics.compiled(compiling);
         }
+        let used = Hook::ALL.into_iter().filter(|hook| hook.is_used(&manifest)).collect();
+        let reporter = Reporter::new(
+            (manifest.name.clone(), manifest.version.clone()),
+            inner.logs.clone(),
+            metrics,
+            (inner.quarantine.clone(), used),
+            (Duration::from_millis(limits.low_priority_ms), inner.made),
+        );
+        let hooks = HookComponent {
+            engine: inner.engine.clone(),
+            pre,
+            exports: Arc::new(hook_exports),
+            turns: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
+            slots: inner.slots.clone(),
+            slot_count: inner.slot_count,
+            ticker: inner.ticker.clone(),
+            reporter: Arc::new(reporter),
+            settings,
+            limits,
+        };
         Ok(Arc::new(Self {
             digest,
             size: bytes.len(),
-            turns: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
-            decision_cache: DecisionCache::new(limits.remembered_decisions),
-            health: health(&inner, &manifest, metrics.clone()),
-            metrics,
+            decision_cache: DecisionCache::new(hooks.limits.remembered_decisions),
             manifest,
-            limits,
-            settings,
             sandbox: inner,
-            pre,
-            exports: indices,
+            hooks,
             grants,
-            controllers: controllers.map(Arc::new),
-            backtraces: Throttle::default(),
-            aside: LowPriority::default(),
-            controllers_priority: LowPriority::default(),
+            controllers,
         }))
     }
 
@@ -177,7 +165,7 @@ impl Plugin {
     /// Whether it can bring data of older schema versions to its own.
     #[must_use]
     pub fn upgrades(&self) -> bool {
-        self.exports.upgrading.is_some()
+        self.hooks.exports.upgrading.is_some()
     }
 
     /// SHA-256 of the component, in hexadecimal.
@@ -196,12 +184,12 @@ impl Plugin {
     #[must_use]
     pub fn is_set_to(&self, settings: &PluginSettings) -> bool {
         let now = settings.of(self.name()).to_string();
-        *self.settings == *now && self.grants == *settings.grants_of(self.name())
+        *self.hooks.settings == *now && self.grants == *settings.grants_of(self.name())
     }
 
     /// Its controllers that are to run with the settings that it was loaded with.
     pub fn controllers(&self) -> impl Iterator<Item = &ControllerDecl> {
-        let settings: serde_json::Value = serde_json::from_str(&self.settings).unwrap_or_default();
+        let settings: serde_json::Value = serde_json::from_str(&self.hooks.settings).unwrap_or_default();
         let runs = move |decl: &&ControllerDecl| {
             decl.only_if.is_empty() || settings.get(&decl.only_if) == Some(&serde_json::Value::Bool(true))
         };
@@ -217,29 +205,29 @@ impl Plugin {
     /// The limits that hold for it.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.hooks.limits
     }
 
     /// How its hooks are doing, and which of them are quarantined.
     #[must_use]
     pub fn health(&self) -> &Health {
-        &self.health
+        &self.hooks.reporter.health
     }
 
     /// Tells the metrics that this component serves from now on: for whoever keeps the registry, since one that is only
     /// looked at must not show. `replaced` says that another one of its name did until now.
     pub fn now_serves(&self, replaced: bool) {
-        count_load(&self.metrics.label(), if replaced { "replaced" } else { "new" });
-        for hook in self.health.report().hooks {
+        count_load(&self.hooks.reporter.metrics.label(), if replaced { "replaced" } else { "new" });
+        for hook in self.health().report().hooks {
             if let Some(of) = Hook::named(hook.hook) {
-                self.metrics.hook(of).is(hook.state);
+                self.hooks.reporter.metrics.hook(of).is(hook.state);
             }
         }
     }
 
     /// Tells the metrics that nothing of its name serves any more.
     pub fn no_longer_serves(&self) {
-        Hook::ALL.into_iter().for_each(|hook| self.metrics.hook(hook).is(HealthState::Healthy));
+        Hook::ALL.into_iter().for_each(|hook| self.hooks.reporter.metrics.hook(hook).is(HealthState::Healthy));
     }
 
     /// Whether a type (`demo.v2.Artist`) is written without its `mutate` while that is broken, as the setting
@@ -253,76 +241,24 @@ impl Plugin {
     /// Whether its hooks, or its controllers, run at low priority now, since a call took more than its share or faulted.
     #[must_use]
     pub fn has_low_priority(&self) -> bool {
-        self.aside.is_set(self.sandbox.made) || self.controllers_priority.is_set(self.sandbox.made)
+        [Hook::Mutate, Hook::Reconcile].into_iter().any(|hook| self.hooks.reporter.has_low_priority(hook))
     }
 
-    /// The threads that its calls of this kind belong on while they are set aside; none while they are not.
-    pub(crate) fn aside(&self, hook: Hook) -> Option<&LowPriorityThreads> {
-        let aside = if hook.is_of_controllers() { &self.controllers_priority } else { &self.aside };
-        aside.is_set(self.sandbox.made).then_some(&self.sandbox.aside)
-    }
-
-    /// Sets its hooks aside, or its controllers if they gave the cause, from now until a while after the last one.
-    pub(crate) fn lower_priority(&self, hook: &'static str, why: impl FnOnce() -> String) {
-        let length = Duration::from_millis(self.limits.low_priority_ms);
-        let (aside, what) = match Hook::named(hook) {
-            Some(hook) if hook.is_of_controllers() => (&self.controllers_priority, "controllers"),
-            _ => (&self.aside, "hooks"),
-        };
-        if aside.set(self.sandbox.made, length) {
-            let text = format!(
-                "set aside: its {what} run at low priority until {length:?} have passed without cause; {}",
-                why()
-            );
-            self.sandbox.logs.host(self.name(), hook, 2, text);
-        }
+    /// The threads that calls of this hook belong on while they have low priority; none while they do not.
+    pub(crate) fn low_priority_threads(&self, hook: Hook) -> Option<&LowPriorityThreads> {
+        self.hooks.reporter.has_low_priority(hook).then_some(&self.sandbox.low_priority)
     }
 
     /// Blames this plugin for an answer that breaks a rule of the contract, which only its caller can see.
     #[must_use]
     pub fn unusable(&self, hook: &'static str, what: String) -> HookError {
-        let error = self.fault(hook, HookFault::Answer(what), None);
-        if let Some(hook) = Hook::named(hook) {
-            self.health.blame(hook, &error.fault);
-            self.lower_priority(hook.name(), || error.fault.to_string());
-        }
-        error
-    }
-
-    /// Makes an error of this plugin, and writes what is known about it to the log, at most one backtrace a second.
-    pub(crate) fn fault(&self, hook: &'static str, fault: HookFault, cause: Option<&wasmtime::Error>) -> HookError {
-        let counts = fault.is_of_the_plugin();
-        let error =
-            HookError { plugin: self.name().to_owned(), version: self.version().to_owned(), hook, fault, counts };
-        self.metrics.fault(hook, error.fault.kind());
-        // What is quarantined was said when it was.
-        let is_news = !matches!(error.fault, HookFault::Quarantined { .. });
-        if let Some(missed) = is_news.then(|| self.backtraces.admit()).flatten() {
-            let backtrace = cause.map(backtrace::render).unwrap_or_default();
-            let more =
-                if missed > 0 { format!(" ({missed} more faults since the last one said)") } else { String::new() };
-            let text = format!("{error}{more}\n{backtrace}");
-            self.sandbox.logs.host(self.name(), hook, 1, text.trim_end().to_owned());
-        }
-        error
+        self.hooks.reporter.unusable(hook, what)
     }
 }
 
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Plugin({} {} {})", self.name(), self.version(), self.digest)
-    }
-}
-
-impl Indices {
-    fn find(pre: &InstancePre<State>, exports: Exports) -> Result<Self, LoadError> {
-        let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
-        Ok(Self {
-            mutating: exports.mutating.then(|| MutatesIndices::new(pre)).transpose().map_err(contract)?,
-            validating: exports.validating.then(|| ValidatesIndices::new(pre)).transpose().map_err(contract)?,
-            authorizing: exports.authorizing.then(|| AuthorizesIndices::new(pre)).transpose().map_err(contract)?,
-            upgrading: exports.upgrading.then(|| UpgradesIndices::new(pre)).transpose().map_err(contract)?,
-        })
     }
 }
 
@@ -333,35 +269,14 @@ async fn fit(
     exports: Exports,
     manifest: &Manifest,
     grants: Grants,
-) -> Result<Option<ControllerComponent>, LoadError> {
+) -> Result<Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>, LoadError> {
     if manifest.controllers.is_empty() {
         return Ok(None);
     }
     let permit = Permit::new(manifest, grants);
     permit.check(manifest).map_err(LoadError::NotGranted)?;
     let limits = sandbox.controller_limits(&manifest.limits);
-    sandbox.controller_engine()?.fit(sandbox, file, exports, limits, permit).await.map(Some)
-}
-
-/// A health that says in log and metrics what becomes of the hooks.
-fn health(sandbox: &Inner, manifest: &Manifest, metrics: Arc<PluginMetrics>) -> Health {
-    let used = Hook::ALL.into_iter().filter(|hook| hook.is_used(manifest)).collect();
-    let (plugin, logs) = (manifest.name.clone(), sandbox.logs.clone());
-    let listener = move |hook: Hook, before: HealthState, now: &HookHealth| {
-        metrics.hook(hook).is(now.state);
-        let (name, faults) = (hook.name(), now.faults);
-        let (level, text) = match (before, now.state) {
-            (_, HealthState::Quarantined) => {
-                let wait = now.retry_in.unwrap_or_default();
-                (1, format!("hook {name} is quarantined: {faults} faults so far; tried again in {wait:?}"))
-            }
-            (HealthState::Quarantined, HealthState::Probation) => {
-                (2, format!("hook {name} is back from quarantine, on probation"))
-            }
-            (_, HealthState::Probation) => (2, format!("hook {name} is on probation: {faults} faults so far")),
-            (_, HealthState::Healthy) => (3, format!("hook {name} is healthy again")),
-        };
-        logs.host(&plugin, name, level, text);
-    };
-    Health::new(sandbox.quarantine.clone(), used, Box::new(listener))
+    let engine = sandbox.controller_engine()?;
+    let component = engine.fit(sandbox, file, exports, limits, permit).await?;
+    Ok(Some((engine, Arc::new(component))))
 }

@@ -22,26 +22,25 @@ use mortise_resource::pb;
 use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::{sync::Semaphore, time::timeout_at};
-use wasmtime::Store;
 
 use crate::{
     bindings,
     call::{
+        answer::Usage,
+        export::{ControllerGuest, HookExport, Initialize, Map, Reconcile},
         instrumented_call::InstrumentedCall,
-        warm_instance::{Guest, WarmInstance},
+        warm_instance::{ControllerComponent, WarmInstance},
     },
-    engine::controller_engine::ControllerComponent,
     error::{HookError, HookFault},
     health::logs::plain,
     hook::Hook,
     host::{
         call_context::{CallContext, Cancel},
         reconciler_host::ReconcilerHost,
-        state::State,
     },
+    load::controller_engine::ControllerEngine,
     manifest::controllers::Mapper,
     plugin::Plugin,
-    request::Usage,
 };
 
 /// Longest text of a guest's error or reason that is kept, characters.
@@ -50,7 +49,8 @@ const MAX_TEXT: usize = 2_000;
 /// Calls the controllers of one loaded plugin. Its warm instances go with it.
 pub struct Reconciler {
     plugin: Arc<Plugin>,
-    controllers: Arc<ControllerComponent>,
+    engine: Arc<ControllerEngine>,
+    component: Arc<ControllerComponent>,
     /// What its instances are kept under.
     key: u64,
     turns: Arc<Semaphore>,
@@ -91,20 +91,21 @@ impl Reconciler {
     /// For a plugin's controllers; none when it has none.
     #[must_use]
     pub fn new(plugin: &Arc<Plugin>) -> Option<Self> {
-        let controllers = plugin.controllers.clone()?;
+        let (engine, component) = plugin.controllers.clone()?;
         let maps = |mapper: &Mapper| usize::from(*mapper == Mapper::Map);
         let wanted: usize = plugin
             .controllers()
             .map(|one| one.parallel + one.watches.iter().map(|watch| maps(&watch.mapper)).sum::<usize>())
             .sum();
-        let turn_count = wanted.clamp(1, controllers.controller_engine.slot_count);
+        let turn_count = wanted.clamp(1, engine.slot_count);
         Some(Self {
             plugin: plugin.clone(),
-            key: controllers.controller_engine.key(),
+            key: engine.key(),
             turns: Arc::new(Semaphore::new(turn_count)),
             turn_count,
             used: Mutex::default(),
-            controllers,
+            engine,
+            component,
         })
     }
 
@@ -131,8 +132,8 @@ impl Reconciler {
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
     ) -> Result<Outcome, ReconcileError> {
-        let asked = Reconcile { controller: controller.to_owned(), id: id.encode_to_vec() };
-        let answer = self.call(asked, host, cancel).await?;
+        let export = Reconcile { controller: controller.to_owned(), id: id.encode_to_vec() };
+        let answer = self.call(export, host, cancel).await?;
         answer.map(outcome).map_err(|text| ReconcileError::Guest(short(&text)))
     }
 
@@ -147,8 +148,8 @@ impl Reconciler {
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
     ) -> Result<Vec<pb::Id>, ReconcileError> {
-        let asked = Map { controller: controller.to_owned(), changed: changed.encode_to_vec() };
-        let answer = self.call(asked, host, cancel).await?;
+        let export = Map { controller: controller.to_owned(), changed: changed.encode_to_vec() };
+        let answer = self.call(export, host, cancel).await?;
         let ids = answer.map_err(|text| ReconcileError::Guest(short(&text)))?;
         let read = |id: Vec<u8>| pb::Id::decode(id.as_slice());
         ids.into_iter().map(read).collect::<Result<_, _>>().map_err(|e| {
@@ -167,23 +168,24 @@ impl Reconciler {
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
     ) -> Result<(), ReconcileError> {
-        let asked = Initialize { controller: controller.to_owned() };
-        let answer = self.call(asked, host, cancel).await?;
+        let export = Initialize { controller: controller.to_owned() };
+        let answer = self.call(export, host, cancel).await?;
         answer.map_err(|text| ReconcileError::Guest(short(&text)))
     }
 
     /// Calls the guest once, in an instance that nobody else uses, on the threads where the plugin's controllers belong now.
-    async fn call<A: Export>(
+    async fn call<E: HookExport<Guest = ControllerGuest>>(
         &self,
-        asked: A,
+        export: E,
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
-    ) -> Result<A::Answer, HookError> {
-        let hook = A::HOOK;
-        let (plugin, controller_engine) = (self.plugin.clone(), self.controllers.controller_engine.clone());
-        let running = InstrumentedCall::begin(&self.plugin, hook)?;
-        let until = Instant::now() + self.controllers.limits.deadline();
-        let busy = |limit, setting| plugin.fault(hook.name(), HookFault::Busy { limit, setting }, None);
+    ) -> Result<E::Reply, HookError> {
+        let hook = E::HOOK;
+        let (plugin, engine) = (self.plugin.clone(), self.engine.clone());
+        let reporter = &plugin.hooks.reporter;
+        let running = InstrumentedCall::begin(reporter, &plugin.sandbox.low_priority, hook)?;
+        let until = Instant::now() + self.component.limits.deadline();
+        let busy = |limit, setting| reporter.fault(hook.name(), HookFault::Busy { limit, setting }, None);
         let turn = match self.turns.try_acquire() {
             Ok(turn) => Some(turn),
             Err(_) => timeout_at(until.into(), self.turns.acquire()).await.ok().and_then(Result::ok),
@@ -192,22 +194,26 @@ impl Reconciler {
             return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
         };
         let call_context = self.call_context(host, cancel);
-        let kept = controller_engine.take(self.key);
-        let (of, controllers) = (plugin.clone(), self.controllers.clone());
+        let kept = engine.take(self.key);
+        let (of, component) = (plugin.clone(), self.component.clone());
         let work = || async move {
             let _ticking = of.sandbox.tick();
             let mut warm = match kept {
                 Some(warm) => warm,
                 None => {
-                    let Some(slot) = controllers.controller_engine.slot(until).await else {
-                        let limit = controllers.controller_engine.slot_count;
+                    let Some(slot) = engine.slot(until).await else {
+                        let limit = engine.slot_count;
                         let fault = HookFault::Busy { limit, setting: "controllers.instances" };
-                        return Err(of.fault(hook.name(), fault, None));
+                        return Err(of.hooks.reporter.fault(hook.name(), fault, None));
                     };
-                    Box::pin(WarmInstance::open(&of, &controllers, hook, slot, until)).await?
+                    {
+                        let settings = of.hooks.settings.clone();
+                        Box::pin(WarmInstance::open(&of.hooks.reporter, &component, settings, hook, slot, until))
+                            .await?
+                    }
                 }
             };
-            let answer = warm.call(&of, asked, call_context, until).await;
+            let answer = warm.call(export, call_context, until).await;
             Ok((warm, answer))
         };
         let (outcome, spent) = match running.work(work).await {
@@ -223,24 +229,22 @@ impl Reconciler {
     }
 
     fn call_context(&self, host: Arc<dyn ReconcilerHost>, cancel: &Cancel) -> CallContext {
-        let controller_engine = &self.controllers.controller_engine;
         CallContext {
             host,
-            permit: self.controllers.permit.clone(),
+            permit: self.component.permit.clone(),
             cancel: cancel.clone(),
             made: self.plugin.sandbox.made,
-            host_call: Duration::from_millis(controller_engine.limits.host_call_ms),
-            file_turns: controller_engine.file_turns.clone(),
+            host_call: Duration::from_millis(self.engine.limits.host_call_ms),
+            file_turns: self.engine.file_turns.clone(),
             host_work: Duration::ZERO,
         }
     }
 
     /// Keeps an instance for the next call, unless it is worn or others need its slot.
     fn put_back(&self, hook: Hook, warm: WarmInstance) {
-        let gone =
-            if warm.must_retire() { Some(warm) } else { self.controllers.controller_engine.keep(self.key, warm) };
+        let gone = if warm.must_retire() { Some(warm) } else { self.engine.keep(self.key, warm) };
         // Clearing away what a guest wrote takes the system as long as the guest took to write it.
-        if let (Some(warm), Some(threads)) = (gone, self.plugin.aside(hook)) {
+        if let (Some(warm), Some(threads)) = (gone, self.plugin.low_priority_threads(hook)) {
             threads.clear_away(warm);
         }
     }
@@ -248,71 +252,8 @@ impl Reconciler {
 
 impl Drop for Reconciler {
     fn drop(&mut self) {
-        drop(self.controllers.controller_engine.give_up(self.key));
+        drop(self.engine.give_up(self.key));
     }
-}
-
-/// A question to the guest.
-pub(crate) trait Export: Send + 'static {
-    /// The export that is called.
-    const HOOK: Hook;
-    /// What it answers.
-    type Answer: Send + 'static;
-
-    /// Calls it.
-    fn ask(
-        self,
-        guest: &Guest,
-        store: &mut Store<State>,
-    ) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
-}
-
-struct Reconcile {
-    controller: String,
-    id: Vec<u8>,
-}
-
-impl Export for Reconcile {
-    const HOOK: Hook = Hook::Reconcile;
-    type Answer = Result<bindings::Outcome, String>;
-
-    async fn ask(self, guest: &Guest, store: &mut Store<State>) -> wasmtime::Result<Self::Answer> {
-        let guest = guest.controlling.as_ref().ok_or_else(missing)?;
-        guest.mortise_plugin_controlling().call_reconcile(store, &self.controller, &self.id).await
-    }
-}
-
-struct Map {
-    controller: String,
-    changed: Vec<u8>,
-}
-
-impl Export for Map {
-    const HOOK: Hook = Hook::Map;
-    type Answer = Result<Vec<Vec<u8>>, String>;
-
-    async fn ask(self, guest: &Guest, store: &mut Store<State>) -> wasmtime::Result<Self::Answer> {
-        let guest = guest.mapping.as_ref().ok_or_else(missing)?;
-        guest.mortise_plugin_mapping().call_map(store, &self.controller, &self.changed).await
-    }
-}
-
-struct Initialize {
-    controller: String,
-}
-
-impl Export for Initialize {
-    const HOOK: Hook = Hook::Initialize;
-    type Answer = Result<(), String>;
-
-    async fn ask(self, guest: &Guest, store: &mut Store<State>) -> wasmtime::Result<Self::Answer> {
-        let guest = guest.initializing.as_ref().ok_or_else(missing)?;
-        guest.mortise_plugin_initializing().call_initialize(store, &self.controller).await
-    }
-}
-
-fn missing() -> wasmtime::Error {
-    wasmtime::Error::msg("the component does not export it")
 }
 
 fn outcome(wit: bindings::Outcome) -> Outcome {

@@ -6,62 +6,51 @@ use prost::Message as _;
 
 use crate::{
     call::{
+        answer::{Decision, MutateReply, UpgradeReply, Usage},
         decision_cache::Key,
+        export::{AuthorizeList, AuthorizeRead, AuthorizeWrite, HookExport, HookGuest, Mutate, Upgrade, Validate},
+        hook_instance::HookInstance,
         instrumented_call::InstrumentedCall,
-        session::{Decision, MutateReply, Question, Session, UpgradeReply},
     },
     error::HookError,
     hook::Hook,
     plugin::Plugin,
 };
 
-/// What one call of a guest took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Work, in wasmtime's fuel units: about one for each instruction.
-    pub fuel: u64,
-    /// Linear memory of the instance afterwards, bytes. It never shrinks, so that was the most that it had.
-    pub memory: usize,
-}
-
 /// One request's dealings with a plugin, on behalf of one caller.
 pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
-    session: Option<Session>,
+    instance: Option<HookInstance>,
 }
 
 impl Call {
     /// Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
-        Self { plugin, caller, session: None }
+        Self { plugin, caller, instance: None }
     }
 
     /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
-    async fn run<T, F, A>(&mut self, hook: Hook, ask: F) -> Result<T, HookError>
-    where
-        F: FnOnce(Session) -> A + Send + 'static,
-        A: Future<Output = (Session, Result<T, HookError>)> + Send + 'static,
-        T: Send + 'static,
-    {
+    async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         let plugin = self.plugin.clone();
-        let running = InstrumentedCall::begin(&plugin, hook)?;
-        if self.session.as_ref().is_some_and(Session::must_retire) {
+        let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK)?;
+        if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
             self.release();
         }
-        let (session, of) = (self.session.take(), plugin.clone());
+        let (instance, of) = (self.instance.take(), plugin.clone());
         let work = || async move {
-            let session = match session {
-                Some(session) => session,
-                None => Session::open(&of, hook.name()).await?,
+            let mut instance = match instance {
+                Some(instance) => instance,
+                None => HookInstance::open(&of.hooks, E::NAME).await?,
             };
-            Ok(ask(session).await)
+            let reply = instance.call(export).await;
+            Ok((instance, reply))
         };
         let done = running.work(work).await;
-        let outcome = done.and_then(|(session, answer)| {
-            self.session = Some(session);
-            answer
+        let outcome = done.and_then(|(instance, reply)| {
+            self.instance = Some(instance);
+            reply
         });
         running.end(outcome, self.spent())
     }
@@ -71,8 +60,8 @@ impl Call {
     /// # Errors
     /// The plugin's fault.
     pub async fn instantiate(&mut self) -> Result<(), HookError> {
-        if self.session.is_none() {
-            self.session = Some(Session::open(&self.plugin, Hook::Validate.name()).await?);
+        if self.instance.is_none() {
+            self.instance = Some(HookInstance::open(&self.plugin.hooks, Hook::Validate.name()).await?);
         }
         Ok(())
     }
@@ -80,7 +69,7 @@ impl Call {
     /// What the last hook used; nothing when there is no instance.
     #[must_use]
     pub fn used(&self) -> Usage {
-        let memory = self.session.as_ref().map_or(0, Session::memory);
+        let memory = self.instance.as_ref().map_or(0, HookInstance::memory);
         Usage { fuel: self.spent(), memory }
     }
 
@@ -89,11 +78,7 @@ impl Call {
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
     pub async fn mutate(&mut self, resource: Vec<u8>) -> Result<MutateReply, HookError> {
-        let ask = |mut session: Session| async move {
-            let answer = session.mutate(&resource).await;
-            (session, answer)
-        };
-        self.run(Hook::Mutate, ask).await
+        self.call(Mutate { resource }).await
     }
 
     /// Calls `validate` with an encoded resource and what is stored now.
@@ -101,11 +86,7 @@ impl Call {
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
     pub async fn validate(&mut self, resource: Vec<u8>, prior: Option<Vec<u8>>) -> Result<Vec<Diagnostic>, HookError> {
-        let ask = |mut session: Session| async move {
-            let answer = session.validate(&resource, prior.as_ref()).await;
-            (session, answer)
-        };
-        self.run(Hook::Validate, ask).await
+        self.call(Validate { resource, prior }).await
     }
 
     /// Calls `upgrade` with the data of a resource of this type, which is of schema version `since`.
@@ -113,11 +94,7 @@ impl Call {
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
     pub async fn upgrade(&mut self, of: pb::Type, since: u32, data: Vec<u8>) -> Result<UpgradeReply, HookError> {
-        let ask = move |mut session: Session| async move {
-            let answer = session.upgrade(&of, since, &data).await;
-            (session, answer)
-        };
-        self.run(Hook::Upgrade, ask).await
+        self.call(Upgrade { of, since, data }).await
     }
 
     /// Calls `authorizing.read`. Without a resource the answer may be to ask again with it.
@@ -136,7 +113,9 @@ impl Call {
             return Ok(decision);
         }
         let resource = resource.map(prost::Message::encode_to_vec);
-        self.ask(Question::Read { id, resource }, Some(key)).await
+        let decision = self.call(AuthorizeRead { caller: self.caller.clone(), id, resource }).await?;
+        self.plugin.decision_cache.put(key, &decision);
+        Ok(decision)
     }
 
     /// Calls `authorizing.write` with an encoded resource.
@@ -144,7 +123,7 @@ impl Call {
     /// # Errors
     /// The plugin's fault.
     pub async fn authorize_write(&mut self, resource: Vec<u8>) -> Result<Decision, HookError> {
-        self.ask(Question::Write { resource }, None).await
+        self.call(AuthorizeWrite { caller: self.caller.clone(), resource }).await
     }
 
     /// Calls `authorizing.list`.
@@ -156,28 +135,31 @@ impl Call {
         if let Some(decision) = self.remembered(Hook::AuthorizeList, &key) {
             return Ok(decision);
         }
-        self.ask(Question::List { of: of.clone(), within: within.clone() }, Some(key)).await
+        let export = AuthorizeList { caller: self.caller.clone(), of: of.clone(), within: within.clone() };
+        let decision = self.call(export).await?;
+        self.plugin.decision_cache.put(key, &decision);
+        Ok(decision)
     }
 
     /// Gives the next hook the fuel and the time of a request of its own: between the items of a list.
     pub fn next_item(&mut self) {
-        if let Some(session) = &mut self.session {
-            session.renew();
+        if let Some(instance) = &mut self.instance {
+            instance.renew();
         }
     }
 
     /// Gives the instance back. The next hook, if any, gets a fresh one.
     pub fn release(&mut self) {
-        let Some(session) = self.session.take() else { return };
+        let Some(instance) = self.instance.take() else { return };
         // Clearing away what a guest wrote takes the system as long as the guest took to write it.
-        if let Some(threads) = self.plugin.aside(Hook::Mutate) {
-            threads.clear_away(session);
+        if let Some(threads) = self.plugin.low_priority_threads(Hook::Mutate) {
+            threads.clear_away(instance);
         }
     }
 
     /// Fuel of the last call; nothing when there was no instance for it.
     fn spent(&self) -> u64 {
-        self.session.as_ref().map_or(0, Session::spent)
+        self.instance.as_ref().map_or(0, HookInstance::spent)
     }
 
     fn key(&self, hook: u8, parts: &[&[u8]]) -> Key {
@@ -188,19 +170,6 @@ impl Call {
     /// still be read.
     fn remembered(&self, hook: Hook, key: &Key) -> Option<Decision> {
         if self.plugin.health().is_quarantined(hook) { None } else { self.plugin.decision_cache.get(key) }
-    }
-
-    async fn ask(&mut self, question: Question, key: Option<Key>) -> Result<Decision, HookError> {
-        let (caller, hook) = (self.caller.clone(), question.hook());
-        let ask = |mut session: Session| async move {
-            let answer = session.authorize(caller, question).await;
-            (session, answer)
-        };
-        let decision = self.run(hook, ask).await?;
-        if let Some(key) = key {
-            self.plugin.decision_cache.put(key, &decision);
-        }
-        Ok(decision)
     }
 }
 

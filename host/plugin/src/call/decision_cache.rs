@@ -11,7 +11,7 @@
 
 use quick_cache::sync::Cache;
 
-use crate::call::session::Decision;
+use crate::call::answer::Decision;
 
 /// Longer keys are not kept.
 const MAX_KEY: usize = 1024;

@@ -5,15 +5,17 @@ use std::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
+    engine::low_priority::LowPriorityThreads,
     error::{HookError, HookFault},
-    health::{metrics::HookMetrics, plugin_health::Pass},
+    health::{metrics::HookMetrics, plugin_health::Pass, reporter::Reporter},
     hook::Hook,
-    plugin::Plugin,
 };
 
 /// A call of a hook from its admission to its end: what is counted, timed and traced about it.
 pub(crate) struct InstrumentedCall<'a> {
-    plugin: &'a Plugin,
+    reporter: &'a Reporter,
+    /// Where it runs if the plugin's calls have low priority.
+    threads: &'a LowPriorityThreads,
     hook: Hook,
     metrics: &'a HookMetrics,
     pass: Pass<'a>,
@@ -23,14 +25,18 @@ pub(crate) struct InstrumentedCall<'a> {
 
 impl<'a> InstrumentedCall<'a> {
     /// Begins, unless the hook is quarantined. The span costs one load of a static while nobody asked for spans.
-    pub(crate) fn begin(plugin: &'a Plugin, hook: Hook) -> Result<Self, HookError> {
+    pub(crate) fn begin(
+        reporter: &'a Reporter,
+        threads: &'a LowPriorityThreads,
+        hook: Hook,
+    ) -> Result<Self, HookError> {
         let name = hook.name();
-        let pass = plugin.health().admit(hook).map_err(|fault| plugin.fault(name, fault, None))?;
+        let pass = reporter.health.admit(hook).map_err(|fault| reporter.fault(name, fault, None))?;
         let span = tracing::debug_span!(
             target: "mortise::span", "hook",
-            plugin = plugin.name(), version = plugin.version(), hook = name, fuel = Empty, fault = Empty
+            plugin = &*reporter.plugin, version = &*reporter.version, hook = name, fuel = Empty, fault = Empty
         );
-        Ok(Self { plugin, hook, metrics: plugin.metrics.hook(hook), pass, begun: Instant::now(), span })
+        Ok(Self { reporter, threads, hook, metrics: reporter.metrics.hook(hook), pass, begun: Instant::now(), span })
     }
 
     /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now. `work` makes
@@ -41,17 +47,15 @@ impl<'a> InstrumentedCall<'a> {
         F: Future<Output = Result<T, HookError>> + Send + 'static,
         T: Send + 'static,
     {
-        match self.plugin.aside(self.hook) {
-            None => work().instrument(self.span.clone()).await,
-            Some(threads) => {
-                self.metrics.aside();
-                let done = Box::pin(threads.run(work().instrument(self.span.clone()))).await;
-                done.unwrap_or_else(|| {
-                    let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
-                    Err(self.plugin.fault(self.hook.name(), fault, None))
-                })
-            }
+        if !self.reporter.has_low_priority(self.hook) {
+            return work().instrument(self.span.clone()).await;
         }
+        self.metrics.low_priority();
+        let done = Box::pin(self.threads.run(work().instrument(self.span.clone()))).await;
+        done.unwrap_or_else(|| {
+            let fault = HookFault::Host("the thread that ran it gave up; see the log".into());
+            Err(self.reporter.fault(self.hook.name(), fault, None))
+        })
     }
 
     /// Counts how it ended. What the host did counts for nothing: the pass is dropped without an outcome.
@@ -63,7 +67,7 @@ impl<'a> InstrumentedCall<'a> {
             Err(error) => {
                 self.span.record("fault", error.fault.kind());
                 if error.counts {
-                    self.plugin.lower_priority(self.hook.name(), || error.fault.to_string());
+                    self.reporter.lower_priority(self.hook, || error.fault.to_string());
                     self.pass.failed(&error.fault);
                 }
             }

@@ -2,45 +2,20 @@
 //!
 //! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair only
 //! to guests that are done before the first tick: one that works for longer, or traps and leaves a large instance to clear
-//! away, holds up whoever waits for the same thread. So a plugin whose hook went on for [`SHARE`] of processor time past
-//! its first tick, or faulted, is set aside: until `sandbox.low_priority_ms` have passed without another such call, its calls and
-//! the clearing away of its instances happen on threads of their own, as many as there are cores, which yield to every
-//! other thread of the process. Nothing else changes: limits, order and answers are the same, and while cores are idle
-//! such a plugin is hardly slower.
-//!
-//! Time alone is no proof: what a hypervisor takes from a virtual machine is counted as the thread's, so that on a busy host
-//! the shortest call may seem to have worked for milliseconds. So a call must also have left traces of that much work
-//! ([`could_have_worked`]).
+//! away, holds up every request of the same thread. So a plugin has low priority after a hook that faulted, or went on for
+//! [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick: until `sandbox.low_priority_ms`
+//! have passed without another such call, its calls and the clearing away of its instances happen on threads of their own,
+//! as many as there are cores, which yield to every other thread of the process. Limits, order and answers are the same,
+//! and while cores are idle such a plugin is hardly slower.
 //!
 //! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when the first one misbehaves.
 
-use std::{
-    pin::Pin,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::OnceLock, thread};
 
-use pin_project_lite::pin_project;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::{
     runtime::{Builder, Runtime},
     task::JoinHandle,
 };
-
-/// Processor time of one call, counted from its first tick on, after which its plugin is set aside.
-pub(crate) const SHARE: Duration = Duration::from_millis(1);
-
-/// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte of bulk
-/// ones take a unit; memory, where the first touch of each page costs the system a fault; calls of the host, each of which
-/// may copy what there is of memory. None of them fills a millisecond below these.
-const FUEL: u64 = 100_000;
-const MEMORY: usize = 2 << 20;
-const HOST_CALLS: u32 = 10;
 
 /// Niceness of the threads: about a thirtieth of what a serving thread gets where both want the same core.
 #[cfg(target_os = "linux")]
@@ -115,144 +90,11 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// Until when a plugin is set aside, in milliseconds since the sandbox was made; 0 if it never was.
-#[derive(Default)]
-pub(crate) struct LowPriority(AtomicU64);
-
-impl LowPriority {
-    /// Whether it is, now.
-    pub(crate) fn is_set(&self, sandbox_made: Instant) -> bool {
-        let until = self.0.load(Ordering::Relaxed);
-        until > 0 && since(sandbox_made) < until
-    }
-
-    /// Sets it aside for so long from now; answers whether that is news.
-    pub(crate) fn set(&self, sandbox_made: Instant, length: Duration) -> bool {
-        let now = since(sandbox_made);
-        self.0.fetch_max(now.saturating_add(millis(length)), Ordering::Relaxed) <= now && !length.is_zero()
-    }
-}
-
-fn since(made: Instant) -> u64 {
-    millis(made.elapsed())
-}
-
-fn millis(length: Duration) -> u64 {
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and called the host so often, can have
-/// worked for [`SHARE`].
-pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bool {
-    fuel >= FUEL || memory >= MEMORY || host_calls >= HOST_CALLS
-}
-
-/// Runs a call, and answers how much processor time it took from its first pause on, which is a guest's first tick.
-/// Wall-clock time would blame it for what others do to the thread.
-pub(crate) fn timed<F: Future>(call: F) -> Timed<F> {
-    Timed { call, counts: false, spent: Duration::ZERO }
-}
-
-/// Runs something, and answers how much processor time it took, all of it: what the host did for a guest.
-pub(crate) fn worked<F: Future>(work: F) -> Timed<F> {
-    Timed { call: work, counts: true, spent: Duration::ZERO }
-}
-
-pin_project! {
-    /// See [`timed`] and [`worked`]. No `async fn`, which would hold its argument twice: every call is in one of these.
-    pub(crate) struct Timed<F> {
-        #[pin]
-        call: F,
-        counts: bool,
-        spent: Duration,
-    }
-}
-
-impl<F: Future> Future for Timed<F> {
-    type Output = (F::Output, Duration);
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let begun = this.counts.then(processor_time);
-        let polled = this.call.poll(context);
-        if let Some(begun) = begun {
-            *this.spent += processor_time().saturating_sub(begun);
-        }
-        *this.counts = true;
-        polled.map(|output| (output, *this.spent))
-    }
-}
-
-/// Processor time of this thread.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-
-    #[test]
-    fn set_aside_for_a_while_after_each_cause() {
-        let made = Instant::now();
-        let aside = LowPriority::default();
-        assert!(!aside.is_set(made));
-        assert!(aside.set(made, Duration::from_secs(60)), "news");
-        assert!(!aside.set(made, Duration::from_secs(60)), "no news");
-        assert!(aside.is_set(made));
-        let long_ago = made.checked_sub(Duration::from_secs(61)).unwrap();
-        assert!(!aside.is_set(long_ago), "over by then");
-        assert!(aside.set(long_ago, Duration::from_secs(60)), "news again");
-    }
-
-    #[test]
-    fn setting_zero_sets_nobody_aside() {
-        let (made, aside) = (Instant::now(), LowPriority::default());
-        assert!(!aside.set(made, Duration::ZERO));
-        assert!(!aside.is_set(made));
-    }
-
-    #[test]
-    fn time_without_traces_is_the_machine_s() {
-        assert!(!could_have_worked(5_000, 192 << 10, 2), "a call that does next to nothing");
-        for (fuel, memory, host_calls) in [(FUEL, 0, 0), (0, MEMORY, 0), (0, 0, HOST_CALLS)] {
-            assert!(could_have_worked(fuel, memory, host_calls));
-        }
-    }
-
-    /// Keeps a core busy for so long.
-    fn work(length: Duration) {
-        let begun = processor_time();
-        while processor_time().saturating_sub(begun) < length {}
-    }
-
-    #[tokio::test]
-    async fn only_work_after_the_first_pause_counts() {
-        let ((), spent) = timed(async { work(Duration::from_millis(5)) }).await;
-        assert_eq!(spent, Duration::ZERO);
-        let ((), spent) = timed(async {
-            work(Duration::from_millis(5));
-            tokio::task::yield_now().await;
-            work(Duration::from_millis(3));
-        })
-        .await;
-        assert!((3..5).contains(&spent.as_millis()), "{spent:?}");
-        let ((), spent) = timed(tokio::time::sleep(Duration::from_millis(20))).await;
-        assert!(spent < Duration::from_millis(5), "waiting is no work: {spent:?}");
-    }
-
-    #[tokio::test]
-    async fn all_work_counts_and_waiting_does_not() {
-        let (inner, spent) = worked(async {
-            work(Duration::from_millis(5));
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            worked(async { work(Duration::from_millis(3)) }).await.1
-        })
-        .await;
-        assert!((3..5).contains(&inner.as_millis()), "{inner:?}");
-        assert!((8..16).contains(&spent.as_millis()), "{spent:?}");
-    }
 
     #[tokio::test]
     async fn work_aside_runs_elsewhere_and_ends_with_its_owner() {

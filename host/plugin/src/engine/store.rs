@@ -14,9 +14,9 @@ use wasmtime::{Engine, Store, Trap, UpdateDeadline};
 
 use crate::{
     error::{HookError, HookFault},
+    health::logs::Logs,
     host::state::{AbortReason, State},
     limits::Limits,
-    sandbox::Inner,
 };
 
 /// How much later than its deadline a call is given up from outside, should the guest not come back to the host.
@@ -26,27 +26,16 @@ pub(crate) const GRACE: Duration = Duration::from_millis(100);
 /// may have been busy with others.
 pub(crate) const WORKED: u32 = 10;
 
-/// A store of the engine for hooks.
-pub(crate) fn store(
-    sandbox: &Arc<Inner>,
-    plugin: Arc<str>,
-    settings: Arc<str>,
-    limits: Arc<Limits>,
-    within: Duration,
-) -> wasmtime::Result<Store<State>> {
-    store_in(&sandbox.engine, sandbox, plugin, settings, limits, within)
-}
-
 /// A store with every limit set. The only place where one is made.
-pub(crate) fn store_in(
+pub(crate) fn store(
     engine: &Engine,
-    sandbox: &Inner,
+    logs: &Arc<Logs>,
     plugin: Arc<str>,
     settings: Arc<str>,
     limits: Arc<Limits>,
     within: Duration,
 ) -> wasmtime::Result<Store<State>> {
-    let state = State::new(plugin, settings, limits.clone(), sandbox.logs.clone(), within);
+    let state = State::new(plugin, settings, limits.clone(), logs.clone(), within);
     let mut store = Store::new(engine, state);
     store.limiter(|state| state);
     store.set_fuel(limits.fuel)?;
@@ -64,6 +53,9 @@ pub(crate) fn store_in(
 
 /// What a failed call was about.
 pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
+    if let Some(fault) = error.downcast_ref::<HookFault>() {
+        return fault.clone();
+    }
     let limits = &state.limits;
     if let Some(exceeded) = error.downcast_ref::<AbortReason>() {
         return match exceeded {

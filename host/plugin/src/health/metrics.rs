@@ -59,7 +59,7 @@ pub(crate) struct PluginMetrics {
 /// The handles of one hook.
 pub(crate) struct HookMetrics {
     calls: Counter,
-    aside: Counter,
+    low_priority: Counter,
     seconds: Histogram,
     fuel: Counter,
     refused: Counter,
@@ -137,7 +137,7 @@ impl HookMetrics {
         let plugin = || plugin.to_owned();
         Self {
             calls: metrics::counter!("mortise_plugin_calls_total", "plugin" => plugin(), "hook" => hook),
-            aside: metrics::counter!("mortise_plugin_calls_low_priority_total", "plugin" => plugin(), "hook" => hook),
+            low_priority: metrics::counter!("mortise_plugin_calls_low_priority_total", "plugin" => plugin(), "hook" => hook),
             seconds: metrics::histogram!("mortise_plugin_call_seconds", "plugin" => plugin(), "hook" => hook),
             fuel: metrics::counter!("mortise_plugin_fuel_total", "plugin" => plugin(), "hook" => hook),
             refused: metrics::counter!("mortise_plugin_refused_total", "plugin" => plugin(), "hook" => hook),
@@ -152,9 +152,9 @@ impl HookMetrics {
         self.fuel.increment(fuel);
     }
 
-    /// A call begins whose plugin is set aside.
-    pub(crate) fn aside(&self) {
-        self.aside.increment(1);
+    /// A call begins at low priority.
+    pub(crate) fn low_priority(&self) {
+        self.low_priority.increment(1);
     }
 
     /// How the hook is doing from now on.

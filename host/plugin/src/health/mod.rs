@@ -5,4 +5,6 @@ pub(crate) mod breaker;
 pub mod logs;
 pub(crate) mod metrics;
 pub(crate) mod plugin_health;
+pub(crate) mod processor_time;
+pub(crate) mod reporter;
 pub(crate) mod throttle;

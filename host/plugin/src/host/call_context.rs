@@ -21,8 +21,8 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
     bindings,
-    engine::low_priority::worked,
     grants::Permit,
+    health::processor_time::worked,
     host::{
         reconciler_host::{Failure, ReconcilerHost},
         state::{AbortReason, State},

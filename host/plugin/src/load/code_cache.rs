@@ -19,7 +19,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, component::Component};
 
-use crate::{error::LoadError, sandbox};
+use crate::{engine::configuration, error::LoadError};
 
 /// Changes with the layout of the files.
 const LAYOUT: &str = "1";
@@ -137,7 +137,7 @@ impl Cache {
 }
 
 fn fingerprint(engine: &Engine) -> String {
-    format!("{:016x}", sandbox::fingerprint(engine))
+    format!("{:016x}", configuration::fingerprint(engine))
 }
 
 /// A component in another engine that can run the same code, without compiling it again. None when it cannot.

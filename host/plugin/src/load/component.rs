@@ -13,23 +13,22 @@ use std::{
 };
 
 use wasmtime::{
-    Engine,
+    Engine, Store,
     component::{Component, InstancePre},
 };
 
 use crate::{
     bindings::described::DescribedIndices,
-    engine::store,
-    error::{HookError, HookFault, LoadError},
-    health::backtrace,
+    call::export::Describe,
+    error::LoadError,
     host::{state::State, wasi},
     limits::Limits,
     load::{
-        code_cache,
-        contract::{self, Exports},
+        code_cache, contract,
+        loading_call::{PluginName, call_once},
         settings,
     },
-    manifest::document::Manifest,
+    manifest::{document::Manifest, exports::Exports},
     sandbox::Inner,
 };
 
@@ -164,7 +163,7 @@ const MESSAGES: [(&str, &str, Need); 8] = [
 ];
 
 /// The limit that an error of wasmtime is about, if it is about one.
-fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option<LoadError> {
+pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option<LoadError> {
     let text = error.root_cause().to_string();
     MESSAGES.into_iter().find_map(|(before, after, need)| {
         let (_, rest) = text.split_once(before)?;
@@ -194,49 +193,12 @@ fn check_limits(component: &Component, limits: &Limits) -> Result<(), LoadError>
 }
 
 /// Calls `describe` in an instance of its own.
-async fn describe(sandbox: &Arc<Inner>, called: &str, pre: &InstancePre<State>) -> Result<Vec<u8>, LoadError> {
-    const HOOK: &str = "describe";
-    let limits = &sandbox.limits;
-    let fault = |fault| {
-        LoadError::Describe(HookError {
-            plugin: called.to_owned(),
-            version: "(unknown)".into(),
-            hook: HOOK,
-            fault,
-            counts: false,
-        })
-    };
-    let _tick = sandbox.tick();
-    let within = limits.describe_deadline();
-    let late = HookFault::Deadline { limit_ms: limits.describe_deadline_ms, setting: "sandbox.describe_deadline_ms" };
-    let slot = tokio::time::timeout(within, sandbox.slots.clone().acquire_owned()).await;
-    let Ok(Ok(_slot)) = slot else {
-        return Err(fault(HookFault::Busy { limit: sandbox.slot_count, setting: "sandbox.instances" }));
-    };
+async fn describe(sandbox: &Inner, called: &str, pre: &InstancePre<State>) -> Result<Vec<u8>, LoadError> {
     let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
     let indices = DescribedIndices::new(pre).map_err(contract)?;
-    let mut store = store::store(sandbox, called.into(), settings::NONE.into(), limits.clone(), within)
-        .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
-    let call = async {
-        store.data_mut().hook = HOOK;
-        let instance = pre.instantiate_async(&mut store).await?;
-        let described = indices.load(&mut store, &instance)?;
-        described.mortise_plugin_plugin().call_describe(&mut store).await
-    };
-    match tokio::time::timeout(within + store::GRACE, call).await {
-        Ok(Ok(bytes)) if bytes.len() > limits.reply_bytes => Err(fault(HookFault::Reply { limit: limits.reply_bytes })),
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(e)) => {
-            if let Some(hungry) = exceeded_limit(&e, limits) {
-                return Err(hungry);
-            }
-            let kind = store::classify(&e, store.data());
-            let text = format!("hook {HOOK} {kind}\n{}", backtrace::render(&e));
-            sandbox.logs.host(called, HOOK, 1, text.trim_end().to_owned());
-            Err(fault(if matches!(kind, HookFault::Deadline { .. }) { late } else { kind }))
-        }
-        Err(_) => Err(fault(late)),
-    }
+    let name = PluginName { plugin: called.into(), version: "(unknown)" };
+    let guest = |store: &mut Store<State>, instance| indices.load(store, &instance);
+    call_once(sandbox, name, settings::NONE.into(), &sandbox.limits, pre, guest, Describe).await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use wasmtime::{
     component::{Component, types::ComponentItem},
 };
 
-use crate::{error::LoadError, host::wasi};
+use crate::{error::LoadError, host::wasi, manifest::exports::Exports};
 
 /// The newest contract this host knows: the WIT package's version.
 pub const VERSION: &str = "0.1.0";
@@ -27,19 +27,6 @@ const IMPORTS: [&str; 12] = [
     "clock",
     "run",
 ];
-
-/// Which optional interfaces a component exports.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Exports {
-    pub(crate) mutating: bool,
-    pub(crate) validating: bool,
-    pub(crate) authorizing: bool,
-    pub(crate) upgrading: bool,
-    pub(crate) configuring: bool,
-    pub(crate) controlling: bool,
-    pub(crate) mapping: bool,
-    pub(crate) initializing: bool,
-}
 
 /// Optional interfaces that a component may export.
 const EXPORTS: [&str; 9] = [

@@ -3,6 +3,8 @@
 pub(crate) mod code_cache;
 pub(crate) mod component;
 pub(crate) mod contract;
+pub(crate) mod controller_engine;
 pub(crate) mod interfaces;
+pub(crate) mod loading_call;
 pub(crate) mod settings;
 pub(crate) mod settings_check;

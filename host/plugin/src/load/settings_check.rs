@@ -6,22 +6,22 @@
 use std::sync::Arc;
 
 use mortise_resource::Severity;
-use wasmtime::component::InstancePre;
+use wasmtime::{Store, component::InstancePre};
 
 use crate::{
     bindings::configures::ConfiguresIndices,
-    call::session,
-    engine::store,
-    error::{HookError, HookFault, LoadError},
+    call::export::Check,
+    error::LoadError,
     host::state::State,
     limits::Limits,
-    load::{contract, settings::key},
+    load::{
+        contract,
+        loading_call::{PluginName, call_once},
+        settings::key,
+    },
     manifest::document::Manifest,
     sandbox::Inner,
 };
-
-/// The name of the check in errors.
-const HOOK: &str = "check";
 
 /// Asks the plugin what it thinks of its settings. Errors keep it from being loaded, warnings are logged.
 pub(crate) async fn check(
@@ -31,44 +31,16 @@ pub(crate) async fn check(
     settings: &Arc<str>,
     pre: &InstancePre<State>,
 ) -> Result<(), LoadError> {
-    let (name, version) = (&manifest.name, &manifest.version);
-    let fault = |fault| {
-        LoadError::Describe(HookError {
-            plugin: name.to_string(),
-            version: version.to_string(),
-            hook: HOOK,
-            fault,
-            counts: false,
-        })
-    };
-    let late = HookFault::Deadline { limit_ms: limits.describe_deadline_ms, setting: "sandbox.describe_deadline_ms" };
-    let _tick = sandbox.tick();
-    let within = limits.describe_deadline();
-    let Ok(Ok(_slot)) = tokio::time::timeout(within, sandbox.slots.clone().acquire_owned()).await else {
-        return Err(fault(HookFault::Busy { limit: sandbox.slot_count, setting: "sandbox.instances" }));
-    };
     let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
     let indices = ConfiguresIndices::new(pre).map_err(contract)?;
-    let mut store = store::store(sandbox, name.clone(), settings.clone(), limits.clone(), within)
-        .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
-    let call = async {
-        store.data_mut().hook = HOOK;
-        let instance = pre.instantiate_async(&mut store).await?;
-        let guest = indices.load(&mut store, &instance)?;
-        guest.mortise_plugin_configuring().call_check(&mut store, settings).await
-    };
-    let found = match tokio::time::timeout(within + store::GRACE, call).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(e)) => {
-            let kind = store::classify(&e, store.data());
-            tracing::error!(target: "plugin", plugin = &**name, "hook {HOOK} {kind}\n{e:?}");
-            return Err(fault(if matches!(kind, HookFault::Deadline { .. }) { late } else { kind }));
-        }
-        Err(_) => return Err(fault(late)),
-    };
+    let name = &manifest.name;
+    let plugin = PluginName { plugin: name.clone(), version: &manifest.version };
+    let guest = |store: &mut Store<State>, instance| indices.load(store, &instance);
+    let check = Check { settings: settings.clone() };
+    let found = call_once(sandbox, plugin, settings.clone(), limits, pre, guest, check).await?;
 
     let mut errors = Vec::new();
-    for one in found.into_iter().map(session::diagnostic) {
+    for one in found {
         let detail = if one.detail.is_empty() { String::new() } else { format!(" ({})", one.detail) };
         let (key, what) = (key(name, &one.path), one.summary + &detail);
         if one.severity == i32::from(Severity::Warning) {

@@ -13,12 +13,10 @@ use std::{
 use mortise_resource::{manifest as wire, name, types::Gvk};
 use prost_reflect::MessageDescriptor;
 
-use crate::{
-    load::contract::Exports,
-    manifest::{
-        document::{TypeDecl, type_name_fault},
-        field_path::DataPath,
-    },
+use crate::manifest::{
+    document::{TypeDecl, type_name_fault},
+    exports::Exports,
+    field_path::DataPath,
 };
 
 /// Most controllers of one plugin.

@@ -8,10 +8,10 @@ use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
 use crate::{
     error::LoadError,
-    load::contract::Exports,
     manifest::{
         controllers::{self, ControllerDecl},
         descriptors,
+        exports::Exports,
         permission::Permissions,
     },
 };

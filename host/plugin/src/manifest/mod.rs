@@ -3,5 +3,6 @@
 pub mod controllers;
 pub(crate) mod descriptors;
 pub(crate) mod document;
+pub(crate) mod exports;
 pub(crate) mod field_path;
 pub(crate) mod permission;

@@ -187,15 +187,15 @@ async fn the_code_for_hooks_serves_here_too() {
     let set = usual().await;
     let controller_engine = set.sandbox.inner().controller_engine().unwrap();
     assert_eq!(
-        crate::sandbox::fingerprint(&controller_engine.engine),
-        crate::sandbox::fingerprint(&set.sandbox.inner().engine)
+        crate::engine::configuration::fingerprint(&controller_engine.engine),
+        crate::engine::configuration::fingerprint(&set.sandbox.inner().engine)
     );
     let more = ReconcileLimits { memory_bytes: 300 << 20, ..ReconcileLimits::default() };
     let set = set_up(Limits::default(), more, Grants::default()).await;
     let controller_engine = set.sandbox.inner().controller_engine().unwrap();
     assert_ne!(
-        crate::sandbox::fingerprint(&controller_engine.engine),
-        crate::sandbox::fingerprint(&set.sandbox.inner().engine)
+        crate::engine::configuration::fingerprint(&controller_engine.engine),
+        crate::engine::configuration::fingerprint(&set.sandbox.inner().engine)
     );
     assert_eq!(set.count().await, 1, "compiled once more where memories are larger");
 }
@@ -353,7 +353,7 @@ async fn heavy_controllers_are_set_aside_and_hooks_are_not() {
     set.call("work", "a").await.unwrap();
     set.call("read", "a").await.unwrap();
     assert!(aside());
-    assert!(set.reconciler.plugin().aside(Hook::Mutate).is_none());
+    assert!(set.reconciler.plugin().low_priority_threads(Hook::Mutate).is_none());
 }
 
 #[tokio::test]

@@ -21,23 +21,30 @@ use tokio::{
 };
 use wasmtime::{
     Engine,
-    component::{Component, InstancePre, Linker},
+    component::{Component, Linker},
 };
 
 use crate::{
-    bindings::{controls::ControlsIndices, initializes::InitializesIndices, maps::MapsIndices},
-    call::warm_instance::WarmInstance,
-    engine::pool::{self, PoolSize},
+    call::{
+        export::ControllerExports,
+        warm_instance::{ControllerComponent, WarmInstance},
+    },
+    engine::{
+        configuration,
+        pool::{self, PoolSize},
+    },
     error::LoadError,
     grants::Permit,
     host::{files::FILE_TURNS, state::State, wasi},
     limits::Limits,
     load::{
         code_cache::{self, Cache},
-        contract::{self, Exports},
+        component::{compile, least_memory},
+        contract,
     },
+    manifest::exports::Exports,
     reconcile_limits::ReconcileLimits,
-    sandbox::{self, Inner},
+    sandbox::Inner,
 };
 
 /// Instances at once, if nobody chose: on a machine with less than 1 GiB of memory, and on others.
@@ -67,29 +74,16 @@ struct IdleInstances {
     keys: u64,
 }
 
-/// A plugin's controllers, ready to be instantiated here.
-pub(crate) struct ControllerComponent {
-    pub(crate) controller_engine: Arc<ControllerEngine>,
-    pub(crate) pre: InstancePre<State>,
-    pub(crate) controlling: Option<ControlsIndices>,
-    pub(crate) mapping: Option<MapsIndices>,
-    pub(crate) initializing: Option<InitializesIndices>,
-    /// Whether it sends HTTP requests.
-    pub(crate) http: bool,
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) permit: Arc<Permit>,
-}
-
 impl ControllerEngine {
     /// An engine that its sandbox's ticker knows nothing of yet.
     pub(crate) fn new(sandbox: &Inner, limits: &ReconcileLimits) -> Result<Self, LoadError> {
         let host = |what| move |source| LoadError::Host { what, source };
         let (config, size) = size(&sandbox.pool, limits, pool::address_space());
-        let mut config = sandbox::config(&sandbox.limits, &config);
+        let mut config = configuration::config(&sandbox.limits, &config);
         config.async_stack_size(pool::CONTROLLER_STACK);
         let engine = Engine::new(&config).map_err(host("setting up the engine for controllers"))?;
-        let linker = sandbox::linker(&engine).map_err(host("linking the plugin contract for controllers"))?;
-        let same = sandbox::fingerprint(&engine) == sandbox::fingerprint(&sandbox.engine);
+        let linker = configuration::linker(&engine).map_err(host("linking the plugin contract for controllers"))?;
+        let same = configuration::fingerprint(&engine) == configuration::fingerprint(&sandbox.engine);
         tracing::debug!(instances = size, "engine for controllers");
         Ok(Self {
             cache: (!same).then(|| sandbox.cache.of_engine(&engine)),
@@ -106,7 +100,7 @@ impl ControllerEngine {
     /// Makes a component ready for this engine. `bytes` are the component's file, and `component` is what the hooks' engine
     /// made of it.
     pub(crate) async fn fit(
-        self: &Arc<Self>,
+        &self,
         sandbox: &Inner,
         (digest, bytes, component, manifest): (&str, &[u8], &Component, &[u8]),
         exports: Exports,
@@ -114,7 +108,7 @@ impl ControllerEngine {
         permit: Permit,
     ) -> Result<ControllerComponent, LoadError> {
         let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
-        let least = crate::load::component::least_memory(component);
+        let least = least_memory(component);
         if least > self.limits.memory_bytes as u64 {
             return Err(LoadError::ExceedsLimit {
                 what: format!("{least} bytes of memory"),
@@ -129,7 +123,7 @@ impl ControllerEngine {
         let component = match known {
             Some(component) => component,
             None => {
-                let compiled = crate::load::component::compile(&self.engine, sandbox, bytes).await?;
+                let compiled = compile(&self.engine, sandbox, bytes).await?;
                 self.cache.iter().for_each(|cache| cache.put(digest, &compiled, manifest));
                 compiled
             }
@@ -143,10 +137,8 @@ impl ControllerEngine {
             .initialize_copy_on_write_image()
             .map_err(|source| LoadError::Host { what: "mapping the component's memory image", source })?;
         Ok(ControllerComponent {
-            controller_engine: self.clone(),
-            controlling: exports.controlling.then(|| ControlsIndices::new(&pre)).transpose().map_err(contract)?,
-            mapping: exports.mapping.then(|| MapsIndices::new(&pre)).transpose().map_err(contract)?,
-            initializing: exports.initializing.then(|| InitializesIndices::new(&pre)).transpose().map_err(contract)?,
+            engine: self.engine.clone(),
+            exports: ControllerExports::find(&pre, exports).map_err(contract)?,
             pre,
             http,
             limits: Arc::new(limits),

@@ -1,0 +1,428 @@
+//! The exports of a plugin, one type for each: its arguments, its name, and how its answer is read.
+//!
+//! # Contract
+//! An export is called by [`Instance::call`](crate::call::instance::Instance::call) alone. Where an answer breaks the
+//! contract, `call` returns the [`HookFault`] as its error, which ends the instance as a trap does.
+
+use std::sync::Arc;
+
+use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
+use wasmtime::{
+    Store,
+    component::{Instance, InstancePre},
+};
+
+use crate::{
+    bindings::{
+        self,
+        authorizes::{Authorizes, AuthorizesIndices},
+        configures::Configures,
+        controls::{Controls, ControlsIndices},
+        described::Described,
+        initializes::{Initializes, InitializesIndices},
+        maps::{Maps, MapsIndices},
+        mutates::MutatesIndices,
+        upgrades::UpgradesIndices,
+        validates::ValidatesIndices,
+    },
+    call::answer::{Decision, MutateReply, UpgradeReply, denied, diagnostics},
+    error::HookFault,
+    hook::Hook,
+    host::state::State,
+    manifest::exports::Exports,
+};
+
+/// A function that a plugin exports, with its arguments.
+pub(crate) trait Export: Send + 'static {
+    /// In errors, logs and metrics.
+    const NAME: &'static str;
+    /// The functions among which it is found.
+    type Guest: Sync;
+    /// Its answer, checked.
+    type Reply: Send + 'static;
+
+    /// Bytes of its arguments.
+    fn size(&self) -> usize {
+        0
+    }
+
+    /// Calls it once.
+    fn call(
+        self,
+        guest: &Self::Guest,
+        store: &mut Store<State>,
+    ) -> impl Future<Output = wasmtime::Result<Self::Reply>> + Send;
+}
+
+/// An export that is called again and again while the plugin serves, and is counted and quarantined by its hook.
+pub(crate) trait HookExport: Export {
+    const HOOK: Hook;
+}
+
+/// Where the hooks of requests are in a component.
+pub(crate) struct HookExports {
+    mutating: Option<MutatesIndices>,
+    validating: Option<ValidatesIndices>,
+    authorizing: Option<AuthorizesIndices>,
+    pub(crate) upgrading: Option<UpgradesIndices>,
+}
+
+impl HookExports {
+    pub(crate) fn find(pre: &InstancePre<State>, exports: Exports) -> wasmtime::Result<Self> {
+        Ok(Self {
+            mutating: exports.mutating.then(|| MutatesIndices::new(pre)).transpose()?,
+            validating: exports.validating.then(|| ValidatesIndices::new(pre)).transpose()?,
+            authorizing: exports.authorizing.then(|| AuthorizesIndices::new(pre)).transpose()?,
+            upgrading: exports.upgrading.then(|| UpgradesIndices::new(pre)).transpose()?,
+        })
+    }
+}
+
+/// The hooks of one instance. A function is looked up when it is called: most requests call one or two of them.
+pub(crate) struct HookGuest {
+    pub(crate) exports: Arc<HookExports>,
+    pub(crate) instance: Instance,
+}
+
+impl HookGuest {
+    fn authorizing(&self, store: &mut Store<State>) -> wasmtime::Result<Authorizes> {
+        self.exports.authorizing.as_ref().ok_or_else(missing)?.load(store, &self.instance)
+    }
+}
+
+/// Where the calls of controllers are in a component.
+pub(crate) struct ControllerExports {
+    controlling: Option<ControlsIndices>,
+    mapping: Option<MapsIndices>,
+    initializing: Option<InitializesIndices>,
+}
+
+impl ControllerExports {
+    pub(crate) fn find(pre: &InstancePre<State>, exports: Exports) -> wasmtime::Result<Self> {
+        Ok(Self {
+            controlling: exports.controlling.then(|| ControlsIndices::new(pre)).transpose()?,
+            mapping: exports.mapping.then(|| MapsIndices::new(pre)).transpose()?,
+            initializing: exports.initializing.then(|| InitializesIndices::new(pre)).transpose()?,
+        })
+    }
+}
+
+/// The calls of controllers in one instance, looked up once: it serves many.
+pub(crate) struct ControllerGuest {
+    controlling: Option<Controls>,
+    mapping: Option<Maps>,
+    initializing: Option<Initializes>,
+}
+
+impl ControllerGuest {
+    pub(crate) fn load(
+        exports: &ControllerExports,
+        store: &mut Store<State>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self> {
+        Ok(Self {
+            controlling: exports.controlling.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+            mapping: exports.mapping.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+            initializing: exports.initializing.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+        })
+    }
+}
+
+/// `mutating.mutate` of an encoded resource.
+pub(crate) struct Mutate {
+    pub(crate) resource: Vec<u8>,
+}
+
+impl Export for Mutate {
+    const NAME: &'static str = Hook::Mutate.name();
+    type Guest = HookGuest;
+    type Reply = MutateReply;
+
+    fn size(&self) -> usize {
+        self.resource.len()
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<MutateReply> {
+        let mutates = guest.exports.mutating.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
+        Ok(match mutates.mortise_plugin_mutating().call_mutate(&mut *store, &self.resource).await? {
+            Ok(None) => MutateReply::Unchanged,
+            Ok(Some(bytes)) => MutateReply::Changed(bounded(bytes, store)?),
+            Err(reasons) => MutateReply::Refused(diagnostics(reasons)),
+        })
+    }
+}
+
+impl HookExport for Mutate {
+    const HOOK: Hook = Hook::Mutate;
+}
+
+/// `validating.validate` of an encoded resource, with the one that is stored.
+pub(crate) struct Validate {
+    pub(crate) resource: Vec<u8>,
+    pub(crate) prior: Option<Vec<u8>>,
+}
+
+impl Export for Validate {
+    const NAME: &'static str = Hook::Validate.name();
+    type Guest = HookGuest;
+    type Reply = Vec<Diagnostic>;
+
+    fn size(&self) -> usize {
+        self.resource.len() + self.prior.as_ref().map_or(0, Vec::len)
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Vec<Diagnostic>> {
+        let validates = guest.exports.validating.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
+        let validating = validates.mortise_plugin_validating();
+        Ok(diagnostics(validating.call_validate(store, &self.resource, self.prior.as_ref()).await?))
+    }
+}
+
+impl HookExport for Validate {
+    const HOOK: Hook = Hook::Validate;
+}
+
+/// `upgrading.upgrade` of data of an older schema version.
+pub(crate) struct Upgrade {
+    pub(crate) of: pb::Type,
+    pub(crate) since: u32,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Export for Upgrade {
+    const NAME: &'static str = Hook::Upgrade.name();
+    type Guest = HookGuest;
+    type Reply = UpgradeReply;
+
+    fn size(&self) -> usize {
+        self.data.len()
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<UpgradeReply> {
+        let upgrades = guest.exports.upgrading.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
+        let upgrading = upgrades.mortise_plugin_upgrading();
+        Ok(match upgrading.call_upgrade(&mut *store, &type_name(self.of), self.since, &self.data).await? {
+            Ok(bytes) => UpgradeReply::Data(bounded(bytes, store)?),
+            Err(reasons) => UpgradeReply::Refused(diagnostics(reasons)),
+        })
+    }
+}
+
+impl HookExport for Upgrade {
+    const HOOK: Hook = Hook::Upgrade;
+}
+
+/// `authorizing.read` of an encoded id, with the encoded resource where it is at hand.
+pub(crate) struct AuthorizeRead {
+    pub(crate) caller: Arc<dyn Authorizer>,
+    pub(crate) id: Vec<u8>,
+    pub(crate) resource: Option<Vec<u8>>,
+}
+
+impl Export for AuthorizeRead {
+    const NAME: &'static str = Hook::AuthorizeRead.name();
+    type Guest = HookGuest;
+    type Reply = Decision;
+
+    fn size(&self) -> usize {
+        self.id.len() + self.resource.as_ref().map_or(0, Vec::len)
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Decision> {
+        let authorizes = guest.authorizing(store)?;
+        let authorizing = authorizes.mortise_plugin_authorizing();
+        begin_authorize(store, &self.caller);
+        let answer = authorizing.call_read(&mut *store, &self.id, self.resource.as_ref()).await;
+        decision(store, &self.caller, answer, self.resource.is_none())
+    }
+}
+
+impl HookExport for AuthorizeRead {
+    const HOOK: Hook = Hook::AuthorizeRead;
+}
+
+/// `authorizing.write` of an encoded resource.
+pub(crate) struct AuthorizeWrite {
+    pub(crate) caller: Arc<dyn Authorizer>,
+    pub(crate) resource: Vec<u8>,
+}
+
+impl Export for AuthorizeWrite {
+    const NAME: &'static str = Hook::AuthorizeWrite.name();
+    type Guest = HookGuest;
+    type Reply = Decision;
+
+    fn size(&self) -> usize {
+        self.resource.len()
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Decision> {
+        let authorizes = guest.authorizing(store)?;
+        let authorizing = authorizes.mortise_plugin_authorizing();
+        begin_authorize(store, &self.caller);
+        let answer = authorizing.call_write(&mut *store, &self.resource).await;
+        decision(store, &self.caller, answer, false)
+    }
+}
+
+impl HookExport for AuthorizeWrite {
+    const HOOK: Hook = Hook::AuthorizeWrite;
+}
+
+/// `authorizing.list` of a type in a tenancy.
+pub(crate) struct AuthorizeList {
+    pub(crate) caller: Arc<dyn Authorizer>,
+    pub(crate) of: pb::Type,
+    pub(crate) within: pb::Tenancy,
+}
+
+impl Export for AuthorizeList {
+    const NAME: &'static str = Hook::AuthorizeList.name();
+    type Guest = HookGuest;
+    type Reply = Decision;
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Decision> {
+        let authorizes = guest.authorizing(store)?;
+        let authorizing = authorizes.mortise_plugin_authorizing();
+        let within = bindings::types::Tenancy { partition: self.within.partition, namespace: self.within.namespace };
+        begin_authorize(store, &self.caller);
+        let answer = authorizing.call_list(&mut *store, &type_name(self.of), &within).await;
+        decision(store, &self.caller, answer, false)
+    }
+}
+
+impl HookExport for AuthorizeList {
+    const HOOK: Hook = Hook::AuthorizeList;
+}
+
+/// `controlling.reconcile` of an encoded id.
+pub(crate) struct Reconcile {
+    pub(crate) controller: String,
+    pub(crate) id: Vec<u8>,
+}
+
+impl Export for Reconcile {
+    const NAME: &'static str = Hook::Reconcile.name();
+    type Guest = ControllerGuest;
+    type Reply = Result<bindings::Outcome, String>;
+
+    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
+        let guest = guest.controlling.as_ref().ok_or_else(missing)?;
+        guest.mortise_plugin_controlling().call_reconcile(store, &self.controller, &self.id).await
+    }
+}
+
+impl HookExport for Reconcile {
+    const HOOK: Hook = Hook::Reconcile;
+}
+
+/// `mapping.map` of an encoded resource that changed.
+pub(crate) struct Map {
+    pub(crate) controller: String,
+    pub(crate) changed: Vec<u8>,
+}
+
+impl Export for Map {
+    const NAME: &'static str = Hook::Map.name();
+    type Guest = ControllerGuest;
+    type Reply = Result<Vec<Vec<u8>>, String>;
+
+    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
+        let guest = guest.mapping.as_ref().ok_or_else(missing)?;
+        guest.mortise_plugin_mapping().call_map(store, &self.controller, &self.changed).await
+    }
+}
+
+impl HookExport for Map {
+    const HOOK: Hook = Hook::Map;
+}
+
+/// `initializing.initialize` of a controller.
+pub(crate) struct Initialize {
+    pub(crate) controller: String,
+}
+
+impl Export for Initialize {
+    const NAME: &'static str = Hook::Initialize.name();
+    type Guest = ControllerGuest;
+    type Reply = Result<(), String>;
+
+    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
+        let guest = guest.initializing.as_ref().ok_or_else(missing)?;
+        guest.mortise_plugin_initializing().call_initialize(store, &self.controller).await
+    }
+}
+
+impl HookExport for Initialize {
+    const HOOK: Hook = Hook::Initialize;
+}
+
+/// `plugin.describe`: the encoded manifest.
+pub(crate) struct Describe;
+
+impl Export for Describe {
+    const NAME: &'static str = "describe";
+    type Guest = Described;
+    type Reply = Vec<u8>;
+
+    async fn call(self, guest: &Described, store: &mut Store<State>) -> wasmtime::Result<Vec<u8>> {
+        bounded(guest.mortise_plugin_plugin().call_describe(&mut *store).await?, store)
+    }
+}
+
+/// `configuring.check` of the plugin's settings, as JSON.
+pub(crate) struct Check {
+    pub(crate) settings: Arc<str>,
+}
+
+impl Export for Check {
+    const NAME: &'static str = "check";
+    type Guest = Configures;
+    type Reply = Vec<Diagnostic>;
+
+    async fn call(self, guest: &Configures, store: &mut Store<State>) -> wasmtime::Result<Vec<Diagnostic>> {
+        Ok(diagnostics(guest.mortise_plugin_configuring().call_check(store, &self.settings).await?))
+    }
+}
+
+fn missing() -> wasmtime::Error {
+    wasmtime::Error::msg("the component does not export it")
+}
+
+/// Bytes of an answer, unless they are over the limit.
+fn bounded(bytes: Vec<u8>, store: &Store<State>) -> wasmtime::Result<Vec<u8>> {
+    let limit = store.data().limits.reply_bytes;
+    if bytes.len() > limit { Err(HookFault::Reply { limit }.into()) } else { Ok(bytes) }
+}
+
+fn type_name(of: pb::Type) -> bindings::types::TypeName {
+    bindings::types::TypeName { group: of.group, group_version: of.group_version, kind: of.kind }
+}
+
+/// From here on the import `authorizer` answers for this caller.
+fn begin_authorize(store: &mut Store<State>, caller: &Arc<dyn Authorizer>) {
+    let state = store.data_mut();
+    state.caller = Some(caller.clone());
+    state.refused = None;
+}
+
+/// Reads an authorize hook's answer; `may_postpone` says whether it may ask for the resource.
+fn decision(
+    store: &mut Store<State>,
+    caller: &Arc<dyn Authorizer>,
+    answer: wasmtime::Result<bindings::Decision>,
+    may_postpone: bool,
+) -> wasmtime::Result<Decision> {
+    let state = store.data_mut();
+    state.caller = None;
+    match answer? {
+        bindings::Decision::Allow => Ok(Decision::Allow),
+        bindings::Decision::Deny(reason) => {
+            Ok(Decision::Deny(denied(caller.caller(), &reason, state.refused.take()).into()))
+        }
+        bindings::Decision::NeedResource if may_postpone => Ok(Decision::NeedResource),
+        bindings::Decision::NeedResource => {
+            Err(HookFault::Answer("it answered need-resource where it may not".into()).into())
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! One fresh instance of a plugin, for the hooks of one request.
+//!
+//! # Contract
+//! The hooks of one request share the instance, its fuel and its deadline; then it is dropped, so that nothing of one
+//! caller reaches the next. After a fault the instance is dead and is never entered again.
+//!
+//! # Limits
+//! Between the items of a list an instance retires after [`CALLS`] calls, or [`BYTES`] bytes that went into it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::{Engine, component::InstancePre};
+
+use crate::{
+    call::{
+        export::{HookExport, HookExports, HookGuest},
+        instance::{CallFailure, Instance},
+    },
+    engine::{
+        store::{WORKED, excused, store},
+        ticker::{TickGuard, Ticker},
+    },
+    error::{HookError, HookFault},
+    health::{
+        processor_time::{SHARE, could_have_worked},
+        reporter::Reporter,
+    },
+    host::state::State,
+    limits::Limits,
+};
+
+/// Calls into one instance after which the next item of a list gets another one.
+const CALLS: u32 = 64;
+
+/// Bytes into one instance after which the next call gets another one: guests of the SDK free nothing.
+const BYTES: usize = 512 << 10;
+
+/// A plugin's hooks, ready to be instantiated, with all that an instance needs.
+pub(crate) struct HookComponent {
+    pub(crate) engine: Engine,
+    pub(crate) pre: InstancePre<State>,
+    pub(crate) exports: Arc<HookExports>,
+    pub(crate) limits: Arc<Limits>,
+    /// The plugin's settings, as JSON; they never change.
+    pub(crate) settings: Arc<str>,
+    /// Bounds the requests of this plugin, so that it cannot take every slot of the pool.
+    pub(crate) turns: Arc<Semaphore>,
+    /// One permit for each slot of the pool.
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) slot_count: usize,
+    pub(crate) ticker: Arc<Ticker>,
+    pub(crate) reporter: Arc<Reporter>,
+}
+
+/// An instance, and what it holds while it lives.
+pub(crate) struct HookInstance {
+    instance: Instance<HookGuest>,
+    reporter: Arc<Reporter>,
+    /// Whether so much of the request's time went by before the instance existed that being late is no fault of it.
+    starved: bool,
+    /// Wall clock of the request, or of the item that has its own.
+    within: Duration,
+    calls: u32,
+    bytes: usize,
+    _ticking: TickGuard,
+    _turn: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl HookInstance {
+    /// A fresh instance; waits for a free one until the request's deadline.
+    pub(crate) async fn open(component: &HookComponent, hook: &'static str) -> Result<Self, HookError> {
+        let (limits, reporter) = (&component.limits, &component.reporter);
+        let begun = Instant::now();
+        let within = limits.deadline();
+        let permit = async |of: &Arc<Semaphore>| {
+            if let Ok(permit) = of.clone().try_acquire_owned() {
+                return Some(permit);
+            }
+            let left = within.saturating_sub(begun.elapsed());
+            tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
+        };
+        let Some(turn) = permit(&component.turns).await else {
+            let fault = HookFault::Busy { limit: limits.concurrency, setting: "sandbox.concurrency" };
+            return Err(reporter.fault(hook, fault, None));
+        };
+        let Some(slot) = permit(&component.slots).await else {
+            let fault = HookFault::Busy { limit: component.slot_count, setting: "sandbox.instances" };
+            return Err(reporter.fault(hook, fault, None));
+        };
+        let ticking = component.ticker.clone().hold();
+        let left = within.saturating_sub(begun.elapsed());
+        let starved = left < within / 2;
+        let (name, settings) = (reporter.plugin.clone(), component.settings.clone());
+        let store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), left)
+            .map_err(|e| reporter.fault(hook, HookFault::Host(format!("{e:#}")), Some(&e)))?;
+        let exports = component.exports.clone();
+        let opened = Instance::open(store, &component.pre, Instant::now() + left, |_, instance| {
+            Ok(HookGuest { exports, instance })
+        });
+        let failed = |CallFailure { fault, cause }| excused(reporter.fault(hook, fault, cause.as_ref()), starved);
+        let instance = opened.await.map_err(failed)?;
+        reporter.metrics.begins();
+        Ok(Self {
+            instance,
+            reporter: reporter.clone(),
+            starved,
+            within: left,
+            calls: 0,
+            bytes: 0,
+            _ticking: ticking,
+            _turn: turn,
+            _slot: slot,
+        })
+    }
+
+    /// Whether the next call should get an instance of its own.
+    pub(crate) fn must_retire(&self) -> bool {
+        self.instance.is_dead() || self.calls >= CALLS || self.bytes >= BYTES
+    }
+
+    /// Gives the next call a request's fuel and time of its own: for the items of a list.
+    pub(crate) fn renew(&mut self) {
+        let state = self.instance.state_mut();
+        let (fuel, deadline) = (state.limits.fuel, state.limits.deadline());
+        state.deadline = Instant::now() + deadline;
+        state.host_calls = 0;
+        self.instance.refuel(fuel);
+        self.starved = false;
+        self.within = deadline;
+    }
+
+    /// Fuel that the last call used, units.
+    pub(crate) fn spent(&self) -> u64 {
+        self.instance.spent()
+    }
+
+    /// Linear memory of the instance, bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.instance.state().memory
+    }
+
+    /// Calls a hook, within what is left of the request's time.
+    pub(crate) async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
+        self.calls += 1;
+        self.bytes += export.size();
+        let until = self.instance.state().deadline;
+        let (outcome, work) = self.instance.call(export, until).await;
+        let state = self.instance.state();
+        if work >= SHARE && could_have_worked(self.spent(), state.memory, state.host_calls) {
+            let why = || format!("a call took {work:?} of processor time after its first tick");
+            self.reporter.lower_priority(E::HOOK, why);
+        }
+        outcome.map_err(|CallFailure { fault, cause }| {
+            let starved = self.starved || work < self.within / WORKED;
+            excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), starved)
+        })
+    }
+}
+
+impl Drop for HookInstance {
+    fn drop(&mut self) {
+        let metrics = &self.reporter.metrics;
+        let state = self.instance.state_mut();
+        state.end_log(|| metrics.label());
+        metrics.ends(state.memory);
+    }
+}

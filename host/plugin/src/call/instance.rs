@@ -1,0 +1,110 @@
+//! One instance of a component, and the one way to call an export in it.
+//!
+//! # Contract
+//! Every guest is instantiated and called here, whether for a hook, a controller or while it is loaded: its time is
+//! bounded, and the end of a call that gave no answer is classified. Only a call that ended well leaves an instance that may
+//! be entered again; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
+//!
+//! # Cost
+//! Beyond the guest's own work: a timer, and two reads of the thread's clock if the guest pauses.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::{error::Elapsed, timeout_at};
+use wasmtime::{
+    Store,
+    component::{self, InstancePre},
+};
+
+use crate::{
+    call::export::Export,
+    engine::store::{GRACE, classify},
+    error::HookFault,
+    health::processor_time::timed,
+    host::state::State,
+};
+
+/// A component's instance, with the functions `G` that its exports need.
+pub(crate) struct Instance<G> {
+    store: Store<State>,
+    guest: G,
+    dead: bool,
+    /// Fuel left before the last call, units.
+    fuel: u64,
+}
+
+/// How a call ended that gave no answer.
+pub(crate) struct CallFailure {
+    pub(crate) fault: HookFault,
+    /// What wasmtime says, with the guest's backtrace; none for a call that was given up from outside.
+    pub(crate) cause: Option<wasmtime::Error>,
+}
+
+impl<G> Instance<G> {
+    /// Instantiates a component in `store`, until then at most, and looks its functions up.
+    pub(crate) async fn open(
+        mut store: Store<State>,
+        component: &InstancePre<State>,
+        until: Instant,
+        guest: impl FnOnce(&mut Store<State>, component::Instance) -> wasmtime::Result<G>,
+    ) -> Result<Self, CallFailure> {
+        let instantiated = timeout_at((until + GRACE).into(), component.instantiate_async(&mut store)).await;
+        let instance = ended(instantiated, &store)?;
+        let guest = guest(&mut store, instance);
+        let guest = ended(Ok(guest), &store)?;
+        Ok(Self { store, guest, dead: false, fuel: 0 })
+    }
+
+    /// Calls an export, until then at most. The processor time is the thread's from the guest's first pause on.
+    pub(crate) async fn call<E: Export<Guest = G>>(
+        &mut self,
+        export: E,
+        until: Instant,
+    ) -> (Result<E::Reply, CallFailure>, Duration) {
+        self.fuel = self.store.get_fuel().unwrap_or(0);
+        self.dead = true;
+        let state = self.store.data_mut();
+        state.hook = E::NAME;
+        state.deadline = until;
+        state.growth_refused = None;
+        let call = timeout_at((until + GRACE).into(), export.call(&self.guest, &mut self.store));
+        let (outcome, work) = timed(call).await;
+        let reply = ended(outcome, &self.store);
+        self.dead = reply.is_err();
+        (reply, work)
+    }
+
+    /// Whether a call left it so that it may not be entered again.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Gives the next call that much fuel, and a whole tick before it comes back to the host.
+    pub(crate) fn refuel(&mut self, fuel: u64) {
+        // Cannot fail: every engine counts fuel.
+        self.dead |= self.store.set_fuel(fuel).is_err();
+        self.store.set_epoch_deadline(1);
+    }
+
+    /// Fuel that the last call used, units.
+    pub(crate) fn spent(&self) -> u64 {
+        self.fuel.saturating_sub(self.store.get_fuel().unwrap_or(0))
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        self.store.data()
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut State {
+        self.store.data_mut()
+    }
+}
+
+/// The answer of a call that is over, or what became of it.
+fn ended<R>(outcome: Result<wasmtime::Result<R>, Elapsed>, store: &Store<State>) -> Result<R, CallFailure> {
+    match outcome {
+        Ok(Ok(reply)) => Ok(reply),
+        Ok(Err(e)) => Err(CallFailure { fault: classify(&e, store.data()), cause: Some(e) }),
+        Err(_) => Err(CallFailure { fault: HookFault::late(&store.data().limits), cause: None }),
+    }
+}

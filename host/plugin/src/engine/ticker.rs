@@ -1,0 +1,102 @@
+//! The thread that advances the epoch of each engine, once a millisecond while any call runs.
+//!
+//! At each tick a running guest comes back to the host, which ends it if its time is over and otherwise lets other tasks of
+//! the thread go first. That also holds for a guest that burns little fuel in big steps. The thread sleeps while nothing runs.
+
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+use wasmtime::{Engine, EngineWeak};
+
+/// How often a running guest comes back to the host.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// Ticks without a running call after which the ticker goes to sleep.
+const IDLE_TICKS: u32 = 50;
+
+/// The thread that advances the epoch.
+pub(crate) struct Ticker {
+    running: AtomicUsize,
+    /// Set while the thread sleeps until [`TickGuard`] wakes it. Set, and waited for, under the lock.
+    asleep: AtomicBool,
+    lock: Mutex<()>,
+    wake: Condvar,
+    ticks: AtomicU64,
+    /// The engine for controllers, once there is one.
+    second: OnceLock<EngineWeak>,
+}
+
+impl Ticker {
+    pub(crate) fn start(engine: &Engine) -> std::io::Result<Arc<Self>> {
+        let ticker = Arc::new(Self {
+            running: AtomicUsize::new(0),
+            asleep: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+            ticks: AtomicU64::new(0),
+            second: OnceLock::new(),
+        });
+        let (weak_ticker, engine) = (Arc::downgrade(&ticker), engine.weak());
+        thread::Builder::new().name("mortise-ticker".into()).spawn(move || {
+            let mut idle: u32 = 0;
+            while let (Some(ticker), Some(engine)) = (Weak::upgrade(&weak_ticker), engine.upgrade()) {
+                engine.increment_epoch();
+                drop(engine);
+                if let Some(second) = ticker.second.get().and_then(EngineWeak::upgrade) {
+                    second.increment_epoch();
+                }
+                ticker.ticks.fetch_add(1, Ordering::Relaxed);
+                idle = if ticker.running.load(Ordering::SeqCst) == 0 { idle.saturating_add(1) } else { 0 };
+                if idle >= IDLE_TICKS && ticker.sleep() {
+                    idle = 0;
+                }
+                drop(ticker);
+                #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+                thread::sleep(TICK);
+            }
+        })?;
+        Ok(ticker)
+    }
+
+    /// Advances the epoch of one more engine from now on.
+    pub(crate) fn also(&self, engine: &Engine) {
+        // A second one there is once.
+        let _ = self.second.set(engine.weak());
+    }
+
+    /// Waits until a call runs, and answers whether one does. Comes back now and then without one, so that the thread sees
+    /// whether the sandbox is gone.
+    fn sleep(&self) -> bool {
+        let mut lock = self.lock.lock();
+        self.asleep.store(true, Ordering::SeqCst);
+        // A call that began before the flag was set did not see it; it is counted, though.
+        let called = self.running.load(Ordering::SeqCst) > 0
+            || !self.wake.wait_for(&mut lock, Duration::from_secs(1)).timed_out();
+        self.asleep.store(false, Ordering::SeqCst);
+        called
+    }
+
+    pub(crate) fn hold(self: Arc<Self>) -> TickGuard {
+        if self.running.fetch_add(1, Ordering::SeqCst) == 0 && self.asleep.load(Ordering::SeqCst) {
+            let _waits_by_now = self.lock.lock();
+            self.wake.notify_one();
+        }
+        TickGuard(self)
+    }
+}
+
+/// While one of these lives, epochs advance.
+pub(crate) struct TickGuard(Arc<Ticker>);
+
+impl Drop for TickGuard {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}

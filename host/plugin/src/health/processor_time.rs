@@ -1,0 +1,120 @@
+//! How much processor time a call took, and whether the guest can have used it.
+//!
+//! Wall-clock time would blame a guest for what others do to its thread. Processor time alone is no proof either: what a
+//! hypervisor takes from a virtual machine is counted as the thread's, so that on a busy host the shortest call may seem to
+//! have worked for milliseconds. So a call must also have left traces of that much work ([`could_have_worked`]).
+//!
+//! Cost: two reads of the thread's clock for each poll after the first.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use pin_project_lite::pin_project;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time of one call, counted from its first tick on, after which its plugin is set aside.
+pub(crate) const SHARE: Duration = Duration::from_millis(1);
+
+/// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte of bulk
+/// ones take a unit; memory, where the first touch of each page costs the system a fault; calls of the host, each of which
+/// may copy what there is of memory. None of them fills a millisecond below these.
+const FUEL: u64 = 100_000;
+const MEMORY: usize = 2 << 20;
+const HOST_CALLS: u32 = 10;
+
+/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and called the host so often, can have
+/// worked for [`SHARE`].
+pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bool {
+    fuel >= FUEL || memory >= MEMORY || host_calls >= HOST_CALLS
+}
+
+/// Runs a call, and answers how much processor time it took from its first pause on, which is a guest's first tick.
+/// Wall-clock time would blame it for what others do to the thread.
+pub(crate) fn timed<F: Future>(call: F) -> Timed<F> {
+    Timed { call, counts: false, spent: Duration::ZERO }
+}
+
+/// Runs something, and answers how much processor time it took, all of it: what the host did for a guest.
+pub(crate) fn worked<F: Future>(work: F) -> Timed<F> {
+    Timed { call: work, counts: true, spent: Duration::ZERO }
+}
+
+pin_project! {
+    /// See [`timed`] and [`worked`]. No `async fn`, which would hold its argument twice: every call is in one of these.
+    pub(crate) struct Timed<F> {
+        #[pin]
+        call: F,
+        counts: bool,
+        spent: Duration,
+    }
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = (F::Output, Duration);
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let begun = this.counts.then(processor_time);
+        let polled = this.call.poll(context);
+        if let Some(begun) = begun {
+            *this.spent += processor_time().saturating_sub(begun);
+        }
+        *this.counts = true;
+        polled.map(|output| (output, *this.spent))
+    }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_without_traces_is_the_machine_s() {
+        assert!(!could_have_worked(5_000, 192 << 10, 2), "a call that does next to nothing");
+        for (fuel, memory, host_calls) in [(FUEL, 0, 0), (0, MEMORY, 0), (0, 0, HOST_CALLS)] {
+            assert!(could_have_worked(fuel, memory, host_calls));
+        }
+    }
+
+    /// Keeps a core busy for so long.
+    fn work(length: Duration) {
+        let begun = processor_time();
+        while processor_time().saturating_sub(begun) < length {}
+    }
+
+    #[tokio::test]
+    async fn only_work_after_the_first_pause_counts() {
+        let ((), spent) = timed(async { work(Duration::from_millis(5)) }).await;
+        assert_eq!(spent, Duration::ZERO);
+        let ((), spent) = timed(async {
+            work(Duration::from_millis(5));
+            tokio::task::yield_now().await;
+            work(Duration::from_millis(3));
+        })
+        .await;
+        assert!((3..5).contains(&spent.as_millis()), "{spent:?}");
+        let ((), spent) = timed(tokio::time::sleep(Duration::from_millis(20))).await;
+        assert!(spent < Duration::from_millis(5), "waiting is no work: {spent:?}");
+    }
+
+    #[tokio::test]
+    async fn all_work_counts_and_waiting_does_not() {
+        let (inner, spent) = worked(async {
+            work(Duration::from_millis(5));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            worked(async { work(Duration::from_millis(3)) }).await.1
+        })
+        .await;
+        assert!((3..5).contains(&inner.as_millis()), "{inner:?}");
+        assert!((8..16).contains(&spent.as_millis()), "{spent:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Where a loaded plugin's faults, measures and log lines go.
+//!
+//! # Contract
+//! One reporter belongs to one loaded plugin, and outlives its instances. It names the plugin in each error, counts each
+//! fault, writes at most one backtrace a second, and says until when the plugin's calls have low priority.
+//!
+//! # Cost
+//! A call that ends well pays one relaxed load here. A fault pays a look-up of its counter, and a log line at most.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::{HookError, HookFault},
+    health::{
+        backtrace,
+        breaker::{HealthState, Quarantine},
+        logs::Logs,
+        metrics::PluginMetrics,
+        plugin_health::{Health, HookHealth},
+        throttle::Throttle,
+    },
+    hook::Hook,
+};
+
+/// Takes what happens in one plugin's instances.
+pub(crate) struct Reporter {
+    pub(crate) plugin: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) metrics: Arc<PluginMetrics>,
+    pub(crate) health: Health,
+    backtraces: Throttle,
+    hooks: Demotion,
+    /// Apart from the hooks': heavy controllers do not slow hooks down.
+    controllers: Demotion,
+    /// How long a cause of low priority has effect.
+    demotion: Duration,
+    /// Where the clock of `hooks` and `controllers` begins.
+    start: Instant,
+}
+
+impl Reporter {
+    /// `used` are the hooks whose health is reported; `demotion` is `sandbox.low_priority_ms`, counted from `start`.
+    pub(crate) fn new(
+        (plugin, version): (Arc<str>, Arc<str>),
+        logs: Arc<Logs>,
+        metrics: PluginMetrics,
+        (rules, used): (Arc<Quarantine>, Vec<Hook>),
+        (demotion, start): (Duration, Instant),
+    ) -> Self {
+        let metrics = Arc::new(metrics);
+        Self {
+            health: health(&plugin, &logs, &metrics, rules, used),
+            plugin,
+            version,
+            logs,
+            metrics,
+            backtraces: Throttle::default(),
+            hooks: Demotion::default(),
+            controllers: Demotion::default(),
+            demotion,
+            start,
+        }
+    }
+
+    /// Makes an error of this plugin, and writes what is known about it to the log, at most one backtrace a second.
+    pub(crate) fn fault(&self, hook: &'static str, fault: HookFault, cause: Option<&wasmtime::Error>) -> HookError {
+        let counts = fault.is_of_the_plugin();
+        let error =
+            HookError { plugin: self.plugin.to_string(), version: self.version.to_string(), hook, fault, counts };
+        self.metrics.fault(hook, error.fault.kind());
+        // The quarantine was logged when it began.
+        let is_news = !matches!(error.fault, HookFault::Quarantined { .. });
+        if let Some(missed) = is_news.then(|| self.backtraces.admit()).flatten() {
+            let backtrace = cause.map(backtrace::render).unwrap_or_default();
+            let more =
+                if missed > 0 { format!(" ({missed} more faults since the last one said)") } else { String::new() };
+            let text = format!("{error}{more}\n{backtrace}");
+            self.logs.host(&self.plugin, hook, 1, text.trim_end().to_owned());
+        }
+        error
+    }
+
+    /// Blames the plugin for an answer that breaks a rule of the contract which only the hook's caller can check.
+    pub(crate) fn unusable(&self, hook: &'static str, what: String) -> HookError {
+        let error = self.fault(hook, HookFault::Answer(what), None);
+        if let Some(hook) = Hook::named(hook) {
+            self.health.blame(hook, &error.fault);
+            self.lower_priority(hook, || error.fault.to_string());
+        }
+        error
+    }
+
+    /// Whether calls of this hook have low priority now.
+    pub(crate) fn has_low_priority(&self, hook: Hook) -> bool {
+        let demotion = if hook.is_of_controllers() { &self.controllers } else { &self.hooks };
+        demotion.holds(self.start)
+    }
+
+    /// Gives the plugin's hooks low priority, or its controllers if they gave the cause, until [`Self::demotion`] has passed
+    /// without another cause.
+    pub(crate) fn lower_priority(&self, hook: Hook, why: impl FnOnce() -> String) {
+        let (demotion, what) =
+            if hook.is_of_controllers() { (&self.controllers, "controllers") } else { (&self.hooks, "hooks") };
+        if demotion.prolong(self.start, self.demotion) {
+            let length = self.demotion;
+            let text = format!(
+                "set aside: its {what} run at low priority until {length:?} have passed without cause; {}",
+                why()
+            );
+            self.logs.host(&self.plugin, hook.name(), 2, text);
+        }
+    }
+}
+
+/// A health that reports each change of a hook's state to log and metrics.
+fn health(
+    plugin: &Arc<str>,
+    logs: &Arc<Logs>,
+    metrics: &Arc<PluginMetrics>,
+    rules: Arc<Quarantine>,
+    used: Vec<Hook>,
+) -> Health {
+    let (plugin, logs, metrics) = (plugin.clone(), logs.clone(), metrics.clone());
+    let listener = move |hook: Hook, before: HealthState, now: &HookHealth| {
+        metrics.hook(hook).is(now.state);
+        let (name, faults) = (hook.name(), now.faults);
+        let (level, text) = match (before, now.state) {
+            (_, HealthState::Quarantined) => {
+                let wait = now.retry_in.unwrap_or_default();
+                (1, format!("hook {name} is quarantined: {faults} faults so far; tried again in {wait:?}"))
+            }
+            (HealthState::Quarantined, HealthState::Probation) => {
+                (2, format!("hook {name} is back from quarantine, on probation"))
+            }
+            (_, HealthState::Probation) => (2, format!("hook {name} is on probation: {faults} faults so far")),
+            (_, HealthState::Healthy) => (3, format!("hook {name} is healthy again")),
+        };
+        logs.host(&plugin, name, level, text);
+    };
+    Health::new(rules, used, Box::new(listener))
+}
+
+/// Until when calls have low priority, milliseconds since a start that the caller keeps; 0 before the first cause.
+#[derive(Default)]
+struct Demotion(AtomicU64);
+
+impl Demotion {
+    /// Whether it lasts now.
+    fn holds(&self, start: Instant) -> bool {
+        let until = self.0.load(Ordering::Relaxed);
+        until > 0 && millis(start.elapsed()) < until
+    }
+
+    /// Lets it last for `length` from now; answers whether it begins only now.
+    fn prolong(&self, start: Instant, length: Duration) -> bool {
+        let now = millis(start.elapsed());
+        self.0.fetch_max(now.saturating_add(millis(length)), Ordering::Relaxed) <= now && !length.is_zero()
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_aside_for_a_while_after_each_cause() {
+        let start = Instant::now();
+        let demotion = Demotion::default();
+        assert!(!demotion.holds(start));
+        assert!(demotion.prolong(start, Duration::from_secs(60)), "news");
+        assert!(!demotion.prolong(start, Duration::from_secs(60)), "no news");
+        assert!(demotion.holds(start));
+        let long_ago = start.checked_sub(Duration::from_secs(61)).unwrap();
+        assert!(!demotion.holds(long_ago), "over by then");
+        assert!(demotion.prolong(long_ago, Duration::from_secs(60)), "news again");
+    }
+
+    #[test]
+    fn setting_zero_sets_nobody_aside() {
+        let (start, demotion) = (Instant::now(), Demotion::default());
+        assert!(!demotion.prolong(start, Duration::ZERO));
+        assert!(!demotion.holds(start));
+    }
+}

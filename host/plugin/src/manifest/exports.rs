@@ -1,0 +1,14 @@
+//! The abilities that a component offers, for the checks of what its manifest asks for.
+
+/// Which optional interfaces a component exports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Exports {
+    pub(crate) mutating: bool,
+    pub(crate) validating: bool,
+    pub(crate) authorizing: bool,
+    pub(crate) upgrading: bool,
+    pub(crate) configuring: bool,
+    pub(crate) controlling: bool,
+    pub(crate) mapping: bool,
+    pub(crate) initializing: bool,
+}
