@@ -5,38 +5,32 @@
 //! It speaks gRPC and knows nothing of how a server works inside, so that it is quick to build and could be a program of
 //! its own.
 
+mod apply;
 pub mod args;
-pub mod catalog;
+mod atomic_file;
 pub mod commands;
 mod connect;
-mod contexts;
+mod env;
 mod error;
-mod ids;
-mod input;
 mod interrupt;
-mod json;
-mod order;
-mod part;
-mod plan;
-mod progress;
-mod session;
-mod show;
-mod table;
-mod throttle;
-pub mod ui;
-mod wait;
+mod output;
+mod resources;
 
 use std::{pin::Pin, process::ExitCode};
 
-pub use args::Tenancy;
 pub use commands::{Command, run};
-pub use connect::{Color, Connect};
+pub use connect::{
+    Connect,
+    session::{Authorized, Session, Token},
+};
 pub use error::{CliError, EXIT_CODES, Exit};
 pub use interrupt::Shield;
-pub use progress::{Progress, Unit};
-pub use session::{Authorized, Session, Token};
-pub use table::{Cell, Table};
-pub use ui::{Style, Ui};
+pub use output::{
+    progress::{Progress, Unit},
+    table::{Cell, Table},
+    ui::{self, Color, Style, Ui},
+};
+pub use resources::{catalog, tenancy::Tenancy};
 
 /// A command that runs.
 ///

@@ -17,16 +17,16 @@ use mortise_text::Document;
 use super::prune;
 use crate::{
     CliError, Connect, Exit, Progress, Session, Tenancy, Ui,
-    args::Selector,
-    catalog::Catalog,
-    ids::{Key, id_of, placed_title, read_in_any_version},
-    input::{self, Files},
-    order,
-    plan::{self, Change, Plan},
-    progress::Unit,
-    throttle::Throttle,
-    ui,
-    wait::{self, Condition},
+    apply::files::{self, Files},
+    apply::order,
+    apply::plan::{self, Change, Plan},
+    connect::throttle::Throttle,
+    output::progress::Unit,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{Key, id_of, placed_title, read_in_any_version},
+    resources::selector::Selector,
+    resources::wait::{self, Condition},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -54,7 +54,7 @@ pub struct Apply {
     #[arg(long, requires = "selector")]
     prune: bool,
     /// What metadata pruned resources have: key=value, several separated by commas
-    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::args::selector, requires = "prune")]
+    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::resources::selector::selector, requires = "prune")]
     selector: Option<Selector>,
     /// Types to prune besides those in the files
     #[arg(long, value_name = "TYPE", value_delimiter = ',', requires = "prune")]
@@ -73,7 +73,7 @@ pub struct Apply {
 
 /// How it went so far.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     created: usize,
     updated: usize,
     unchanged: usize,
@@ -97,29 +97,29 @@ impl Apply {
         let ui = self.connect.ui();
         let session = self.connect.session().await?;
         let catalog = Catalog::fetch(&session).await?;
-        let documents = input::read(&self.files, &catalog, &self.tenancy, &session)?;
+        let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
         let prune_types = self.prune_types.iter().map(|name| catalog.find_type(name)).collect::<Result<Vec<_>, _>>()?;
-        let kept: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
+        let in_files: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
         let scope = prune::scope(&documents, &prune_types, &self.tenancy, &session, &catalog);
         if let Some(selector) = &self.selector {
             prune::warn_of_unselected(&documents, selector, &ui);
         }
 
-        let mut tally = Tally::default();
+        let mut counts = Counts::default();
         let count = documents.len();
         let levels = order::levels(documents)?;
-        let written = self.apply(levels, count, &session, &catalog, &ui, &mut tally).await?;
-        if self.quiet || count > 20 || tally.failed > 0 {
-            ui::line(tally.sentence(self.dry_run))?;
+        let written = self.apply(levels, count, &session, &catalog, &ui, &mut counts).await?;
+        if self.quiet || count > 20 || counts.failed > 0 {
+            ui::line(counts.sentence(self.dry_run))?;
         }
-        if tally.failed > 0 {
+        if counts.failed > 0 {
             if self.prune {
                 ui.warn("nothing was pruned, since not everything was applied");
             }
             return Ok(Exit::Failed);
         }
         if let Some(selector) = self.selector.as_ref().filter(|_| self.prune) {
-            let exit = prune::prune(&session, selector, scope, &kept, self.dry_run, self.yes, &ui).await?;
+            let exit = prune::prune(&session, selector, scope, &in_files, self.dry_run, self.yes, &ui).await?;
             if exit != Exit::Done {
                 return Ok(exit);
             }
@@ -139,7 +139,7 @@ impl Apply {
         session: &Session,
         catalog: &Catalog,
         ui: &Ui,
-        tally: &mut Tally,
+        counts: &mut Counts,
     ) -> Result<Vec<pb::Resource>, CliError> {
         let progress = Progress::begin("applying", Some(count as u64), Unit::Items);
         // Uids of owners; `None` for one that could not be written.
@@ -165,7 +165,7 @@ impl Apply {
                 };
                 owners.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(&id), uid);
                 progress.advance(1);
-                if let Some(resource) = progress.suspend(|| self.tell(&document, outcome, catalog, ui, tally))?
+                if let Some(resource) = progress.suspend(|| self.tell(&document, outcome, catalog, ui, counts))?
                     && self.wait.is_some()
                 {
                     written.push(resource);
@@ -209,12 +209,12 @@ impl Apply {
         outcome: Outcome,
         catalog: &Catalog,
         ui: &Ui,
-        tally: &mut Tally,
+        counts: &mut Counts,
     ) -> Result<Option<pb::Resource>, CliError> {
         let name = placed_title(&id_of(&document.resource));
         match outcome {
             Outcome::Done(change, resource, warnings) => {
-                tally.count(change);
+                counts.count(change);
                 warn(document, &warnings, ui);
                 if !self.quiet {
                     ui::line(format!("{name} {}", change.word()))?;
@@ -222,7 +222,7 @@ impl Apply {
                 return Ok(Some(*resource));
             }
             Outcome::Planned(plan) => {
-                tally.count(plan.change);
+                counts.count(plan.change);
                 warn(document, &plan.warnings, ui);
                 if !self.quiet {
                     ui::print(super::diff::coloured(&plan.diff(catalog)?, ui))?;
@@ -230,17 +230,17 @@ impl Apply {
                 }
             }
             Outcome::Orphan => {
-                tally.failed += 1;
-                tally.skipped += 1;
-                if tally.failed <= MAX_TOLD {
+                counts.failed += 1;
+                counts.skipped += 1;
+                if counts.failed <= MAX_TOLD {
                     ui.note(&format!("mortise: {}: {name}: skipped, since its owner failed", document.place));
                 }
             }
             Outcome::Failed(error) if error.exit == Exit::Unreachable => return Err(error),
             Outcome::Failed(error) => {
-                tally.failed += 1;
-                if tally.failed <= MAX_TOLD {
-                    ui.note(&format!("mortise: {}", input::at(document, error)));
+                counts.failed += 1;
+                if counts.failed <= MAX_TOLD {
+                    ui.note(&format!("mortise: {}", files::at(document, error)));
                 }
             }
         }
@@ -289,7 +289,7 @@ pub(super) fn warn(document: &Document, warnings: &[Diagnostic], ui: &Ui) {
     }
 }
 
-impl Tally {
+impl Counts {
     fn count(&mut self, change: Change) {
         match change {
             Change::Created => self.created += 1,

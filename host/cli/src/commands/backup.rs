@@ -12,7 +12,7 @@ use clap::Args;
 use mortise_backup::SealChecker;
 use mortise_resource::data::{BackupRequest, backup_response::Begins};
 
-use crate::{CliError, Connect, Exit, Progress, Session, Unit, part, ui};
+use crate::{CliError, Connect, Exit, Progress, Session, Unit, atomic_file, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise backup /var/backups/mortise-$(date +%F).tar.gz\n\
                                    mortise backup - | ssh vault 'cat > mortise.tar.gz'";
@@ -50,7 +50,7 @@ impl Backup {
             return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
         }
         // Before the server is asked: whoever mistyped a directory wants to know at once.
-        let (mut part, dir) = part::beside(&self.file)?;
+        let (mut part, dir) = atomic_file::create(&self.file)?;
         let session = self.connect.session().await?;
         let taken = self.take(&session, part.as_file_mut()).await?;
         let failed = |e: io::Error| CliError::failed(format!("cannot write {name}: {e}"));
@@ -65,11 +65,11 @@ impl Backup {
         Ok(Exit::Done)
     }
 
-    async fn take(&self, session: &Session, into: &mut dyn Write) -> Result<Taken, CliError> {
+    async fn take(&self, session: &Session, into: &mut dyn Write) -> Result<BackupSummary, CliError> {
         let request = BackupRequest { without_config: self.without_config };
         let mut stream = session.call("backup", session.server().backup(request)).await?;
         let mut checker = SealChecker::default();
-        let (mut taken, mut progress, mut shown) = (Taken::default(), None, 0);
+        let (mut taken, mut progress, mut shown) = (BackupSummary::default(), None, 0);
         loop {
             let next = session.next("backup", &mut stream).await?;
             let Some(next) = next else { break };
@@ -99,12 +99,12 @@ impl Backup {
 
 /// A backup that is whole.
 #[derive(Default)]
-struct Taken {
+struct BackupSummary {
     begins: Begins,
     bytes: u64,
 }
 
-impl Taken {
+impl BackupSummary {
     fn describe(&self, name: &str) -> String {
         let Begins { commit, resources, events, files, .. } = self.begins;
         format!(

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::{CliError, Exit, ui};
+use crate::{CliError, Exit, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise completions bash > ~/.local/share/bash-completion/completions/mortise";
 

@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::{
-    Cell, CliError, Color, Exit, Table, Ui, connect,
-    contexts::{Context as Entry, Contexts},
-    ui,
+    Cell, CliError, Color, Exit, Table, Ui,
+    connect::{
+        address::address,
+        contexts::{Context as Entry, Contexts},
+    },
+    env::{self, Env},
+    output::ui,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -35,7 +39,7 @@ enum ContextCommand {
     },
     /// Makes a context, or changes what is given of one; an empty value takes a setting away
     #[command(after_help = super::after("mortise context set home --grpc-addr 192.168.1.2:8502 --namespace blue"))]
-    Set(Box<Set>),
+    Set(Box<SetContext>),
     /// Deletes a context
     #[command(after_help = super::after("mortise context delete home"))]
     Delete {
@@ -52,7 +56,7 @@ enum ContextCommand {
 
 /// Arguments of `context set`.
 #[derive(Debug, Args)]
-struct Set {
+struct SetContext {
     /// The context
     name: String,
     /// The server: HOST:PORT, http://HOST:PORT or https://HOST:PORT
@@ -86,7 +90,7 @@ struct Set {
 
 impl Context {
     pub(super) fn run(self) -> Result<Exit, CliError> {
-        let env: connect::Env<'_> = &connect::env;
+        let env: Env<'_> = &env::process;
         let mut contexts = Contexts::load(env)?;
         match self.command {
             ContextCommand::List => ui::print(list(&contexts))?,
@@ -158,7 +162,7 @@ fn list(contexts: &Contexts) -> String {
     table.render(&Ui::new(Color::Auto))
 }
 
-impl Set {
+impl SetContext {
     /// Changes what was given.
     fn apply(self, entry: &mut Entry) -> Result<(), CliError> {
         fn text(given: Option<String>, own: &mut Option<String>) {
@@ -179,7 +183,7 @@ impl Set {
             Ok(())
         }
         if let Some(addr) = self.grpc_addr.as_deref().filter(|addr| !addr.is_empty()) {
-            connect::address(addr)?;
+            address(addr)?;
         }
         text(self.grpc_addr, &mut entry.grpc_addr);
         text(self.tls_server_name, &mut entry.tls_server_name);

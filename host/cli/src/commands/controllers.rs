@@ -9,8 +9,8 @@ use mortise_resource::{
 use super::server_status::{state, std_duration};
 use crate::{
     Cell, CliError, Connect, Exit, Style, Table, Ui,
-    json::{self, Shown},
-    ui,
+    output::json::{self, AnswerFormat},
+    output::ui,
 };
 
 pub(super) const EXAMPLES: &str =
@@ -27,7 +27,7 @@ pub struct Controllers {
     plugin: Option<String>,
     /// How they are shown
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    output: Shown,
+    output: AnswerFormat,
     #[command(flatten)]
     connect: Connect,
 }
@@ -38,7 +38,7 @@ impl Controllers {
         let request = ListControllersRequest { plugin: self.plugin.clone().unwrap_or_default() };
         let reports = session.call("controllers", session.controllers().list(request)).await?.controllers;
         let ui = self.connect.ui();
-        let as_json = self.output == Shown::Json;
+        let as_json = self.output == AnswerFormat::Json;
         match &self.name {
             None if as_json => {
                 let all = ListControllersResponse { controllers: reports };

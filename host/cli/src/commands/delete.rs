@@ -8,13 +8,14 @@ use mortise_resource::{meta, pb};
 
 use crate::{
     CliError, Connect, Exit, Session, Tenancy,
-    args::Selector,
-    catalog::Catalog,
-    ids::{self, id_of, placed_title, read_if_there},
-    input::{self, Files},
-    order,
-    throttle::Throttle,
-    ui, wait,
+    apply::files::{self, Files},
+    apply::order,
+    connect::throttle::Throttle,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, id_of, placed_title, read_if_there},
+    resources::selector::Selector,
+    resources::wait,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -39,7 +40,7 @@ pub struct Delete {
     #[arg(long, value_name = "PREFIX", conflicts_with = "filename")]
     prefix: Option<String>,
     /// Deletes all of the type with this metadata: key=value, several separated by commas; asks first
-    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::args::selector, conflicts_with = "filename")]
+    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::resources::selector::selector, conflicts_with = "filename")]
     selector: Option<Selector>,
     /// Does not ask
     #[arg(short, long)]
@@ -64,7 +65,7 @@ impl Delete {
         let ui = self.connect.ui();
         let session = self.connect.session().await?;
         let catalog = Catalog::fetch(&session).await?;
-        let levels = self.doomed(&session, &catalog, &ui).await?;
+        let levels = self.to_delete(&session, &catalog, &ui).await?;
         let Some(levels) = levels else {
             ui::line("nothing was deleted")?;
             return Ok(Exit::Done);
@@ -108,7 +109,7 @@ impl Delete {
     }
 
     /// What is to go, the owned before their owners; `None` when somebody said no.
-    async fn doomed(
+    async fn to_delete(
         &self,
         session: &Session,
         catalog: &Catalog,
@@ -116,11 +117,11 @@ impl Delete {
     ) -> Result<Option<Vec<Vec<pb::Id>>>, CliError> {
         if !self.filename.is_empty() {
             let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
-            let levels = order::levels(input::read(&files, catalog, &self.tenancy, session)?)?;
+            let levels = order::levels(files::read(&files, catalog, &self.tenancy, session)?)?;
             let ids = |level: Vec<mortise_text::Document>| level.iter().map(|d| id_of(&d.resource)).collect();
             return Ok(Some(levels.into_iter().rev().map(ids).collect()));
         }
-        let wanted = ids::wanted(&self.what, catalog)?;
+        let wanted = ids::selections(&self.what, catalog)?;
         let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chosen = self.prefix.is_some() || self.selector.is_some();
         if named == chosen {

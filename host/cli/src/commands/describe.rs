@@ -11,11 +11,11 @@ use mortise_resource::{
 use super::{status, tree};
 use crate::{
     CliError, Connect, Exit, Session, Style, Table, Tenancy, Ui,
-    catalog::Catalog,
-    ids::{self, Key, id_of, made_at, placed_title, type_name},
-    plan,
-    show::{self, ago},
-    ui,
+    apply::plan,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, Key, id_of, made_at, placed_title, type_name},
+    resources::show::{self, ago},
 };
 
 pub(super) const EXAMPLES: &str = "\

@@ -5,9 +5,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
     CliError, Connect, Exit, Style, Tenancy, Ui,
-    catalog::Catalog,
-    input::{self, Files},
-    plan, ui,
+    apply::files::{self, Files},
+    apply::plan,
+    output::ui,
+    resources::catalog::Catalog,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -33,12 +34,12 @@ impl Diff {
         let ui = self.connect.ui();
         let session = self.connect.session().await?;
         let catalog = Catalog::fetch(&session).await?;
-        let documents = input::read(&self.files, &catalog, &self.tenancy, &session)?;
+        let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
         let mut different = false;
         let (session, catalog) = (&session, &catalog);
         let mut plans = stream::iter(documents)
             .map(|document| async move {
-                let plan = plan::plan(session, &document.resource).await.map_err(|e| input::at(&document, e))?;
+                let plan = plan::plan(session, &document.resource).await.map_err(|e| files::at(&document, e))?;
                 Ok::<_, CliError>((document, plan))
             })
             .buffered(IN_FLIGHT);

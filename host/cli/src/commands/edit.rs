@@ -13,10 +13,12 @@ use mortise_text::{Document, Format, Source};
 
 use crate::{
     CliError, Connect, Exit, Session, Shield, Tenancy, Ui,
-    catalog::Catalog,
-    connect::env,
-    ids::{self, Key, id_of, placed_title},
-    input, show, ui,
+    apply::files,
+    env::process as env,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, Key, id_of, placed_title},
+    resources::show,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -52,51 +54,51 @@ impl Edit {
              not count.\n"
         );
         let mut conflicts = 0;
-        let mut typed = Typed::new(self.connect.ui())?;
+        let mut draft = Draft::new(self.connect.ui())?;
         loop {
             let shown = format!("{said}{text}");
-            if let Err(error) = open(&typed.path, &shown).await {
-                return Err(typed.keep(error));
+            if let Err(error) = open(&draft.path, &shown).await {
+                return Err(draft.keep(error));
             }
-            typed.matters = true;
-            let edited = match input::text(&typed.path) {
+            draft.matters = true;
+            let edited = match files::text(&draft.path) {
                 Ok(edited) => edited,
-                Err(error) => return Err(typed.keep(error)),
+                Err(error) => return Err(draft.keep(error)),
             };
             let content = without_comments(&edited);
             if content.trim().is_empty() {
-                typed.matters = false;
+                draft.matters = false;
                 ui::line(format!("{name}: nothing was written, since the text is empty"))?;
                 return Ok(Exit::Done);
             }
             if without_comments(&shown) == content {
                 if text == base {
-                    typed.matters = false;
+                    draft.matters = false;
                     ui::line(format!("{name} unchanged"))?;
                     return Ok(Exit::Done);
                 }
                 return Err(
-                    typed.keep(CliError::failed(format!("{name}: gave up, since the text is as it was refused")))
+                    draft.keep(CliError::failed(format!("{name}: gave up, since the text is as it was refused")))
                 );
             }
             text = content;
             loop {
                 match write(&session, &catalog, &stored, &text).await {
                     Ok(warnings) => {
-                        typed.matters = false;
+                        draft.matters = false;
                         warnings.iter().for_each(|warning| self.connect.ui().warn(warning));
                         ui::line(format!("{name} updated"))?;
                         return Ok(Exit::Done);
                     }
-                    Err(Refused::Conflict) if conflicts < MAX_CONFLICTS => {
+                    Err(WriteError::Conflict) if conflicts < MAX_CONFLICTS => {
                         conflicts += 1;
                         stored = match ids::read(&session, &id).await {
                             Ok(stored) => stored,
-                            Err(error) => return Err(typed.keep(error)),
+                            Err(error) => return Err(draft.keep(error)),
                         };
                         let theirs = match editable(&stored, &catalog) {
                             Ok(theirs) => theirs,
-                            Err(error) => return Err(typed.keep(error)),
+                            Err(error) => return Err(draft.keep(error)),
                         };
                         let merged = diffy::merge(&base, &text, &theirs);
                         let change =
@@ -123,14 +125,14 @@ impl Edit {
                             }
                         }
                     }
-                    Err(Refused::Conflict) => {
+                    Err(WriteError::Conflict) => {
                         let error = CliError::failed(format!("{name}: somebody else keeps changing it"));
-                        return Err(typed.keep(error.remedy("try again later")));
+                        return Err(draft.keep(error.remedy("try again later")));
                     }
-                    Err(Refused::Wrong(error)) => {
+                    Err(WriteError::Wrong(error)) => {
                         said = format!("# {name} was not written:\n{}#\n", commented(&error.to_string()));
                     }
-                    Err(Refused::Failed(error)) => return Err(typed.keep(error)),
+                    Err(WriteError::Failed(error)) => return Err(draft.keep(error)),
                 }
                 break;
             }
@@ -139,7 +141,7 @@ impl Edit {
 }
 
 /// Why a text was not written.
-enum Refused {
+enum WriteError {
     /// Somebody else was faster.
     Conflict,
     /// It is wrong, and can be mended.
@@ -164,21 +166,21 @@ async fn write(
     catalog: &Catalog,
     stored: &pb::Resource,
     text: &str,
-) -> Result<Vec<String>, Refused> {
+) -> Result<Vec<String>, WriteError> {
     let id = id_of(stored);
     let parsed = mortise_text::parse(Source { name: "edit", text }, Some(Format::Yaml), catalog);
-    catalog.fault().map_err(Refused::Failed)?;
+    catalog.fault().map_err(WriteError::Failed)?;
     let mut documents = parsed.map_err(|faults| {
         let details = faults.to_string().lines().map(str::to_owned).collect();
-        Refused::Wrong(CliError { details, ..CliError::usage("the text has faults") })
+        WriteError::Wrong(CliError { details, ..CliError::usage("the text has faults") })
     })?;
     let (Some(document), None): (Option<Document>, _) = (documents.pop(), documents.pop()) else {
-        return Err(Refused::Wrong(CliError::usage("the text has to hold exactly one resource")));
+        return Err(WriteError::Wrong(CliError::usage("the text has to hold exactly one resource")));
     };
     let mut wanted = document.resource.clone();
     let own = id_of(&wanted);
     if Key::of(&own) != Key::of(&id) || (!own.uid.is_empty() && own.uid != id.uid) {
-        return Err(Refused::Wrong(
+        return Err(WriteError::Wrong(
             CliError::usage("the id of a resource cannot be edited").remedy("write it under another name with apply"),
         ));
     }
@@ -194,11 +196,11 @@ async fn write(
                 if warning.path.is_empty() { warning.summary } else { format!("{}: {}", warning.path, warning.summary) }
             })
             .collect()),
-        Err(error) if error.code == Some(tonic::Code::Aborted) => Err(Refused::Conflict),
+        Err(error) if error.code == Some(tonic::Code::Aborted) => Err(WriteError::Conflict),
         Err(error) if error.code == Some(tonic::Code::InvalidArgument) => {
-            Err(Refused::Wrong(input::at(&document, error)))
+            Err(WriteError::Wrong(files::at(&document, error)))
         }
-        Err(error) => Err(Refused::Failed(error)),
+        Err(error) => Err(WriteError::Failed(error)),
     }
 }
 
@@ -234,7 +236,7 @@ fn commented(text: &str) -> String {
 
 /// The file with what is typed. It goes when it is dropped, unless what it holds matters: then it stays, and standard error
 /// says where. That is so when the command is dropped amid a write, by Ctrl-C.
-struct Typed {
+struct Draft {
     file: Option<tempfile::NamedTempFile>,
     path: PathBuf,
     /// Whether there is something in it that was typed and is not written.
@@ -242,7 +244,7 @@ struct Typed {
     ui: Ui,
 }
 
-impl Typed {
+impl Draft {
     fn new(ui: Ui) -> Result<Self, CliError> {
         let file = tempfile::Builder::new().prefix("mortise-edit-").suffix(".yaml").tempfile()?;
         Ok(Self { path: file.path().to_owned(), file: Some(file), matters: false, ui })
@@ -266,7 +268,7 @@ impl Typed {
     }
 }
 
-impl Drop for Typed {
+impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(said) = self.leave() {
             self.ui.note(&format!("mortise: {said}"));

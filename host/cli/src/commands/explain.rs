@@ -4,7 +4,9 @@ use clap::Args;
 use mortise_text::Types as _;
 use prost_reflect::{Cardinality, EnumDescriptor, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 
-use crate::{CliError, Connect, Exit, Style, Table, Ui, catalog::Catalog, ids::type_name, ui};
+use crate::{
+    CliError, Connect, Exit, Style, Table, Ui, output::ui, resources::catalog::Catalog, resources::ids::type_name,
+};
 
 pub(super) const EXAMPLES: &str = "\
 mortise explain artist

@@ -17,7 +17,7 @@ use mortise_resource::{
 };
 use mortise_text::{Indent, to_json, to_yaml};
 
-use crate::{CliError, Connect, Exit, Progress, Session, Unit, catalog::Catalog, part, ui};
+use crate::{CliError, Connect, Exit, Progress, Session, Unit, atomic_file, output::ui, resources::catalog::Catalog};
 
 pub(super) const EXAMPLES: &str = "mortise export > all.jsonl\n\
                                    mortise export demo.v2.Artist demo.v2.Album -o yaml -f music.yaml";
@@ -33,7 +33,7 @@ pub struct Export {
     types: Vec<String>,
     /// How they are written
     #[arg(short, long, value_name = "FORMAT", default_value = "jsonl")]
-    output: Form,
+    output: ExportFormat,
     /// The file to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     file: PathBuf,
@@ -46,7 +46,7 @@ pub struct Export {
 
 /// How resources are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum ExportFormat {
     /// JSON, each resource on a line.
     Jsonl,
     /// YAML, with --- between resources.
@@ -67,7 +67,7 @@ impl Export {
         if !self.force && self.file.symlink_metadata().is_ok() {
             return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
         }
-        let (mut part, _) = part::beside(&self.file)?;
+        let (mut part, _) = atomic_file::create(&self.file)?;
         let count = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.as_file_mut())).await?;
         let failed = |e: io::Error| CliError::failed(format!("cannot write {name}: {e}"));
         part.as_file().sync_all().map_err(failed)?;
@@ -117,9 +117,9 @@ impl Export {
                     continue;
                 }
                 let text = match self.output {
-                    Form::Jsonl => to_json(&resource, catalog, Indent::Compact) + "\n",
-                    Form::Yaml if count > 0 => format!("---\n{}", to_yaml(&resource, catalog)),
-                    Form::Yaml => to_yaml(&resource, catalog),
+                    ExportFormat::Jsonl => to_json(&resource, catalog, Indent::Compact) + "\n",
+                    ExportFormat::Yaml if count > 0 => format!("---\n{}", to_yaml(&resource, catalog)),
+                    ExportFormat::Yaml => to_yaml(&resource, catalog),
                 };
                 catalog.fault()?;
                 out.write_all(text.as_bytes())?;

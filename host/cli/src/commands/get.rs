@@ -7,11 +7,11 @@ use mortise_text::Indent;
 use super::watch;
 use crate::{
     CliError, Connect, Exit, Session, Tenancy, Ui,
-    args::Selector,
-    catalog::Catalog,
-    ids::{self, Wanted, placed_title, title, type_name},
-    show::{self, Output, Rows},
-    ui,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, Selection, placed_title, title, type_name},
+    resources::selector::Selector,
+    resources::show::{self, Output, Rows},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -47,7 +47,7 @@ pub struct Get {
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
     /// Only with this metadata: key=value, several separated by commas
-    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::args::selector)]
+    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::resources::selector::selector)]
     selector: Option<Selector>,
     #[command(flatten)]
     tenancy: Tenancy,
@@ -60,7 +60,7 @@ impl Get {
         let ui = self.connect.ui();
         let session = self.connect.session().await?;
         let catalog = Catalog::fetch(&session).await?;
-        let wanted = ids::wanted(&self.what, &catalog)?;
+        let wanted = ids::selections(&self.what, &catalog)?;
         if wanted.iter().any(|wanted| !wanted.names.is_empty()) {
             let fault = match () {
                 () if !self.prefix.is_empty() => "either names or --prefix",
@@ -114,7 +114,7 @@ impl Get {
     fn show(
         &self,
         found: &[(&pb::Type, Vec<pb::Resource>)],
-        wanted: &[Wanted],
+        wanted: &[Selection],
         complete: bool,
         catalog: &Catalog,
         ui: &Ui,
@@ -164,8 +164,14 @@ impl Get {
         Ok(())
     }
 
-    async fn watch(&self, wanted: &[Wanted], session: &Session, catalog: &Catalog, ui: &Ui) -> Result<Exit, CliError> {
-        let [Wanted { ty, names }] = wanted else {
+    async fn watch(
+        &self,
+        wanted: &[Selection],
+        session: &Session,
+        catalog: &Catalog,
+        ui: &Ui,
+    ) -> Result<Exit, CliError> {
+        let [Selection { ty, names }] = wanted else {
             return Err(CliError::usage("one type can be watched at a time"));
         };
         if let Some(name) = names.iter().find(|name| mortise_resource::name::fault(name).is_some()) {

@@ -18,7 +18,7 @@ use mortise_text::{Document, ReadError, Reader};
 use tokio::sync::mpsc;
 
 use super::export::TENANCY;
-use crate::{CliError, Connect, Exit, Progress, Session, Tenancy, Ui, Unit, catalog::Catalog, ui};
+use crate::{CliError, Connect, Exit, Progress, Session, Tenancy, Ui, Unit, output::ui, resources::catalog::Catalog};
 
 pub(super) const EXAMPLES: &str =
     "mortise import all.jsonl\nmortise export --context old | mortise import - --context new";
@@ -48,13 +48,13 @@ pub struct Import {
 }
 
 /// A resource on its way, and where it stands in its text.
-struct Item {
+struct PlacedResource {
     resource: pb::Resource,
     place: String,
 }
 
 /// How it goes.
-struct Run<'r> {
+struct Importer<'r> {
     session: &'r Session,
     keep_going: bool,
     ui: Ui,
@@ -62,14 +62,14 @@ struct Run<'r> {
     written: u64,
     failed: u64,
     /// Those whose owner was not there.
-    orphans: Vec<Item>,
+    orphans: Vec<PlacedResource>,
 }
 
 impl Import {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let session = self.connect.session().await?;
         let catalog = Arc::new(Catalog::fetch(&session).await?);
-        let mut run = Run {
+        let mut run = Importer {
             session: &session,
             keep_going: self.keep_going,
             ui: self.connect.ui(),
@@ -84,7 +84,7 @@ impl Import {
             Ok(()) => run.write_owned(owned).await,
             Err(error) => Err(error),
         };
-        let Run { written, failed, progress, .. } = run;
+        let Importer { written, failed, progress, .. } = run;
         drop(progress);
         ended.map_err(|mut error| {
             // That stands for input of which nothing was done.
@@ -105,8 +105,8 @@ impl Import {
     async fn write_files(
         &self,
         catalog: &Arc<Catalog>,
-        run: &mut Run<'_>,
-        owned: &mut Vec<Item>,
+        run: &mut Importer<'_>,
+        owned: &mut Vec<PlacedResource>,
     ) -> Result<(), CliError> {
         for file in &self.files {
             let name = file.display().to_string();
@@ -126,8 +126,8 @@ impl Import {
         &self,
         mut documents: mpsc::Receiver<Result<Document, ReadError>>,
         catalog: &Catalog,
-        run: &mut Run<'_>,
-        owned: &mut Vec<Item>,
+        run: &mut Importer<'_>,
+        owned: &mut Vec<PlacedResource>,
     ) -> Result<(), CliError> {
         let units = self.tenancy.units(run.session);
         let unit = |unit: &str| if unit.is_empty() { "default".to_owned() } else { unit.to_owned() };
@@ -148,7 +148,7 @@ impl Import {
                 Err(error) => return Err(CliError::usage(error.to_string())),
             };
             document.place_in(&partition, &namespace, catalog);
-            let item = Item { place: document.place.to_string(), resource: new(document.resource) };
+            let item = PlacedResource { place: document.place.to_string(), resource: new(document.resource) };
             if item.resource.owner.is_some() {
                 owned.push(item);
                 continue;
@@ -196,9 +196,9 @@ fn resources(count: u64) -> String {
     format!("{count} resource{}", if count == 1 { "" } else { "s" })
 }
 
-impl Run<'_> {
+impl Importer<'_> {
     /// Owners of owners first: each round writes those whose owner is there by now.
-    async fn write_owned(&mut self, mut owned: Vec<Item>) -> Result<(), CliError> {
+    async fn write_owned(&mut self, mut owned: Vec<PlacedResource>) -> Result<(), CliError> {
         while !owned.is_empty() {
             let before = owned.len();
             self.write_all(owned).await?;
@@ -213,9 +213,9 @@ impl Run<'_> {
     }
 
     /// Writes some at a time. After one that ends it, those on their way are waited for, so that what is said of them holds.
-    async fn write_all(&mut self, items: Vec<Item>) -> Result<(), CliError> {
+    async fn write_all(&mut self, items: Vec<PlacedResource>) -> Result<(), CliError> {
         let session = self.session;
-        let write = |item: Item| async move {
+        let write = |item: PlacedResource| async move {
             let thing = item.resource.id.as_ref().map(describe).unwrap_or_default();
             let request = pb::WriteRequest { resource: Some(item.resource.clone()) };
             let call = async { session.resources().write(request).await };

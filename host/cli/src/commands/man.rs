@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap_mangen::Man as Page;
 
-use crate::{CliError, Exit, ui};
+use crate::{CliError, Exit, output::ui};
 
 pub(super) const EXAMPLES: &str = "\
 mortise man | man -l -

@@ -10,10 +10,10 @@ use mortise_text::{Document, Types as _};
 
 use crate::{
     CliError, Exit, Session, Tenancy, Ui,
-    args::Selector,
-    catalog::Catalog,
-    ids::{Key, id_of, list, placed_title},
-    ui,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{Key, id_of, list, placed_title},
+    resources::selector::Selector,
 };
 
 /// Which types are looked at, in which units.
@@ -60,34 +60,37 @@ pub(super) async fn prune(
     session: &Session,
     selector: &Selector,
     scope: Scope,
-    kept: &BTreeSet<Key>,
+    in_files: &BTreeSet<Key>,
     dry_run: bool,
     yes: bool,
     out: &Ui,
 ) -> Result<Exit, CliError> {
-    let mut doomed = BTreeMap::new();
+    let mut to_delete = BTreeMap::new();
     for (ty, partition, namespace) in scope {
         let found = list(session, &ty.to_pb(), pb::Tenancy { partition, namespace }, "").await?;
         let selected = found.into_iter().filter(|resource| selector.matches(&resource.metadata));
         let keyed = selected.map(|resource| (Key::of(&id_of(&resource)), resource));
-        doomed.extend(keyed.filter(|(key, _)| !kept.contains(key)));
+        to_delete.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
     }
-    let doomed = owned_first(doomed);
-    if doomed.is_empty() {
+    let to_delete = owned_first(to_delete);
+    if to_delete.is_empty() {
         return Ok(Exit::Done);
     }
     if dry_run {
-        for resource in &doomed {
+        for resource in &to_delete {
             ui::line(format!("{} pruned (dry run)", placed_title(&id_of(resource))))?;
         }
         return Ok(Exit::Done);
     }
     if !yes {
-        for resource in &doomed {
+        for resource in &to_delete {
             out.note(&format!("  {}", placed_title(&id_of(resource))));
         }
-        let these =
-            if doomed.len() == 1 { "this resource".to_owned() } else { format!("these {} resources", doomed.len()) };
+        let these = if to_delete.len() == 1 {
+            "this resource".to_owned()
+        } else {
+            format!("these {} resources", to_delete.len())
+        };
         let asked = ui::confirm(&format!("Delete {these}, which the files do not have?"), "--yes");
         // The files were applied by now, so it is not that nothing was done.
         if !asked.map_err(|error| CliError { exit: Exit::Failed, ..error })? {
@@ -96,7 +99,7 @@ pub(super) async fn prune(
         }
     }
     let mut exit = Exit::Done;
-    for resource in doomed {
+    for resource in to_delete {
         let id = id_of(&resource);
         let name = placed_title(&id);
         let request = pb::DeleteRequest { id: Some(id), version: resource.version };
@@ -114,14 +117,14 @@ pub(super) async fn prune(
 }
 
 /// What is owned before what owns it: an owner's deletion changes them.
-fn owned_first(doomed: BTreeMap<Key, pb::Resource>) -> Vec<pb::Resource> {
+fn owned_first(to_delete: BTreeMap<Key, pb::Resource>) -> Vec<pb::Resource> {
     let owner = |resource: &pb::Resource| resource.owner.as_ref().map(Key::of);
     let depth = |resource: &pb::Resource| {
-        let above = std::iter::successors(owner(resource), |key| doomed.get(key).and_then(owner));
+        let above = std::iter::successors(owner(resource), |key| to_delete.get(key).and_then(owner));
         // A circle cannot be stored; were there one, this would end all the same.
-        above.take(doomed.len()).count()
+        above.take(to_delete.len()).count()
     };
-    let mut ordered: Vec<_> = doomed.values().map(|resource| (depth(resource), resource.clone())).collect();
+    let mut ordered: Vec<_> = to_delete.values().map(|resource| (depth(resource), resource.clone())).collect();
     ordered.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
     ordered.into_iter().map(|(_, resource)| resource).collect()
 }

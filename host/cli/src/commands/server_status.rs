@@ -7,8 +7,8 @@ use mortise_resource::data::{
 
 use crate::{
     Cell, CliError, Connect, Exit, Session, Style, Table, Ui,
-    json::{self, Shown},
-    ui,
+    output::json::{self, AnswerFormat},
+    output::ui,
 };
 
 /// Asks a server how it is doing.
@@ -17,12 +17,12 @@ pub(super) async fn fetch(session: &Session) -> Result<ServerStatusResponse, Cli
 }
 
 /// Asks, and prints.
-pub(super) async fn show(connect: &Connect, shown: Shown) -> Result<Exit, CliError> {
+pub(super) async fn show(connect: &Connect, shown: AnswerFormat) -> Result<Exit, CliError> {
     let session = connect.session().await?;
     let status = fetch(&session).await?;
     ui::print(match shown {
-        Shown::Table => render(&status, &session.url(), &connect.ui()),
-        Shown::Json => json::message("mortise.v1.ServerStatusResponse", &status)?,
+        AnswerFormat::Table => render(&status, &session.url(), &connect.ui()),
+        AnswerFormat::Json => json::message("mortise.v1.ServerStatusResponse", &status)?,
     })?;
     Ok(Exit::Done)
 }

@@ -4,11 +4,11 @@ use clap::Args;
 
 use crate::{
     Cell, CliError, Connect, Exit, Table, Tenancy, Ui,
-    catalog::Catalog,
-    ids::{self, id_of, placed_title},
-    json::Shown,
-    show::{self, state},
-    ui,
+    output::json::AnswerFormat,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, id_of, placed_title},
+    resources::show::{self, state},
 };
 
 pub(super) const EXAMPLES: &str = "mortise status\nmortise status artist korn\nmortise status -o json";
@@ -21,7 +21,7 @@ pub struct Status {
     what: Vec<String>,
     /// How it is shown
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    output: Shown,
+    output: AnswerFormat,
     #[command(flatten)]
     tenancy: Tenancy,
     #[command(flatten)]
@@ -37,7 +37,7 @@ impl Status {
         let catalog = Catalog::fetch(&session).await?;
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let resource = ids::read(&session, &id).await?;
-        if self.output == Shown::Json {
+        if self.output == AnswerFormat::Json {
             let whole: serde_json::Value = serde_json::from_str(&show::json(&resource, &catalog)?).unwrap_or_default();
             let status = whole.get("status").cloned().unwrap_or_else(|| serde_json::json!({}));
             ui::line(format!("{status:#}"))?;

@@ -10,7 +10,7 @@ use clap::Args;
 use mortise_resource::data::{ServerStatusResponse, server_status_response::PluginState};
 
 use super::server_status::{describe_process, fetch, std_duration};
-use crate::{CliError, Connect, Exit, Table, Ui, ui};
+use crate::{CliError, Connect, Exit, Table, Ui, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise top\nmortise top --once --interval 10s";
 

@@ -7,10 +7,10 @@ use mortise_resource::pb;
 
 use crate::{
     CliError, Connect, Exit, Session, Style, Tenancy, Ui,
-    catalog::Catalog,
-    ids::{self, Key, id_of, placed_title, read_if_there},
-    show::conditions,
-    ui,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, Key, id_of, placed_title, read_if_there},
+    resources::show::conditions,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -60,7 +60,7 @@ impl Tree {
         if !owners.is_empty() {
             indent.push_str("   ");
         }
-        let mut below = Below { session: &session, show: &show, left: self.limit, cut: false };
+        let mut below = Subtree { session: &session, show: &show, left: self.limit, cut: false };
         below.print(id_of(&resource), indent, self.depth).await?;
         if below.cut {
             show.note("there is more; --limit and --depth show it");
@@ -130,14 +130,14 @@ pub(super) async fn owned(session: &Session, id: &pb::Id) -> Result<Vec<pb::Reso
 }
 
 /// Prints what is owned.
-struct Below<'s> {
+struct Subtree<'s> {
     session: &'s Session,
     show: &'s Ui,
     left: u32,
     cut: bool,
 }
 
-impl Below<'_> {
+impl Subtree<'_> {
     fn print<'b>(
         &'b mut self,
         id: pb::Id,

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use mortise_resource::{data::ListTypesResponse, manifest::Scope, types::gvk};
 
-use crate::{CliError, Connect, Exit, Table, catalog::Catalog, json, ui};
+use crate::{CliError, Connect, Exit, Table, output::json, output::ui, resources::catalog::Catalog};
 
 pub(super) const EXAMPLES: &str = "\
 mortise types

@@ -13,25 +13,25 @@ use mortise_text::Indent;
 
 use crate::{
     CliError, Session, Ui,
-    catalog::Catalog,
-    ids::{id_of, title},
-    show::{self, Output, Rows},
-    ui,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{id_of, title},
+    resources::show::{self, Output, Rows},
 };
 
 /// How long a watch that was ended is left before the next one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What happened to a resource.
+/// What kind to a resource.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Happened {
+enum EventKind {
     /// It was there when the watch began.
     Present,
     Written,
     Deleted,
 }
 
-impl Happened {
+impl EventKind {
     fn word(self) -> &'static str {
         match self {
             Self::Present => "present",
@@ -55,13 +55,13 @@ impl<'c> Printer<'c> {
         Self { output, rows, catalog, ui, headed: false }
     }
 
-    fn event(&mut self, happened: Happened, resource: &pb::Resource) -> Result<(), CliError> {
-        let word = happened.word();
+    fn event(&mut self, kind: EventKind, resource: &pb::Resource) -> Result<(), CliError> {
+        let word = kind.word();
         match self.output {
             Output::Table | Output::Wide => {
                 self.rows.add(resource, Some(word));
                 self.catalog.fault()?;
-                if happened != Happened::Present {
+                if kind != EventKind::Present {
                     ui::print(self.rows.table.drain(self.ui))?;
                 }
             }
@@ -109,7 +109,7 @@ pub(super) async fn follow(
             name_prefix: prefix.to_owned(),
         };
         let mut events = session.call(gvk(ty), async { session.resources().watch_list(request).await }).await?;
-        let mut upsert = Happened::Present;
+        let mut upsert = EventKind::Present;
         loop {
             let event = match events.message().await {
                 Ok(Some(event)) => event.event,
@@ -120,18 +120,18 @@ pub(super) async fn follow(
                 }
                 Err(status) => return Err(CliError::rpc(gvk(ty), &status)),
             };
-            let (happened, resource) = match event {
+            let (kind, resource) = match event {
                 Some(Event::Upsert(event)) => (upsert, event.resource),
-                Some(Event::Delete(event)) => (Happened::Deleted, event.resource),
+                Some(Event::Delete(event)) => (EventKind::Deleted, event.resource),
                 Some(Event::EndOfSnapshot(_)) => {
-                    upsert = Happened::Written;
+                    upsert = EventKind::Written;
                     printer.complete()?;
                     continue;
                 }
                 None => continue,
             };
             if let Some(resource) = resource.filter(|resource| wants(resource)) {
-                printer.event(happened, &resource)?;
+                printer.event(kind, &resource)?;
             }
         }
         tokio::time::sleep(PAUSE).await;

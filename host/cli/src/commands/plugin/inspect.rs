@@ -5,11 +5,12 @@ use mortise_resource::{
     types::gvk,
 };
 
-use super::Seen;
+use super::PluginSummary;
 use crate::{
     Cell, CommandFuture, Connect, Exit, Style, Table, Ui,
     commands::server_status::{health, std_duration},
-    json, ui,
+    output::json,
+    output::ui,
 };
 
 /// A plugin of a server.
@@ -45,7 +46,7 @@ impl Inspect {
 
 fn render(answer: &InspectResponse, ui: &Ui) -> String {
     let resource = answer.plugin.clone().unwrap_or_default();
-    let seen = Seen::from(&resource);
+    let seen = PluginSummary::from(&resource);
     let plugin = &seen.plugin;
     let mut out = String::new();
     let mut line = |name: &str, value: &str| {

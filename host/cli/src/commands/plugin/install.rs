@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::Seen;
-use crate::{CliError, Connect, Exit, Progress, Unit, ui};
+use super::PluginSummary;
+use crate::{CliError, Connect, Exit, Progress, Unit, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise plugin install target/demo.wasm\n\
                                    mortise plugin install build/my_plugin.wasm --name demo";
@@ -61,7 +61,7 @@ impl Install {
             }
             (_, answer) => {
                 let answer = answer?;
-                let seen = Seen::from(&answer.plugin.unwrap_or_default());
+                let seen = PluginSummary::from(&answer.plugin.unwrap_or_default());
                 let before = match seen.plugin.previous_version.as_str() {
                     "" => String::new(),
                     previous => format!("; before it, and kept for a rollback: version {previous}"),

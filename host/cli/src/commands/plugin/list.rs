@@ -6,11 +6,11 @@ use mortise_resource::{
     types::{self, gvk},
 };
 
-use super::{Seen, short};
+use super::{PluginSummary, short};
 use crate::{
     CliError, Connect, Exit, Table,
     commands::server_status::{health, stage},
-    ui,
+    output::ui,
 };
 
 pub(super) const EXAMPLES: &str = "mortise plugin list";
@@ -37,7 +37,7 @@ impl List {
         }
         let mut table = Table::new(["name", "version", "stage", "health", "digest", "source", "types", "message"]);
         for resource in &resources {
-            let seen = Seen::from(resource);
+            let seen = PluginSummary::from(resource);
             let types: Vec<_> = seen.plugin.types.iter().filter_map(|t| t.r#type.as_ref()).map(gvk).collect();
             table.row(vec![
                 seen.name.as_str().into(),

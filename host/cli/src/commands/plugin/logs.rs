@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use mortise_resource::data::{LogLine, LogsRequest};
 
-use crate::{CliError, Connect, Exit, Style, Ui, ui};
+use crate::{CliError, Connect, Exit, Style, Ui, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise plugin logs demo\nmortise plugin logs demo -f --last 0 --level warn";
 

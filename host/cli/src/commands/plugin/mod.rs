@@ -1,10 +1,10 @@
 //! `mortise plugin …`: what operators do with plugins of a running server.
 
+mod commands;
 mod inspect;
 mod install;
 mod list;
 mod logs;
-mod orders;
 
 use clap::Subcommand;
 use mortise_resource::{data, pb};
@@ -23,20 +23,20 @@ pub enum PluginCommand {
     #[command(after_help = after(install::EXAMPLES))]
     Install(install::Install),
     /// Take a plugin's file out of the folder; what is stored of its types stays
-    #[command(visible_alias = "rm", after_help = after(orders::REMOVE))]
-    Remove(orders::Order),
+    #[command(visible_alias = "rm", after_help = after(commands::REMOVE))]
+    Remove(commands::NamedCommand),
     /// Go back to the component before
-    #[command(after_help = after(orders::ROLLBACK))]
-    Rollback(orders::Order),
+    #[command(after_help = after(commands::ROLLBACK))]
+    Rollback(commands::NamedCommand),
     /// Lift the quarantine of a plugin's hooks
-    #[command(after_help = after(orders::RESET))]
-    Reset(orders::Order),
+    #[command(after_help = after(commands::RESET))]
+    Reset(commands::NamedCommand),
     /// Switch a plugin on again
-    #[command(after_help = after(orders::ENABLE))]
-    Enable(orders::Order),
+    #[command(after_help = after(commands::ENABLE))]
+    Enable(commands::NamedCommand),
     /// Switch a plugin off, over restarts, as if it were removed
-    #[command(after_help = after(orders::DISABLE))]
-    Disable(orders::Order),
+    #[command(after_help = after(commands::DISABLE))]
+    Disable(commands::NamedCommand),
     /// Show what a plugin logged
     #[command(after_help = after(logs::EXAMPLES))]
     Logs(logs::Logs),
@@ -51,18 +51,18 @@ pub fn run(command: PluginCommand) -> CommandFuture {
         match command {
             PluginCommand::List(list) => list.run().await,
             PluginCommand::Install(install) => install.run().await,
-            PluginCommand::Remove(order) => order.remove().await,
-            PluginCommand::Rollback(order) => order.rollback().await,
-            PluginCommand::Reset(order) => order.reset().await,
-            PluginCommand::Enable(order) => order.enable().await,
-            PluginCommand::Disable(order) => order.disable().await,
+            PluginCommand::Remove(command) => command.remove().await,
+            PluginCommand::Rollback(command) => command.rollback().await,
+            PluginCommand::Reset(command) => command.reset().await,
+            PluginCommand::Enable(command) => command.enable().await,
+            PluginCommand::Disable(command) => command.disable().await,
             PluginCommand::Logs(logs) => logs.run().await,
         }
     })
 }
 
 /// A plugin as its resource tells it.
-struct Seen {
+struct PluginSummary {
     name: String,
     plugin: data::Plugin,
     /// Reasons and messages of its conditions.
@@ -71,7 +71,7 @@ struct Seen {
     message: String,
 }
 
-impl From<&pb::Resource> for Seen {
+impl From<&pb::Resource> for PluginSummary {
     fn from(resource: &pb::Resource) -> Self {
         let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
         let conditions: Vec<_> = resource.status.values().flat_map(|status| &status.conditions).collect();
@@ -89,7 +89,7 @@ impl From<&pb::Resource> for Seen {
     }
 }
 
-impl Seen {
+impl PluginSummary {
     /// `version 1.2.0 (sha256 0123456789ab)`.
     fn what(&self) -> String {
         format!("version {} (sha256 {})", self.plugin.version, short(&self.plugin.digest))

@@ -29,14 +29,14 @@ pub(super) struct Flags(BTreeMap<String, String>);
 
 /// Somebody asked for help.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum FlagError {
     Help,
     Wrong(String),
 }
 
 impl Flags {
     /// Reads flags up to the first argument that is none, and answers the rest. `-p` is known only where there is a prefix.
-    pub(super) fn read<'a>(&mut self, args: &'a [String], prefix: bool) -> Result<&'a [String], Stop> {
+    pub(super) fn read<'a>(&mut self, args: &'a [String], prefix: bool) -> Result<&'a [String], FlagError> {
         let mut rest = args;
         while let Some((arg, after)) = rest.split_first() {
             if arg == "--" {
@@ -49,14 +49,14 @@ impl Flags {
                 None => (name, None),
             };
             if name.is_empty() || name.starts_with('-') {
-                return Err(Stop::Wrong(format!("bad flag syntax: {arg}")));
+                return Err(FlagError::Wrong(format!("bad flag syntax: {arg}")));
             }
             if name == "h" || name == "help" {
-                return Err(Stop::Help);
+                return Err(FlagError::Help);
             }
             let known = COMMON.iter().find(|(known, _)| *known == name && (prefix || *known != "p"));
             let Some((_, takes)) = known else {
-                return Err(Stop::Wrong(format!("flag provided but not defined: -{name}")));
+                return Err(FlagError::Wrong(format!("flag provided but not defined: -{name}")));
             };
             rest = after;
             let value = match (value, takes) {
@@ -68,12 +68,12 @@ impl Flags {
                     "false".into()
                 }
                 (Some(value), false) => {
-                    return Err(Stop::Wrong(format!("invalid boolean value {value:?} for -{name}: parse error")));
+                    return Err(FlagError::Wrong(format!("invalid boolean value {value:?} for -{name}: parse error")));
                 }
                 (None, false) => "true".into(),
                 (None, true) => {
                     let Some((value, after)) = rest.split_first() else {
-                        return Err(Stop::Wrong(format!("flag needs an argument: -{name}")));
+                        return Err(FlagError::Wrong(format!("flag needs an argument: -{name}")));
                     };
                     rest = after;
                     value.clone()
@@ -101,7 +101,7 @@ mod tests {
 
     type Pairs = Vec<(String, String)>;
 
-    fn read(args: &[&str]) -> Result<(Pairs, Vec<String>), Stop> {
+    fn read(args: &[&str]) -> Result<(Pairs, Vec<String>), FlagError> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut flags = Flags::default();
         let rest = flags.read(&args, false)?.to_vec();
@@ -121,13 +121,13 @@ mod tests {
         assert_eq!(read(&["-stale=0", "--", "-f"]), Ok((vec![pair("stale", "false")], vec!["-f".into()])));
         assert_eq!(read(&["-f", "-"]), Ok((vec![pair("f", "-")], vec![])));
         assert_eq!(read(&["-"]), Ok((vec![], vec!["-".into()])));
-        let wrong = |text: &str| Err(Stop::Wrong(text.into()));
+        let wrong = |text: &str| Err(FlagError::Wrong(text.into()));
         assert_eq!(read(&["-f"]), wrong("flag needs an argument: -f"));
         assert_eq!(read(&["-p", "x"]), wrong("flag provided but not defined: -p"));
         assert_eq!(read(&["-nope"]), wrong("flag provided but not defined: -nope"));
         assert_eq!(read(&["---f"]), wrong("bad flag syntax: ---f"));
         assert_eq!(read(&["-=x"]), wrong("bad flag syntax: -=x"));
         assert_eq!(read(&["-stale=maybe"]), wrong("invalid boolean value \"maybe\" for -stale: parse error"));
-        assert_eq!(read(&["-help"]), Err(Stop::Help));
+        assert_eq!(read(&["-help"]), Err(FlagError::Help));
     }
 }

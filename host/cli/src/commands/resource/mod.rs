@@ -10,12 +10,13 @@ use mortise_resource::{pb, types::gvk};
 use mortise_text::{Format, Indent, Source, consul};
 use tonic::{Code, Request};
 
-use self::flags::{Flags, Stop};
+use self::flags::{FlagError, Flags};
 use crate::{
     CliError, Exit, Session,
-    catalog::Catalog,
-    ids::{id_of, title},
-    input, ui,
+    apply::files,
+    output::ui,
+    resources::catalog::Catalog,
+    resources::ids::{id_of, title},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -34,7 +35,7 @@ pub struct Resource {
 /// Flags as in Consul, with one dash; see docs/cli.md.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
-struct Raw {
+struct RawArguments {
     /// As `consul resource` takes them: arguments, then flags: -f, -namespace, -partition, -stale, -token, -token-file,
     /// -grpc-addr, -grpc-tls, -ca-file, -ca-path, -client-cert, -client-key; -p PREFIX in list-grpc
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -45,28 +46,28 @@ struct Raw {
 enum ResourceCommand {
     /// Write a resource from a file, as `consul resource apply`
     #[command(after_help = after("mortise resource apply -f artist.hcl"))]
-    Apply(Raw),
+    Apply(RawArguments),
     /// Read a resource, as `consul resource read`
     #[command(after_help = after("mortise resource read demo.v2.Artist korn -partition default"))]
-    Read(Raw),
+    Read(RawArguments),
     /// List resources of a type, as `consul resource list`
     #[command(after_help = after("mortise resource list demo.v2.Artist -namespace default"))]
-    List(Raw),
+    List(RawArguments),
     /// Delete a resource, as `consul resource delete`
     #[command(after_help = after("mortise resource delete demo.v2.Artist korn"))]
-    Delete(Raw),
+    Delete(RawArguments),
     /// Write a resource from a file, as `consul resource apply-grpc`
     #[command(after_help = after("mortise resource apply-grpc -f artist.json"))]
-    ApplyGrpc(Raw),
+    ApplyGrpc(RawArguments),
     /// Read a resource, as `consul resource read-grpc`
     #[command(after_help = after("mortise resource read-grpc executive ceo"))]
-    ReadGrpc(Raw),
+    ReadGrpc(RawArguments),
     /// List resources of a type, as `consul resource list-grpc`
     #[command(after_help = after("mortise resource list-grpc demo.v2.Artist -p korn"))]
-    ListGrpc(Raw),
+    ListGrpc(RawArguments),
     /// Delete a resource, as `consul resource delete-grpc`
     #[command(after_help = after("mortise resource delete-grpc executive ceo"))]
-    DeleteGrpc(Raw),
+    DeleteGrpc(RawArguments),
 }
 
 fn after(example: &str) -> String {
@@ -100,18 +101,18 @@ impl Resource {
             ResourceCommand::ListGrpc(raw) => (Verb::List, Family::Grpc, raw),
             ResourceCommand::DeleteGrpc(raw) => (Verb::Delete, Family::Grpc, raw),
         };
-        let call = Call { verb, family, flags: Flags::default() };
+        let call = ConsulCommand { verb, family, flags: Flags::default() };
         match call.run(&raw.arguments).await {
             Ok(()) => Ok(Exit::Done),
-            Err(Ended::Help) => {
+            Err(ConsulError::Help) => {
                 ui::print(help(program, verb, family))?;
                 Ok(Exit::Done)
             }
-            Err(Ended::Wrong(text)) => {
+            Err(ConsulError::Wrong(text)) => {
                 crate::Ui::new(crate::Color::Never).note(&text);
                 Ok(Exit::Failed)
             }
-            Err(Ended::Output(error)) => Err(error),
+            Err(ConsulError::Output(error)) => Err(error),
         }
     }
 }
@@ -131,7 +132,7 @@ fn help(program: clap::Command, verb: Verb, family: Family) -> String {
 }
 
 /// Why a command ended early.
-enum Ended {
+enum ConsulError {
     Help,
     /// The text for standard error.
     Wrong(String),
@@ -139,28 +140,28 @@ enum Ended {
     Output(CliError),
 }
 
-impl From<String> for Ended {
+impl From<String> for ConsulError {
     fn from(text: String) -> Self {
         Self::Wrong(text)
     }
 }
 
 /// What is at fault in the arguments themselves.
-fn format_fault(what: &str) -> Ended {
-    Ended::Wrong(format!("Incorrect argument format: {what}"))
+fn format_fault(what: &str) -> ConsulError {
+    ConsulError::Wrong(format!("Incorrect argument format: {what}"))
 }
 
 const NOT_NEEDED: &str = "File argument is not needed when resource information is provided with the command";
 
 /// One command.
-struct Call {
+struct ConsulCommand {
     verb: Verb,
     family: Family,
     flags: Flags,
 }
 
-impl Call {
-    async fn run(mut self, arguments: &[String]) -> Result<(), Ended> {
+impl ConsulCommand {
+    async fn run(mut self, arguments: &[String]) -> Result<(), ConsulError> {
         let rest = self.parse(arguments)?;
         match self.verb {
             Verb::Apply => self.apply(&rest).await,
@@ -170,16 +171,16 @@ impl Call {
     }
 
     /// Reads flags from the front, and answers what is left.
-    fn parse(&mut self, arguments: &[String]) -> Result<Vec<String>, Ended> {
+    fn parse(&mut self, arguments: &[String]) -> Result<Vec<String>, ConsulError> {
         let prefix = self.verb == Verb::List && self.family == Family::Grpc;
         match self.flags.read(arguments, prefix) {
             Ok(rest) => Ok(rest.to_vec()),
-            Err(Stop::Help) => Err(Ended::Help),
-            Err(Stop::Wrong(text)) => Err(format!("Failed to parse args: {text}").into()),
+            Err(FlagError::Help) => Err(ConsulError::Help),
+            Err(FlagError::Wrong(text)) => Err(format!("Failed to parse args: {text}").into()),
         }
     }
 
-    async fn apply(mut self, rest: &[String]) -> Result<(), Ended> {
+    async fn apply(mut self, rest: &[String]) -> Result<(), ConsulError> {
         let file = match (self.flags.get("f").map(str::to_owned), rest) {
             (Some(file), []) => file,
             (Some(_), _) => return Err(format_fault(NOT_NEEDED)),
@@ -221,7 +222,7 @@ impl Call {
         self.print(&written, &catalog)
     }
 
-    async fn one(mut self, rest: &[String]) -> Result<(), Ended> {
+    async fn one(mut self, rest: &[String]) -> Result<(), ConsulError> {
         let named = match (self.flags.get("f"), rest) {
             (Some(_), []) => None,
             (Some(_), _) => return Err(format_fault(NOT_NEEDED)),
@@ -271,7 +272,7 @@ impl Call {
         self.print(&found, &catalog)
     }
 
-    async fn list(mut self, rest: &[String]) -> Result<(), Ended> {
+    async fn list(mut self, rest: &[String]) -> Result<(), ConsulError> {
         let named = match (self.flags.get("f"), rest) {
             (Some(_), []) => None,
             (Some(_), _) => return Err(format_fault(NOT_NEEDED)),
@@ -325,7 +326,7 @@ impl Call {
     }
 
     /// Flags behind the arguments, and nothing else.
-    fn nothing_more(&mut self, after: &[String]) -> Result<(), Ended> {
+    fn nothing_more(&mut self, after: &[String]) -> Result<(), ConsulError> {
         let had_file = self.flags.get("f").is_some();
         let rest = self.parse(after)?;
         if !had_file && self.flags.get("f").is_some() {
@@ -337,7 +338,7 @@ impl Call {
         }
     }
 
-    fn print(&self, resource: &pb::Resource, catalog: &Catalog) -> Result<(), Ended> {
+    fn print(&self, resource: &pb::Resource, catalog: &Catalog) -> Result<(), ConsulError> {
         let text = match self.family {
             Family::Http => consul::resource(resource, catalog, Indent::Spaces(4)),
             Family::Grpc => consul::grpc_resource(resource, catalog),
@@ -352,7 +353,7 @@ impl Call {
     }
 
     /// A type by its full name, whose case matters only over gRPC; or by a kind that only one type has.
-    fn find(&self, text: &str, catalog: &Catalog) -> Result<pb::Type, Ended> {
+    fn find(&self, text: &str, catalog: &Catalog) -> Result<pb::Type, ConsulError> {
         let types = || catalog.infos().iter().filter_map(|info| info.r#type.clone());
         let mut parts = text.split('.').map(str::to_owned);
         if let (Some(group), Some(group_version), Some(kind)) = (parts.next(), parts.next(), parts.next()) {
@@ -383,7 +384,7 @@ impl Call {
         name: &str,
         session: &Session,
         call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, ConsulError> {
         match tokio::time::timeout(session.timeout(), call).await {
             Err(_) => Err(format!("{doing} {name}: no answer within {:?}", session.timeout()).into()),
             Ok(Ok(answer)) => Ok(answer.into_inner()),
@@ -413,11 +414,11 @@ impl Call {
 }
 
 /// An error of ours in one of these commands.
-fn wording(error: CliError) -> Ended {
-    if error.exit == Exit::Closed { Ended::Output(error) } else { Ended::Wrong(error.to_string()) }
+fn wording(error: CliError) -> ConsulError {
+    if error.exit == Exit::Closed { ConsulError::Output(error) } else { ConsulError::Wrong(error.to_string()) }
 }
 
-fn load(file: &str) -> Result<String, Ended> {
+fn load(file: &str) -> Result<String, ConsulError> {
     let path = std::path::Path::new(file);
     if file != "-" {
         let opened = std::fs::File::open(path);
@@ -430,22 +431,22 @@ fn load(file: &str) -> Result<String, Ended> {
             return Err(format!("Failed to load data: Failed to read file: open {file}: {why}").into());
         }
     }
-    input::text(path)
-        .map_err(|error| Ended::Wrong(format!("Failed to load data: Failed to read file: {}", error.message)))
+    files::text(path)
+        .map_err(|error| ConsulError::Wrong(format!("Failed to load data: Failed to read file: {}", error.message)))
 }
 
-fn decode(file: &str, text: &str, catalog: &Catalog) -> Result<pb::Resource, Ended> {
+fn decode(file: &str, text: &str, catalog: &Catalog) -> Result<pb::Resource, ConsulError> {
     let format = Format::of_consul_text(text);
     let parsed = mortise_text::parse(Source { name: file, text }, Some(format), catalog);
     catalog.fault().map_err(wording)?;
     let mut documents =
-        parsed.map_err(|faults| Ended::Wrong(format!("Failed to decode resource from input file: {faults}")))?;
+        parsed.map_err(|faults| ConsulError::Wrong(format!("Failed to decode resource from input file: {faults}")))?;
     match (documents.pop(), documents.pop()) {
         (Some(document), None) => Ok(document.resource),
         _ => Err("Failed to decode resource from input file: it has to hold exactly one resource".to_owned().into()),
     }
 }
 
-fn out(text: &str) -> Result<(), Ended> {
-    ui::line(text).map_err(Ended::Output)
+fn out(text: &str) -> Result<(), ConsulError> {
+    ui::line(text).map_err(ConsulError::Output)
 }

@@ -1,11 +1,11 @@
 //! The way to the server in Consul's terms: its flags, then its environment, then ours.
 
-use super::{Call, Ended, wording};
-use crate::{Connect, Session, catalog::Catalog, connect};
+use super::{ConsulCommand, ConsulError, wording};
+use crate::{Connect, Session, env, resources::catalog::Catalog};
 
-impl Call {
+impl ConsulCommand {
     /// A connection, and the types that the server has.
-    pub(super) async fn connect(&self) -> Result<(Session, Catalog), Ended> {
+    pub(super) async fn connect(&self) -> Result<(Session, Catalog), ConsulError> {
         if self.flags.get("http-addr").is_some() {
             return Err("-http-addr is of no use here, since mortise speaks gRPC: use -grpc-addr".to_owned().into());
         }
@@ -53,7 +53,7 @@ fn environment(name: &str) -> Option<String> {
         "MORTISE_CLIENT_KEY" => consul_env("CLIENT_KEY"),
         _ => None,
     };
-    consul.or_else(|| connect::env(name))
+    consul.or_else(|| env::process(name))
 }
 
 /// Go's spellings of false.
@@ -62,5 +62,5 @@ fn is_no(text: &str) -> bool {
 }
 
 fn consul_env(name: &str) -> Option<String> {
-    connect::env(&format!("CONSUL_GRPC_{name}"))
+    env::process(&format!("CONSUL_GRPC_{name}"))
 }

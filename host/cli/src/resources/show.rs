@@ -7,8 +7,8 @@ use mortise_text::{Indent, Types as _};
 
 use crate::{
     Cell, CliError, Style, Table,
-    catalog::Catalog,
-    ids::{id_of, made_at, title},
+    resources::catalog::Catalog,
+    resources::ids::{id_of, made_at, title},
 };
 
 /// How resources are shown.

@@ -4,7 +4,7 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::ui::{Style, Ui};
+use super::ui::{Style, Ui};
 
 /// Blanks between columns.
 const GAP: usize = 3;

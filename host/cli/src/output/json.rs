@@ -4,11 +4,11 @@ use mortise_resource::DESCRIPTORS;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::Serializer;
 
-use crate::CliError;
+use crate::error::CliError;
 
 /// How an answer is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shown {
+pub(crate) enum AnswerFormat {
     /// For people
     #[default]
     Table,

@@ -3,8 +3,8 @@
 use clap::Args;
 use mortise_resource::{data, pb};
 
-use super::Seen;
-use crate::{CliError, Connect, Exit, ui};
+use super::PluginSummary;
+use crate::{CliError, Connect, Exit, output::ui};
 
 pub(super) const REMOVE: &str = "mortise plugin remove demo";
 pub(super) const ROLLBACK: &str = "mortise plugin rollback demo";
@@ -12,9 +12,9 @@ pub(super) const RESET: &str = "mortise plugin reset demo";
 pub(super) const ENABLE: &str = "mortise plugin enable demo";
 pub(super) const DISABLE: &str = "mortise plugin disable demo";
 
-/// Arguments of an order.
+/// Arguments of an command.
 #[derive(Debug, Args)]
-pub struct Order {
+pub struct NamedCommand {
     /// The plugin
     #[arg(value_name = "NAME")]
     name: String,
@@ -22,7 +22,7 @@ pub struct Order {
     connect: Connect,
 }
 
-impl Order {
+impl NamedCommand {
     fn thing(&self) -> String {
         format!("plugin {}", self.name)
     }
@@ -41,9 +41,9 @@ impl Order {
         let session = self.connect.session().await?;
         let request = data::RollbackRequest { name: self.name.clone() };
         let plugin = session.call(self.thing(), session.plugins().rollback(request)).await?.plugin;
-        let seen = seen(plugin);
+        let plugin = summary(plugin);
         let until = "it stays so until its file changes or it is installed anew";
-        self.done(format!("rolled back, {} serves; {until}", seen.what()))
+        self.done(format!("rolled back, {} serves; {until}", plugin.what()))
     }
 
     pub(super) async fn reset(self) -> Result<Exit, CliError> {
@@ -57,8 +57,8 @@ impl Order {
         let session = self.connect.session().await?;
         let request = data::EnableRequest { name: self.name.clone() };
         let plugin = session.call(self.thing(), session.plugins().enable(request)).await?.plugin;
-        let seen = seen(plugin);
-        self.done(format!("switched on, {} serves", seen.what()))
+        let plugin = summary(plugin);
+        self.done(format!("switched on, {} serves", plugin.what()))
     }
 
     pub(super) async fn disable(self) -> Result<Exit, CliError> {
@@ -75,6 +75,6 @@ impl Order {
     }
 }
 
-fn seen(plugin: Option<pb::Resource>) -> Seen {
-    Seen::from(&plugin.unwrap_or_default())
+fn summary(plugin: Option<pb::Resource>) -> PluginSummary {
+    PluginSummary::from(&plugin.unwrap_or_default())
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     CliError, Exit, Session,
-    ids::{Key, id_of, placed_title},
+    resources::ids::{Key, id_of, placed_title},
 };
 
 /// Resources that are named when the wait was in vain.
@@ -70,7 +70,7 @@ impl Condition {
         match said {
             None => format!("no controller says anything about {}", self.kind),
             Some(condition) => {
-                let (_, state) = crate::show::state(condition);
+                let (_, state) = crate::resources::show::state(condition);
                 let because = [condition.reason.as_str(), condition.message.as_str()];
                 let because: Vec<_> = because.into_iter().filter(|text| !text.is_empty()).collect();
                 let because = if because.is_empty() { String::new() } else { format!(" ({})", because.join(": ")) };
@@ -163,7 +163,7 @@ async fn watch(
 pub(crate) async fn until_gone(session: &Session, id: &pb::Id) -> Result<(), CliError> {
     let deadline = Instant::now() + session.timeout();
     let mut pause = Duration::from_millis(20);
-    while let Some(resource) = crate::ids::read_if_there(session, id).await? {
+    while let Some(resource) = crate::resources::ids::read_if_there(session, id).await? {
         if Instant::now() + pause > deadline {
             let finalizers = mortise_resource::meta::finalizers(&resource.metadata);
             let holds = finalizers.into_iter().collect::<Vec<_>>().join(" ");

@@ -2,7 +2,21 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::{CliError, connect::Color};
+use clap::ValueEnum;
+
+use crate::{env, error::CliError};
+
+/// When output is coloured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
 
 /// How output is shown.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +54,7 @@ impl Ui {
             Color::Always => true,
             Color::Never => false,
             Color::Auto => {
-                terminal
-                    && crate::connect::env("NO_COLOR").is_none()
-                    && crate::connect::env("TERM").is_none_or(|term| term != "dumb")
+                terminal && env::process("NO_COLOR").is_none() && env::process("TERM").is_none_or(|term| term != "dumb")
             }
         };
         let width = io::stdout()

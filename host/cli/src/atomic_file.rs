@@ -4,13 +4,13 @@ use std::{fs, io, path::Path};
 
 use tempfile::NamedTempFile;
 
-use crate::CliError;
+use crate::error::CliError;
 
 /// A file in the making beside the place that it is for, and their directory. It goes when it is dropped.
 ///
 /// # Errors
 /// The directory is none, or cannot be written into.
-pub(crate) fn beside(place: &Path) -> Result<(NamedTempFile, &Path), CliError> {
+pub(crate) fn create(place: &Path) -> Result<(NamedTempFile, &Path), CliError> {
     let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |e: &io::Error| CliError::file("cannot write into", dir, e);
     fs::read_dir(dir).map_err(|e| failed(&e))?;

@@ -14,8 +14,8 @@ use mortise_text::{Document, Format, Source};
 
 use crate::{
     CliError, Exit, Session, Tenancy,
-    catalog::Catalog,
-    ids::{Key, id_of, placed_title},
+    resources::catalog::Catalog,
+    resources::ids::{Key, id_of, placed_title},
 };
 
 /// Largest input, bytes; one byte more than what the text crate takes, which then says so.

@@ -12,7 +12,8 @@ use tonic::{
     transport::Channel,
 };
 
-use crate::{CliError, Exit, connect::Target};
+use super::target::Target;
+use crate::error::{CliError, Exit};
 
 /// Largest answer that is taken: a list comes as one message.
 const MAX_ANSWER: usize = 1 << 30;

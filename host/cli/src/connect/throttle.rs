@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::CliError;
+use crate::error::CliError;
 
 /// How often a call is made before its refusal is final.
 const ATTEMPTS: u32 = 8;

@@ -13,8 +13,8 @@ use mortise_text::{Indent, TypeTable, Types};
 
 use crate::{
     CliError, Session,
-    catalog::Catalog,
-    ids::{id_of, placed_title, read_in_any_version},
+    resources::catalog::Catalog,
+    resources::ids::{id_of, placed_title, read_in_any_version},
 };
 
 /// What would come of a write.

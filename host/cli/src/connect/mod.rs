@@ -1,34 +1,29 @@
 //! Where the server is and how it is spoken to: flags, the environment, the context, defaults, in this order.
 
+pub(crate) mod address;
+pub(crate) mod contexts;
+pub mod session;
+pub(crate) mod target;
+pub(crate) mod throttle;
+
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use clap::{ArgAction, Args};
 
-use crate::{
-    CliError,
+use self::{
+    address::address,
     contexts::{Context, Contexts},
-    error::innermost,
     session::Session,
-    ui::Ui,
+    target::{Target, Tls},
 };
-
-/// Looks up an environment variable.
-pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// The process's own environment.
-pub(crate) fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
+use crate::{
+    env::{self, Env},
+    error::CliError,
+    output::ui::{Color, Ui},
+};
 
 /// Where a server listens unless something else is said.
 const DEFAULT_ADDR: &str = "127.0.0.1:8502";
-
-/// The port of an address that names none.
-const DEFAULT_PORT: u16 = 8502;
-
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every command takes that talks to a server.
 #[derive(Debug, Clone, Default, Args)]
@@ -70,41 +65,6 @@ pub struct Connect {
     pub color: Option<Color>,
 }
 
-/// When output is coloured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// How the server is reached, decided.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// `host:port`.
-    pub(crate) addr: String,
-    pub(crate) token: Option<String>,
-    /// `None` means in the clear.
-    pub(crate) tls: Option<Tls>,
-    pub(crate) timeout: Duration,
-    /// Units that the context names.
-    pub(crate) partition: Option<String>,
-    pub(crate) namespace: Option<String>,
-}
-
-/// What TLS uses.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    pub(crate) ca_file: Option<PathBuf>,
-    pub(crate) client_cert: Option<PathBuf>,
-    pub(crate) client_key: Option<PathBuf>,
-    pub(crate) server_name: Option<String>,
-}
-
 impl Connect {
     /// Connects to the server.
     ///
@@ -112,7 +72,7 @@ impl Connect {
     /// What is wrong with the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or that
     /// nobody answers ([`Exit::Unreachable`](crate::Exit::Unreachable)).
     pub async fn session(&self) -> Result<Session, CliError> {
-        self.session_in(&env).await
+        self.session_in(&env::process).await
     }
 
     /// The same, in an environment.
@@ -210,116 +170,4 @@ impl Connect {
 
 fn read_token(file: &std::path::Path) -> Result<String, CliError> {
     std::fs::read_to_string(file).map_err(|e| CliError::file("cannot read the token file", file, &e))
-}
-
-/// Whether a scheme asks for TLS or against it, and `host:port`.
-pub(crate) fn address(text: &str) -> Result<(Option<bool>, String), CliError> {
-    let wrong = |why: &str| {
-        CliError::usage(format!("the server's address {text:?} {why}"))
-            .remedy("--grpc-addr takes HOST:PORT, http://HOST:PORT or https://HOST:PORT")
-    };
-    let (tls, rest) = match text.split_once("://") {
-        Some(("https", rest)) => (Some(true), rest),
-        Some(("http", rest)) => (Some(false), rest),
-        Some((scheme, _)) => return Err(wrong(&format!("has the unknown scheme {scheme:?}"))),
-        None => (None, text),
-    };
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    if rest.contains(['/', '?', '#', '@']) || rest.contains(char::is_whitespace) {
-        return Err(wrong("is more than a host and a port"));
-    }
-    let (host, port) = match rest.strip_prefix('[') {
-        Some(inner) => match inner.split_once(']') {
-            Some((host, "")) => (format!("[{host}]"), None),
-            Some((host, port)) => {
-                (format!("[{host}]"), Some(port.strip_prefix(':').ok_or_else(|| wrong("is malformed"))?))
-            }
-            None => return Err(wrong("lacks a closing bracket")),
-        },
-        None => match rest.split_once(':') {
-            Some((_, port)) if port.contains(':') => return Err(wrong("needs brackets around an IPv6 address")),
-            Some((host, port)) => (host.to_owned(), Some(port)),
-            None => (rest.to_owned(), None),
-        },
-    };
-    if host.is_empty() || host == "[]" {
-        return Err(wrong("has no host"));
-    }
-    let port = match port {
-        None => DEFAULT_PORT,
-        Some(port) => port.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(|| wrong("has no valid port"))?,
-    };
-    Ok((tls, format!("{host}:{port}")))
-}
-
-impl Target {
-    /// With its scheme.
-    pub(crate) fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.addr)
-    }
-
-    fn endpoint(&self) -> Result<Endpoint, CliError> {
-        let wrong = |e: tonic::transport::Error| CliError::usage(format!("{}: {}", self.url(), innermost(&e)));
-        let endpoint = Endpoint::from_shared(self.url())
-            .map_err(wrong)?
-            .connect_timeout(CONNECT_TIMEOUT.min(self.timeout))
-            .http2_keep_alive_interval(Duration::from_secs(30))
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(4 << 20)
-            .tcp_nodelay(true);
-        match &self.tls {
-            None => Ok(endpoint),
-            Some(tls) => endpoint.tls_config(tls.config()?).map_err(wrong),
-        }
-    }
-
-    /// Nobody answers, or not as they should.
-    pub(crate) fn unreachable(&self, error: &tonic::transport::Error) -> CliError {
-        let error = CliError::new(
-            crate::Exit::Unreachable,
-            format!("cannot reach the server at {}: {}", self.url(), innermost(error)),
-        );
-        // rustls' word for an answer that is no TLS.
-        if error.message.contains("InvalidContentType") {
-            return error.remedy("what listens there does not speak TLS: leave out --tls, https:// and certificates");
-        }
-        error.remedy(crate::error::UNREACHABLE)
-    }
-}
-
-impl Tls {
-    fn config(&self) -> Result<ClientTlsConfig, CliError> {
-        let read = |file: &PathBuf| std::fs::read(file).map_err(|e| CliError::file("cannot read", file, &e));
-        let mut config = match &self.ca_file {
-            Some(file) => {
-                let pem = if file.is_dir() { all_in(file)? } else { read(file)? };
-                if !pem.windows(27).any(|w| w == b"-----BEGIN CERTIFICATE-----") {
-                    return Err(CliError::usage(format!("{} holds no certificate (PEM)", file.display())));
-                }
-                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
-            }
-            None => ClientTlsConfig::new().with_native_roots(),
-        };
-        if let (Some(cert), Some(key)) = (&self.client_cert, &self.client_key) {
-            config = config.identity(Identity::from_pem(read(cert)?, read(key)?));
-        }
-        if let Some(name) = &self.server_name {
-            config = config.domain_name(name);
-        }
-        Ok(config)
-    }
-}
-
-/// Every certificate in a directory, in one.
-fn all_in(dir: &std::path::Path) -> Result<Vec<u8>, CliError> {
-    let wrong = |e| CliError::file("cannot read", dir, &e);
-    let mut pem = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(wrong)? {
-        let path = entry.map_err(wrong)?.path();
-        if path.is_file() {
-            pem.extend(std::fs::read(&path).map_err(|e| CliError::file("cannot read", &path, &e))?);
-            pem.push(b'\n');
-        }
-    }
-    Ok(pem)
 }

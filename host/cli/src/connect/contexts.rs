@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CliError, connect::Env};
+use crate::{env::Env, error::CliError};
 
 /// What the file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

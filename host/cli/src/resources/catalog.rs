@@ -24,11 +24,11 @@ use crate::{CliError, Session};
 pub struct Catalog {
     types: Vec<TypeInfo>,
     session: Session,
-    known: Mutex<Known>,
+    known: Mutex<DescriptorCache>,
 }
 
 #[derive(Default)]
-struct Known {
+struct DescriptorCache {
     messages: BTreeMap<Gvk, Option<MessageDescriptor>>,
     fault: Option<CliError>,
 }

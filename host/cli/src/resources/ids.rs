@@ -5,7 +5,7 @@ use mortise_resource::{
     types::{Gvk, gvk},
 };
 
-use crate::{CliError, Session, Tenancy, catalog::Catalog};
+use crate::{CliError, Session, Tenancy, resources::catalog::Catalog};
 
 /// What makes two ids name one resource, whatever the incarnation: group, kind, partition, namespace, name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,31 +43,31 @@ pub(crate) fn id_of(resource: &pb::Resource) -> pb::Id {
 
 /// What stands behind a command: types, each with the names wanted of it. No names means all of the type.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct Selection {
     pub(crate) ty: pb::Type,
     pub(crate) names: Vec<String>,
 }
 
 /// Reads `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.
-pub(crate) fn wanted(words: &[String], catalog: &Catalog) -> Result<Vec<Wanted>, CliError> {
+pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Selection>, CliError> {
     let Some((first, rest)) = words.split_first() else { return Ok(Vec::new()) };
     if words.iter().any(|word| word.contains('/')) {
-        let mut all: Vec<Wanted> = Vec::new();
+        let mut all: Vec<Selection> = Vec::new();
         for word in words {
             let Some((ty, name)) = word.split_once('/').filter(|(ty, name)| !ty.is_empty() && !name.is_empty()) else {
                 return Err(CliError::usage(format!("{word:?} is not TYPE/NAME"))
                     .remedy("either TYPE NAME…, or TYPE/NAME for each"));
             };
             let ty = catalog.find_type(ty)?;
-            match all.iter_mut().find(|wanted| wanted.ty == ty) {
-                Some(wanted) => wanted.names.push(name.to_owned()),
-                None => all.push(Wanted { ty, names: vec![name.to_owned()] }),
+            match all.iter_mut().find(|selection| selection.ty == ty) {
+                Some(selection) => selection.names.push(name.to_owned()),
+                None => all.push(Selection { ty, names: vec![name.to_owned()] }),
             }
         }
         return Ok(all);
     }
     let types: Vec<_> = first.split(',').map(|ty| catalog.find_type(ty)).collect::<Result<_, _>>()?;
-    Ok(types.into_iter().map(|ty| Wanted { ty, names: rest.to_vec() }).collect())
+    Ok(types.into_iter().map(|ty| Selection { ty, names: rest.to_vec() }).collect())
 }
 
 /// Exactly one resource: `TYPE NAME` or `TYPE/NAME`.
@@ -77,9 +77,9 @@ pub(crate) fn one(
     tenancy: &Tenancy,
     session: &Session,
 ) -> Result<pb::Id, CliError> {
-    let wanted = wanted(words, catalog)?;
-    match wanted.as_slice() {
-        [Wanted { ty, names }] if names.len() == 1 => {
+    let selected = selections(words, catalog)?;
+    match selected.as_slice() {
+        [Selection { ty, names }] if names.len() == 1 => {
             Ok(id(ty, names.first().map(String::as_str).unwrap_or_default(), tenancy, session, catalog))
         }
         _ => Err(CliError::usage("this takes one resource").remedy("TYPE NAME, or TYPE/NAME")),

@@ -7,7 +7,7 @@ use mortise_text::Document;
 
 use crate::{
     CliError,
-    ids::{Key, id_of, title},
+    resources::ids::{Key, id_of, title},
 };
 
 /// The documents by levels: those of the first have no owner in the set, those of each further one have theirs in the level

@@ -1,0 +1,46 @@
+//! The server's address as users write it.
+
+use crate::error::CliError;
+
+/// The port of an address that names none.
+const DEFAULT_PORT: u16 = 8502;
+
+/// Whether a scheme asks for TLS or against it, and `host:port`.
+pub(crate) fn address(text: &str) -> Result<(Option<bool>, String), CliError> {
+    let wrong = |why: &str| {
+        CliError::usage(format!("the server's address {text:?} {why}"))
+            .remedy("--grpc-addr takes HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+    };
+    let (tls, rest) = match text.split_once("://") {
+        Some(("https", rest)) => (Some(true), rest),
+        Some(("http", rest)) => (Some(false), rest),
+        Some((scheme, _)) => return Err(wrong(&format!("has the unknown scheme {scheme:?}"))),
+        None => (None, text),
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains(['/', '?', '#', '@']) || rest.contains(char::is_whitespace) {
+        return Err(wrong("is more than a host and a port"));
+    }
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(inner) => match inner.split_once(']') {
+            Some((host, "")) => (format!("[{host}]"), None),
+            Some((host, port)) => {
+                (format!("[{host}]"), Some(port.strip_prefix(':').ok_or_else(|| wrong("is malformed"))?))
+            }
+            None => return Err(wrong("lacks a closing bracket")),
+        },
+        None => match rest.split_once(':') {
+            Some((_, port)) if port.contains(':') => return Err(wrong("needs brackets around an IPv6 address")),
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (rest.to_owned(), None),
+        },
+    };
+    if host.is_empty() || host == "[]" {
+        return Err(wrong("has no host"));
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => port.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(|| wrong("has no valid port"))?,
+    };
+    Ok((tls, format!("{host}:{port}")))
+}

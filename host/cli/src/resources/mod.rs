@@ -1,0 +1,8 @@
+//! Resources and types as the command line names and shows them.
+
+pub mod catalog;
+pub(crate) mod ids;
+pub(crate) mod selector;
+pub(crate) mod show;
+pub mod tenancy;
+pub(crate) mod wait;
