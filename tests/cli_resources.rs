@@ -229,7 +229,7 @@ async fn another_version_of_a_type_can_be_applied() {
 }
 
 /// A plugin with the type `bag.v1.Bag`, without hooks: text = 1, numbers = 2 (repeated int32), notes = 3 (map of strings).
-fn bags() -> Vec<u8> {
+pub fn bags() -> Vec<u8> {
     let field = |name: &str, number, label: Label, ty: Type| FieldDescriptorProto {
         name: Some(name.into()),
         number: Some(number),

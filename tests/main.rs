@@ -21,6 +21,7 @@ mod cli_edit;
 mod cli_export;
 mod cli_help;
 mod cli_operators;
+mod cli_order;
 mod cli_resources;
 mod command_line;
 mod common;

@@ -1,71 +1,127 @@
-//! Owners before what they own, inside one set of resources.
+//! The order in which resources of one set are written: each after its owner, its namespace and its partition, as far as the
+//! set has them. Deletions go the other way.
+//!
+//! Sorting takes time in proportion to the set times the depth of its longest chain of owners.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use mortise_resource::pb;
 use mortise_text::Document;
 
 use crate::{
     CliError,
-    resources::ids::{Key, id_of, title},
+    resources::ids::{Key, id_of, title, units_of},
 };
 
-/// The documents by levels: those of the first have no owner in the set, those of each further one have theirs in the level
-/// before. Within a level the order is that of the text.
-pub(crate) fn levels(documents: Vec<Document>) -> Result<Vec<Vec<Document>>, CliError> {
-    let position: HashMap<Key, usize> =
-        documents.iter().enumerate().map(|(at, document)| (Key::of(&id_of(&document.resource)), at)).collect();
-    let owner = |at: usize| -> Option<usize> {
-        let owner: &pb::Id = documents.get(at)?.resource.owner.as_ref()?;
-        position.get(&Key::of(owner)).copied()
-    };
-    let mut level: Vec<Option<usize>> = vec![None; documents.len()];
-    for start in 0..documents.len() {
-        // Up to an ancestor whose level is known, and down again.
-        let mut path = Vec::new();
-        let mut at = start;
-        let mut base = loop {
-            if let Some(known) = level.get(at).copied().flatten() {
-                break known + 1;
-            }
-            if path.contains(&at) {
-                return Err(cycle(&documents, &path, at));
-            }
-            path.push(at);
-            match owner(at) {
-                Some(above) => at = above,
-                None => break 0,
-            }
-        };
-        for at in path.into_iter().rev() {
-            if let Some(slot) = level.get_mut(at) {
-                *slot = Some(base);
-                base += 1;
-            }
-        }
-    }
-    let mut levels: Vec<Vec<Document>> = Vec::new();
-    for (document, level) in documents.into_iter().zip(level) {
-        let level = level.unwrap_or(0);
-        if levels.len() <= level {
-            levels.resize_with(level + 1, Vec::new);
-        }
-        if let Some(level) = levels.get_mut(level) {
-            level.push(document);
-        }
-    }
-    Ok(levels)
+/// Resources by levels: those of the first need none of the set, those of each further one need some of the levels before.
+#[derive(Debug)]
+pub(crate) struct Levels<T> {
+    pub(crate) sorted: Vec<Vec<T>>,
+    /// What needs itself, directly or through others, and what needs that; empty unless there is a circle.
+    pub(crate) circular: Vec<T>,
 }
 
-fn cycle(documents: &[Document], path: &[usize], back: usize) -> CliError {
-    let mut error = CliError::usage("these own each other in a circle; nothing was done");
-    let begin = path.iter().position(|at| *at == back).unwrap_or(0);
-    for at in path.get(begin..).unwrap_or_default() {
-        if let Some(document) = documents.get(*at) {
-            let owner = document.resource.owner.as_ref().map(title).unwrap_or_default();
-            let name = title(&id_of(&document.resource));
-            error = error.detail(format!("{}: {name} is owned by {owner}", document.locate("owner")));
+/// Sorts a set. Within a level the order is that of the set.
+pub(crate) fn sort<T>(set: Vec<T>, resource: impl Fn(&T) -> &pb::Resource) -> Levels<T> {
+    let key = |item: &T| Key::of(&id_of(resource(item)));
+    let mut waiting: HashSet<Key> = set.iter().map(key).collect();
+    let mut levels = Levels { sorted: Vec::new(), circular: set };
+    loop {
+        let is_ready = |item: &T| !needs(resource(item)).iter().any(|id| waiting.contains(&Key::of(id)));
+        let (ready, later): (Vec<T>, Vec<T>) = levels.circular.into_iter().partition(is_ready);
+        levels.circular = later;
+        if ready.is_empty() {
+            return levels;
         }
+        for item in &ready {
+            waiting.remove(&key(item));
+        }
+        levels.sorted.push(ready);
     }
-    error
+}
+
+/// The documents by levels.
+///
+/// # Errors
+/// Some need each other in a circle.
+pub(crate) fn levels(documents: Vec<Document>) -> Result<Vec<Vec<Document>>, CliError> {
+    let levels = sort(documents, |document| &document.resource);
+    if levels.circular.is_empty() { Ok(levels.sorted) } else { Err(circle(&levels.circular)) }
+}
+
+/// What has to be there before a resource is: its owner, its namespace, its partition.
+fn needs(resource: &pb::Resource) -> Vec<pb::Id> {
+    resource.owner.iter().cloned().chain(units_of(&id_of(resource))).collect()
+}
+
+/// Names one circle; each of these documents needs another of them.
+fn circle(documents: &[Document]) -> CliError {
+    let find = |id: &pb::Id| documents.iter().find(|d| Key::of(&id_of(&d.resource)) == Key::of(id));
+    let mut path: Vec<(Key, String)> = Vec::new();
+    let mut next = documents.first();
+    while let Some(document) = next {
+        let id = id_of(&document.resource);
+        if let Some(begin) = path.iter().position(|(key, _)| *key == Key::of(&id)) {
+            path.drain(..begin);
+            break;
+        }
+        let needed = needs(&document.resource).into_iter().find_map(|id| find(&id).map(|document| (id, document)));
+        let Some((needed, following)) = needed else { break };
+        let owned = document.resource.owner.as_ref() == Some(&needed);
+        let how = if owned { "is owned by" } else { "is in" };
+        let line = format!("{}: {} {how} {}", document.locate("owner"), title(&id), title(&needed));
+        path.push((Key::of(&id), line));
+        next = Some(following);
+    }
+    let error = CliError::usage("these own each other in a circle; nothing was done");
+    path.into_iter().fold(error, |error, (_, line)| error.detail(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(ty: &str, partition: &str, namespace: &str, name: &str) -> pb::Id {
+        let mut parts = ty.split('.').map(str::to_owned);
+        let mut part = || parts.next().unwrap();
+        let ty = pb::Type { group: part(), group_version: part(), kind: part() };
+        let tenancy = pb::Tenancy { partition: partition.into(), namespace: namespace.into() };
+        pb::Id { name: name.into(), r#type: Some(ty), tenancy: Some(tenancy), uid: String::new() }
+    }
+
+    fn resource(id: pb::Id, owner: Option<pb::Id>) -> pb::Resource {
+        pb::Resource { id: Some(id), owner, ..pb::Resource::default() }
+    }
+
+    fn names(levels: &[Vec<pb::Resource>]) -> Vec<Vec<String>> {
+        levels.iter().map(|level| level.iter().map(|resource| id_of(resource).name).collect()).collect()
+    }
+
+    #[test]
+    fn units_and_owners_come_first() {
+        let artist = id("demo.v2.Artist", "p", "n", "artist");
+        let set = vec![
+            resource(id("demo.v2.Album", "p", "n", "album"), Some(artist.clone())),
+            resource(artist, None),
+            resource(id("tenancy.v2beta1.Namespace", "p", "", "n"), None),
+            resource(id("demo.v2.Artist", "default", "default", "elsewhere"), None),
+            resource(id("tenancy.v2beta1.Partition", "", "", "p"), None),
+        ];
+        let levels = sort(set, |resource| resource);
+        assert_eq!(names(&levels.sorted), [vec!["elsewhere", "p"], vec!["n"], vec!["artist"], vec!["album"]]);
+        assert!(levels.circular.is_empty());
+    }
+
+    #[test]
+    fn a_circle_is_left_over() {
+        let (a, b) = (id("demo.v2.Artist", "p", "n", "a"), id("demo.v2.Artist", "p", "n", "b"));
+        let set = vec![
+            resource(a.clone(), Some(b.clone())),
+            resource(b, Some(a)),
+            resource(id("demo.v2.Artist", "p", "n", "c"), None),
+        ];
+        let levels = sort(set, |resource| resource);
+        assert_eq!(names(&levels.sorted), [["c"]]);
+        assert_eq!(names(&[levels.circular]), [["a", "b"]]);
+    }
 }

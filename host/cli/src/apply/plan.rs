@@ -1,20 +1,23 @@
-//! What applying a document would change.
+//! What applying a resource would change, as far as the server can tell without writing.
+//!
+//! Costs one read, and one MutateAndValidate for what is not stored to the byte. Whether other bytes say the same is decided
+//! here, by the descriptors that the catalogue holds.
 
 use std::collections::BTreeMap;
 
 use mortise_resource::{
     Diagnostic,
-    data::GetTypeRequest,
     meta::{DELETION_TIMESTAMP, FINALIZERS},
     pb,
-    types::gvk,
 };
-use mortise_text::{Indent, TypeTable, Types};
+use mortise_text::{Indent, Types};
 
 use crate::{
     CliError, Session,
-    resources::catalog::Catalog,
-    resources::ids::{id_of, placed_title, read_in_any_version},
+    resources::{
+        catalog::Catalog,
+        ids::{id_of, placed_title, read_in_any_version, units_of},
+    },
 };
 
 /// What would come of a write.
@@ -39,30 +42,78 @@ impl Change {
     }
 }
 
-/// What is stored and what would be, as far as anybody can tell without writing.
+/// What is stored and what would be.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) change: Change,
     pub(crate) before: Option<pb::Resource>,
-    /// With defaults filled in.
+    /// With defaults filled in, unless it is unchecked.
     pub(crate) after: pb::Resource,
     pub(crate) warnings: Vec<Diagnostic>,
+    /// The namespace or partition that does not exist yet, for want of which the server did not judge the resource.
+    pub(crate) unchecked: Option<pb::Id>,
 }
 
-/// Asks the server what it has and what it would make of the resource, which it validates on the way.
-pub(crate) async fn plan(session: &Session, wanted: &pb::Resource) -> Result<Plan, CliError> {
-    let id = id_of(wanted);
-    let before = read_in_any_version(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
+/// Reads what a resource would replace, under whatever version of its type it is stored.
+pub(crate) async fn stored(session: &Session, wanted: &pb::Resource) -> Result<Option<pb::Resource>, CliError> {
+    read_in_any_version(session, &pb::Id { uid: String::new(), ..id_of(wanted) }).await
+}
+
+/// Asks the server what it would make of the resource, which it validates on the way, and compares that with `before`.
+pub(crate) async fn plan(
+    session: &Session,
+    catalog: &Catalog,
+    wanted: &pb::Resource,
+    before: Option<pb::Resource>,
+) -> Result<Plan, CliError> {
     let request = pb::MutateAndValidateRequest { resource: Some(wanted.clone()) };
     let call = async { session.resources().mutate_and_validate(request).await };
-    let answer = session.call(placed_title(&id), call).await?;
+    let answer = session.call(placed_title(&id_of(wanted)), call).await?;
     let after = answer.resource.unwrap_or_default();
     let change = match &before {
         None => Change::Created,
-        Some(before) if same(&after, before) || same_otherwise_put(session, &after, before).await? => Change::Unchanged,
+        Some(before) if same(&after, before) || same_otherwise_put(catalog, &after, before)? => Change::Unchanged,
         Some(_) => Change::Updated,
     };
-    Ok(Plan { change, before, after, warnings: answer.warnings })
+    Ok(Plan { change, before, after, warnings: answer.warnings, unchecked: None })
+}
+
+/// Reads and plans without writing. `creates` says whether a namespace or a partition comes with the same set: what is to be in
+/// one that does not exist yet cannot be judged by the server, and is planned as it is written, [unchecked](Plan::unchecked).
+pub(crate) async fn dry_run(
+    session: &Session,
+    catalog: &Catalog,
+    wanted: &pb::Resource,
+    creates: impl Fn(&pb::Id) -> bool,
+) -> Result<Plan, CliError> {
+    let before = stored(session, wanted).await?;
+    let is_new = before.is_none();
+    match plan(session, catalog, wanted, before).await {
+        Err(error) if is_new => {
+            let unchecked = missing_unit(&id_of(wanted), &error, creates).ok_or(error)?;
+            let after = wanted.clone();
+            let warnings = Vec::new();
+            Ok(Plan { change: Change::Created, before: None, after, warnings, unchecked: Some(unchecked) })
+        }
+        planned => planned,
+    }
+}
+
+/// The unit for want of which a resource was refused, if the same set creates it and those within it that the resource needs.
+fn missing_unit(id: &pb::Id, refusal: &CliError, creates: impl Fn(&pb::Id) -> bool) -> Option<pb::Id> {
+    let units: Vec<_> = units_of(id).collect();
+    let is_missing = |unit: &pb::Id| {
+        refusal.message == format!("{}: {} not found: {}", placed_title(id), unit_kind(unit), unit.name)
+    };
+    let missing = units.iter().position(is_missing)?;
+    // The default namespace exists as soon as its partition does.
+    let mut needed = units.iter().take(missing + 1).filter(|unit| unit.name != "default");
+    needed.all(creates).then(|| units.get(missing).cloned()).flatten()
+}
+
+/// `namespace` or `partition`.
+pub(crate) fn unit_kind(unit: &pb::Id) -> String {
+    unit.r#type.as_ref().map(|ty| ty.kind.to_lowercase()).unwrap_or_default()
 }
 
 /// Whether what is stored is what is wanted, to the byte: data, owner, and metadata but for what the server keeps by itself.
@@ -92,19 +143,11 @@ fn same_but_for_bytes(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
 }
 
 /// Whether other bytes are all that differs, and they say the same: a client may put entries of maps in any order, or a zero
-/// where none is needed. What bytes say is known by the type's descriptors, so the server is asked for them.
-async fn same_otherwise_put(session: &Session, wanted: &pb::Resource, stored: &pb::Resource) -> Result<bool, CliError> {
-    if !same_but_for_bytes(wanted, stored) {
-        return Ok(false);
-    }
-    let ty = id_of(stored).r#type.unwrap_or_default();
-    let request = GetTypeRequest { r#type: Some(ty.clone()) };
-    let answer = session.call(gvk(&ty), async { session.types().get_type(request).await }).await?;
-    let mut types = TypeTable::new();
-    types
-        .add(&answer.r#type.unwrap_or_default(), &answer.descriptors.unwrap_or_default())
-        .map_err(|e| CliError::failed(format!("the server's answer: {e}")))?;
-    Ok(says_the_same(wanted, stored, &types))
+/// where none is needed.
+fn same_otherwise_put(catalog: &Catalog, wanted: &pb::Resource, stored: &pb::Resource) -> Result<bool, CliError> {
+    let same = same_but_for_bytes(wanted, stored) && says_the_same(wanted, stored, catalog);
+    catalog.fault()?;
+    Ok(same)
 }
 
 /// Whether data of one type decodes to the same. It is compared as it is printed: that loses nothing, and has one form for
@@ -162,6 +205,7 @@ pub(crate) fn bare(resource: &pb::Resource) -> pb::Resource {
 #[cfg(test)]
 mod tests {
     use mortise_resource::data::TypeInfo;
+    use mortise_text::TypeTable;
     use prost_types::{
         DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
         field_descriptor_proto::{Label, Type},

@@ -1,6 +1,7 @@
 //! `mortise apply`: makes resources what files say.
 //!
-//! Owners are written before what they own, and the owned get the owner's uid. Up to [`Throttle::MOST`] resources are on
+//! Partitions and namespaces are written before what is in them, and owners before what they own, which gets the owner's
+//! uid. A changed document costs three calls: read, MutateAndValidate, write; one that is stored to the byte costs the read. Up to [`Throttle::MOST`] resources are on
 //! their way at once, so that the server's writers share its syncs; fewer when the server has too much to do. What is already
 //! as wanted is not written.
 
@@ -17,16 +18,20 @@ use mortise_text::Document;
 use super::prune;
 use crate::{
     CliError, Connect, Exit, Progress, Session, Tenancy, Ui,
-    apply::files::{self, Files},
-    apply::order,
-    apply::plan::{self, Change, Plan},
+    apply::{
+        files::{self, Files},
+        order,
+        plan::{self, Change, Plan},
+        report,
+    },
     connect::throttle::Throttle,
-    output::progress::Unit,
-    output::ui,
-    resources::catalog::Catalog,
-    resources::ids::{Key, id_of, placed_title, read_in_any_version},
-    resources::selector::Selector,
-    resources::wait::{self, Condition},
+    output::{progress::Unit, ui},
+    resources::{
+        catalog::Catalog,
+        ids::{Key, id_of, placed_title},
+        selector::Selector,
+        wait::{self, Condition},
+    },
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -142,16 +147,16 @@ impl Apply {
         counts: &mut Counts,
     ) -> Result<Vec<pb::Resource>, CliError> {
         let progress = Progress::begin("applying", Some(count as u64), Unit::Items);
-        // Uids of owners; `None` for one that could not be written.
-        let owners: Arc<Mutex<HashMap<Key, Option<String>>>> = Arc::default();
+        // Uids of what was written, which may own what follows; empty in a dry run, `None` for a failure.
+        let done: Arc<Mutex<HashMap<Key, Option<String>>>> = Arc::default();
         let throttle = Throttle::default();
         let mut written = Vec::new();
         for level in levels {
             let mut coming = stream::iter(level)
                 .map(|document| {
-                    let (owners, throttle) = (Arc::clone(&owners), &throttle);
+                    let (done, throttle) = (Arc::clone(&done), &throttle);
                     async move {
-                        let outcome = self.one(&document, &owners, throttle, session).await;
+                        let outcome = self.one(&document, &done, throttle, session, catalog).await;
                         (document, outcome)
                     }
                 })
@@ -163,7 +168,7 @@ impl Apply {
                     Outcome::Planned(_) => Some(String::new()),
                     Outcome::Orphan | Outcome::Failed(_) => None,
                 };
-                owners.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(&id), uid);
+                done.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(&id), uid);
                 progress.advance(1);
                 if let Some(resource) = progress.suspend(|| self.tell(&document, outcome, catalog, ui, counts))?
                     && self.wait.is_some()
@@ -178,28 +183,30 @@ impl Apply {
     async fn one(
         &self,
         document: &Document,
-        owners: &Mutex<HashMap<Key, Option<String>>>,
+        done: &Mutex<HashMap<Key, Option<String>>>,
         throttle: &Throttle,
         session: &Session,
+        catalog: &Catalog,
     ) -> Outcome {
+        let known = |id: &pb::Id| done.lock().unwrap_or_else(PoisonError::into_inner).get(&Key::of(id)).cloned();
         let mut wanted = document.resource.clone();
         if let Some(owner) = wanted.owner.as_mut().filter(|owner| owner.uid.is_empty()) {
-            let known = owners.lock().unwrap_or_else(PoisonError::into_inner).get(&Key::of(owner)).cloned();
-            match known {
+            match known(owner) {
                 Some(Some(uid)) => owner.uid = uid,
                 Some(None) => return Outcome::Orphan,
                 // Not of this set: the server looks it up.
                 None => {}
             }
         }
-        let done = throttle.call(async || {
+        let outcome = throttle.call(async || {
             if self.dry_run {
-                plan::plan(session, &wanted).await.map(|plan| Outcome::Planned(Box::new(plan)))
+                let creates = |unit: &pb::Id| matches!(known(unit), Some(Some(_)));
+                plan::dry_run(session, catalog, &wanted, creates).await.map(|plan| Outcome::Planned(Box::new(plan)))
             } else {
-                write(session, wanted.clone()).await
+                write(session, catalog, wanted.clone()).await
             }
         });
-        done.await.unwrap_or_else(Outcome::Failed)
+        outcome.await.unwrap_or_else(Outcome::Failed)
     }
 
     /// Says what came of a document, and answers what is stored. A server that is gone ends everything.
@@ -215,7 +222,7 @@ impl Apply {
         match outcome {
             Outcome::Done(change, resource, warnings) => {
                 counts.count(change);
-                warn(document, &warnings, ui);
+                report::warnings(document, &warnings, ui);
                 if !self.quiet {
                     ui::line(format!("{name} {}", change.word()))?;
                 }
@@ -223,9 +230,9 @@ impl Apply {
             }
             Outcome::Planned(plan) => {
                 counts.count(plan.change);
-                warn(document, &plan.warnings, ui);
+                report::notes(document, &plan, ui);
                 if !self.quiet {
-                    ui::print(super::diff::coloured(&plan.diff(catalog)?, ui))?;
+                    ui::print(report::coloured(&plan.diff(catalog)?, ui))?;
                     ui::line(format!("{name} {} (dry run)", plan.change.word()))?;
                 }
             }
@@ -249,17 +256,16 @@ impl Apply {
 }
 
 /// Reads what is there, and writes if that is not what is wanted.
-async fn write(session: &Session, wanted: pb::Resource) -> Result<Outcome, CliError> {
+async fn write(session: &Session, catalog: &Catalog, wanted: pb::Resource) -> Result<Outcome, CliError> {
     let id = id_of(&wanted);
-    let stored = read_in_any_version(session, &pb::Id { uid: String::new(), ..id.clone() }).await?;
-    let change = match stored {
+    let change = match plan::stored(session, &wanted).await? {
         None => Change::Created,
         Some(stored) if plan::same(&wanted, &stored) => {
             return Ok(Outcome::Done(Change::Unchanged, stored.into(), Vec::new()));
         }
-        Some(_) => {
+        Some(stored) => {
             // It may be the server's defaults that make the difference.
-            let plan = plan::plan(session, &wanted).await?;
+            let plan = plan::plan(session, catalog, &wanted, Some(stored)).await?;
             match (plan.change, plan.before) {
                 (Change::Unchanged, Some(stored)) => {
                     return Ok(Outcome::Done(Change::Unchanged, stored.into(), plan.warnings));
@@ -278,15 +284,6 @@ async fn write(session: &Session, wanted: pb::Resource) -> Result<Outcome, CliEr
         _ => error,
     })?;
     Ok(Outcome::Done(change, answer.resource.unwrap_or_default().into(), answer.warnings))
-}
-
-/// Tells what validation let pass but wants said, where it stands.
-pub(super) fn warn(document: &Document, warnings: &[Diagnostic], ui: &Ui) {
-    for Diagnostic { path, summary, detail, .. } in warnings {
-        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
-        let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-        ui.warn(&format!("{}: {path}{summary}{detail}", document.locate(path.trim_end_matches(": "))));
-    }
 }
 
 impl Counts {

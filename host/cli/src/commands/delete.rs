@@ -108,7 +108,8 @@ impl Delete {
         Ok(if failed { Exit::Failed } else { Exit::Done })
     }
 
-    /// What is to go, the owned before their owners; `None` when somebody said no.
+    /// What is to be deleted, by levels: the owned before their owners, and what is in a namespace or a partition before that.
+    /// `None` after a no to the question.
     async fn to_delete(
         &self,
         session: &Session,

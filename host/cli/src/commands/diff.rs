@@ -1,14 +1,22 @@
 //! `mortise diff`: what apply would change.
 
+use std::collections::HashSet;
+
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use mortise_resource::pb;
 
 use crate::{
-    CliError, Connect, Exit, Style, Tenancy, Ui,
-    apply::files::{self, Files},
-    apply::plan,
+    CliError, Connect, Exit, Tenancy,
+    apply::{
+        files::{self, Files},
+        plan, report,
+    },
     output::ui,
-    resources::catalog::Catalog,
+    resources::{
+        catalog::Catalog,
+        ids::{Key, id_of},
+    },
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -36,36 +44,22 @@ impl Diff {
         let catalog = Catalog::fetch(&session).await?;
         let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
         let mut different = false;
-        let (session, catalog) = (&session, &catalog);
+        let keys: HashSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
+        let (session, catalog, keys) = (&session, &catalog, &keys);
         let mut plans = stream::iter(documents)
             .map(|document| async move {
-                let plan = plan::plan(session, &document.resource).await.map_err(|e| files::at(&document, e))?;
+                let creates = |unit: &pb::Id| keys.contains(&Key::of(unit));
+                let plan = plan::dry_run(session, catalog, &document.resource, creates).await;
+                let plan = plan.map_err(|e| files::at(&document, e))?;
                 Ok::<_, CliError>((document, plan))
             })
             .buffered(IN_FLIGHT);
         while let Some((document, plan)) = plans.try_next().await? {
-            super::apply::warn(&document, &plan.warnings, &ui);
+            report::notes(&document, &plan, &ui);
             let diff = plan.diff(catalog)?;
             different |= !diff.is_empty();
-            ui::print(coloured(&diff, &ui))?;
+            ui::print(report::coloured(&diff, &ui))?;
         }
         Ok(if different { Exit::Different } else { Exit::Done })
     }
-}
-
-/// A unified diff, with colours if there are any.
-pub(super) fn coloured(diff: &str, ui: &Ui) -> String {
-    let mut out = String::with_capacity(diff.len());
-    for line in diff.lines() {
-        let style = match line.as_bytes().first() {
-            _ if line.starts_with("+++") || line.starts_with("---") => Style::Bold,
-            Some(b'+') => Style::Good,
-            Some(b'-') => Style::Bad,
-            Some(b'@') => Style::Dim,
-            _ => Style::Plain,
-        };
-        out.push_str(&ui.paint(style, line));
-        out.push('\n');
-    }
-    out
 }

@@ -10,10 +10,13 @@ use mortise_text::{Document, Types as _};
 
 use crate::{
     CliError, Exit, Session, Tenancy, Ui,
+    apply::order,
     output::ui,
-    resources::catalog::Catalog,
-    resources::ids::{Key, id_of, list, placed_title},
-    resources::selector::Selector,
+    resources::{
+        catalog::Catalog,
+        ids::{Key, id_of, list, placed_title},
+        selector::Selector,
+    },
 };
 
 /// Which types are looked at, in which units.
@@ -72,7 +75,10 @@ pub(super) async fn prune(
         let keyed = selected.map(|resource| (Key::of(&id_of(&resource)), resource));
         to_delete.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
     }
-    let to_delete = owned_first(to_delete);
+    // The other way round than they are written: an owner's deletion changes what it owns, and a namespace's what is in it.
+    let levels = order::sort(to_delete.into_values().collect(), |resource| resource);
+    // A circle cannot be stored; were there one, the server would have to judge.
+    let to_delete: Vec<_> = levels.circular.into_iter().chain(levels.sorted.into_iter().rev().flatten()).collect();
     if to_delete.is_empty() {
         return Ok(Exit::Done);
     }
@@ -114,17 +120,4 @@ pub(super) async fn prune(
         }
     }
     Ok(exit)
-}
-
-/// What is owned before what owns it: an owner's deletion changes them.
-fn owned_first(to_delete: BTreeMap<Key, pb::Resource>) -> Vec<pb::Resource> {
-    let owner = |resource: &pb::Resource| resource.owner.as_ref().map(Key::of);
-    let depth = |resource: &pb::Resource| {
-        let above = std::iter::successors(owner(resource), |key| to_delete.get(key).and_then(owner));
-        // A circle cannot be stored; were there one, this would end all the same.
-        above.take(to_delete.len()).count()
-    };
-    let mut ordered: Vec<_> = to_delete.values().map(|resource| (depth(resource), resource.clone())).collect();
-    ordered.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
-    ordered.into_iter().map(|(_, resource)| resource).collect()
 }

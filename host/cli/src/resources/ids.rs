@@ -2,7 +2,7 @@
 
 use mortise_resource::{
     pb,
-    types::{Gvk, gvk},
+    types::{self, Gvk, gvk},
 };
 
 use crate::{CliError, Session, Tenancy, resources::catalog::Catalog};
@@ -41,7 +41,21 @@ pub(crate) fn id_of(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap_or_default()
 }
 
-/// What stands behind a command: types, each with the names wanted of it. No names means all of the type.
+/// The namespace and the partition in which a resource is, as resources of their own; none for a unit that it lacks.
+pub(crate) fn units_of(id: &pb::Id) -> impl Iterator<Item = pb::Id> + use<> {
+    let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
+    let unit = |ty: Gvk, partition: &str, name: &str| pb::Id {
+        name: name.to_owned(),
+        r#type: Some(ty.to_pb()),
+        tenancy: Some(pb::Tenancy { partition: partition.to_owned(), namespace: String::new() }),
+        uid: String::new(),
+    };
+    let namespace = (!namespace.is_empty()).then(|| unit(types::namespace(), &partition, &namespace));
+    let partition = (!partition.is_empty()).then(|| unit(types::partition(), "", &partition));
+    namespace.into_iter().chain(partition)
+}
+
+/// A type that a command line names, and the names given with it. No names means all of the type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub(crate) ty: pb::Type,
