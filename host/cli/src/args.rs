@@ -4,11 +4,22 @@ use std::time::Duration;
 
 use crate::error::CliError;
 
+/// Why a text is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// It is not a number and a unit.
+    #[error("{0:?} is no duration; use 500ms, 30s, 5m or 1h")]
+    Malformed(String),
+    /// It is zero, or longer than a year.
+    #[error("{0:?} is out of range; from 1ms to a year")]
+    OutOfRange(String),
+}
+
 /// A duration: a number with ms, s, m or h behind it; without a unit, seconds. Above zero, at most a year.
 ///
 /// # Errors
-/// A sentence about what is wrong.
-pub fn duration(text: &str) -> Result<Duration, String> {
+/// The text is none, or out of range.
+pub fn duration(text: &str) -> Result<Duration, DurationError> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let seconds = match unit {
@@ -16,12 +27,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("{text:?} is no duration; use 500ms, 30s, 5m or 1h")),
+        _ => return Err(DurationError::Malformed(text.to_owned())),
     };
-    let number: f64 = number.parse().map_err(|_| format!("{text:?} is no duration; use 500ms, 30s, 5m or 1h"))?;
+    let number: f64 = number.parse().map_err(|_| DurationError::Malformed(text.to_owned()))?;
     let total = number * seconds;
     if !(0.001..=366.0 * 86_400.0).contains(&total) {
-        return Err(format!("{text:?} is out of range; from 1ms to a year"));
+        return Err(DurationError::OutOfRange(text.to_owned()));
     }
     Ok(Duration::from_secs_f64(total))
 }

@@ -38,12 +38,17 @@ pub(crate) struct Files {
     pub(crate) format: Option<Format>,
 }
 
-fn format(text: &str) -> Result<Format, String> {
+/// A name that is no format's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("use yaml, json or hcl")]
+struct FormatError;
+
+fn format(text: &str) -> Result<Format, FormatError> {
     match text {
         "yaml" => Ok(Format::Yaml),
         "json" => Ok(Format::Json),
         "hcl" => Ok(Format::Hcl),
-        _ => Err("use yaml, json or hcl".into()),
+        _ => Err(FormatError),
     }
 }
 

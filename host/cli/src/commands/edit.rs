@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mortise_resource::pb;
 use mortise_text::{Document, Format, Source};
+use similar::{ConflictStyle, TextMerge};
 
 use crate::{
     CliError, Connect, Exit, Session, Shield, Tenancy, Ui,
@@ -100,30 +101,27 @@ impl Edit {
                             Ok(theirs) => theirs,
                             Err(error) => return Err(draft.keep(error)),
                         };
-                        let merged = diffy::merge(&base, &text, &theirs);
+                        let mut merge = TextMerge::from_lines(base.as_str(), text.as_str(), theirs.as_str());
+                        merge.conflict_style(ConflictStyle::Diff3).labels("original", "ours", "theirs");
+                        let (conflicted, merged) = (merge.is_conflicted(), merge.to_string());
                         let change =
                             mortise_text::diff::unified(&base, &theirs, ("as it was", "as somebody else changed it"));
                         base = theirs;
-                        match merged {
-                            Ok(merged) => {
-                                text = merged;
-                                self.connect.ui().note(&format!(
-                                    "{name} was changed by somebody else meanwhile; that change and yours are put together:\n{}",
-                                    change.trim_end()
-                                ));
-                                // Written without asking again: no line of either is lost.
-                                continue;
-                            }
-                            Err(marked) => {
-                                text = marked;
-                                said = format!(
-                                    "# {name} was changed by somebody else meanwhile, in the same lines. Between <<<<<<< and ======= is \
-                                     yours,\n# between ======= and >>>>>>> is theirs, with ||||||| what was there before. Keep what is \
-                                     right and take\n# the markers out.\n#\n{}",
-                                    commented(&change)
-                                );
-                            }
+                        text = merged;
+                        if !conflicted {
+                            self.connect.ui().note(&format!(
+                                "{name} was changed by somebody else meanwhile; that change and yours are put together:\n{}",
+                                change.trim_end()
+                            ));
+                            // Written without asking again: no line of either is lost.
+                            continue;
                         }
+                        said = format!(
+                            "# {name} was changed by somebody else meanwhile, in the same lines. Between <<<<<<< and ======= is \
+                             yours,\n# between ======= and >>>>>>> is theirs, with ||||||| what was there before. Keep what is \
+                             right and take\n# the markers out.\n#\n{}",
+                            commented(&change)
+                        );
                     }
                     Err(WriteError::Conflict) => {
                         let error = CliError::failed(format!("{name}: somebody else keeps changing it"));

@@ -1,11 +1,17 @@
-//! The server's address as users write it.
+//! The server's address as users write it: `HOST:PORT`, `HOST`, or either with `http://` or `https://` before it.
+//!
+//! Read by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or say nothing but "invalid authority"
+//! of a forgotten bracket, where a user is to be told what is wrong.
 
 use crate::error::CliError;
 
 /// The port of an address that names none.
 const DEFAULT_PORT: u16 = 8502;
 
-/// Whether a scheme asks for TLS or against it, and `host:port`.
+/// Reads an address: whether its scheme asks for TLS or against it, and `host:port`.
+///
+/// # Errors
+/// What is wrong with it, as a fault of usage.
 pub(crate) fn address(text: &str) -> Result<(Option<bool>, String), CliError> {
     let wrong = |why: &str| {
         CliError::usage(format!("the server's address {text:?} {why}"))

@@ -2,7 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod contexts;
-pub mod session;
+pub(crate) mod session;
 pub(crate) mod target;
 pub(crate) mod throttle;
 

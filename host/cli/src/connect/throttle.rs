@@ -3,6 +3,9 @@
 //! A call that is refused because the server, or a plugin of it, has too much to do is made again a little later, and meanwhile
 //! fewer are made at once: half as many after each refusal, one more after each [`STEADY`] that went well, as TCP does it. A
 //! call is given up after [`ATTEMPTS`].
+//!
+//! Written by hand: `governor` limits calls per second, not calls at once; `backon` repeats a call, but knows nothing of the
+//! place among the running ones that has to be given up during the wait, nor of a wait that the server asks for.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -22,11 +25,11 @@ const STEADY: usize = 16;
 /// The longest wait before a call is made again.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Lets calls through.
+/// Bounds the calls that run at once.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     state: Mutex<State>,
-    /// Somebody is done, or more may go.
+    /// Notified when a call ended.
     room: Notify,
 }
 

@@ -1,6 +1,9 @@
 //! Tables as kubectl prints them: a heading in capitals, columns three blanks apart, no lines.
 //!
 //! On a terminal no row is wider than it: the widest columns are cut first. Anywhere else nothing is cut.
+//!
+//! Written by hand: `comfy-table` breaks a cell into lines where it should be cut, `tabled` leaves blanks at the ends of lines,
+//! and neither takes rows out of a table while it keeps the widths, as [`Table::drain`] does for a watch.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -17,7 +20,7 @@ const NARROWEST: usize = 8;
 pub struct Table {
     headings: Vec<String>,
     rows: Vec<Vec<Cell>>,
-    /// How wide the columns of rows were that were taken out.
+    /// Widths of the columns of rows that were taken out.
     seen: Vec<usize>,
 }
 

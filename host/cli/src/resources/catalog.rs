@@ -167,7 +167,8 @@ fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError>
     })
 }
 
-/// Orders versions: numbers as numbers, and a finished one after its alphas and betas.
+/// Orders versions of types as Kubernetes does: numbers as numbers, and `v1` after `v1beta2` after `v1alpha1`. They are no
+/// semantic versions, which `semver` would order.
 fn version_order(version: &str) -> (u64, u8, u64) {
     let rest = version.strip_prefix('v').unwrap_or(version);
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

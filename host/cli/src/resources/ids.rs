@@ -158,16 +158,9 @@ pub(crate) fn type_name(ty: &pb::Type) -> String {
     Gvk::from(ty).to_string()
 }
 
-/// Milliseconds since 1970 at which a ULID was made.
+/// Milliseconds since 1970 at which a ULID was made; `None` for another text.
 pub(crate) fn made_at(ulid: &str) -> Option<u64> {
-    if !mortise_resource::ulid::is_valid(ulid) {
-        return None;
-    }
-    const DIGITS: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    ulid.chars().take(10).try_fold(0u64, |time, letter| {
-        let digit = DIGITS.find(letter.to_ascii_uppercase())?;
-        Some(time * 32 + digit as u64)
-    })
+    ulid::Ulid::from_string(ulid).ok().map(|ulid| ulid.timestamp_ms())
 }
 
 #[cfg(test)]

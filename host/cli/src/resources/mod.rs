@@ -4,5 +4,5 @@ pub mod catalog;
 pub(crate) mod ids;
 pub(crate) mod selector;
 pub(crate) mod show;
-pub mod tenancy;
+pub(crate) mod tenancy;
 pub(crate) mod wait;

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
+/// A text that is no selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no selector; use key=value, several separated by commas")]
+pub(crate) struct SelectorError(String);
+
 /// What a resource's metadata has to have: `key=value`, or `key` whatever its value, all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Selector(Vec<(String, Option<String>)>);
 
 impl Selector {
     /// Reads `key=value,key2,…`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
         let part = |part: &str| {
             let (key, value) = match part.split_once('=') {
                 Some((key, value)) => (key, Some(value.strip_prefix('=').unwrap_or(value).trim().to_owned())),
@@ -16,7 +21,7 @@ impl Selector {
             };
             let key = key.trim();
             if key.is_empty() || key.ends_with('!') {
-                return Err(format!("{text:?} is no selector; use key=value, several separated by commas"));
+                return Err(SelectorError(text.to_owned()));
             }
             Ok((key.to_owned(), value))
         };
@@ -32,7 +37,7 @@ impl Selector {
 }
 
 /// For clap.
-pub(crate) fn selector(text: &str) -> Result<Selector, String> {
+pub(crate) fn selector(text: &str) -> Result<Selector, SelectorError> {
     Selector::parse(text)
 }
 

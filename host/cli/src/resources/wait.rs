@@ -1,6 +1,7 @@
 //! Waiting for a condition of resources, and for resources to be gone.
 //!
-//! A watch for each type and place; what is asked for again after a watch ended is only what is still missing.
+//! A condition is waited for by a watch of each type and place; after a watch ended, only what is still missing is asked for
+//! again. Until a resource is gone it is read again and again, with pauses from 20 ms to 1 s.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -40,9 +41,14 @@ impl fmt::Display for Condition {
     }
 }
 
-/// For clap.
-pub(crate) fn condition(text: &str) -> Result<Condition, String> {
-    let wrong = || format!("{text:?} is nothing to wait for; use condition=TYPE or condition=TYPE=true|false|unknown");
+/// A text that names no condition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is nothing to wait for; use condition=TYPE or condition=TYPE=true|false|unknown")]
+pub(crate) struct ConditionError(String);
+
+/// Reads `condition=TYPE` or `condition=TYPE=STATE`, for clap.
+pub(crate) fn condition(text: &str) -> Result<Condition, ConditionError> {
+    let wrong = || ConditionError(text.to_owned());
     let rest = text.strip_prefix("condition=").ok_or_else(wrong)?;
     let (kind, state) = rest.split_once('=').unwrap_or((rest, "true"));
     let state = match state.to_ascii_lowercase().as_str() {

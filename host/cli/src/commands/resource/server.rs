@@ -1,6 +1,9 @@
 //! The way to the server in Consul's terms: its flags, then its environment, then ours.
 
-use super::{ConsulCommand, ConsulError, wording};
+use super::{
+    command::ConsulCommand,
+    error::{ConsulError, wording},
+};
 use crate::{Connect, Session, env, resources::catalog::Catalog};
 
 impl ConsulCommand {
