@@ -1,6 +1,6 @@
 //! How a command fails, and what the shell hears of it.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -27,7 +27,7 @@ pub enum Exit {
     Closed = 141,
 }
 
-/// What stands below every command's help.
+/// The last line of every command's help.
 pub const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage or input, \
                               3 server not reached, 4 differences (diff), 5 timed out, 130 interrupted";
 
@@ -46,12 +46,34 @@ pub struct CliError {
     pub code: Option<Code>,
     /// Set when the same call may well succeed after this long: the server, or a plugin of it, has too much to do.
     pub retry_in: Option<Duration>,
+    /// The error behind it, whose text is part of the message.
+    pub(crate) cause: Option<Cause>,
 }
+
+/// An error that caused a [`CliError`]. Two are equal when they read alike.
+#[derive(Debug, Clone)]
+pub(crate) struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl Eq for Cause {}
 
 impl CliError {
     /// A failure with nothing but a sentence.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), details: Vec::new(), remedy: None, code: None, retry_in: None }
+        Self {
+            exit,
+            message: message.into(),
+            details: Vec::new(),
+            remedy: None,
+            code: None,
+            retry_in: None,
+            cause: None,
+        }
     }
 
     /// The command line, the configuration or a file is wrong.
@@ -71,6 +93,14 @@ impl CliError {
         self
     }
 
+    /// Puts the text of an error behind the message, and keeps the error.
+    #[must_use]
+    pub fn caused_by(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.message = format!("{}: {cause}", self.message);
+        self.cause = Some(Cause(Arc::new(cause)));
+        self
+    }
+
     /// Adds a line.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
@@ -79,8 +109,8 @@ impl CliError {
     }
 
     /// A file or a directory could not be used; `doing` is such as `cannot read`.
-    pub fn file(doing: &str, path: &std::path::Path, error: &io::Error) -> Self {
-        Self::usage(format!("{doing} {}: {error}", path.display()))
+    pub fn file(doing: &str, path: &std::path::Path, error: io::Error) -> Self {
+        Self::usage(format!("{doing} {}", path.display())).caused_by(error)
     }
 
     /// What the server answered when it was asked about `thing`.
@@ -160,7 +190,7 @@ fn remedy(status: &Status) -> Option<String> {
     }
 }
 
-/// What to do when nobody answers.
+/// The remedy when no server answers.
 pub(crate) const UNREACHABLE: &str = "is `mortise dev` or `mortise serve` running there? \
                                       Say where with --grpc-addr, MORTISE_GRPC_ADDR or --context";
 
@@ -178,14 +208,18 @@ impl fmt::Display for CliError {
     }
 }
 
-impl std::error::Error for CliError {}
+impl std::error::Error for CliError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| &*cause.0 as &(dyn std::error::Error + 'static))
+    }
+}
 
-/// Output that cannot be written ends the command; quietly, when somebody closed it.
+/// Output that cannot be written ends the command; silently when its reader closed it.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::new(Exit::Closed, "output closed"),
-            _ => Self::failed(format!("cannot write the output: {error}")),
+            _ => Self::failed("cannot write the output").caused_by(error),
         }
     }
 }

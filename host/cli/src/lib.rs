@@ -1,6 +1,7 @@
-//! The client side of the `mortise` command line. Every command is a file of [`commands`]; what they share stands beside
-//! that: how the server is reached ([`Connect`], [`Session`]), how output looks ([`Ui`], [`Table`], [`Progress`]), and how
-//! a command fails ([`CliError`], [`Exit`]).
+//! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share how the
+//! server is reached (`connect`: [`Connect`], [`Session`]), how resources are named, shown and waited for (`resources`), how files
+//! of them are read, ordered and compared with what is stored (`apply`), how output looks (`output`: [`Ui`], [`Table`],
+//! [`Progress`]), and how a command fails ([`CliError`], [`Exit`]).
 //!
 //! It speaks gRPC and knows nothing of how a server works inside, so that it is quick to build and could be a program of
 //! its own.
@@ -43,7 +44,7 @@ pub type CommandFuture = Pin<Box<dyn Future<Output = Result<Exit, CliError>>>>;
 pub fn block_on(command: CommandFuture) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return report(Err(CliError::failed(format!("starting threads: {e}")))),
+        Err(e) => return report(Err(CliError::failed("starting threads").caused_by(e))),
     };
     let ended: CommandFuture = Box::pin(async {
         tokio::select! {

@@ -75,7 +75,7 @@ impl Restore {
         let archive = match self.file.as_os_str() == "-" {
             true => from_stdin()?,
             false => {
-                let opened = File::open(&self.file).map_err(|e| CliError::file("cannot read", &self.file, &e))?;
+                let opened = File::open(&self.file).map_err(|e| CliError::file("cannot read", &self.file, e))?;
                 Archive::of(self.file.clone(), opened).map_err(failure)?
             }
         };

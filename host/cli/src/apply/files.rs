@@ -95,12 +95,12 @@ pub(crate) fn read(
     Ok(documents)
 }
 
-/// The server would fill in the same; two ways of saying it have to be told to be one.
+/// Fills in what the server would, so that two ways of naming one resource are recognized as one.
 fn or_default(unit: &str) -> String {
     if unit.is_empty() { "default".to_owned() } else { unit.to_owned() }
 }
 
-/// Two documents about one resource: which one is meant?
+/// Refuses two documents about one resource.
 fn once_each(documents: &[Document]) -> Result<(), CliError> {
     let mut seen: HashMap<Key, &Document> = HashMap::with_capacity(documents.len());
     for document in documents {
@@ -129,7 +129,7 @@ fn find(name: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Cl
 }
 
 fn within(dir: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), CliError> {
-    let wrong = |e| CliError::file("cannot read the directory", dir, &e);
+    let wrong = |e| CliError::file("cannot read the directory", dir, e);
     let entries = std::fs::read_dir(dir).map_err(wrong)?;
     let mut paths = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     paths.sort();
@@ -153,7 +153,7 @@ pub(crate) fn text(name: &Path) -> Result<String, CliError> {
     } else {
         std::fs::File::open(name).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
     };
-    read.map_err(|e| CliError::file("cannot read", name, &e))?;
+    read.map_err(|e| CliError::file("cannot read", name, e))?;
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes().iter().take(e.utf8_error().valid_up_to()).filter(|b| **b == b'\n').count() + 1;
         CliError::usage(format!("{}:{line}: this is not UTF-8 text", mortise_text::file_name(&name.to_string_lossy())))

@@ -32,7 +32,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// As it stands behind a resource's name.
+    /// The word printed behind a resource's name.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -78,8 +78,8 @@ pub(crate) async fn plan(
     Ok(Plan { change, before, after, warnings: answer.warnings, unchecked: None })
 }
 
-/// Reads and plans without writing. `creates` says whether a namespace or a partition comes with the same set: what is to be in
-/// one that does not exist yet cannot be judged by the server, and is planned as it is written, [unchecked](Plan::unchecked).
+/// Reads and plans without writing. `creates` says whether the same set creates a namespace or a partition: the server cannot
+/// judge a resource in one that does not exist yet, so it is planned as it is written, [unchecked](Plan::unchecked).
 pub(crate) async fn dry_run(
     session: &Session,
     catalog: &Catalog,

@@ -41,7 +41,7 @@ mortise apply -f shop/ --dry-run
 mortise apply -f shop/ --prune -l app=shop
 mortise apply -f artist.yaml --wait condition=Accepted --timeout 1m";
 
-/// Failures that are told one by one; further ones are counted.
+/// Failures that are printed one by one; further ones are counted.
 const MAX_TOLD: usize = 50;
 
 /// Arguments of `apply`.

@@ -1,6 +1,6 @@
 //! `mortise backup`: everything that a server holds, as one file, while it serves.
 //!
-//! The file is written under another name beside its place, checked against its seal, synced, and renamed: it is there
+//! The file is written under another name in the same directory, checked against its seal, synced, and renamed: it is there
 //! whole or not at all.
 
 use std::{
@@ -49,11 +49,11 @@ impl Backup {
         if !self.force && self.file.symlink_metadata().is_ok() {
             return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
         }
-        // Before the server is asked: whoever mistyped a directory wants to know at once.
+        // Before the server is asked, so that a mistyped directory is reported at once.
         let (mut part, dir) = atomic_file::create(&self.file)?;
         let session = self.connect.session().await?;
         let taken = self.take(&session, part.as_file_mut()).await?;
-        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}: {e}"));
+        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}")).caused_by(e);
         part.as_file().sync_all().map_err(failed)?;
         if self.force {
             part.persist(&self.file).map_err(|e| failed(e.error))?;
@@ -80,7 +80,7 @@ impl Backup {
             checker.update(&next.chunk);
             into.write_all(&next.chunk).map_err(|e| match e.kind() {
                 io::ErrorKind::BrokenPipe => CliError::new(Exit::Closed, "output closed"),
-                _ => CliError::failed(format!("cannot write {}: {e}", self.file.display())),
+                _ => CliError::failed(format!("cannot write {}", self.file.display())).caused_by(e),
             })?;
             taken.bytes += next.chunk.len() as u64;
             if let Some(progress) = &progress {

@@ -138,7 +138,7 @@ impl Context {
                 };
                 let entry = contexts.get(&name)?.clone();
                 let one = Contexts { current: None, context: [(name, entry)].into() };
-                let text = toml::to_string(&one).map_err(|e| CliError::failed(format!("contexts: {e}")))?;
+                let text = toml::to_string(&one).map_err(|e| CliError::failed("contexts").caused_by(e))?;
                 ui::print(text)?;
             }
         }
@@ -176,7 +176,7 @@ impl SetContext {
                 None => {}
                 Some(given) if given.as_os_str().is_empty() => *own = None,
                 Some(given) => {
-                    let whole = std::path::absolute(&given).map_err(|e| CliError::file("cannot find", &given, &e))?;
+                    let whole = std::path::absolute(&given).map_err(|e| CliError::file("cannot find", &given, e))?;
                     *own = Some(whole);
                 }
             }

@@ -26,7 +26,7 @@ pub(super) const EXAMPLES: &str = "\
 mortise edit artist korn
 EDITOR='code --wait' mortise edit artist/korn";
 
-/// Writes that somebody else may be faster than, one after the other.
+/// Writes in a row that may fail because the resource changed meanwhile.
 const MAX_CONFLICTS: usize = 10;
 
 /// Arguments of `edit`.
@@ -204,7 +204,7 @@ async fn write(
 
 /// Writes the text into the file and waits for the editor.
 async fn open(file: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(file, text).map_err(|e| CliError::file("cannot write", file, &e))?;
+    std::fs::write(file, text).map_err(|e| CliError::file("cannot write", file, e))?;
     let editor = env("VISUAL").or_else(|| env("EDITOR")).unwrap_or_else(|| "vi".into());
     // By a shell, since the variable may hold arguments; the file's name comes as one of its own.
     let ended = {
@@ -219,7 +219,7 @@ async fn open(file: &Path, text: &str) -> Result<(), CliError> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(CliError::failed(format!("the editor {editor:?} failed: {status}; nothing was written"))
             .remedy("VISUAL or EDITOR names another")),
-        Err(e) => Err(CliError::failed(format!("cannot start the editor {editor:?}: {e}"))),
+        Err(e) => Err(CliError::failed(format!("cannot start the editor {editor:?}")).caused_by(e)),
     }
 }
 

@@ -141,7 +141,7 @@ fn kind_name(kind: &Kind) -> String {
     }
 }
 
-/// What stands above a declaration in its .proto file, if the descriptors kept it.
+/// The comment above a declaration in its .proto file, if the descriptors kept it.
 fn leading_comment(file: &FileDescriptor, path: &[i32]) -> Option<String> {
     let source = file.file_descriptor_proto().source_code_info.as_ref()?;
     let location = source.location.iter().find(|location| location.path == path)?;

@@ -1,7 +1,8 @@
 //! `mortise export`: resources as text that `mortise import` and `mortise apply` read, a resource at a time.
 //!
 //! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the host's own
-//! types, but for partitions and namespaces. What is marked for deletion is left out: nobody could write it. Deleted owners' resources come without their owner.
+//! types, but for partitions and namespaces. What is marked for deletion is left out,
+//! since it cannot be written. Resources of deleted owners come without their owner.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -69,7 +70,7 @@ impl Export {
         }
         let (mut part, _) = atomic_file::create(&self.file)?;
         let count = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.as_file_mut())).await?;
-        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}: {e}"));
+        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}")).caused_by(e);
         part.as_file().sync_all().map_err(failed)?;
         part.persist(&self.file).map_err(|e| failed(e.error))?;
         ui::line(format!("{name}: {count} resources"))?;

@@ -26,7 +26,7 @@ pub(super) const EXAMPLES: &str =
 /// Resources that are on their way at once, so that the server's writers share its syncs.
 const IN_FLIGHT: usize = 64;
 
-/// Failures that are told one by one; further ones are counted.
+/// Failures that are printed one by one; further ones are counted.
 const MAX_TOLD: usize = 50;
 
 /// What the server says of an owner that is not there (yet).
@@ -47,7 +47,7 @@ pub struct Import {
     connect: Connect,
 }
 
-/// A resource on its way, and where it stands in its text.
+/// A resource to be written, and its place in the text.
 struct PlacedResource {
     resource: pb::Resource,
     place: String,
@@ -87,7 +87,7 @@ impl Import {
         let Importer { written, failed, progress, .. } = run;
         drop(progress);
         ended.map_err(|mut error| {
-            // That stands for input of which nothing was done.
+            // `Usage` means that nothing of the input was done.
             if error.exit == Exit::Usage && written > 0 {
                 error.exit = Exit::Failed;
             }
@@ -113,7 +113,7 @@ impl Import {
             let documents = if name == "-" {
                 documents(BufReader::new(io::stdin()), name, catalog.clone())
             } else {
-                let opened = File::open(file).map_err(|e| CliError::file("cannot read", file, &e))?;
+                let opened = File::open(file).map_err(|e| CliError::file("cannot read", file, e))?;
                 documents(BufReader::new(opened), name, catalog.clone())
             };
             self.write(documents, catalog, run, owned).await?;

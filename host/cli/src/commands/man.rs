@@ -29,7 +29,7 @@ impl Man {
         program.build();
         match &self.dir {
             Some(dir) => {
-                std::fs::create_dir_all(dir).map_err(|e| CliError::file("cannot make the directory", dir, &e))?;
+                std::fs::create_dir_all(dir).map_err(|e| CliError::file("cannot make the directory", dir, e))?;
                 write_all(&program, "mortise", dir)?;
             }
             None => {
@@ -58,7 +58,7 @@ fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>, CliError> {
 
 fn write_all(command: &clap::Command, name: &str, dir: &Path) -> Result<(), CliError> {
     let file = dir.join(format!("{}.1", name.replace(' ', "-")));
-    std::fs::write(&file, page(command, name)?).map_err(|e| CliError::file("cannot write", &file, &e))?;
+    std::fs::write(&file, page(command, name)?).map_err(|e| CliError::file("cannot write", &file, e))?;
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
         write_all(inner, &format!("{name} {}", inner.get_name()), dir)?;
     }

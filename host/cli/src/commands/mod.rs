@@ -93,7 +93,7 @@ pub enum Command {
     Man(man::Man),
 }
 
-/// What stands below a command's help: examples, one a line, and the exit codes.
+/// The end of a command's help: examples, one a line, and the exit codes.
 #[must_use]
 pub fn after(examples: &str) -> String {
     let many = if examples.trim_end().lines().count() > 1 { "Examples" } else { "Example" };

@@ -1,7 +1,7 @@
 //! The contexts file: named servers, each with how to reach it and where in it one works.
 //!
 //! TOML, at `$MORTISE_CONTEXTS`, else `$XDG_CONFIG_HOME/mortise/contexts.toml`, else `~/.config/mortise/contexts.toml`.
-//! Tokens do not stand in it, only the names of files that hold them. It is written whole, to a new file that takes the
+//! It holds no tokens, only the names of files that hold them. It is written whole, to a new file that takes the
 //! old one's place, so that a reader never sees half of it.
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
@@ -66,7 +66,7 @@ impl Contexts {
                 toml::from_str(&text).map_err(wrong)
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(CliError::file("cannot read the contexts file", &path, &e)),
+            Err(e) => Err(CliError::file("cannot read the contexts file", &path, e)),
         }
     }
 
@@ -75,7 +75,7 @@ impl Contexts {
         let path = Self::path(env).ok_or_else(|| {
             CliError::usage("there is no place for the contexts file").remedy("set MORTISE_CONTEXTS to a file's name")
         })?;
-        let text = toml::to_string(self).map_err(|e| CliError::failed(format!("contexts: {e}")))?;
+        let text = toml::to_string(self).map_err(|e| CliError::failed("contexts").caused_by(e))?;
         let write = || {
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
             std::fs::create_dir_all(dir)?;
@@ -84,7 +84,7 @@ impl Contexts {
             file.as_file().sync_all()?;
             file.persist(&path).map_err(|e| e.error)
         };
-        write().map_err(|e| CliError::file("cannot write the contexts file", &path, &e))?;
+        write().map_err(|e| CliError::file("cannot write the contexts file", &path, e))?;
         Ok(path)
     }
 

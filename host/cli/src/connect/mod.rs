@@ -70,7 +70,7 @@ impl Connect {
     ///
     /// # Errors
     /// What is wrong with the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or that
-    /// nobody answers ([`Exit::Unreachable`](crate::Exit::Unreachable)).
+    /// the server does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
     pub async fn session(&self) -> Result<Session, CliError> {
         self.session_in(&env::process).await
     }
@@ -134,7 +134,7 @@ impl Connect {
             Some(timeout) => timeout,
             None => match env("MORTISE_TIMEOUT") {
                 Some(text) => crate::args::duration(&text)
-                    .map_err(|e| CliError::usage(format!("environment variable MORTISE_TIMEOUT: {e}")))?,
+                    .map_err(|e| CliError::usage("environment variable MORTISE_TIMEOUT").caused_by(e))?,
                 None => Duration::from_secs(30),
             },
         };
@@ -169,5 +169,5 @@ impl Connect {
 }
 
 fn read_token(file: &std::path::Path) -> Result<String, CliError> {
-    std::fs::read_to_string(file).map_err(|e| CliError::file("cannot read the token file", file, &e))
+    std::fs::read_to_string(file).map_err(|e| CliError::file("cannot read the token file", file, e))
 }

@@ -70,7 +70,7 @@ impl Target {
 
 impl Tls {
     fn config(&self) -> Result<ClientTlsConfig, CliError> {
-        let read = |file: &PathBuf| std::fs::read(file).map_err(|e| CliError::file("cannot read", file, &e));
+        let read = |file: &PathBuf| std::fs::read(file).map_err(|e| CliError::file("cannot read", file, e));
         let mut config = match &self.ca_file {
             Some(file) => {
                 let pem = if file.is_dir() { all_in(file)? } else { read(file)? };
@@ -93,12 +93,12 @@ impl Tls {
 
 /// Every certificate in a directory, in one.
 fn all_in(dir: &std::path::Path) -> Result<Vec<u8>, CliError> {
-    let wrong = |e| CliError::file("cannot read", dir, &e);
+    let wrong = |e| CliError::file("cannot read", dir, e);
     let mut pem = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
         if path.is_file() {
-            pem.extend(std::fs::read(&path).map_err(|e| CliError::file("cannot read", &path, &e))?);
+            pem.extend(std::fs::read(&path).map_err(|e| CliError::file("cannot read", &path, e))?);
             pem.push(b'\n');
         }
     }

@@ -1,4 +1,4 @@
-//! What stands between a command and the terminal: colours, widths, output that somebody may close.
+//! The terminal: colours, width, questions, and output that its reader may close.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -74,7 +74,7 @@ impl Ui {
 
     /// A line on standard error, for people.
     pub fn note(&self, text: &str) {
-        // With standard error gone there is nobody to tell.
+        // With standard error closed the message has no reader.
         let _ = writeln!(io::stderr(), "{text}");
     }
 
@@ -100,7 +100,7 @@ fn painted(style: Style, text: &str) -> String {
 /// Writes to standard output, all of it, now.
 ///
 /// # Errors
-/// [`Exit::Closed`](crate::Exit::Closed) when nobody reads it any more.
+/// [`Exit::Closed`](crate::Exit::Closed) when its reader closed it.
 pub fn print(text: impl AsRef<str>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_ref().as_bytes())?;

@@ -20,7 +20,7 @@ use crate::{CliError, Session};
 /// Every type that the server had when it was asked.
 ///
 /// As [`Types`] it asks the server for descriptors by itself, and waits for the answer: that needs a runtime with several
-/// threads, which [`block_on`](crate::block_on) makes. What goes wrong then is told by [`Catalog::fault`].
+/// threads, which [`block_on`](crate::block_on) makes. [`Catalog::fault`] returns what went wrong then.
 pub struct Catalog {
     types: Vec<TypeInfo>,
     session: Session,
@@ -91,7 +91,7 @@ impl Catalog {
         let answer = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call))?;
         let (info, descriptors) = (answer.r#type.unwrap_or_default(), answer.descriptors.unwrap_or_default());
         let mut table = TypeTable::new();
-        table.add(&info, &descriptors).map_err(|e| CliError::failed(format!("the server's answer: {e}")))?;
+        table.add(&info, &descriptors).map_err(|e| CliError::failed("the server's answer").caused_by(e))?;
         Ok(table.message(ty))
     }
 }
@@ -133,7 +133,7 @@ impl Types for Catalog {
     }
 }
 
-/// Whether a type is meant.
+/// Decides whether a text names a type.
 type Test<'f> = &'f dyn Fn(&TypeInfo, &pb::Type) -> bool;
 
 fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError> {

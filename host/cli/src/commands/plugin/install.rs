@@ -57,7 +57,7 @@ impl Install {
         // Its end is the answer's, whatever that is; what went wrong here explains it better.
         match (reading.await, answer) {
             (Ok(Err(error)), _) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(CliError::file("cannot read", &self.file, &error))
+                Err(CliError::file("cannot read", &self.file, error))
             }
             (_, answer) => {
                 let answer = answer?;
@@ -78,7 +78,7 @@ impl Install {
 
 /// SHA-256 and length of a file.
 fn digest(path: &Path) -> Result<(String, u64), CliError> {
-    let fault = |e: io::Error| CliError::file("cannot read", path, &e);
+    let fault = |e: io::Error| CliError::file("cannot read", path, e);
     let mut file = File::open(path).map_err(fault)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; CHUNK];

@@ -48,7 +48,7 @@ impl Logs {
         let thing = format!("plugin {}", self.name);
         let mut lines = session.call(&thing, session.plugins().logs(request)).await?;
         let ui = self.connect.ui();
-        // However long it takes: somebody who follows waits for what may never come.
+        // Without a timeout: the next line may never come.
         while let Some(line) = lines.message().await.map_err(|status| CliError::rpc(&thing, &status))? {
             ui::line(render(&line, &ui))?;
         }

@@ -23,11 +23,11 @@ const COMMON: [(&str, bool); 16] = [
     ("p", true),
 ];
 
-/// What stood on a command line.
+/// The flags of a command line, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(BTreeMap<String, String>);
 
-/// Somebody asked for help.
+/// Why reading flags ended early.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FlagError {
     Help,
