@@ -204,9 +204,7 @@ async fn what_is_pruned_goes_before_its_owner_and_its_namespace() {
 async fn a_changed_document_costs_three_calls_and_an_unchanged_one_one() {
     let server = Server::start().await;
     let mut t = Transcript::new("order", &server);
-    let artist = |name: &str, genre: &str| {
-        format!("---\ntype: demo.v2.Artist\nname: {name}\ndata: {{name: K, genre: {genre}}}\n")
-    };
+    let artist = |genre: &str| format!("type: demo.v2.Artist\nname: korn\ndata: {{name: Korn, genre: {genre}}}\n");
     t.file("one.yaml", artist("GENRE_METAL"));
     let types = [("GetType", 1), ("ListTypes", 1)];
 
