@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mortise_resource::pb;
 use mortise_text::{Document, Format, Source};
-use similar::{ConflictStyle, TextMerge};
 
 use crate::{
     CliError, Connect, Exit, Session, Shield, Tenancy, Ui,
@@ -101,13 +100,12 @@ impl Edit {
                             Ok(theirs) => theirs,
                             Err(error) => return Err(draft.keep(error)),
                         };
-                        let mut merge = TextMerge::from_lines(base.as_str(), text.as_str(), theirs.as_str());
-                        merge.conflict_style(ConflictStyle::Diff3).labels("original", "ours", "theirs");
-                        let (conflicted, merged) = (merge.is_conflicted(), merge.to_string());
+                        let merged = diffy::merge(&base, &text, &theirs);
                         let change =
                             mortise_text::diff::unified(&base, &theirs, ("as it was", "as somebody else changed it"));
                         base = theirs;
-                        text = merged;
+                        let conflicted = merged.is_err();
+                        text = merged.unwrap_or_else(|marked| marked);
                         if !conflicted {
                             self.connect.ui().note(&format!(
                                 "{name} was changed by somebody else meanwhile; that change and yours are put together:\n{}",
