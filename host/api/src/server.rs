@@ -64,6 +64,10 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Streams of one connection at once.
     pub max_streams: u32,
+    /// How long a gRPC connection may be silent before its client is pinged.
+    pub keep_alive: Duration,
+    /// How long that ping's answer may take before the connection is closed.
+    pub keep_alive_timeout: Duration,
     /// How long calls in flight may take to finish at shutdown.
     pub grace: Duration,
     /// How the HTTP port behaves.
@@ -184,8 +188,8 @@ impl OpenPorts {
                 .initial_stream_window_size(1 << 20)
                 .initial_connection_window_size(4 << 20)
                 // Finds out about clients that vanished while watching.
-                .http2_keepalive_interval(Some(Duration::from_secs(60)))
-                .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+                .http2_keepalive_interval(Some(self.options.keep_alive))
+                .http2_keepalive_timeout(Some(self.options.keep_alive_timeout))
                 .layer(MapRequestLayer::new(move |request: ::http::Request<tonic::body::Body>| {
                     counts.note(request.uri().path());
                     request

@@ -1,31 +1,34 @@
-//! Starts the program once more, with fewer arenas of the C library, where address space is scarce.
+//! Has the C library allocate from one arena where address space is scarce.
 //!
 //! The allocator of glibc reserves 64 MiB of address space for each of a dozen threads. Under a limit (`ulimit -v`) of
-//! 512 MiB nothing would be left for anything else. How many arenas there may be is read from the environment, once,
-//! before the program begins; so it has to begin anew. The process stays the same one, its id included.
+//! 512 MiB nothing would be left for anything else.
 
-use std::{env, os::unix::process::CommandExt as _, process::Command};
+use std::env;
 
-/// Under this much address space, bytes, arenas are counted.
+/// Address space below which arenas are counted, bytes.
 const SCARCE: u64 = 4 << 30;
 
-/// What glibc reads; whoever sets it has decided.
+/// The variable that glibc reads at the start of a program. A user who sets it has decided.
 const VARIABLE: &str = "MALLOC_ARENA_MAX";
 
-/// Returns when there is space enough, when the number of arenas is set, or when starting anew fails; then the program
-/// goes on with what it has.
-pub(crate) fn spare() {
+/// Leaves the allocator as it is where there is space enough or [`VARIABLE`] is set. Comes before the first thread, since an
+/// arena that a thread has is never taken back.
+pub(crate) fn limit() {
     let scarce = mortise_plugin_host::address_space().is_some_and(|free| free < SCARCE);
-    if !scarce || env::var_os(VARIABLE).is_some() {
-        return;
-    }
-    if let Ok(program) = env::current_exe() {
-        let mut arguments = env::args_os();
-        let mut command = Command::new(program);
-        if let Some(name) = arguments.next() {
-            command.arg0(name);
-        }
-        // Only comes back when it failed.
-        let _ = command.args(arguments).env(VARIABLE, "1").exec();
+    if scarce && env::var_os(VARIABLE).is_none() {
+        one();
     }
 }
+
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code)]
+fn one() {
+    // SAFETY: mallopt has no requirement but that its arguments are numbers: it stores the second, under the allocator's own
+    // lock, and touches nothing that was allocated. An old glibc that does not know the parameter answers 0, and the program
+    // goes on with the arenas it has.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// Other C libraries have no arenas.
+#[cfg(not(target_env = "gnu"))]
+fn one() {}

@@ -6,8 +6,10 @@ use clap::{Args, Parser, Subcommand};
 
 use mortise_cli::commands::after;
 
-use crate::config::{ConfigError, Overrides, Settings};
-use crate::offline::{Check, Restore};
+use crate::{
+    offline::{Check, Restore},
+    settings::{ConfigError, Overrides, Settings, flag_help},
+};
 
 /// Stores, serves and watches typed resources, and learns its types from WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -98,17 +100,13 @@ pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
     config: Option<PathBuf>,
-    /// Where gRPC listens; port 0 picks a free one [default: 127.0.0.1:8502] [env: MORTISE_GRPC_ADDR]
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Where gRPC listens; port 0 picks a free one", ""))]
     grpc_addr: Option<SocketAddr>,
-    /// Where HTTP listens: health and metrics [default: 127.0.0.1:8500] [env: MORTISE_HTTP_ADDR]
-    #[arg(long, value_name = "IP:PORT")]
+    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Where HTTP listens: health and metrics", ""))]
     http_addr: Option<SocketAddr>,
-    /// Where resources are stored [default: data; dev: temporary] [env: MORTISE_DATA_DIR]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Where resources are stored", "; dev: temporary"))]
     data_dir: Option<PathBuf>,
-    /// Every *.wasm in it is loaded as a plugin [default: plugins] [env: MORTISE_PLUGIN_DIR]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Every *.wasm in it is loaded as a plugin", ""))]
     plugin_dir: Option<PathBuf>,
 }
 

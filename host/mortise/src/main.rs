@@ -3,13 +3,11 @@
 mod arenas;
 mod bundled;
 mod cli;
-mod config;
 mod logging;
 mod offline;
-mod plugin_settings;
 mod plugins;
-mod ranges;
 mod run;
+mod settings;
 mod systemd;
 
 use std::process::ExitCode;
@@ -21,7 +19,7 @@ use cli::{Command, Mode, PluginCommand};
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    arenas::spare();
+    arenas::limit();
     match cli::Cli::parse().command {
         Command::Serve(common) => serve(Mode::Serve, common),
         Command::Dev(common) => serve(Mode::Dev, common),

@@ -14,7 +14,7 @@ use mortise_cli::{
 };
 use mortise_store::{SledBackend, StoreError, check::Report};
 
-use crate::config::{Overrides, Settings};
+use crate::settings::{Overrides, Settings, flag_help};
 
 /// Problems that are listed, at most.
 const MAX_PROBLEMS: usize = 100;
@@ -25,8 +25,7 @@ pub(crate) struct Directories {
     /// Configuration file that names the directories, where flags do not
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
     config: Option<PathBuf>,
-    /// The data directory [default: data] [env: MORTISE_DATA_DIR]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "The data directory", ""))]
     data_dir: Option<PathBuf>,
 }
 
@@ -38,8 +37,7 @@ pub(crate) struct Restore {
     file: PathBuf,
     #[command(flatten)]
     directories: Directories,
-    /// The plugin folder [default: plugins] [env: MORTISE_PLUGIN_DIR]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "The plugin folder", ""))]
     plugin_dir: Option<PathBuf>,
     /// Replace what is there: the store, its plugins, and files of the plugin folder that have the same names
     #[arg(long)]

@@ -6,13 +6,11 @@ use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options
 
 use crate::{
     bundled,
-    config::{Config, ConfigError, Reload},
-    plugin_settings,
-    run::RunError,
+    settings::{Config, ConfigError, Reload, plugin},
 };
 
 /// The options of the manager.
-pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, RunError> {
+pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, ConfigError> {
     let ms = Duration::from_millis;
     Ok(Options {
         plugin_dir: config.plugin_dir.clone(),
@@ -39,13 +37,13 @@ fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
 }
 
 /// Settings of plugins take effect while the server runs; of anything else that changed it is said that it does not.
-fn source(config: &Config, reload: Reload) -> Result<ConfigSource, RunError> {
+fn source(config: &Config, reload: Reload) -> Result<ConfigSource, ConfigError> {
     let path: Option<PathBuf> = reload.file().map(Into::into);
     let running = reload.read().map(|config| config.without_settings());
     let read = move || {
         let fault = |e: ConfigError| ConfigFault { plugin: reload.culprit(), what: e.to_string() };
         let next = reload.read().map_err(fault)?;
-        let settings = plugin_settings::read(&next.plugin).map_err(fault)?;
+        let settings = plugin::read(&next.plugin).map_err(|e| fault(e.into()))?;
         if running.as_ref().is_ok_and(|running| *running != next.without_settings()) {
             tracing::warn!(
                 "the configuration changed beyond the settings of plugins; the rest takes effect with a restart"
@@ -53,5 +51,5 @@ fn source(config: &Config, reload: Reload) -> Result<ConfigSource, RunError> {
         }
         Ok(settings)
     };
-    Ok(ConfigSource { path, settings: plugin_settings::read(&config.plugin)?, read: Box::new(read) })
+    Ok(ConfigSource { path, settings: plugin::read(&config.plugin)?, read: Box::new(read) })
 }

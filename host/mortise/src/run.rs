@@ -2,26 +2,26 @@
 
 use std::{
     io::Write as _,
-    path::{Path, PathBuf},
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
-use mortise_api::{HttpOptions, ServeError, ServerInfo, ServerOptions, Services, metrics::install_metrics};
-use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions, logs::level};
+use mortise_api::{ServeError, ServerInfo, Services, metrics::install_metrics};
+use mortise_plugin_host::{LoadError, Sandbox};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
+use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
-use mortise_service::{Options, ResourceService};
 use mortise_store::{SledBackend, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     bundled,
     cli::Mode,
-    config::{Config, ConfigError, Settings},
-    plugins, systemd,
+    plugins,
+    settings::{Config, ConfigError, Settings, parts},
+    systemd,
 };
 
 /// Why the server did not run, or stopped.
@@ -87,24 +87,24 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
     }
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
-    let bound = mortise_api::bind(server_options(&config)).await?;
+    let bound = mortise_api::bind(parts::server(&config)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
 
-    let cache_dir = cache_dir(&config, temporary.is_some());
-    let (store_options, data_dir) = (store_options(&config), config.data_dir.clone());
+    let cache_dir = parts::cache_dir(&config, temporary.is_some());
+    let (store_options, data_dir) = (parts::store(&config), config.data_dir.clone());
     let opening = tokio::task::spawn_blocking(move || {
         if mortise_backup::finish_interrupted(&data_dir)? {
             tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
         }
         Ok::<_, RunError>(SledBackend::open(store_options)?)
     });
-    let sandbox = Sandbox::with_options(&config.sandbox, policy(&config), cache_dir)?;
+    let sandbox = Sandbox::with_options(&config.sandbox, parts::sandbox(&config), cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
     let backend = Arc::new(store);
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
-    let service = ResourceService::new(backend.clone(), registry.clone(), service_options(&config));
+    let service = ResourceService::new(backend.clone(), registry.clone(), parts::service(&config));
     let mut background = service.background();
     let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
     let manager = Manager::start(
@@ -180,85 +180,6 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
             std::process::exit(130);
         });
     })
-}
-
-/// The options of the HTTP port.
-pub(crate) fn http_options(config: &Config) -> HttpOptions {
-    HttpOptions {
-        api: config.http.api,
-        max_connections: config.http.max_connections,
-        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
-        stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
-        keep_alive: Duration::from_millis(config.http.keep_alive_ms),
-        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
-    }
-}
-
-fn server_options(config: &Config) -> ServerOptions {
-    ServerOptions {
-        grpc_addr: config.grpc_addr,
-        http_addr: config.http_addr,
-        max_request_bytes: config.service.max_request_bytes,
-        max_connections: config.grpc.max_connections,
-        max_streams: config.service.max_streams,
-        grace: Duration::from_millis(config.shutdown_grace_ms),
-        http: http_options(config),
-    }
-}
-
-fn policy(config: &Config) -> SandboxOptions {
-    // What is no level was refused with the configuration.
-    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
-    SandboxOptions {
-        quarantine: config.quarantine.clone(),
-        logs: config.plugin_logs.clone(),
-        log_levels: levels.collect(),
-        controllers: config.controllers.clone(),
-    }
-}
-
-fn service_options(config: &Config) -> Options {
-    Options {
-        max_watches: config.service.max_watches,
-        max_resource_bytes: config.store.max_resource_bytes,
-        second_pass: Duration::from_millis(config.service.second_pass_ms),
-    }
-}
-
-fn store_options(config: &Config) -> mortise_store::Options {
-    let mut options = mortise_store::Options::new(config.data_dir.join("store"));
-    options.cache_bytes = match config.store.cache_bytes {
-        0 => probed_cache(),
-        bytes => bytes,
-    };
-    options.max_resource_bytes = config.store.max_resource_bytes;
-    options.history_events = config.store.history_events;
-    options.history_bytes = config.store.history_bytes;
-    options.watch_buffer = config.store.watch_buffer;
-    options.commit_queue = config.store.commit_queue;
-    options
-}
-
-/// A cache for this machine: a sixteenth of its memory, from 32 MiB to 1 GiB. It fills as data is touched, so a small
-/// store stays small.
-fn probed_cache() -> u64 {
-    let memory = mortise_plugin_host::physical_memory().unwrap_or(0);
-    (memory / 16).clamp(32 << 20, 1 << 30)
-}
-
-/// Compiled code is worth keeping even when the data is not.
-fn cache_dir(config: &Config, temporary: bool) -> PathBuf {
-    if !config.cache_dir.as_os_str().is_empty() {
-        return config.cache_dir.clone();
-    }
-    let in_data = config.data_dir.join("cache");
-    if !temporary {
-        return in_data;
-    }
-    let home = |name: &str| std::env::var_os(name).filter(|v| Path::new(v).is_absolute()).map(PathBuf::from);
-    home("XDG_CACHE_HOME")
-        .or_else(|| home("HOME").map(|home| home.join(".cache")))
-        .map_or(in_data, |cache| cache.join("mortise"))
 }
 
 /// Says where everything is. The line on stdout is for scripts: it comes once the server answers.

@@ -5,18 +5,36 @@
 
 use std::collections::BTreeMap;
 
-use mortise_plugin_host::{PluginSettings, logs::level};
+use mortise_plugin_host::{Grants, PluginSettings, logs::level};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use toml::Table;
 
-use crate::config::{ConfigError, PluginConfig};
+use super::error::SettingError;
+
+/// What is set for one plugin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PluginConfig {
+    pub(crate) log_level: String,
+    /// The plugin's own business; it is told all of it.
+    pub(crate) settings: Table,
+    /// What it may do beyond its own types.
+    pub(crate) grants: Grants,
+}
+
+impl Default for PluginConfig {
+    fn default() -> Self {
+        Self { log_level: "info".into(), settings: Table::new(), grants: Grants::default() }
+    }
+}
 
 /// The settings of every plugin that the configuration names.
-pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSettings, ConfigError> {
+pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSettings, SettingError> {
     let mut all = PluginSettings::default();
     for (name, plugin) in plugins {
         if level(&plugin.log_level).is_none() {
-            return Err(ConfigError::PluginLogLevel { plugin: name.clone(), level: plugin.log_level.clone() });
+            return Err(SettingError::PluginLogLevel { plugin: name.clone(), level: plugin.log_level.clone() });
         }
         all.set(name, object(&plugin.settings, &format!("plugin.{name}.settings"))?);
         all.grant(name, plugin.grants.clone());
@@ -24,18 +42,17 @@ pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSet
     Ok(all)
 }
 
-fn object(table: &Table, at: &str) -> Result<Map<String, Value>, ConfigError> {
+fn object(table: &Table, at: &str) -> Result<Map<String, Value>, SettingError> {
     table.iter().map(|(key, one)| Ok((key.clone(), value(one, &format!("{at}.{key}"))?))).collect()
 }
 
-fn value(from: &toml::Value, at: &str) -> Result<Value, ConfigError> {
+fn value(from: &toml::Value, at: &str) -> Result<Value, SettingError> {
     Ok(match from {
         toml::Value::String(text) => Value::from(text.as_str()),
         toml::Value::Integer(number) => Value::from(*number),
-        toml::Value::Float(number) => Number::from_f64(*number).map(Value::Number).ok_or_else(|| {
-            let what = "must be finite: plugins are told their settings as JSON, which has no inf and no nan";
-            ConfigError::PluginSetting { key: at.to_owned(), what }
-        })?,
+        toml::Value::Float(number) => Number::from_f64(*number)
+            .map(Value::Number)
+            .ok_or_else(|| SettingError::NotFinite { key: at.to_owned() })?,
         toml::Value::Boolean(truth) => Value::from(*truth),
         toml::Value::Datetime(time) => Value::from(time.to_string()),
         toml::Value::Array(items) => {
@@ -49,9 +66,8 @@ fn value(from: &toml::Value, at: &str) -> Result<Value, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mortise_plugin_host::Grants;
 
-    fn read_text(text: &str) -> Result<PluginSettings, ConfigError> {
+    fn read_text(text: &str) -> Result<PluginSettings, SettingError> {
         let plugins = text.parse::<Table>().unwrap().try_into().unwrap();
         read(&plugins)
     }

@@ -1,0 +1,71 @@
+//! Settings from the environment: `MORTISE_` and the key in upper case, joined by underscores.
+
+use serde::Deserialize as _;
+use toml::{Table, Value};
+
+use super::{
+    declare::range,
+    error::{ConfigError, SettingError},
+    table::{Config, SECTIONS},
+};
+
+/// The environment variable of a key.
+pub(crate) fn variable(key: &str) -> String {
+    format!("MORTISE_{}", key.to_uppercase().replace('.', "_"))
+}
+
+/// Lays variables over the table, for every key that has a default, in the default's type. Keys begin with `section`.
+pub(crate) fn overlay(
+    section: &str,
+    defaults: &Table,
+    table: &mut Table,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Result<(), ConfigError> {
+    for (key, default) in defaults {
+        let full = format!("{section}{key}");
+        let name = variable(&full);
+        if let Value::Table(defaults) = default {
+            let mut inner = match table.remove(key) {
+                Some(Value::Table(inner)) => inner,
+                _ => Table::new(),
+            };
+            overlay(&format!("{full}."), defaults, &mut inner, env)?;
+            table.insert(key.clone(), Value::Table(inner));
+        } else if let Some(text) = env(&name) {
+            let value = parse(&full, default, &text).map_err(|source| ConfigError::Environment { name, source })?;
+            table.insert(key.clone(), value);
+        }
+    }
+    Ok(())
+}
+
+fn parse(key: &str, default: &Value, text: &str) -> Result<Value, SettingError> {
+    let owned = || text.to_owned();
+    let value = match default {
+        Value::Integer(_) => {
+            let not = |source| SettingError::NoNumber { text: owned(), source };
+            let number = text.parse::<i128>().map_err(not)?;
+            if let Some(range) = range(SECTIONS, key) {
+                range.check(key, number)?;
+            }
+            let long = |source| SettingError::LongNumber { number, source };
+            Value::Integer(number.try_into().map_err(long)?)
+        }
+        Value::Boolean(_) => {
+            Value::Boolean(text.parse().map_err(|source| SettingError::NoBool { text: owned(), source })?)
+        }
+        Value::Array(_) => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Value::Array(items.map(|item| Value::String(item.to_owned())).collect())
+        }
+        _ => Value::String(owned()),
+    };
+    // By itself: what is wrong with the whole configuration would not say whose fault it is.
+    let alone = key.rsplit('.').fold(value.clone(), |inner, key| Table::from_iter([(key.to_owned(), inner)]).into());
+    Config::deserialize(alone).map_err(|source| SettingError::Variable {
+        key: key.to_owned(),
+        text: owned(),
+        source: Box::new(source),
+    })?;
+    Ok(value)
+}

@@ -1,0 +1,65 @@
+//! What can be wrong with a configuration.
+
+use std::{num::ParseIntError, path::PathBuf, str::ParseBoolError};
+
+use super::range::OutOfRange;
+
+/// Why there is no configuration: a fault, with the place where it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("configuration {}: {source}", path.display())]
+    File { path: PathBuf, source: SettingError },
+    #[error("environment variable {name}: {source}")]
+    Environment { name: String, source: SettingError },
+    /// By flags or defaults.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+}
+
+/// What is wrong with a setting. Rules that several settings are judged by have texts that begin with the key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingError {
+    /// The text of the file, or what it says, does not fit. Says the line where there is one.
+    #[error("{0}")]
+    Toml(#[source] Box<toml::de::Error>),
+    #[error("{0}")]
+    Defaults(#[source] Box<toml::ser::Error>),
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    #[error("must be a whole number, got {text:?}")]
+    NoNumber { text: String, source: ParseIntError },
+    #[error("{number} is no number of 64 bits")]
+    LongNumber { number: i128, source: std::num::TryFromIntError },
+    #[error("must be true or false, got {text:?}")]
+    NoBool { text: String, source: ParseBoolError },
+    #[error("{key}: {}, got {text:?}", source.message())]
+    Variable { key: String, text: String, source: Box<toml::de::Error> },
+    /// A part of the server refuses its settings.
+    #[error("{0}")]
+    Part(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
+    NotBundled { name: String, known: String },
+    #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]
+    LogLevel { level: String, fault: FilterError },
+    #[error("plugin.{plugin}.log_level {level:?} is no level; use off, error, warn, info, debug or trace")]
+    PluginLogLevel { plugin: String, level: String },
+    #[error("{key}: must be finite: plugins are told their settings as JSON, which has no inf and no nan")]
+    NotFinite { key: String },
+}
+
+/// What is wrong with `log.level`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilterError {
+    #[error("{word:?} is no level, and a target needs one, as in \"{word}=debug\"")]
+    LoneWord { word: String },
+    #[error(transparent)]
+    Syntax(#[from] tracing_subscriber::filter::ParseError),
+}
+
+impl From<toml::de::Error> for SettingError {
+    fn from(source: toml::de::Error) -> Self {
+        Self::Toml(Box::new(source))
+    }
+}

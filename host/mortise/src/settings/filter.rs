@@ -1,0 +1,50 @@
+//! `log.level` as a filter.
+
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+use super::{
+    error::{FilterError, SettingError},
+    table::Log,
+};
+
+/// The target of spans: requests, and the hooks within them.
+const SPANS: &str = "mortise::span=debug";
+
+impl Log {
+    /// What is logged. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts do not count.
+    ///
+    /// A word by itself that is no level would be taken for a target: `inf` would log nothing at all, errors included. So a
+    /// target needs its level.
+    pub(crate) fn filter(&self) -> Result<EnvFilter, SettingError> {
+        let refused = |fault| SettingError::LogLevel { level: self.level.clone(), fault };
+        let mut parts: Vec<&str> = self.level.split(',').map(str::trim).collect();
+        let is_lone = |part: &&&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
+        if let Some(word) = parts.iter().find(is_lone) {
+            return Err(refused(FilterError::LoneWord { word: (*word).to_owned() }));
+        }
+        if self.spans {
+            parts.push(SPANS);
+        }
+        EnvFilter::try_new(parts.join(",")).map_err(|e| refused(e.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_not_taken_for_a_target() {
+        let of = |level: &str| Log { level: level.into(), spans: true }.filter().map_err(|e| e.to_string());
+        for level in ["info", "WARN", "off", "5", "info,plugin=debug", "info, plugin=debug", "warn,[rpc]=info", ""] {
+            assert!(of(level).is_ok(), "{level}");
+        }
+        for (level, word) in [("inf", "inf"), ("info,plugin", "plugin"), ("6", "6"), ("warn, eror", "eror")] {
+            let fault = of(level).unwrap_err();
+            assert!(fault.starts_with(&format!("log.level {level:?} is no filter: {word:?} is no level, ")), "{fault}");
+            assert!(fault.ends_with("use error, warn, info, debug or trace"), "{fault}");
+        }
+        let spaced = of("info, plugin=debug").unwrap().to_string();
+        assert!(spaced.contains("plugin=debug") && !spaced.contains(' '), "{spaced}");
+    }
+}

@@ -1,0 +1,96 @@
+//! What each part of the server is started with.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use mortise_api::{HttpOptions, ServerOptions};
+use mortise_plugin_host::{SandboxOptions, logs::level};
+
+use super::table::Config;
+
+/// The HTTP port.
+pub(crate) fn http(config: &Config) -> HttpOptions {
+    HttpOptions {
+        api: config.http.api,
+        max_connections: config.http.max_connections,
+        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
+        stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
+        keep_alive: Duration::from_millis(config.http.keep_alive_ms),
+        max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
+    }
+}
+
+/// Both ports.
+pub(crate) fn server(config: &Config) -> ServerOptions {
+    ServerOptions {
+        grpc_addr: config.grpc_addr,
+        http_addr: config.http_addr,
+        max_request_bytes: config.service.max_request_bytes,
+        max_connections: config.grpc.max_connections,
+        max_streams: config.service.max_streams,
+        keep_alive: Duration::from_millis(config.grpc.keep_alive_ms),
+        keep_alive_timeout: Duration::from_millis(config.grpc.keep_alive_timeout_ms),
+        grace: Duration::from_millis(config.shutdown_grace_ms),
+        http: http(config),
+    }
+}
+
+/// The sandbox, beyond its limits.
+pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
+    // A word that is no level was refused with the configuration.
+    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), level(&plugin.log_level)?)));
+    SandboxOptions {
+        quarantine: config.quarantine.clone(),
+        logs: config.plugin_logs.clone(),
+        log_levels: levels.collect(),
+        controllers: config.controllers.clone(),
+    }
+}
+
+/// The resource service.
+pub(crate) fn service(config: &Config) -> mortise_service::Options {
+    mortise_service::Options {
+        max_watches: config.service.max_watches,
+        max_resource_bytes: config.store.max_resource_bytes,
+        second_pass: Duration::from_millis(config.service.second_pass_ms),
+    }
+}
+
+/// The store.
+pub(crate) fn store(config: &Config) -> mortise_store::Options {
+    let mut options = mortise_store::Options::new(config.data_dir.join("store"));
+    options.cache_bytes = match config.store.cache_bytes {
+        0 => machine_cache(),
+        bytes => bytes,
+    };
+    options.max_resource_bytes = config.store.max_resource_bytes;
+    options.history_events = config.store.history_events;
+    options.history_bytes = config.store.history_bytes;
+    options.watch_buffer = config.store.watch_buffer;
+    options.commit_queue = config.store.commit_queue;
+    options
+}
+
+/// A cache for this machine: a sixteenth of its memory, from 32 MiB to 1 GiB. It fills as data is touched, so a small
+/// store stays small.
+fn machine_cache() -> u64 {
+    let memory = mortise_plugin_host::physical_memory().unwrap_or(0);
+    (memory / 16).clamp(32 << 20, 1 << 30)
+}
+
+/// Where compiled code is kept, which is worth it even when the data is `temporary`.
+pub(crate) fn cache_dir(config: &Config, temporary: bool) -> PathBuf {
+    if !config.cache_dir.as_os_str().is_empty() {
+        return config.cache_dir.clone();
+    }
+    let in_data = config.data_dir.join("cache");
+    if !temporary {
+        return in_data;
+    }
+    let home = |name: &str| std::env::var_os(name).filter(|v| Path::new(v).is_absolute()).map(PathBuf::from);
+    home("XDG_CACHE_HOME")
+        .or_else(|| home("HOME").map(|home| home.join(".cache")))
+        .map_or(in_data, |cache| cache.join("mortise"))
+}

@@ -1,0 +1,193 @@
+//! `config.toml`, printed from the table. `MORTISE_UPDATE_GOLDEN=1 cargo test -p mortise` writes it anew.
+
+use std::collections::HashMap;
+
+use toml::{Table, Value};
+
+use super::{
+    declare::{Section, Setting, check_ranges, range},
+    environment::variable,
+    load::{Overrides, Settings},
+    table::{Config, SECTIONS},
+};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config.toml");
+
+/// Columns of a comment, its `# ` included.
+const WIDTH: usize = 128;
+
+const HEAD: &str = "\
+# Every setting of Mortise with its default. Unset keys keep their defaults; unknown keys are errors, and so are numbers out of
+# their ranges, which end the comment of each. This file is printed from host/mortise/src/settings/table.rs.
+#
+# Each key can also be set in the environment: MORTISE_ and its path in upper case, such as MORTISE_GRPC_ADDR or
+# MORTISE_STORE_CACHE_BYTES (lists are separated by commas). A flag beats the environment, the environment beats this file.
+
+";
+
+/// Single plugins have names that no table knows.
+const TAIL: &str = r#"
+# Single plugins, each by its name, have a table of their own; it has no environment variables. What is in its `settings` is the
+# plugin's own business: it is told all of it, as JSON, and may refuse it. `log_level` is off, error, warn, info (the default),
+# debug or trace: what of the plugin's log is taken; `log.level` decides what of that is shown on stderr.
+#
+# [plugin.demo]
+# log_level = "debug"
+# [plugin.demo.settings]
+# controller = true   # gives every artist albums
+#
+# A plugin's controllers may read and write resources of the plugin's own types, and nothing else, unless it is in its `grants`:
+# types of others to read or to write ("edge.v1.*" is every kind), directories and secrets, by the names that the plugin knows
+# them by, and hosts for HTTP: "api.example.org" is https on port 443 and nothing else, plain http has to be said, and
+# "*.example.net" is every name below. Who grants a name grants what it resolves to, private addresses included. Grants, like
+# settings, take effect at once when this file changes.
+#
+# [plugin.demo.grants]
+# read = ["edge.v1.Route"]
+# write = ["edge.v1.Certificate"]
+# directories = { out = { path = "/var/lib/edge", write = true } }
+# secrets = { token = { file = "/run/secrets/token" }, key = { env = "EDGE_KEY" } }
+# http = ["api.example.org", "api.example.org:8443", "http://127.0.0.1:8080", "*.example.net"]
+"#;
+
+/// The whole file.
+fn print() -> String {
+    let defaults = Table::try_from(Config::default()).unwrap();
+    let mut out = HEAD.to_owned();
+    for section in SECTIONS {
+        let mut values = &defaults;
+        if !section.name.is_empty() {
+            values = defaults[section.name].as_table().unwrap();
+            out.push('\n');
+            comment(&mut out, section.about);
+            out.push_str(&format!("[{}]\n", section.name));
+        }
+        for setting in section.settings {
+            comment(&mut out, &explained(setting));
+            let default = values.get(setting.name).unwrap_or_else(|| panic!("{} is no setting", setting.name));
+            out.push_str(&format!("{} = {default}\n", setting.name));
+        }
+    }
+    out + TAIL
+}
+
+/// What a setting is for, with its range and the unit that its name ends with.
+fn explained(setting: &Setting) -> String {
+    let Some(range) = setting.range else { return setting.doc.to_owned() };
+    let unit = match setting.name {
+        name if name.ends_with("_ms") => " milliseconds",
+        name if name.ends_with("bytes") => " bytes",
+        _ => "",
+    };
+    // On one line.
+    let range = format!("{range}{unit}.").replace(' ', "\u{a0}");
+    format!("{} {range}", setting.doc)
+}
+
+/// Adds a comment, wrapped at spaces, though not at those that do not break.
+fn comment(out: &mut String, text: &str) {
+    let mut line = String::from("#");
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(&word.replace('\u{a0}', " "));
+    }
+    if line.len() > 1 {
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+/// Every dotted key of a table with its default, tables of single plugins left out.
+fn leaves(within: &str, table: &Table) -> Vec<(String, Value)> {
+    table
+        .iter()
+        .flat_map(|(key, value)| match value {
+            Value::Table(inner) => leaves(&format!("{within}{key}."), inner),
+            other => vec![(format!("{within}{key}"), other.clone())],
+        })
+        .collect()
+}
+
+fn numbers() -> Vec<(String, i64)> {
+    let all = leaves("", &Table::try_from(Config::default()).unwrap());
+    all.into_iter().filter_map(|(key, value)| Some((key, value.as_integer()?))).collect()
+}
+
+#[test]
+fn the_file_is_printed_from_the_table() {
+    let printed = print();
+    if std::env::var_os("MORTISE_UPDATE_GOLDEN").is_some_and(|wanted| wanted == "1") {
+        std::fs::write(FILE, &printed).unwrap();
+    }
+    let file = std::fs::read_to_string(FILE).unwrap();
+    for (number, (file, printed)) in file.lines().zip(printed.lines()).enumerate() {
+        assert_eq!(file, printed, "line {}; MORTISE_UPDATE_GOLDEN=1 writes it anew", number + 1);
+    }
+    assert!(file == printed, "the file has other line ends, or not as many");
+}
+
+#[test]
+fn the_documented_file_lists_every_setting_with_its_default() {
+    let settings = Settings::load(Some(FILE.as_ref()), &|_| None, Overrides::default()).unwrap();
+    assert_eq!(settings.config, Config::default());
+    let keys = |table: &Table| -> Vec<String> {
+        let mut keys: Vec<_> = leaves("", table).into_iter().map(|(key, _)| key).collect();
+        keys.sort();
+        keys
+    };
+    let documented: Table = std::fs::read_to_string(FILE).unwrap().parse().unwrap();
+    assert_eq!(keys(&documented), keys(&Table::try_from(Config::default()).unwrap()));
+}
+
+#[test]
+fn every_setting_has_a_line_of_why() {
+    let known = |section: &Section| section.settings.iter().all(|setting| !setting.doc.trim().is_empty());
+    assert!(SECTIONS.iter().all(known));
+    let text = std::fs::read_to_string(FILE).unwrap();
+    let mut commented = false;
+    for line in text.lines() {
+        let is_key = line.contains(" = ") && !line.starts_with('#');
+        assert!(!is_key || commented, "no comment above: {line}");
+        commented = line.starts_with('#');
+    }
+}
+
+#[test]
+fn every_number_has_a_range_with_its_default_in_it_and_just_its_ends_are_taken() {
+    let check = |key: &str, number: i128| range(SECTIONS, key).unwrap().check(key, number).map_err(|e| e.to_string());
+    for (key, default) in numbers() {
+        let range = range(SECTIONS, &key).unwrap_or_else(|| panic!("{key} has no range"));
+        let (least, most) = (range.least.into(), range.most.into());
+        for number in [default.into(), least, most] {
+            assert_eq!(check(&key, number), Ok(()), "{key}");
+        }
+        assert_eq!(check(&key, most + 1), Err(format!("{key} must be {range}, got {}", most + 1)));
+        assert_eq!(check(&key, -1), Err(format!("{key} must be {range}, got -1")));
+        if least > 0 {
+            assert!(check(&key, least - 1).is_err(), "{key}");
+            assert_eq!(check(&key, 0).is_ok(), range.or_zero, "{key}");
+        }
+        let table: Table = format!("{key} = -1").parse().unwrap();
+        assert!(check_ranges(SECTIONS, "", &table).is_err(), "{key}");
+    }
+}
+
+#[test]
+fn the_ends_of_ranges_are_taken_by_the_parts_that_judge_for_themselves() {
+    for (key, _) in numbers() {
+        let range = range(SECTIONS, &key).unwrap();
+        let (least, most) = (range.least, range.most);
+        for number in [least, most] {
+            let env = HashMap::from([(variable(&key), number.to_string())]);
+            let taken = Settings::load(None, &|name| env.get(name).cloned(), Overrides::default());
+            // The first wait may be no longer than the longest, and there are no more probation faults than faults.
+            let bounded = ["quarantine.backoff_ms", "quarantine.probation_faults"].contains(&key.as_str());
+            assert!(taken.is_ok() || (bounded && number == most), "{key}: {taken:?}");
+        }
+    }
+}

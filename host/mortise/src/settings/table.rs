@@ -1,0 +1,300 @@
+//! Every setting, once: name, default, range, and what it is for. `config.toml` is printed from here.
+//!
+//! Where another part of the server owns the settings of a section (`[sandbox]` are the limits of plugins), names, types and
+//! defaults are that part's, and this table adds the ranges and the texts.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use mortise_api::HttpOptions;
+use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
+use mortise_plugin_manager::controllers::Quota;
+
+use super::{
+    declare::{Section, Setting, section, section_of},
+    plugin::PluginConfig,
+    range::Range,
+};
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+const KIB: i64 = 1 << 10;
+const MIB: i64 = 1 << 20;
+const GIB: i64 = 1 << 30;
+const TIB: i64 = 1 << 40;
+
+/// A time that may be nothing, milliseconds.
+const WAIT: Range = Range::new(0, DAY_MS);
+/// A time that lasts, milliseconds.
+const TIME: Range = Range::new(1, DAY_MS);
+/// A time that the network can keep, milliseconds.
+const NETWORK_TIME: Range = Range::new(10, DAY_MS);
+/// What is open or under way at once.
+const AT_ONCE: Range = Range::new(1, 1_000_000);
+/// What waits in a queue.
+const QUEUE: Range = Range::new(1, 1 << 20);
+
+/// All sections, in the order of the file.
+pub(crate) const SECTIONS: &[Section] = &[
+    Config::SECTION,
+    Log::SECTION,
+    Plugins::SECTION,
+    Service::SECTION,
+    Grpc::SECTION,
+    Http::SECTION,
+    Store::SECTION,
+    SANDBOX,
+    CONTROLLERS,
+    QUARANTINE,
+    PLUGIN_LOGS,
+    KV,
+];
+
+section! {
+    struct Config in "" {
+        /// Where gRPC listens. Loopback, since there is no TLS and no token yet; port 0 lets the system pick.
+        grpc_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8502));
+        /// Where HTTP listens: the resource API as JSON, its description, /healthz, /readyz and /metrics. As above.
+        http_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8500));
+        /// Where resources are stored. `mortise dev` uses a temporary directory unless this is set somewhere.
+        data_dir: PathBuf = "data".into();
+        /// Every *.wasm in this folder is loaded as a plugin, and anew when it changes. The folder may appear later.
+        plugin_dir: PathBuf = "plugins".into();
+        /// Compiled plugins, so that a start need not compile. Empty: `cache` in data_dir, or the user's cache in dev mode.
+        cache_dir: PathBuf = PathBuf::new();
+        /// How long calls in flight may take to finish after SIGTERM or SIGINT.
+        shutdown_grace_ms: u64 = 10_000, WAIT;
+    } with {
+        log: Log,
+        plugins: Plugins,
+        /// Single plugins, by name.
+        plugin: BTreeMap<String, PluginConfig>,
+        service: Service,
+        grpc: Grpc,
+        http: Http,
+        store: Store,
+        sandbox: Limits,
+        controllers: ReconcileLimits,
+        quarantine: Quarantine,
+        plugin_logs: LogSettings,
+        kv: Quota,
+    }
+}
+
+section! {
+    /// Logs go to stderr.
+    struct Log in "log" {
+        /// error, warn, info, debug, trace, or a filter such as "info,plugin=debug", where each target has its level; plugins log
+        /// under the target `plugin`.
+        level: String = "info".into();
+        /// Says for each request and each hook how long it took, with the plugin, its version and its fuel; costs some speed.
+        spans: bool = false;
+    }
+}
+
+section! {
+    /// Which plugins are loaded besides those in the folder, and how the folder is looked after.
+    struct Plugins in "plugins" {
+        /// Plugins inside the binary to switch on: "demo", which `mortise dev` switches on by itself, and "routes".
+        bundled: Vec<String> = Vec::new();
+        /// How long a changed file must stay as it is before it is read, so that one that is being written is not.
+        settle_ms: u64 = 50, WAIT;
+        /// How long the rest of a file that is not whole is waited for before that is an error.
+        unfinished_ms: u64 = 5_000, WAIT;
+        /// How often the folder is looked at unasked: not every file system tells of changes.
+        rescan_ms: u64 = 2_000, TIME;
+        /// How long the calls in a replaced version are waited for before that is said in the log.
+        drain_ms: u64 = 30_000, WAIT;
+    }
+}
+
+section! {
+    /// The resource API, on both ports.
+    struct Service in "service" {
+        /// Largest request; Consul's own limit.
+        max_request_bytes: usize = 50 << 20, Range::new(KIB, GIB);
+        /// Calls of one connection at once.
+        max_streams: u32 = 2_048, AT_ONCE;
+        /// Watches open at once; each holds what its client has not read yet of what was there at its beginning.
+        max_watches: usize = 10_000, AT_ONCE;
+        /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
+        second_pass_ms: u64 = 30_000, WAIT;
+    }
+}
+
+section! {
+    /// The gRPC port.
+    struct Grpc in "grpc" {
+        /// Connections at once; further ones are closed. One whose client sends nothing at first has http.request_timeout_ms.
+        max_connections: usize = 4_096, AT_ONCE;
+        /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still there. So
+        /// clients that vanished while watching are found out.
+        keep_alive_ms: u64 = 60_000, NETWORK_TIME;
+        /// How long the answer to that may take before the connection is closed.
+        keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
+    }
+}
+
+section! {
+    /// The HTTP port.
+    struct Http in "http" {
+        /// Whether the resource API and its description are on the HTTP port, beside health and metrics.
+        api: bool = HttpOptions::default().api;
+        /// Connections at once; further ones are answered 503. A watch takes one for as long as it is open, and all watches
+        /// together three quarters of them.
+        max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
+        /// How long a client may take to send the head of a request, and again its body, or to say nothing between two. On the
+        /// gRPC port: how long it may take to begin with HTTP/2 once it is connected.
+        request_timeout_ms: u64 = ms(HttpOptions::default().request_timeout), NETWORK_TIME;
+        /// How long a client may take nothing of an answer before its connection is closed.
+        stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
+        /// How often an open watch sends a comment when nothing happens.
+        keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
+    }
+}
+
+section! {
+    /// The store.
+    struct Store in "store" {
+        /// How much of the data file is kept in memory; 0 asks the machine: a sixteenth of its memory, 32 MiB to 1 GiB. What was
+        /// written last takes memory besides, until it is copied to that file: half as much, at most 16 MiB, and up to four
+        /// times that under a load that the disk cannot follow.
+        cache_bytes: u64 = 0, Range::new(64 * KIB, TIB).or_zero();
+        /// Largest resource. The host keeps resources of its own, one for each plugin.
+        max_resource_bytes: usize = mortise_store::Options::new("").max_resource_bytes, Range::new(1_000, GIB);
+        /// How many events are kept on disk, so that a watch can be resumed.
+        history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
+        /// How much room these events may take.
+        history_bytes: u64 = mortise_store::Options::new("").history_bytes, Range::new(0, TIB);
+        /// How many events of its type a watch may be behind before it is ended, with Aborted.
+        watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
+        /// How many writes may wait for the disk; further ones wait for a place.
+        commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
+    }
+}
+
+section_of! {
+    /// What a plugin may use. A plugin's manifest can ask for less, never for more.
+    const SANDBOX in "sandbox" {
+        /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
+        instances, Range::new(0, 10_000);
+        /// Work of all hooks of one request, about one unit for each instruction: ends runaway loops, deterministically.
+        fuel, Range::new(1, i64::MAX);
+        /// Wall clock of all hooks of one request, waiting for an instance included.
+        deadline_ms, TIME;
+        /// Wall clock of describe, once when a plugin is loaded.
+        describe_deadline_ms, TIME;
+        /// Memory of one instance.
+        memory_bytes, Range::new(64 * KIB, 4 * GIB);
+        /// Elements of one table.
+        table_elements, Range::new(1, 10_000_000);
+        /// Core modules in one component, adapters included.
+        core_instances, Range::new(1, 1_000);
+        /// Tables in one component.
+        tables, Range::new(1, 1_000);
+        /// Memories in one component.
+        memories, Range::new(1, 100);
+        /// Live handles to host resources in one instance.
+        handles, Range::new(1, 1_000_000);
+        /// What a plugin may hand to the host in one answer or host call. Plugins describe themselves in an answer.
+        reply_bytes, Range::new(64 * KIB, GIB);
+        /// Calls into the host in one request.
+        host_calls, Range::new(1, u32::MAX as i64);
+        /// Log text of one request; the rest is dropped, counted and said.
+        log_bytes, Range::new(0, 64 * MIB);
+        /// Requests of one plugin at once, so that a slow one leaves room for others; further ones wait within their deadline.
+        concurrency, Range::new(1, 10_000);
+        /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond or two
+        /// of processor time; 0 leaves them among the others.
+        low_priority_ms, WAIT;
+        /// Size of a plugin's file.
+        component_bytes, Range::new(KIB, GIB);
+        /// Settings of one plugin, as JSON; no settings at all are two bytes.
+        settings_bytes, Range::new(2, 64 * MIB);
+        /// Decisions of authorize hooks remembered for each plugin; 0 asks the plugin every time.
+        remembered_decisions, Range::new(0, 1_000_000);
+        /// Cores that compile a plugin at once, so that the others go on serving; 0 asks the machine: half of them.
+        compile_threads, Range::new(0, 256);
+    }
+}
+
+section_of! {
+    /// What a plugin's controllers may use, each time they are called. Limits that are not here are those of [sandbox]; a
+    /// plugin's manifest can ask for less memory.
+    const CONTROLLERS in "controllers" {
+        /// Instances of all controllers at once, those included that are kept warm; 0 asks the machine: 64, or 16 with less than
+        /// 1 GiB of memory. Hooks have others.
+        instances, Range::new(0, 10_000);
+        /// Work of one call, about one unit for each instruction.
+        fuel, Range::new(1, i64::MAX);
+        /// Wall clock of one call, the host calls in it included.
+        deadline_ms, TIME;
+        /// Memory of one instance.
+        memory_bytes, Range::new(64 * KIB, 4 * GIB);
+        /// Calls into the host in one call.
+        host_calls, Range::new(1, u32::MAX as i64);
+        /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
+        host_call_ms, TIME;
+    }
+}
+
+section_of! {
+    /// When a hook that keeps failing is left alone. Requests that need it are refused meanwhile, with Unavailable, the plugin's
+    /// name and the time to wait; other hooks and other plugins go on. What the host did (no free instance) does not count.
+    const QUARANTINE in "quarantine" {
+        /// Faults of one hook within the window that quarantine it.
+        faults, Range::new(1, 10_000);
+        /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine. An unset
+        /// one is lowered to `faults`, and no set one may be above it.
+        probation_faults, Range::new(1, 10_000);
+        /// The window; a hook without a fault for so long leaves probation with the next good call.
+        window_ms, TIME;
+        /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one is lowered
+        /// to `max_backoff_ms`, and no set one may be above it.
+        backoff_ms, TIME;
+        /// The longest wait between trials.
+        max_backoff_ms, TIME;
+        /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none by default.
+        skip_mutate;
+    }
+}
+
+section_of! {
+    /// What a plugin may log. Its last lines are kept, so that they can be asked for.
+    const PLUGIN_LOGS in "plugin_logs" {
+        /// Lines of one plugin in a second; the rest is dropped, counted and said.
+        lines_per_second, Range::new(0, 1_000_000);
+        /// Bytes of one plugin in a second.
+        bytes_per_second, Range::new(0, GIB);
+        /// Lines of one plugin that are kept.
+        kept_lines, Range::new(0, 1_000_000);
+        /// Room for these lines.
+        kept_bytes, Range::new(0, GIB);
+        /// Lines that a client who follows the logs may be behind before the oldest are lost, which is said.
+        follow_lines, QUEUE;
+    }
+}
+
+section_of! {
+    /// What the reconcilers of one plugin may remember under keys of their own, as durable as resources.
+    const KV in "kv" {
+        /// Keys of one plugin.
+        values, Range::new(0, 10_000_000);
+        /// One plugin's keys and values together.
+        bytes, Range::new(0, TIB);
+    }
+}
+
+impl Config {
+    /// All that takes effect with a restart only: everything but the settings and the grants of plugins.
+    pub(crate) fn without_settings(mut self) -> Self {
+        for plugin in self.plugin.values_mut() {
+            plugin.settings.clear();
+            plugin.grants = Grants::default();
+        }
+        self.plugin.retain(|_, plugin| *plugin != PluginConfig::default());
+        self
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
