@@ -107,7 +107,7 @@ impl Core {
         turn: &mut Option<Turn>,
         place: Place,
     ) {
-        let digest = content.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
+        let digest = content.as_ref().ok().map(|(_, digest)| digest.clone());
         let outcome = match content {
             Err(failure) => Err(LoadRefusal::from(failure)),
             Ok((bytes, digest)) => {
@@ -134,7 +134,11 @@ impl Core {
                     state.refuse_bundled(plugin_before, refusal).await;
                 }
             }
-            _ if !state.files.get(source).is_some_and(|known| known.is_loading(&digest)) => {}
+            // Its content was replaced meanwhile. What could not be loaded at all has no digest to compare.
+            _ if !state.files.get(source).is_some_and(|known| match &digest {
+                Some(digest) => known.is_loading(digest),
+                None => known.is_busy(),
+            }) => {}
             Ok(loaded) => state.file_loaded(source, loaded.name).await,
             Err(refusal) => state.refuse_file(source, refusal).await,
         }
