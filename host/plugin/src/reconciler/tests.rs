@@ -15,7 +15,10 @@ use tokio::sync::Barrier;
 use super::{guest, *};
 use crate::{
     Grants, HealthState, Limits, PluginSettings, ReconcileLimits, Sandbox, SandboxOptions,
-    host::reconciler_host::{CacheKey, Failure},
+    host::{
+        reconciler_host::{CacheKey, Failure},
+        state::State,
+    },
 };
 
 const ALL: [&str; 10] = ["count", "error", "grow", "loop", "now", "read", "spin", "trap", "work", "x-cancelled"];
