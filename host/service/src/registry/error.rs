@@ -30,17 +30,17 @@ pub enum RegistryError {
     )]
     CaseClash {
         /// The type of the plugin.
-        declared: Gvk,
+        declared: Box<Gvk>,
         /// The registered type.
-        known: Gvk,
+        known: Box<Gvk>,
     },
     /// Another provider has the type, or another version of its kind.
     #[error("type {declared}: plugin {provider:?} provides {known} already; remove one of the two, or rename the type")]
     TypeTaken {
         /// The type of the plugin.
-        declared: Gvk,
+        declared: Box<Gvk>,
         /// The registered type.
-        known: Gvk,
+        known: Box<Gvk>,
         /// Name of its provider.
         provider: String,
     },
@@ -50,8 +50,8 @@ pub enum RegistryError {
     )]
     ScopesDiffer {
         /// The type of the plugin.
-        declared: Gvk,
+        declared: Box<Gvk>,
         /// The registered type.
-        known: Gvk,
+        known: Box<Gvk>,
     },
 }

@@ -57,7 +57,7 @@ impl Registry {
                 t.gvk.group == decl.gvk.group && t.gvk.kind.eq_ignore_ascii_case(&decl.gvk.kind)
             };
             for other in next.types.iter().filter(is_kind) {
-                let (declared, known) = (decl.gvk.clone(), other.gvk.clone());
+                let (declared, known) = (Box::new(decl.gvk.clone()), Box::new(other.gvk.clone()));
                 if known.kind != declared.kind {
                     return Err(RegistryError::CaseClash { declared, known });
                 }

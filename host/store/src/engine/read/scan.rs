@@ -137,15 +137,12 @@ impl Scanner {
     }
 
     fn page(&self, mut position: Box<Position>, limit: StepLimit) -> Result<Page, StoreError> {
-        loop {
-            let (matches, ended) = position.step(&self.table, limit)?;
-            position.walk.rest();
-            let decoder = self.table.decoder();
-            let resources =
-                matches.into_iter().map(|found| found.into_shared(decoder)).collect::<Result<Vec<_>, _>>()?;
-            let position = (!ended).then_some(position);
-            return Ok(Page { resources, position });
-        }
+        let (matches, ended) = position.step(&self.table, limit)?;
+        position.walk.rest();
+        let decoder = self.table.decoder();
+        let resources = matches.into_iter().map(|found| found.into_shared(decoder)).collect::<Result<Vec<_>, _>>()?;
+        let position = (!ended).then_some(position);
+        Ok(Page { resources, position })
     }
 }
 
