@@ -136,11 +136,13 @@ impl ResourceService {
                 continue;
             }
             let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
-            let found = self.backend.list(Consistency::Consistent, &query).await?;
-            empty &= found.is_empty();
-            let swept = self.delete_all_unchecked(found.into_iter().filter_map(|resource| resource.id)).await;
-            // A resource that cannot be deleted now does not keep the others.
-            failed = failed.and(swept);
+            let mut cursor = self.backend.scan(&query).await?;
+            while let Some(page) = cursor.next().await? {
+                empty = false;
+                let ids = page.iter().filter_map(|resource| resource.id.clone());
+                // A resource that cannot be deleted now does not keep the others.
+                failed = failed.and(self.delete_all_unchecked(ids).await);
+            }
         }
         failed?;
         if !empty {

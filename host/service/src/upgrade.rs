@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::registry::{Owner, Registry, ResourceType};
 use mortise_plugin_host::UpgradeReply;
 use mortise_resource::{Diagnostic, Error, pb, types};
-use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey, WatchEvent};
+use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
 
 use crate::{caller::Caller, hooks::RequestHooks, hooks::type_of, list, service::ResourceService};
 
@@ -98,8 +98,8 @@ impl ResourceService {
     /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
     /// and reports at most `max_failures` of them.
     ///
-    /// The store holds a snapshot of the type meanwhile, undecoded. Resources that are written concurrently are newer
-    /// and are left alone.
+    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer and are
+    /// left alone.
     ///
     /// # Errors
     /// Faults of the store only.
@@ -109,40 +109,37 @@ impl ResourceService {
         let mut tenancy = kind.scope.everywhere();
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key, tenancy, name_prefix: String::new() };
-        let mut stored = self.backend.watch_list(&query).await.map_err(failed)?;
+        let mut stored = self.backend.scan(&query).await.map_err(failed)?;
 
         let mut hooks = RequestHooks::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
         let mut report = UpgradeReport::default();
         let mut upgraded = Vec::new();
-        loop {
-            let resource = match stored.next().await.map_err(failed)? {
-                WatchEvent::Upsert(resource) => resource,
-                WatchEvent::Delete(_) => continue,
-                WatchEvent::EndOfSnapshot => break,
-            };
-            if !list::is_of(&resource, kind) {
-                continue;
-            }
-            report.seen += 1;
-            if !is_older(kind, &resource) {
-                continue;
-            }
-            report.older += 1;
-            let mut resource = Arc::unwrap_or_clone(resource);
-            hooks.next_item();
-            match hooks.upgrade(&mut resource).await {
-                Ok(()) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
-                Err(error) if report.failures.len() < max_failures => {
-                    let id = resource.id.clone().unwrap_or_default();
-                    report.failures.push(format!("{}: {}", types::describe(&id), error.message));
+        while let Some(page) = stored.next().await.map_err(failed)? {
+            for resource in page {
+                if !list::is_of(&resource, kind) {
+                    continue;
                 }
-                Err(_) => {}
-            }
-            if upgraded.len() >= BATCH {
-                // The instance goes back while the disk is waited for.
-                hooks.release();
-                let mutations = std::mem::take(&mut upgraded);
-                self.backend.commit(Batch { expect: Vec::new(), mutations }).await.map_err(failed)?;
+                report.seen += 1;
+                if !is_older(kind, &resource) {
+                    continue;
+                }
+                report.older += 1;
+                let mut resource = Arc::unwrap_or_clone(resource);
+                hooks.next_item();
+                match hooks.upgrade(&mut resource).await {
+                    Ok(()) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
+                    Err(error) if report.failures.len() < max_failures => {
+                        let id = resource.id.clone().unwrap_or_default();
+                        report.failures.push(format!("{}: {}", types::describe(&id), error.message));
+                    }
+                    Err(_) => {}
+                }
+                if upgraded.len() >= BATCH {
+                    // The instance goes back while the disk is waited for.
+                    hooks.release();
+                    let mutations = std::mem::take(&mut upgraded);
+                    self.backend.commit(Batch { expect: Vec::new(), mutations }).await.map_err(failed)?;
+                }
             }
         }
         if !upgraded.is_empty() {

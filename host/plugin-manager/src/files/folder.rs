@@ -11,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use mortise_durable_fs::{AtomicFile, FsError, make_dir};
 use mortise_plugin_host::LoadError;
 use sha2::{Digest as _, Sha256};
 
@@ -111,17 +112,15 @@ pub fn digest(bytes: &[u8]) -> String {
 /// # Errors
 /// Whatever the file system says.
 pub fn put(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    if !dir.is_dir() {
-        fs::create_dir_all(dir)?;
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            File::open(parent)?.sync_all()?;
-        }
-    }
-    let mut file = tempfile::Builder::new().prefix(".mortise-").suffix(".part").tempfile_in(dir)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(dir.join(name)).map_err(|e| e.error)?;
-    File::open(dir)?.sync_all()
+    let path = dir.join(name);
+    let write = || {
+        make_dir(dir)?;
+        let mut file = AtomicFile::beside(&path)?;
+        file.write_all(bytes).map_err(FsError::at(&path, "write"))?;
+        file.replace_durably()
+    };
+    // Callers name the file.
+    write().map_err(|error| error.source)
 }
 
 /// Takes a file out of a directory, durably. One that is not there is fine.

@@ -2,8 +2,7 @@
 //!
 //! A type keeps its scope, its schema version does not fall, none goes of which something is stored, and every stored
 //! object decodes as the new message, once the plugin has brought it to its own schema version: a dry run of the upgrade.
-//! The objects come one at a time through a watch, so that memory is bounded by what the store keeps for its snapshot,
-//! undecoded; the watch stays open until the swap ([`Canary::settle`]), so that what is written meanwhile is looked at too.
+//! The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded; the watch stays open until the swap ([`Canary::settle`]), so that what is written meanwhile is looked at too.
 //!
 //! Time is linear in the number of stored objects: about eight microseconds each (half a kilobyte of data), and an
 //! instance more for each that has to be upgraded.
@@ -280,18 +279,16 @@ pub(crate) async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<
     if !backend.types().await?.contains(&key(gvk)) {
         return Ok(false);
     }
-    let mut watch = backend.watch_list(&everywhere(key(gvk))).await?;
-    loop {
-        match watch.next().await? {
-            WatchEvent::Upsert(r)
-                if r.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| gvk.matches(t)) =>
-            {
-                return Ok(true);
-            }
-            WatchEvent::EndOfSnapshot => return Ok(false),
-            _ => {}
+    let mut stored = backend.scan(&everywhere(key(gvk))).await?;
+    let is_of = |resource: &pb::Resource| {
+        resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|found| gvk.matches(found))
+    };
+    while let Some(page) = stored.next().await? {
+        if page.iter().any(|resource| is_of(resource)) {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 fn key(gvk: &Gvk) -> TypeKey {
