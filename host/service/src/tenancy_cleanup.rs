@@ -139,9 +139,9 @@ impl ResourceService {
             let mut cursor = self.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 empty = false;
-                let ids = page.iter().filter_map(|resource| resource.id.clone());
+                let ids: Vec<_> = page.iter().filter_map(|resource| resource.id.clone()).collect();
                 // A resource that cannot be deleted now does not keep the others.
-                failed = failed.and(self.delete_all_unchecked(ids).await);
+                failed = failed.and(self.delete_all_unchecked(ids.into_iter()).await);
             }
         }
         failed?;

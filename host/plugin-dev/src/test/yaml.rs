@@ -32,7 +32,7 @@ pub(super) struct YamlError {
     column: usize,
     what: String,
     /// The parser's, if the text is not YAML.
-    source: Option<ScanError>,
+    source: Option<Box<ScanError>>,
 }
 
 /// Reads all documents; empty ones are left out.
@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Document>, YamlError> {
             line: e.marker().line(),
             column: e.marker().col() + 1,
             what: format!("not YAML: {}", e.info()),
-            source: Some(e),
+            source: Some(Box::new(e)),
         })?;
         (reader.line, reader.column) = (span.start.line(), span.start.col() + 1);
         reader.take(event)?;

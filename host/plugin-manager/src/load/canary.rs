@@ -2,7 +2,8 @@
 //!
 //! A type keeps its scope, its schema version does not fall, none goes of which something is stored, and every stored
 //! object decodes as the new message, once the plugin has brought it to its own schema version: a dry run of the upgrade.
-//! The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded; the watch stays open until the swap ([`Canary::settle`]), so that what is written meanwhile is looked at too.
+//! The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded. The watch stays
+//! open until the swap ([`Canary::settle`]), so that what is written meanwhile is compared, too.
 //!
 //! Time is linear in the number of stored objects: about eight microseconds each (half a kilobyte of data), and an
 //! instance more for each that has to be upgraded.

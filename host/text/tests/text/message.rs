@@ -245,7 +245,7 @@ fn hostile_messages_are_refused_soon() {
         nest("{\"inner\":", "{}", "}", 99),
         format!("{{\"value\":{}}}", nest("[", "", "]", 120)),
         format!("{{\"structure\":{}}}", nest("{\"a\":", "1", "}", 120)),
-        nest("{\"any\":{\"@type\":\"test.Everything\",\"any\":", "{\"@type\":\"test.Everything\"}", "}}", 49),
+        nest("{\"any\":{\"@type\":\"test.Everything\",\"any\":", "{\"@type\":\"test.Everything\"}", "}}", 63),
     ] {
         let read = read(&text).unwrap_or_else(|e| panic!("{e}"));
         let printed = print(read.clone(), descriptor("test.Everything"));
