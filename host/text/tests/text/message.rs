@@ -219,11 +219,15 @@ fn hostile_messages_are_refused_soon() {
     let nest = |open: &str, inner: &str, close: &str, levels: usize| {
         format!("{}{inner}{}", open.repeat(levels), close.repeat(levels))
     };
+    let in_any = |levels| {
+        let inner = "{\"@type\":\"test.Everything\"}";
+        format!("{{\"any\":{}}}", nest("{\"@type\":\"test.Everything\",\"any\":", inner, "}", levels))
+    };
     for text in [
         nest("{\"inner\":", "{}", "}", 5_000),
         format!("{{\"value\":{}}}", nest("[", "", "]", 5_000)),
         format!("{{\"structure\":{}}}", nest("{\"a\":", "1", "}", 5_000)),
-        nest("{\"any\":{\"@type\":\"test.Everything\",\"any\":", "{}", "}}", 5_000),
+        in_any(5_000),
         format!("{{\"anInt64\":1{}}}", "0".repeat(1_000_000)),
         format!("{{\"anInt64\":1e{}}}", "9".repeat(1_000_000)),
         format!("{{\"time\":\"{}\"}}", "2".repeat(1_000_000)),
@@ -245,7 +249,7 @@ fn hostile_messages_are_refused_soon() {
         nest("{\"inner\":", "{}", "}", 99),
         format!("{{\"value\":{}}}", nest("[", "", "]", 120)),
         format!("{{\"structure\":{}}}", nest("{\"a\":", "1", "}", 120)),
-        nest("{\"any\":{\"@type\":\"test.Everything\",\"any\":", "{\"@type\":\"test.Everything\"}", "}}", 63),
+        in_any(63),
     ] {
         let read = read(&text).unwrap_or_else(|e| panic!("{e}"));
         let printed = print(read.clone(), descriptor("test.Everything"));
