@@ -277,6 +277,6 @@ async fn fit(
     permit.check(manifest).map_err(LoadError::NotGranted)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
-    let component = engine.fit(sandbox, file, exports, limits, permit).await?;
+    let component = engine.fit(&sandbox.limits, file, exports, limits, permit).await?;
     Ok(Some((engine, Arc::new(component))))
 }

@@ -8,7 +8,7 @@
 //! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
 //! reserves address space, not memory; its size is found by [`crate::pool`].
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, thread, time::Instant};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
 use mortise_resource::manifest;
 use parking_lot::Mutex;
@@ -148,21 +148,14 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// How many cores may compile at once.
-    pub(crate) fn compile_threads(&self) -> usize {
-        match self.limits.compile_threads {
-            0 => thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),
-            threads => threads,
-        }
-    }
-
     /// The engine for controllers, made now if there is none yet.
     pub(crate) fn controller_engine(&self) -> Result<Arc<ControllerEngine>, LoadError> {
         let mut controller_engine = self.controller_engine.lock();
         if let Some(controller_engine) = &*controller_engine {
             return Ok(controller_engine.clone());
         }
-        let made = Arc::new(ControllerEngine::new(self, &self.controllers)?);
+        let made =
+            Arc::new(ControllerEngine::new((&self.engine, &self.pool, &self.limits), &self.cache, &self.controllers)?);
         self.ticker.also(&made.engine);
         Ok(controller_engine.insert(made).clone())
     }

@@ -36,7 +36,7 @@ use crate::{
     host::{
         call_context::CallContext,
         state::State,
-        wasi::{Http, HttpCall},
+        wasi::http::{Call as HttpCall, Http},
     },
     limits::Limits,
 };

@@ -15,7 +15,7 @@ use wasmtime::{Engine, Store, Trap, UpdateDeadline};
 use crate::{
     error::{HookError, HookFault},
     health::logs::Logs,
-    host::state::{AbortReason, State},
+    host::{abort_reason::AbortReason, state::State},
     limits::Limits,
 };
 

@@ -17,16 +17,12 @@ use std::{
 };
 
 use mortise_resource::Code;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::sync::Semaphore;
 
 use crate::{
     bindings,
     grants::Permit,
-    health::processor_time::worked,
-    host::{
-        reconciler_host::{Failure, ReconcilerHost},
-        state::{AbortReason, State},
-    },
+    host::reconciler_host::{Failure, ReconcilerHost},
 };
 
 /// Tells a controller's call that it should come to an end soon. Clones are one flag.
@@ -80,48 +76,6 @@ pub(crate) struct Question {
 
 /// What a host call that may fail answers: the outer error ends the guest.
 pub(crate) type Answer<T> = wasmtime::Result<Result<T, bindings::Failure>>;
-
-impl State {
-    /// Begins a host call that has no way to fail.
-    pub(crate) fn begin(&mut self, what: &'static str) -> wasmtime::Result<&CallContext> {
-        self.count_host_call()?;
-        self.call_context.as_ref().ok_or_else(|| AbortReason::OnlyReconcilers { what }.into())
-    }
-
-    /// Answers a host call that may wait, and may fail.
-    pub(crate) async fn ask<T, F>(&mut self, what: &'static str, answer: impl FnOnce(Question) -> F + Send) -> Answer<T>
-    where
-        F: Future<Output = Result<T, Failure>> + Send,
-        T: Send,
-    {
-        self.count_host_call()?;
-        let Some(call_context) = &mut self.call_context else {
-            let text = format!("only a reconciler may call {what}; hooks depend on their input alone");
-            return Ok(Err(Failure::new(Code::FailedPrecondition, text).into()));
-        };
-        let now = Instant::now();
-        let left = self.deadline.saturating_duration_since(now);
-        let within = call_context.host_call.min(left);
-        let question = Question {
-            host: call_context.host.clone(),
-            permit: call_context.permit.clone(),
-            limit: self.limits.reply_bytes,
-            until: now + within,
-            file_turns: call_context.file_turns.clone(),
-        };
-        let (answered, work) = worked(timeout(within, answer(question))).await;
-        call_context.host_work += work;
-        match answered {
-            Ok(answer) => Ok(answer.map_err(Into::into)),
-            Err(_) if left <= call_context.host_call => Err(AbortReason::Deadline.into()),
-            Err(_) => {
-                let limit = call_context.host_call.as_millis();
-                let text = format!("{what} did not answer within {limit} ms (limit controllers.host_call_ms)");
-                Ok(Err(Failure::new(Code::DeadlineExceeded, text).into()))
-            }
-        }
-    }
-}
 
 impl Question {
     /// Whether so many bytes may be handed over, in answer or in argument.

@@ -1,5 +1,7 @@
 //! What guests may call: one file for each imported interface.
 
+pub(crate) mod abort_reason;
+mod ask;
 mod authorizer;
 mod cache;
 pub(crate) mod call_context;
@@ -14,6 +16,7 @@ mod resources;
 mod run;
 mod secrets;
 pub(crate) mod state;
+mod stdio;
 pub(crate) mod wasi;
 
 use crate::{bindings, host::state::State};

@@ -1,4 +1,4 @@
-//! What a store carries: the limits as wasmtime asks for them, the log budget, and the caller of the current hook.
+//! The data of an instance's store: the limits as wasmtime asks for them, the log's budget, and the call that runs.
 
 use std::{
     sync::Arc,
@@ -12,26 +12,12 @@ use crate::{
     error::HookFault,
     health::logs::Logs,
     host::{
+        abort_reason::AbortReason,
         call_context::CallContext,
-        wasi::{Http, Wasi},
+        wasi::{http::Http, sandboxed::Wasi},
     },
     limits::Limits,
 };
-
-/// A limit that the host itself enforces; found again by type when a call fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AbortReason {
-    #[error("the deadline passed")]
-    Deadline,
-    #[error("the limit on host calls was reached")]
-    HostCalls,
-    #[error("the guest called exit with status {status}")]
-    Exit { status: u8 },
-    #[error("more than {limit} random bytes at once")]
-    Random { limit: u64 },
-    #[error("only a reconciler may call {what}")]
-    OnlyReconcilers { what: &'static str },
-}
 
 /// The data of one instance's store.
 pub(crate) struct State {

@@ -47,7 +47,7 @@ pub(crate) fn import_fault(name: &str) -> Option<String> {
         .strip_prefix(PACKAGE)
         .and_then(|rest| rest.split_once('@'))
         .is_some_and(|(interface, version)| version == VERSION && IMPORTS.contains(&interface));
-    (!known && wasi::interface(name).is_none()).then(|| remedy(name))
+    (!known && wasi::interfaces::interface(name).is_none()).then(|| remedy(name))
 }
 
 /// What to do about an export that this host does not call; none about one that it calls. Such an export does no harm.
@@ -114,7 +114,7 @@ fn remedy(name: &str) -> String {
         None if name.starts_with("wasi:") => format!(
             "of WASI this host offers {} of 0.2, with nothing in them, and wasi:http/outgoing-handler; build for wasm32-wasip2 with a toolchain that \
              imports no more than those, or for wasm32-unknown-unknown, which needs none",
-            wasi::PACKAGES.map(|package| format!("wasi:{package}")).join(", ")
+            wasi::interfaces::PACKAGES.map(|package| format!("wasi:{package}")).join(", ")
         ),
         None => format!("plugins may import {PACKAGE}{{{}}}@{VERSION} only", IMPORTS.join(",")),
     }

@@ -39,12 +39,12 @@ use crate::{
     limits::Limits,
     load::{
         code_cache::{self, Cache},
-        component::{compile, least_memory},
+        compile::compile,
         contract,
+        needs::least_memory,
     },
     manifest::exports::Exports,
     reconcile_limits::ReconcileLimits,
-    sandbox::Inner,
 };
 
 /// Instances at once, if nobody chose: on a machine with less than 1 GiB of memory, and on others.
@@ -75,18 +75,22 @@ struct IdleInstances {
 }
 
 impl ControllerEngine {
-    /// An engine that its sandbox's ticker knows nothing of yet.
-    pub(crate) fn new(sandbox: &Inner, limits: &ReconcileLimits) -> Result<Self, LoadError> {
+    /// An engine beside that of the hooks, with their limits and their cache of code. No ticker knows of it yet.
+    pub(crate) fn new(
+        (hooks, pool, hook_limits): (&Engine, &PoolSize, &Limits),
+        cache: &Cache,
+        limits: &ReconcileLimits,
+    ) -> Result<Self, LoadError> {
         let host = |what| move |source| LoadError::Host { what, source };
-        let (config, size) = size(&sandbox.pool, limits, pool::address_space());
-        let mut config = configuration::config(&sandbox.limits, &config);
+        let (config, size) = size(pool, limits, pool::address_space());
+        let mut config = configuration::config(hook_limits, &config);
         config.async_stack_size(pool::CONTROLLER_STACK);
         let engine = Engine::new(&config).map_err(host("setting up the engine for controllers"))?;
         let linker = configuration::linker(&engine).map_err(host("linking the plugin contract for controllers"))?;
-        let same = configuration::fingerprint(&engine) == configuration::fingerprint(&sandbox.engine);
+        let same = configuration::fingerprint(&engine) == configuration::fingerprint(hooks);
         tracing::debug!(instances = size, "engine for controllers");
         Ok(Self {
-            cache: (!same).then(|| sandbox.cache.of_engine(&engine)),
+            cache: (!same).then(|| cache.of_engine(&engine)),
             engine,
             linker,
             limits: limits.clone(),
@@ -97,11 +101,11 @@ impl ControllerEngine {
         })
     }
 
-    /// Makes a component ready for this engine. `bytes` are the component's file, and `component` is what the hooks' engine
+    /// Makes a component ready for this engine, compiled under the limits of the hooks. `bytes` are the component's file, and `component` is what the hooks' engine
     /// made of it.
     pub(crate) async fn fit(
         &self,
-        sandbox: &Inner,
+        hook_limits: &Limits,
         (digest, bytes, component, manifest): (&str, &[u8], &Component, &[u8]),
         exports: Exports,
         limits: Limits,
@@ -123,14 +127,14 @@ impl ControllerEngine {
         let component = match known {
             Some(component) => component,
             None => {
-                let compiled = compile(&self.engine, sandbox, bytes).await?;
+                let compiled = compile(&self.engine, hook_limits, bytes).await?;
                 self.cache.iter().for_each(|cache| cache.put(digest, &compiled, manifest));
                 compiled
             }
         };
         let mut linker = self.linker.clone();
-        let http = wasi::sends_http(&self.engine, &component);
-        let pre = wasi::link(&mut linker, &self.engine, &component, http)
+        let http = wasi::interfaces::sends_http(&self.engine, &component);
+        let pre = wasi::link::link(&mut linker, &self.engine, &component, http)
             .and_then(|()| linker.instantiate_pre(&component))
             .map_err(contract)?;
         component

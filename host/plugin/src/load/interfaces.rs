@@ -3,7 +3,7 @@
 use crate::{
     Sandbox,
     error::LoadError,
-    load::{component, contract},
+    load::{compile::compile, contract},
 };
 
 /// A component's imports and exports.
@@ -35,7 +35,7 @@ impl Interfaces {
         if bytes.len() > limit {
             return Err(LoadError::TooLarge { size: bytes.len(), limit });
         }
-        let component = component::compile(&inner.engine, inner, bytes).await?;
+        let component = compile(&inner.engine, &inner.limits, bytes).await?;
         let ty = component.component_type();
         let port =
             |name: &str, fault: fn(&str) -> Option<String>| Interface { name: name.to_owned(), remedy: fault(name) };

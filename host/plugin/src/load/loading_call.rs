@@ -19,7 +19,7 @@ use crate::{
     health::backtrace,
     host::state::State,
     limits::Limits,
-    load::component::exceeded_limit,
+    load::needs::exceeded_limit,
     sandbox::Inner,
 };
 

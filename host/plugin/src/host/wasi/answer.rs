@@ -8,8 +8,8 @@ use wasmtime::{
     },
 };
 
-use super::{CHUNK, handle, stub};
-use crate::host::state::{AbortReason, State};
+use super::{handles::handle, printed::CHUNK, stub};
+use crate::host::{abort_reason::AbortReason, state::State};
 
 /// Longest run of random numbers of one call, bytes.
 const RANDOM: u64 = 64 << 10;

@@ -32,21 +32,16 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout_at,
 };
-use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime::component::ResourceTable;
 use wasmtime_wasi_http::{
-    Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
-    p2::bindings::http::types::ErrorCode,
+    Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpHooks, p2::bindings::http::types::ErrorCode,
 };
-use wasmtime_wasi_io::IoView;
 
-use super::{metered::MeasuredBody, stub::PrintedLines};
+use super::{metered::MeasuredBody, printed::PrintedLines};
 use crate::{
     grants::{Permit, http_hosts::Target},
     health::logs::Logs,
-    host::{
-        reconciler_host::{Failure, ReconcilerHost},
-        state::State,
-    },
+    host::reconciler_host::{Failure, ReconcilerHost},
     limits::Limits,
 };
 
@@ -65,20 +60,20 @@ type Work = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// What an instance has of HTTP.
 pub(crate) struct Http {
-    ctx: WasiHttpCtx,
+    pub(super) ctx: WasiHttpCtx,
     pub(super) table: ResourceTable,
-    outgoing: Outgoing,
+    pub(super) outgoing: Outgoing,
     /// What was written to stdout and stderr since the last call ended.
-    pub(super) printed: PrintedLines,
+    pub(crate) printed: PrintedLines,
 }
 
 /// Sends requests.
-struct Outgoing {
+pub(super) struct Outgoing {
     /// The call that is under way; none between calls.
     call: Option<Call>,
     turns: Arc<Semaphore>,
     /// Whether the call has no host calls left.
-    exhausted: bool,
+    pub(super) exhausted: bool,
 }
 
 /// On whose behalf requests are sent, and within what.
@@ -102,35 +97,6 @@ pub(crate) struct Call {
     pub(crate) received: Arc<AtomicUsize>,
 }
 
-/// Links `wasi:http` and the `wasi:io` that belongs to it.
-pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    wasmtime_wasi_io::add_to_linker_async(linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
-    // Wasmtime's own finds the code of no fault of a body, since it looks for another type than its bodies fail with.
-    linker.allow_shadowing(true);
-    linker.instance("wasi:http/types@0.2.12")?.func_wrap(
-        "http-error-code",
-        |mut store, (fault,): (Resource<wasmtime_wasi_io::streams::Error>,)| {
-            let fault = store.data_mut().table().get(&fault)?;
-            let known = fault.downcast_ref::<ErrorCode>().cloned();
-            Ok((known.or_else(|| fault.downcast_ref::<Error>().map(code)),))
-        },
-    )?;
-    linker.allow_shadowing(false);
-    Ok(())
-}
-
-/// The code of a fault of a body.
-fn code(fault: &Error) -> ErrorCode {
-    match fault {
-        Error::HttpRequestBodySize(size) => ErrorCode::HttpRequestBodySize(*size),
-        Error::HttpResponseBodySize(size) => ErrorCode::HttpResponseBodySize(*size),
-        Error::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
-        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
-        other => ErrorCode::InternalError(Some(other.to_string())),
-    }
-}
-
 impl Http {
     pub(crate) fn new(limits: &Limits) -> Self {
         let mut table = ResourceTable::new();
@@ -151,31 +117,6 @@ impl Http {
     /// It is over: what is still under way ends by its own time, or with the instance.
     pub(crate) fn end(&mut self) {
         self.outgoing.call = None;
-    }
-}
-
-impl State {
-    /// What the instance has of HTTP, counting a call of the guest.
-    fn counted(&mut self) -> &mut Http {
-        self.host_calls = self.host_calls.saturating_add(1);
-        let exhausted = self.host_calls > self.limits.host_calls;
-        // There already where it is linked.
-        let http = self.http.get_or_insert_with(|| Box::new(Http::new(&self.limits)));
-        http.outgoing.exhausted = exhausted;
-        http
-    }
-}
-
-impl WasiHttpView for State {
-    fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let Http { ctx, table, outgoing, .. } = self.counted();
-        WasiHttpCtxView { ctx, table, hooks: outgoing }
-    }
-}
-
-impl IoView for State {
-    fn table(&mut self) -> &mut ResourceTable {
-        &mut self.counted().table
     }
 }
 

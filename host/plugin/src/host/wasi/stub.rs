@@ -1,9 +1,6 @@
 //! What our WASI hands out where `wasi:io` is wasmtime's, which it is for HTTP: streams and pollables of its types, with as
 //! little in them as ours.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use wasmtime::{
     StoreContextMut,
     component::{Resource, ResourceAny, ResourceType, Val},
@@ -15,7 +12,10 @@ use wasmtime_wasi_io::{
     streams::{DynInputStream, DynOutputStream, Error, InputStream, OutputStream, StreamError, StreamResult},
 };
 
-use super::{CHUNK, LINE, http::Http};
+use super::{
+    http::Http,
+    printed::{CHUNK, PrintedLines},
+};
 use crate::host::state::State;
 
 /// The type of a resource of `wasi:io`; none for resources of others.
@@ -77,25 +77,6 @@ impl InputStream for Still {
     }
 }
 
-/// What was written to stdout and stderr and is not in the log yet. Clones are one buffer.
-#[derive(Clone)]
-pub(super) struct PrintedLines {
-    streams: Arc<Mutex<[Vec<u8>; 2]>>,
-    /// Of each stream, bytes; the log drops and counts what is beyond its own limit, so some more is kept than that.
-    limit: usize,
-}
-
-impl PrintedLines {
-    pub(super) fn new(log_bytes: usize) -> Self {
-        Self { streams: Arc::default(), limit: log_bytes.saturating_add(LINE) }
-    }
-
-    /// Takes both streams, stdout first.
-    pub(super) fn take(&self) -> [Vec<u8>; 2] {
-        std::mem::take(&mut *self.streams.lock())
-    }
-}
-
 /// stdout or stderr.
 struct Out {
     printed: PrintedLines,
@@ -109,10 +90,7 @@ impl Pollable for Out {
 
 impl OutputStream for Out {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        let [out, err] = &mut *self.printed.streams.lock();
-        let stream = if self.err { err } else { out };
-        let room = self.printed.limit.saturating_sub(stream.len());
-        stream.extend(bytes.iter().take(room));
+        self.printed.write(self.err, &bytes);
         Ok(())
     }
 

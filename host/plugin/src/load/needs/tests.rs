@@ -2,10 +2,10 @@ use wasm_encoder::{
     Component as Encoder, InstanceSection, MemorySection, MemoryType, Module, ModuleArg, ModuleSection, RefType,
     TableSection, TableType,
 };
-use wasmtime::{ResourceLimiter, Store, component::Linker};
+use wasmtime::{Engine, ResourceLimiter, Store, component::Linker};
 
 use super::*;
-use crate::{Plugin, Sandbox, engine::pool::Strategy};
+use crate::{Plugin, Sandbox, engine::pool::Strategy, load::compile::compile};
 
 /// A component of instances of one module, which has memories of so many pages and tables of so many elements.
 fn component(instances: usize, memories: &[u64], tables: &[u64]) -> Vec<u8> {
@@ -76,7 +76,7 @@ async fn one_module_may_have_all_memories_and_tables_that_the_limits_allow() {
     let (sandbox, _cache) = pooled();
     let inner = sandbox.inner();
     let bytes = component(1, &[1; 2], &[1; 8]);
-    let component = compile(&inner.engine, inner, &bytes).await.unwrap();
+    let component = compile(&inner.engine, &inner.limits, &bytes).await.unwrap();
     let mut store = Store::new(&inner.engine, ());
     store.set_fuel(1_000_000).unwrap();
     store.set_epoch_deadline(1_000_000);

@@ -1,0 +1,39 @@
+//! stdout and stderr of a guest: its log, a line for a line.
+
+use crate::host::{state::State, wasi::printed::LINE};
+
+impl State {
+    /// Takes bytes of stdout (1) or stderr (2), and logs the lines that are whole.
+    pub(super) fn print(&mut self, stream: u32, bytes: impl Iterator<Item = u8>) {
+        for byte in bytes {
+            let [out, err] = &mut self.wasi.unfinished;
+            let line = if stream == 2 { err } else { out };
+            if byte != b'\n' {
+                line.push(byte);
+            }
+            if byte == b'\n' || line.len() >= LINE {
+                self.end_line(stream);
+            }
+        }
+    }
+
+    fn end_line(&mut self, stream: u32) {
+        let [out, err] = &mut self.wasi.unfinished;
+        let line = std::mem::take(if stream == 2 { err } else { out });
+        if !line.is_empty() {
+            let level = if stream == 2 { 2 } else { 3 };
+            self.log(level, String::from_utf8_lossy(&line).into_owned(), Vec::new());
+        }
+    }
+
+    /// Logs what stdout and stderr were left with.
+    pub(crate) fn end_lines(&mut self) {
+        if let Some(http) = &self.http {
+            for (stream, bytes) in (1..).zip(http.printed.take()) {
+                self.print(stream, bytes.into_iter());
+            }
+        }
+        self.end_line(1);
+        self.end_line(2);
+    }
+}

@@ -1,0 +1,59 @@
+//! The resources of WASI, as handles whose types are made at run time.
+
+use wasmtime::component::{ResourceDynamic, Val};
+
+use super::stub;
+use crate::host::state::State;
+
+/// The resources of these packages; a handle's type is its place here.
+const RESOURCES: [&str; 25] = [
+    "error",
+    "pollable",
+    "input-stream",
+    "output-stream",
+    "terminal-input",
+    "terminal-output",
+    "descriptor",
+    "directory-entry-stream",
+    "network",
+    "tcp-socket",
+    "udp-socket",
+    "incoming-datagram-stream",
+    "outgoing-datagram-stream",
+    "resolve-address-stream",
+    "fields",
+    "incoming-request",
+    "outgoing-request",
+    "request-options",
+    "response-outparam",
+    "incoming-response",
+    "incoming-body",
+    "future-trailers",
+    "outgoing-response",
+    "outgoing-body",
+    "future-incoming-response",
+];
+
+/// A resource's place among [`RESOURCES`]; one that is not there can never exist.
+pub(super) fn kind(resource: &str) -> u32 {
+    // Other names that `http/types` has for them.
+    let resource = match resource {
+        "headers" | "trailers" => "fields",
+        "io-error" => "error",
+        same => same,
+    };
+    let place = RESOURCES.iter().position(|known| *known == resource).unwrap_or(RESOURCES.len());
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// A new handle.
+pub(super) fn handle(
+    store: &mut wasmtime::StoreContextMut<'_, State>,
+    resource: &str,
+    rep: u32,
+) -> wasmtime::Result<Val> {
+    if let Some(theirs) = stub::handle(store, resource, rep)? {
+        return Ok(theirs);
+    }
+    Ok(Val::Resource(ResourceDynamic::new_own(rep, kind(resource)).try_into_resource_any(store)?))
+}

@@ -1,0 +1,62 @@
+//! Links `wasi:http` in the engine for controllers.
+
+use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime_wasi_http::{Error, WasiHttpCtxView, WasiHttpView, p2::bindings::http::types::ErrorCode};
+use wasmtime_wasi_io::IoView;
+
+use super::http::Http;
+use crate::host::state::State;
+
+/// Links `wasi:http` and the `wasi:io` that belongs to it.
+pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    wasmtime_wasi_io::add_to_linker_async(linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)?;
+    // Wasmtime's own finds the code of no fault of a body, since it looks for another type than its bodies fail with.
+    linker.allow_shadowing(true);
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap(
+        "http-error-code",
+        |mut store, (fault,): (Resource<wasmtime_wasi_io::streams::Error>,)| {
+            let fault = store.data_mut().table().get(&fault)?;
+            let known = fault.downcast_ref::<ErrorCode>().cloned();
+            Ok((known.or_else(|| fault.downcast_ref::<Error>().map(code)),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// The code of a fault of a body.
+fn code(fault: &Error) -> ErrorCode {
+    match fault {
+        Error::HttpRequestBodySize(size) => ErrorCode::HttpRequestBodySize(*size),
+        Error::HttpResponseBodySize(size) => ErrorCode::HttpResponseBodySize(*size),
+        Error::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
+        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
+        other => ErrorCode::InternalError(Some(other.to_string())),
+    }
+}
+
+impl State {
+    /// What the instance has of HTTP, counting a call of the guest.
+    fn counted(&mut self) -> &mut Http {
+        self.host_calls = self.host_calls.saturating_add(1);
+        let exhausted = self.host_calls > self.limits.host_calls;
+        // There already where it is linked.
+        let http = self.http.get_or_insert_with(|| Box::new(Http::new(&self.limits)));
+        http.outgoing.exhausted = exhausted;
+        http
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let Http { ctx, table, outgoing, .. } = self.counted();
+        WasiHttpCtxView { ctx, table, hooks: outgoing }
+    }
+}
+
+impl IoView for State {
+    fn table(&mut self) -> &mut ResourceTable {
+        &mut self.counted().table
+    }
+}

@@ -1,0 +1,36 @@
+//! What an instance has of WASI: a clock, a seed and two unfinished lines.
+
+/// What an instance has of WASI.
+#[derive(Debug, Default)]
+pub(crate) struct Wasi {
+    /// Nanoseconds since the instance began, as it is told.
+    pub(super) clock: u64,
+    /// State of the random generator.
+    seed: u64,
+    /// What was written to stdout and to stderr since the last end of line.
+    pub(crate) unfinished: [Vec<u8>; 2],
+}
+
+impl Wasi {
+    /// The next random number (SplitMix64, which needs no more than a counter).
+    pub(super) fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.seed;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_the_same_every_time() {
+        let (mut one, mut two) = (Wasi::default(), Wasi::default());
+        let first = one.random();
+        assert_eq!(first, two.random());
+        assert_ne!(first, one.random());
+    }
+}

@@ -1,0 +1,47 @@
+//! Compiles components, on a few threads that are gone afterwards: calls that are served keep the other cores.
+
+use std::thread;
+
+use wasmtime::{Engine, component::Component};
+
+use crate::{error::LoadError, limits::Limits, load::needs::exceeded_limit};
+
+/// Compiles a component's file.
+pub(crate) async fn compile(engine: &Engine, limits: &Limits, bytes: &[u8]) -> Result<Component, LoadError> {
+    let not = |what: String| LoadError::NotAComponent { what };
+    if Engine::detect_precompiled(bytes).is_some() {
+        return Err(not("it is precompiled machine code, which is never taken from users; give the .wasm file".into()));
+    }
+    match bytes {
+        [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
+            return Err(not(
+                "it is a core module; turn it into a component, as guest-build and wit-component do".into()
+            ));
+        }
+        [0, b'a', b's', b'm', ..] => {}
+        _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
+    }
+    let (engine, bytes, threads) = (engine.clone(), bytes.to_vec(), threads(limits));
+    let compiled = tokio::task::spawn_blocking(move || {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|n| format!("mortise-compiler-{n}"))
+            .build()
+            .map_err(wasmtime::Error::new)?;
+        pool.install(|| Component::from_binary(&engine, &bytes))
+    })
+    .await;
+    match compiled {
+        Ok(Ok(component)) => Ok(component),
+        Ok(Err(e)) => Err(exceeded_limit(&e, limits).unwrap_or_else(|| not(format!("{e:#}")))),
+        Err(_) => Err(not("the compiler gave up on it".into())),
+    }
+}
+
+/// How many cores may compile at once.
+fn threads(limits: &Limits) -> usize {
+    match limits.compile_threads {
+        0 => thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),
+        threads => threads,
+    }
+}
