@@ -34,6 +34,7 @@ mod controllers_http;
 mod controllers_mapping;
 mod controllers_reload;
 mod delete;
+mod descriptor_chains;
 mod edge;
 mod golden;
 mod grpc_connections;

@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use mortise_resource::{Code, Error, error::PluginFault};
 
-use crate::limits::Limits;
+use crate::{grants::NotGranted, limits::Limits, manifest::error::ManifestError};
 
 /// Why a component does not become a plugin.
 #[derive(Debug, thiserror::Error)]
@@ -70,10 +70,10 @@ pub enum LoadError {
     },
     /// The manifest has a fault.
     #[error("manifest: {0}")]
-    Manifest(String),
+    Manifest(#[from] ManifestError),
     /// The manifest's controllers need what the operator did not grant.
     #[error("grants: {0}")]
-    NotGranted(String),
+    NotGranted(#[from] NotGranted),
     /// The host could not set up its own machinery.
     #[error("{what}: {source}")]
     Host {

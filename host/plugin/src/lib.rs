@@ -47,7 +47,8 @@ pub use load::{
 pub use manifest::{
     controllers::{self, ControllerDecl, IndexBy, IndexDecl, Mapper, Placement, WatchDecl},
     document::{Hooks, Manifest, TypeDecl},
-    field_path::{DataPath, References, Values},
+    error::ManifestError,
+    field_path::{DataPath, DataPathError, References, Values},
     permission::{Permission, Permissions},
 };
 pub use plugin::Plugin;

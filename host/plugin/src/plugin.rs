@@ -274,7 +274,7 @@ async fn fit(
         return Ok(None);
     }
     let permit = Permit::new(manifest, grants);
-    permit.check(manifest).map_err(LoadError::NotGranted)?;
+    permit.check(manifest)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
     let component = engine.fit(&sandbox.limits, file, exports, limits, permit).await?;

@@ -38,26 +38,6 @@ impl Default for ReconcileLimits {
 }
 
 impl ReconcileLimits {
-    /// Whether the settings make sense.
-    ///
-    /// # Errors
-    /// What is wrong with which setting.
-    pub fn check(&self) -> Result<(), String> {
-        let within = |name, value: u64, most: u64| {
-            if (1..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("controllers.{name} must be 1 to {most}, got {value}"))
-            }
-        };
-        let day = 24 * 60 * 60 * 1_000;
-        within("fuel", self.fuel, u64::MAX / 2)?;
-        within("deadline_ms", self.deadline_ms, day)?;
-        within("memory_bytes", self.memory_bytes as u64, 4 << 30)?;
-        within("host_calls", self.host_calls.into(), u32::MAX.into())?;
-        within("host_call_ms", self.host_call_ms, day)
-    }
-
     /// All that holds for a reconcile of a plugin that asks for `asked`: these limits, and the hooks' where there is none
     /// here. A manifest lowers the memory alone; its fuel and its time are those of requests.
     pub(crate) fn over(&self, hooks: &Limits, asked: &manifest::Limits) -> Limits {
@@ -95,13 +75,5 @@ mod tests {
         let expected = ["fuel", "deadline_ms", "memory_bytes", "host_calls"].map(|name| format!("controllers.{name}"));
         assert_eq!(settings.map(str::to_owned), expected);
         assert_eq!(limits.reply_bytes, hooks.reply_bytes, "the hooks' where there is none here");
-    }
-
-    #[test]
-    fn none_may_be_nothing() {
-        assert_eq!(ReconcileLimits::default().check(), Ok(()));
-        let fault = ReconcileLimits { fuel: 0, ..ReconcileLimits::default() }.check().unwrap_err();
-        assert!(fault.starts_with("controllers.fuel must be 1 to "), "{fault}");
-        assert!(ReconcileLimits { memory_bytes: 5 << 30, ..ReconcileLimits::default() }.check().is_err());
     }
 }

@@ -195,7 +195,7 @@ impl RequestHooks {
     fn check_permission(&self, declared: &Option<Permission>, id: &pb::Id, otherwise: &str) -> Result<(), Error> {
         let caller = &*self.caller.authorizer;
         match declared {
-            Some(permission) => permission.ask(caller, id).map_err(Error::denied),
+            Some(permission) => permission.refusal(caller, id).map_or(Ok(()), |refusal| Err(Error::denied(refusal))),
             None if caller.allowed(otherwise, "") => Ok(()),
             None => Err(Error::denied(denial(caller.caller(), otherwise, ""))),
         }

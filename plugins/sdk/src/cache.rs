@@ -7,17 +7,8 @@ use mortise_resource::pb;
 
 #[cfg(target_arch = "wasm32")]
 use crate::host::Host as _;
-use crate::{Failure, Kind, Typed, context::typed, host::AnyHost, kind::Data};
-
-/// What to look for in an index.
-#[derive(Debug, Clone, Copy)]
-pub enum Key<'k> {
-    /// For indexes of owners and references; the uid does not count. `*` or nothing in a tenancy unit ends the key there when
-    /// listing.
-    Id(&'k pb::Id),
-    /// For indexes of values; when listing, a prefix of it.
-    Value(&'k str),
-}
+pub use crate::host::Key;
+use crate::{Failure, Kind, Typed, host::AnyHost, kind::Data, typed::typed};
 
 /// See [`crate::Context::cache`]. Types are the managed one and the watched ones; indexes are declared with them.
 #[derive(Clone, Copy)]

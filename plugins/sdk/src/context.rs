@@ -15,6 +15,7 @@ use crate::{
     host::AnyHost,
     http::Http,
     kind::Data,
+    typed::{typed, unreadable},
 };
 
 /// The host, as reconcilers, mappers and initializers see it.
@@ -168,14 +169,4 @@ impl<'a> Context<'a> {
     pub fn cancelled(&self) -> bool {
         self.host.cancelled()
     }
-}
-
-/// Decodes each.
-pub(crate) fn typed<M: Data>(resources: &[Vec<u8>]) -> Result<Vec<Typed<M>>, Failure> {
-    resources.iter().map(|bytes| Typed::stored(bytes)).collect()
-}
-
-/// A fault of the host.
-pub(crate) fn unreadable(fault: &prost::DecodeError) -> Failure {
-    Failure::new(Failure::INTERNAL, format!("the host sent bytes that are no resource: {fault}"))
 }

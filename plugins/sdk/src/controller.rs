@@ -166,6 +166,6 @@ impl Spec {
     }
 }
 
-pub(crate) fn millis(duration: Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

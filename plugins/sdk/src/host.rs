@@ -8,9 +8,18 @@ use mortise_resource::pb;
 
 use crate::{
     Failure,
-    cache::Key,
-    http::{HttpRequest, HttpResponse},
+    http_message::{HttpRequest, HttpResponse},
 };
+
+/// What to look for in an index.
+#[derive(Debug, Clone, Copy)]
+pub enum Key<'k> {
+    /// For indexes of owners and references; the uid does not count. `*` or nothing in a tenancy unit ends the key there when
+    /// listing.
+    Id(&'k pb::Id),
+    /// For indexes of values; when listing, a prefix of it.
+    Value(&'k str),
+}
 
 /// The host that a [`crate::Context`] asks: in a component its imports, natively any [`Host`].
 #[cfg(target_arch = "wasm32")]

@@ -113,6 +113,9 @@
 //! taken until the host retires it, after a number of calls or when its memory has grown; a reconcile that looks at many large
 //! resources may meet the limit by itself. Switch the default feature `arena` off to bring another allocator.
 
+#[doc(hidden)]
+#[cfg(target_arch = "wasm32")]
+pub mod adapter;
 #[cfg(any(all(target_arch = "wasm32", feature = "arena"), all(test, not(target_arch = "wasm32"))))]
 mod arena;
 pub mod authorize;
@@ -129,13 +132,16 @@ mod controller;
 mod diagnostics;
 mod dispatch;
 mod envelope;
+mod export;
 mod failure;
 mod finalizer;
 mod grants;
 mod hook_input;
 pub mod host;
 mod http;
+mod http_message;
 mod kind;
+mod level;
 pub mod log;
 #[cfg(target_arch = "wasm32")]
 mod panic;
@@ -179,78 +185,6 @@ pub use prost_types;
 #[doc(hidden)]
 #[cfg(target_arch = "wasm32")]
 pub use wit_bindgen;
-
-/// Exports a static [`Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
-///
-/// Natively it only checks that the static is there.
-#[macro_export]
-macro_rules! export {
-    ($plugin:path $(: $($interface:ident),+ $(,)?)?) => {
-        const _: () = {
-            struct Table;
-            impl $crate::raw::Guest for Table {
-                fn describe() -> ::std::vec::Vec<u8> {
-                    $plugin.describe()
-                }
-                fn mutate(
-                    input: ::std::vec::Vec<u8>,
-                ) -> ::std::result::Result<::std::option::Option<::std::vec::Vec<u8>>, $crate::Diagnostics> {
-                    $plugin.mutate(&input)
-                }
-                fn validate(
-                    input: ::std::vec::Vec<u8>,
-                    prior: ::std::option::Option<::std::vec::Vec<u8>>,
-                ) -> $crate::Diagnostics {
-                    $plugin.validate(&input, prior.as_deref())
-                }
-                fn read(
-                    id: ::std::vec::Vec<u8>,
-                    stored: ::std::option::Option<::std::vec::Vec<u8>>,
-                ) -> $crate::Decision {
-                    $plugin.read(&id, stored.as_deref())
-                }
-                fn write(input: ::std::vec::Vec<u8>) -> $crate::Decision {
-                    $plugin.write(&input)
-                }
-                fn list(of: $crate::pb::Type, tenancy: $crate::pb::Tenancy) -> $crate::Decision {
-                    $plugin.list(&of, &tenancy)
-                }
-                fn upgrade(
-                    of: $crate::pb::Type,
-                    since: u32,
-                    data: ::std::vec::Vec<u8>,
-                ) -> ::std::result::Result<::std::vec::Vec<u8>, $crate::Diagnostics> {
-                    $plugin.upgrade(&of, since, &data)
-                }
-                #[cfg(target_arch = "wasm32")]
-                fn reconcile(
-                    controller: ::std::string::String,
-                    id: ::std::vec::Vec<u8>,
-                ) -> ::std::result::Result<$crate::Outcome, ::std::string::String> {
-                    $plugin.reconcile(&$crate::host::Imports, &controller, &id).map_err(|error| error.to_string())
-                }
-                #[cfg(target_arch = "wasm32")]
-                fn map(
-                    controller: ::std::string::String,
-                    changed: ::std::vec::Vec<u8>,
-                ) -> ::std::result::Result<::std::vec::Vec<::std::vec::Vec<u8>>, ::std::string::String> {
-                    $plugin.map(&$crate::host::Imports, &controller, &changed).map_err(|error| error.to_string())
-                }
-                #[cfg(target_arch = "wasm32")]
-                fn initialize(
-                    controller: ::std::string::String,
-                ) -> ::std::result::Result<(), ::std::string::String> {
-                    $plugin.initialize(&$crate::host::Imports, &controller).map_err(|error| error.to_string())
-                }
-                fn check(settings: ::std::string::String) -> $crate::Diagnostics {
-                    $plugin.check(&settings)
-                }
-            }
-            $crate::export_raw!(Table $(: $($interface),+)?);
-        };
-    };
-}
 
 /// Includes what the build script generated, as one module: `include_proto!(pub mod proto);`. The module holds one
 /// module for each protobuf package, and `DESCRIPTORS` for [`Plugin::new`].

@@ -3,26 +3,12 @@
 //! Bounded by the host; what exceeds the limit of a request is dropped, and the host says so. Natively, lines are kept
 //! for [`crate::testing::take_log`].
 
-/// How much it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// Something is broken.
-    Error = 1,
-    /// Something is odd.
-    Warn = 2,
-    /// Worth knowing.
-    Info = 3,
-    /// For whoever looks for a fault.
-    Debug = 4,
-    /// Every step.
-    Trace = 5,
-}
+pub use crate::level::Level;
 
 /// Writes a line with fields, which are names and values.
 pub fn write(level: Level, message: &str, fields: &[(&str, &str)]) {
     #[cfg(target_arch = "wasm32")]
-    crate::bindings::log(level, message, fields);
+    crate::bindings::log(level as u8, message, fields);
     #[cfg(not(target_arch = "wasm32"))]
     crate::testing::log(level, message, fields);
 }

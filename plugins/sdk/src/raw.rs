@@ -3,7 +3,7 @@
 
 use mortise_resource::pb;
 
-use crate::{Decision, Diagnostics, Outcome};
+use crate::{authorize::Decision, diagnostics::Diagnostics, reconcile::Outcome};
 
 /// What a component exports. Functions of interfaces that are not exported are never called.
 pub trait Guest {
@@ -84,42 +84,4 @@ pub trait Guest {
         let _ = settings;
         Diagnostics::new()
     }
-}
-
-/// Exports a type that implements [`Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
-#[macro_export]
-macro_rules! export_raw {
-    ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
-        // What wit-bindgen puts here has `unsafe` in it, so that each export has its symbol in the final crate alone: a
-        // library cannot decide that for its users. The functions do nothing but lift and lower arguments.
-        #[cfg(target_arch = "wasm32")]
-        const _: () = {
-            type Export = $crate::bindings::Adapter<$guest>;
-            $crate::bindings::described::export!(Export with_types_in $crate::bindings::described);
-            $($($crate::__export_interface!($interface);)+)?
-        };
-        #[cfg(not(target_arch = "wasm32"))]
-        const _: fn() -> ::std::vec::Vec<u8> = <$guest as $crate::raw::Guest>::describe;
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __export_interface {
-    (mutating) => { $crate::bindings::mutates::export!(Export with_types_in $crate::bindings::mutates); };
-    (validating) => { $crate::bindings::validates::export!(Export with_types_in $crate::bindings::validates); };
-    (authorizing) => { $crate::bindings::authorizes::export!(Export with_types_in $crate::bindings::authorizes); };
-    (upgrading) => { $crate::bindings::upgrades::export!(Export with_types_in $crate::bindings::upgrades); };
-    (configuring) => { $crate::bindings::configures::export!(Export with_types_in $crate::bindings::configures); };
-    (controlling) => { $crate::bindings::controls::export!(Export with_types_in $crate::bindings::controls); };
-    (mapping) => { $crate::bindings::maps::export!(Export with_types_in $crate::bindings::maps); };
-    (initializing) => { $crate::bindings::initializes::export!(Export with_types_in $crate::bindings::initializes); };
-    ($other:ident) => {
-        compile_error!(concat!(
-            "no interface `",
-            stringify!($other),
-            "`: there are mutating, validating, authorizing, configuring, upgrading, controlling, mapping, initializing"
-        ));
-    };
 }

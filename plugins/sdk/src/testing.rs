@@ -14,7 +14,7 @@ pub use settle::{Later, Settled, Unsettled};
 pub use store::{Store, is_type, is_under};
 pub use world::World;
 
-use crate::log::Level;
+use crate::level::Level;
 
 type Caller = Box<dyn Fn(&str, &str) -> bool>;
 

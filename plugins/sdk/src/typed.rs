@@ -6,7 +6,7 @@ use mortise_resource::pb;
 use prost::{Message, Name};
 use prost_types::Any;
 
-use crate::{Diagnostics, Failure, context::unreadable, dispatch::DispatchError, envelope::Envelope, wire};
+use crate::{Diagnostics, Failure, dispatch::DispatchError, envelope::Envelope, kind::Data, wire};
 
 /// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the owner of
 /// a resource that a reconciler makes.
@@ -232,4 +232,14 @@ fn type_url(name: fn() -> String) -> String {
 /// In Consul's words, which clients know.
 fn unparsable(name: fn() -> String, fault: &str) -> Diagnostics {
     Diagnostics::refusal(format!("error parsing resource data as type \"{}\": {fault}", name()))
+}
+
+/// Decodes each.
+pub(crate) fn typed<M: Data>(resources: &[Vec<u8>]) -> Result<Vec<Typed<M>>, Failure> {
+    resources.iter().map(|bytes| Typed::stored(bytes)).collect()
+}
+
+/// A fault of the host.
+pub(crate) fn unreadable(fault: &prost::DecodeError) -> Failure {
+    Failure::new(Failure::INTERNAL, format!("the host sent bytes that are no resource: {fault}"))
 }

@@ -4,9 +4,9 @@ use mortise_resource::{manifest, pb};
 
 use crate::{
     Context, Error, Kind, Typed,
-    context::unreadable,
     envelope::Envelope,
     kind::{Data, KindName},
+    typed::unreadable,
 };
 
 type Map<M> = fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>;

@@ -4,7 +4,7 @@
 //! Files are looked for in the host's descriptors, then in each plugin's. A file is sent with everything it imports, from
 //! the same place: two plugins may have different files of one name.
 
-use std::{collections::HashSet, pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
 use futures::{Stream, stream};
@@ -12,6 +12,8 @@ use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 use prost_reflect::{DescriptorPool, FileDescriptor};
 use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::imports::with_imports;
 
 /// What reflection answers from.
 #[derive(Clone)]
@@ -69,9 +71,8 @@ impl Reflection {
     fn find(&self, look: impl Fn(&DescriptorPool) -> Option<FileDescriptor>) -> Option<Vec<Vec<u8>>> {
         let registry = self.registry.load();
         let file = self.pools(&registry).find_map(look)?;
-        let (mut seen, mut out) = (HashSet::new(), Vec::new());
-        collect(file, &mut seen, &mut out);
-        Some(out)
+        // Clients take the first for the file that they asked for.
+        Some(with_imports(file).into_iter().rev().map(|file| file.encode_to_vec()).collect())
     }
 
     fn by_symbol(&self, symbol: &str) -> Option<Vec<Vec<u8>>> {
@@ -126,16 +127,6 @@ fn file_of_member(pool: &DescriptorPool, symbol: &str) -> Option<FileDescriptor>
 /// A name after the name of its scope, which is empty at the top.
 fn split(symbol: &str) -> (&str, &str) {
     symbol.rsplit_once('.').unwrap_or(("", symbol))
-}
-
-/// The file, then what it imports, each once.
-fn collect(file: FileDescriptor, seen: &mut HashSet<String>, out: &mut Vec<Vec<u8>>) {
-    if seen.insert(file.name().to_owned()) {
-        out.push(file.encode_to_vec());
-        for import in file.dependencies() {
-            collect(import, seen, out);
-        }
-    }
 }
 
 /// One version of the protocol.

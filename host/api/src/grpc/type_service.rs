@@ -1,15 +1,14 @@
 //! The type service on gRPC: the registry, as data.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use mortise_resource::{Error, Scope, data, manifest, types::gvk};
 use mortise_service::registry::{Owner, Registry, ResourceType};
-use prost_reflect::FileDescriptor;
 use prost_types::FileDescriptorSet;
 use tonic::{Request, Response, Status};
 
-use super::status::answer;
+use super::{imports::with_imports, status::answer};
 use crate::{call::span_of_call, plugin_stubs::type_service_server::TypeService};
 
 /// The service, for gRPC.
@@ -38,8 +37,9 @@ impl TypeService for TypeApi {
                     gvk(&wanted)
                 ))
             })?;
-            let mut set = FileDescriptorSet::default();
-            collect(found.schema.message().parent_file(), &mut HashSet::new(), &mut set);
+            let files = with_imports(found.schema.message().parent_file());
+            let file = files.into_iter().map(|file| file.file_descriptor_proto().clone()).collect();
+            let set = FileDescriptorSet { file };
             Ok(data::GetTypeResponse { r#type: Some(info(found)), descriptors: Some(set) })
         })
         .await
@@ -76,15 +76,5 @@ fn info(t: &ResourceType) -> data::TypeInfo {
         printer_columns: t.columns.clone(),
         short_names: t.short_names.clone(),
         immutable_fields: t.schema.immutable_paths(),
-    }
-}
-
-/// Adds the imports of a file, then the file, each once, so that a pool can be built from front to back.
-fn collect(file: FileDescriptor, seen: &mut HashSet<String>, out: &mut FileDescriptorSet) {
-    if seen.insert(file.name().to_owned()) {
-        for import in file.dependencies() {
-            collect(import, seen, out);
-        }
-        out.file.push(file.file_descriptor_proto().clone());
     }
 }

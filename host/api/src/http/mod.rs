@@ -51,10 +51,6 @@ use tokio::sync::{Semaphore, watch as signal};
 
 pub(crate) use listen::serve;
 
-/// The bounds of times that are set: shorter ones would cut every client off, and longer ones none.
-const SHORTEST: Duration = Duration::from_millis(10);
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// How the HTTP port behaves. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
@@ -96,27 +92,6 @@ impl HttpOptions {
     /// Watches at once: the other connections are for who asks whether the server is alive.
     pub(crate) fn max_watches(&self) -> usize {
         (self.max_connections - self.max_connections / 4).min(Semaphore::MAX_PERMITS)
-    }
-
-    /// Refuses what nothing could be served with.
-    ///
-    /// # Errors
-    /// Names the setting and what it may be.
-    pub fn check(&self) -> Result<(), String> {
-        if self.max_connections == 0 {
-            return Err("http.max_connections must be at least 1".to_owned());
-        }
-        for (name, time) in [
-            ("request_timeout_ms", self.request_timeout),
-            ("stall_timeout_ms", self.stall_timeout),
-            ("keep_alive_ms", self.keep_alive),
-        ] {
-            if !(SHORTEST..=LONGEST).contains(&time) {
-                let (shortest, longest) = (SHORTEST.as_millis(), LONGEST.as_millis());
-                return Err(format!("http.{name} must be {shortest} to {longest}, got {}", time.as_millis()));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -171,23 +146,4 @@ pub(crate) fn router(shared: Shared) -> Router {
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each adds its `Allow` outside of what is around it alone.
     Router::new().fallback_service(routes).layer(from_fn(methods::finish))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_that_serve_nobody_are_refused() {
-        let good = HttpOptions::default();
-        assert_eq!(good.check(), Ok(()));
-        let said = |options: HttpOptions| options.check().unwrap_err();
-        assert_eq!(said(HttpOptions { max_connections: 0, ..good.clone() }), "http.max_connections must be at least 1");
-        assert_eq!(
-            said(HttpOptions { keep_alive: Duration::ZERO, ..good.clone() }),
-            "http.keep_alive_ms must be 10 to 86400000, got 0"
-        );
-        assert!(said(HttpOptions { request_timeout: Duration::MAX, ..good.clone() }).contains("request_timeout_ms"));
-        assert!(said(HttpOptions { stall_timeout: Duration::from_millis(9), ..good }).contains("stall_timeout_ms"));
-    }
 }

@@ -36,9 +36,6 @@ pub(crate) enum SettingError {
     NoBool { text: String, source: ParseBoolError },
     #[error("{key}: {}, got {text:?}", source.message())]
     Variable { key: String, text: String, source: Box<toml::de::Error> },
-    /// A part of the server refuses its settings.
-    #[error("{0}")]
-    Part(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]

@@ -1,17 +1,15 @@
 //! What no range of a single setting can refuse: numbers that do not fit each other, and names that mean nothing.
 
-use std::error::Error;
-
 use crate::bundled;
 
-use super::{error::SettingError, parts, plugin, table::Config};
+use super::{error::SettingError, plugin, range::Range, table::Config};
 
 impl Config {
     /// Every fault begins with the key, which tells where it was set.
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        self.quarantine.check().map_err(part)?;
-        self.controllers.check().map_err(part)?;
-        parts::http(self).check().map_err(part)?;
+        let rules = &self.quarantine;
+        at_most("quarantine.probation_faults", rules.probation_faults.into(), rules.faults.into())?;
+        at_most("quarantine.backoff_ms", rules.backoff_ms, rules.max_backoff_ms)?;
         if let Some(name) = self.plugins.bundled.iter().find(|name| bundled::find(name).is_none()) {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
             return Err(SettingError::NotBundled { name: name.clone(), known });
@@ -22,6 +20,8 @@ impl Config {
     }
 }
 
-fn part(fault: impl Into<Box<dyn Error + Send + Sync>>) -> SettingError {
-    SettingError::Part(fault.into())
+/// Refuses a number above that of another setting. Both are within their own ranges.
+fn at_most(key: &str, number: u64, most: u64) -> Result<(), SettingError> {
+    let range = Range::new(1, i64::try_from(most).unwrap_or(i64::MAX));
+    Ok(range.check(key, number.into())?)
 }

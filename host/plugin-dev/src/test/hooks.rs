@@ -324,7 +324,7 @@ impl<'a> HookCase<'a> {
     ) -> Result<Decision, CaseError> {
         let caller = authorizer(self.case.caller.as_ref())?;
         let refused = match declared {
-            Some(permission) => permission.ask(&*caller, id).err(),
+            Some(permission) => permission.refusal(&*caller, id),
             None => (!caller.allowed(otherwise, "")).then(|| denial(caller.caller(), otherwise, "")),
         };
         Ok(refused.map_or(Decision::Allow, |reason| Decision::Deny(reason.into())))
@@ -424,9 +424,11 @@ fn authorizer(caller: Option<&Caller>) -> Result<Arc<dyn Authorizer>, CaseError>
         let is_permission =
             permission.split_once(':').is_some_and(|(area, level)| !area.is_empty() && !level.is_empty());
         is_permission.then(|| (permission.trim().to_owned(), on.trim().to_owned())).ok_or_else(|| {
-            format!("caller.permissions: {text:?} is none; write `key:read on NAME`, or `operator:read`")
+            CaseError::from(format!(
+                "caller.permissions: {text:?} is none; write `key:read on NAME`, or `operator:read`"
+            ))
         })
     };
-    let may = caller.permissions.iter().map(read).collect::<Result<_, String>>()?;
+    let may = caller.permissions.iter().map(read).collect::<Result<_, CaseError>>()?;
     Ok(Arc::new(CaseCaller { name: caller.name.clone().unwrap_or_else(|| "the caller".into()), may }))
 }

@@ -8,7 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_plugin::testing::{Store, is_type, is_under};
-use mortise_plugin_host::{CacheKey, Call, ControllerDecl, Failure, IndexBy, IndexDecl, MutateReply, Plugin};
+use mortise_plugin_host::{
+    CacheKey, Call, ControllerDecl, DataPathError, Failure, IndexBy, IndexDecl, MutateReply, Plugin,
+};
 use mortise_resource::{Code, Severity, authorizer::AllowAll, pb, tenancy::WILDCARD, types::Gvk};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -171,6 +173,7 @@ impl Memory {
                 .message(&of)
                 .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm brings it")))
         };
+        let undecodable = |fault: DataPathError| invalid(fault.to_string());
         let data = one.data.as_ref().map(|data| data.value.as_slice());
         Ok(match (by, key, data) {
             (None, CacheKey::Id(key), _) => one.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
@@ -178,12 +181,12 @@ impl Memory {
                 one.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
             }
             (Some(IndexBy::Reference(path)), CacheKey::Id(key), Some(data)) => {
-                let found = path.references(&message()?).map_err(invalid)?.of(data).map_err(invalid)?;
+                let found = path.references(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
                 let holder = one.id.clone().unwrap_or_default();
                 found.iter().any(|to| is_under(&mortise_plugin::referent(to, &holder), key, listing))
             }
             (Some(IndexBy::Value(path)), CacheKey::Value(key), Some(data)) => {
-                let found = path.values(&message()?).map_err(invalid)?.of(data).map_err(invalid)?;
+                let found = path.values(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
                 found.iter().any(|value| if listing { value.starts_with(key.as_str()) } else { value == key })
             }
             _ => false,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use mortise_controller::{self as runtime, Backoff, By, Definition, Index, IndexKey, ReconcileError};
 use mortise_plugin_host::{
-    self as guest, ControllerDecl, DataPath, IndexBy, IndexDecl, Mapper, Placement, References, Values as FieldValues,
+    self as guest, ControllerDecl, DataPath, DataPathError, IndexBy, IndexDecl, Mapper, Placement, References,
+    Values as FieldValues,
 };
 use mortise_resource::{pb, types::Gvk};
 use mortise_service::registry::{Registry, ResourceType};
@@ -88,8 +89,8 @@ fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> r
     })
 }
 
-/// LoadReason something is found in a message.
-type Find<T> = Box<dyn Fn(&MessageDescriptor) -> Result<T, String> + Send + Sync>;
+/// How something is found in a message.
+type Find<T> = Box<dyn Fn(&MessageDescriptor) -> Result<T, DataPathError> + Send + Sync>;
 
 /// Something found in a type's message, found anew when the type is registered anew.
 struct Resolved<T> {
@@ -103,16 +104,18 @@ impl<T> Resolved<T> {
     fn new(
         of: &Gvk,
         registry: &Arc<ArcSwap<Registry>>,
-        find: impl Fn(&MessageDescriptor) -> Result<T, String> + Send + Sync + 'static,
+        find: impl Fn(&MessageDescriptor) -> Result<T, DataPathError> + Send + Sync + 'static,
     ) -> Self {
         Self { of: of.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
     }
 
     /// Uses it.
-    fn with<R>(&self, act: impl FnOnce(&T) -> Result<R, String>) -> Result<R, ReconcileError> {
-        let at = |what: String| ReconcileError::new(format!("type {}: {what}", self.of));
+    fn with<R>(&self, act: impl FnOnce(&T) -> Result<R, DataPathError>) -> Result<R, ReconcileError> {
+        let at = |fault: DataPathError| ReconcileError::because(format!("type {}: {fault}", self.of), fault);
         let registry = self.registry.load();
-        let kind = registry.resolve(&self.of.to_pb()).map_err(|e| at(e.to_string()))?;
+        let kind = registry
+            .resolve(&self.of.to_pb())
+            .map_err(|e| ReconcileError::because(format!("type {}: {e}", self.of), e))?;
         let mut found = self.found.lock();
         let resolved = match &*found {
             Some((of, resolved)) if Arc::ptr_eq(of, kind) => resolved.clone(),

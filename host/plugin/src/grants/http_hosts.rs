@@ -135,11 +135,19 @@ fn number(port: &str) -> Option<u16> {
     if digits { port.parse().ok() } else { None }
 }
 
-impl TryFrom<String> for HttpHost {
-    type Error = String;
+/// Why a text is no host that can be granted, with what to write.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} is no host for grants.http: {why}")]
+pub struct HttpHostError {
+    text: String,
+    why: &'static str,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        let refused = |why: &str| Err(format!("{text:?} is no host for grants.http: {why}"));
+impl TryFrom<String> for HttpHost {
+    type Error = HttpHostError;
+
+    fn try_from(text: String) -> Result<Self, HttpHostError> {
+        let refused = |why| Err(HttpHostError { text: text.clone(), why });
         let (scheme, rest) = match text.split_once("://") {
             None => (Scheme::Https, text.as_str()),
             Some((scheme, rest)) => match Scheme::read(scheme) {
@@ -369,7 +377,7 @@ mod tests {
             ("[::1", "a port is"),
             ("bücher.example", "xn--"),
         ] {
-            let refused = HttpHost::try_from(bad.to_owned()).unwrap_err();
+            let refused = HttpHost::try_from(bad.to_owned()).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("{bad:?}")) && refused.contains(says), "{bad}: {refused}");
         }
     }

@@ -104,15 +104,32 @@ impl TypePattern {
     }
 }
 
-impl TryFrom<String> for TypePattern {
-    type Error = String;
+/// Why a text covers no types.
+#[derive(Debug, thiserror::Error)]
+pub enum PatternError {
+    /// A `*` in another place than the kind's.
+    #[error("{text:?}: `*` may stand for a whole kind only, such as \"demo.v2.*\"")]
+    Wildcard {
+        /// As it was written.
+        text: String,
+    },
+    /// Not three names.
+    #[error("{text:?} is no type; write it as \"demo.v2.Artist\", or \"demo.v2.*\" for every kind")]
+    NotAType {
+        /// As it was written.
+        text: String,
+    },
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for TypePattern {
+    type Error = PatternError;
+
+    fn try_from(text: String) -> Result<Self, PatternError> {
         let parts: Vec<_> = text.split('.').collect();
         match parts.as_slice() {
             [group, group_version, kind] if parts.iter().all(|part| !part.is_empty()) && !group.contains('*') => {
                 if group_version.contains('*') || (kind.contains('*') && *kind != "*") {
-                    return Err(format!("{text:?}: `*` may stand for a whole kind only, such as \"demo.v2.*\""));
+                    return Err(PatternError::Wildcard { text });
                 }
                 Ok(Self {
                     group: (*group).to_owned(),
@@ -120,7 +137,7 @@ impl TryFrom<String> for TypePattern {
                     kind: (*kind != "*").then(|| (*kind).to_owned()),
                 })
             }
-            _ => Err(format!("{text:?} is no type; write it as \"demo.v2.Artist\", or \"demo.v2.*\" for every kind")),
+            _ => Err(PatternError::NotAType { text }),
         }
     }
 }
@@ -135,6 +152,17 @@ impl fmt::Display for TypePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.group, self.group_version, self.kind.as_deref().unwrap_or("*"))
     }
+}
+
+/// A controller needs a type that is neither the plugin's own nor granted.
+#[derive(Debug, thiserror::Error)]
+#[error("controller {controller} {does} {of}, which is not a type of the plugin's own; {remedy}")]
+pub struct NotGranted {
+    controller: String,
+    /// `manages` or `watches`.
+    does: &'static str,
+    of: Gvk,
+    remedy: String,
 }
 
 /// What a plugin's reconcilers may do: its own types, and what is granted.
@@ -188,17 +216,18 @@ impl Permit {
         format!("grant it with {} = [\"{of}\"] in config.toml", self.key(list))
     }
 
-    /// Whether everything that the manifest's controllers manage and watch is granted.
-    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), String> {
+    /// Refuses a manifest whose controllers manage or watch a type that is not granted.
+    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), NotGranted> {
         for controller in &manifest.controllers {
             let watched = controller.watches.iter().map(|watch| ("watches", &watch.of));
             for (does, of) in std::iter::once(("manages", &controller.manages)).chain(watched) {
                 if !self.reads(of) {
-                    let remedy = self.remedy(of, "read");
-                    return Err(format!(
-                        "controller {} {does} {of}, which is not a type of the plugin's own; {remedy}",
-                        controller.name
-                    ));
+                    return Err(NotGranted {
+                        controller: controller.name.to_string(),
+                        does,
+                        of: of.clone(),
+                        remedy: self.remedy(of, "read"),
+                    });
                 }
             }
         }
@@ -211,7 +240,7 @@ mod tests {
     use super::*;
 
     fn pattern(text: &str) -> Result<TypePattern, String> {
-        TypePattern::try_from(text.to_owned())
+        TypePattern::try_from(text.to_owned()).map_err(|e| e.to_string())
     }
 
     #[test]

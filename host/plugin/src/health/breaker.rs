@@ -58,26 +58,6 @@ impl Default for Quarantine {
 }
 
 impl Quarantine {
-    /// Whether the settings make sense.
-    ///
-    /// # Errors
-    /// What is wrong with which setting.
-    pub fn check(&self) -> Result<(), String> {
-        let within = |name, value: u64, most: u64| {
-            if (1..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(format!("quarantine.{name} must be 1 to {most}, got {value}"))
-            }
-        };
-        let day = 24 * 60 * 60 * 1_000;
-        within("faults", self.faults.into(), MAX_FAULTS.into())?;
-        within("probation_faults", self.probation_faults.into(), self.faults.into())?;
-        within("window_ms", self.window_ms, day)?;
-        within("max_backoff_ms", self.max_backoff_ms, day)?;
-        within("backoff_ms", self.backoff_ms, self.max_backoff_ms)
-    }
-
     fn limit(&self) -> usize {
         self.faults.clamp(1, MAX_FAULTS) as usize
     }

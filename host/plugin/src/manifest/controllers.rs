@@ -5,6 +5,7 @@
 //! with the same words ([`circular`]).
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashSet},
     sync::Arc,
     time::Duration,
@@ -14,9 +15,10 @@ use mortise_resource::{manifest as wire, name, types::Gvk};
 use prost_reflect::MessageDescriptor;
 
 use crate::manifest::{
-    document::{TypeDecl, type_name_fault},
+    document::{TypeDecl, type_name},
+    error::ManifestError,
     exports::Exports,
-    field_path::DataPath,
+    field_path::{DataPath, DataPathError},
 };
 
 /// Most controllers of one plugin.
@@ -143,28 +145,33 @@ pub(crate) fn read(
     wire: Vec<wire::Controller>,
     types: &[TypeDecl],
     exports: Exports,
-) -> Result<Vec<ControllerDecl>, String> {
+) -> Result<Vec<ControllerDecl>, ManifestError> {
     if wire.len() > MAX_CONTROLLERS {
-        return Err(format!("controllers: at most {MAX_CONTROLLERS}, got: {}", wire.len()));
+        return Err(at_most(MAX_CONTROLLERS, wire.len()).at("controllers"));
     }
     if !wire.is_empty() && !exports.controlling {
-        return Err("controllers are declared, but the component does not export mortise:plugin/controlling; export \
-                    it, or take them out of the manifest"
-            .into());
+        return Err(ManifestError::new(
+            "controllers are declared, but the component does not export mortise:plugin/controlling; export it, or take \
+             them out of the manifest",
+        ));
     }
     let mut names = HashSet::new();
     let mut all = Vec::with_capacity(wire.len());
     for declared in wire {
         let called = declared.name.clone();
-        let one = Reader { types, exports }.read(declared).map_err(|what| format!("controller {called:?}: {what}"))?;
+        let at = |fault: ManifestError| fault.at(format!("controller {called:?}"));
+        let one = Reader { types, exports }.read(declared).map_err(at)?;
         if !names.insert(one.name.clone()) {
-            return Err(format!("controller {called:?}: declared twice; each needs a name of its own"));
+            return Err(at(ManifestError::new(TWICE)));
         }
         all.push(one);
     }
     let pairs = all.iter().flat_map(|one| one.watches.iter().map(|watch| (&one.manages, &watch.of)));
     match circular(pairs) {
-        Some(fault) => Err(format!("controllers: {fault}; let one of them not watch the other's type")),
+        Some(fault) => {
+            let fault = format!("{fault}; let one of them not watch the other's type");
+            Err(ManifestError::new(fault).at("controllers"))
+        }
         None => Ok(all),
     }
 }
@@ -176,55 +183,58 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&self, wire: wire::Controller) -> Result<ControllerDecl, String> {
+    fn read(&self, wire: wire::Controller) -> Result<ControllerDecl, ManifestError> {
         if let Some(why) = name::fault(&wire.name) {
-            return Err(format!("name: {}", why.replace("a resource name", "a controller's name")));
+            return Err(ManifestError::new(why.replace("a resource name", "a controller's name")).at("name"));
         }
-        let manages = read_type(wire.manages.as_ref()).map_err(|what| format!("manages: {what}"))?;
+        let manages = read_type(wire.manages.as_ref()).map_err(|fault| fault.at("manages"))?;
         let indexes = self.indexes(&manages, &wire.indexes)?;
         if wire.watches.len() > MAX_WATCHES {
-            return Err(format!("watches: at most {MAX_WATCHES}, got: {}", wire.watches.len()));
+            return Err(at_most(MAX_WATCHES, wire.watches.len()).at("watches"));
         }
         let mut seen = HashSet::from([(manages.group.clone(), manages.kind.clone())]);
         let mut watches = Vec::with_capacity(wire.watches.len());
         for watch in &wire.watches {
-            let of = read_type(watch.r#type.as_ref()).map_err(|what| format!("watches: {what}"))?;
-            let at = |what| format!("watch of {of}: {what}");
+            let of = read_type(watch.r#type.as_ref()).map_err(|fault| fault.at("watches"))?;
+            let at = |fault: ManifestError| fault.at(format!("watch of {of}"));
             // All versions of a kind are one set of resources.
             if !seen.insert((of.group.clone(), of.kind.clone())) {
                 let what = "is managed or watched already; the managed type is watched by itself, others once";
-                return Err(at(what.into()));
+                return Err(at(ManifestError::new(what)));
             }
             let mapper = self.mapper(&of, watch.mapper.as_ref(), &indexes).map_err(at)?;
             let indexes = self.indexes(&of, &watch.indexes).map_err(at)?;
             watches.push(WatchDecl { of, mapper, indexes });
         }
         if wire.initializes && !self.exports.initializing {
-            return Err(
-                "initializes is set, but the component does not export mortise:plugin/initializing; export it, \
-                        or take it out"
-                    .into(),
-            );
+            return Err(ManifestError::new(
+                "initializes is set, but the component does not export mortise:plugin/initializing; export it, or take \
+                 it out",
+            ));
         }
         if wire.parallel > MAX_PARALLEL {
-            return Err(format!("parallel: at most {MAX_PARALLEL}, got: {}", wire.parallel));
+            return Err(at_most(MAX_PARALLEL as usize, wire.parallel as usize).at("parallel"));
         }
         let placement = match wire::Placement::try_from(wire.placement) {
             Ok(wire::Placement::Unspecified | wire::Placement::Singleton) => Placement::Singleton,
             Ok(wire::Placement::EachServer) => Placement::EachServer,
-            Err(_) => return Err(format!("placement: this host does not know {}", wire.placement)),
+            Err(_) => {
+                let fault = format!("this host does not know {}", wire.placement);
+                return Err(ManifestError::new(fault).at("placement"));
+            }
         };
         let or = |asked, default| if asked == 0 { default } else { asked };
         let resync = or(wire.resync_ms, 8 * 60 * 60 * 1_000);
         if !(SHORTEST_RESYNC..=LONGEST_RESYNC).contains(&resync) {
-            return Err(format!("resync_ms: must be {SHORTEST_RESYNC} to {LONGEST_RESYNC}, or 0, got: {resync}"));
+            let fault = format!("must be {SHORTEST_RESYNC} to {LONGEST_RESYNC}, or 0, got: {resync}");
+            return Err(ManifestError::new(fault).at("resync_ms"));
         }
         let (base, max) = (or(wire.backoff_base_ms, 5), or(wire.backoff_max_ms, 1_000_000));
         if base > max || max > LONGEST_BACKOFF {
-            return Err(format!(
-                "backoff: base must not be more than max, and max not more than {LONGEST_BACKOFF} ms, got: {base} and \
-                 {max}"
-            ));
+            let fault = format!(
+                "base must not be more than max, and max not more than {LONGEST_BACKOFF} ms, got: {base} and {max}"
+            );
+            return Err(ManifestError::new(fault).at("backoff"));
         }
         Ok(ControllerDecl {
             name: wire.name.into(),
@@ -246,47 +256,56 @@ impl Reader<'_> {
         self.types.iter().find(|decl| decl.gvk == *of).map(|decl| &decl.message)
     }
 
-    fn mapper(&self, of: &Gvk, wire: Option<&wire::watch::Mapper>, indexes: &[IndexDecl]) -> Result<Mapper, String> {
+    fn mapper(
+        &self,
+        of: &Gvk,
+        wire: Option<&wire::watch::Mapper>,
+        indexes: &[IndexDecl],
+    ) -> Result<Mapper, ManifestError> {
         use wire::watch::Mapper as Wire;
-        match wire {
-            Some(Wire::Owner(true)) => Ok(Mapper::Owner),
-            Some(Wire::SameName(true)) => Ok(Mapper::SameName),
-            Some(Wire::ReferenceField(path)) => self.reference(of, path).map(Mapper::Reference),
+        let fault = match wire {
+            Some(Wire::Owner(true)) => return Ok(Mapper::Owner),
+            Some(Wire::SameName(true)) => return Ok(Mapper::SameName),
+            Some(Wire::ReferenceField(path)) => return self.reference(of, path).map(Mapper::Reference),
             Some(Wire::Index(name)) => match indexes.iter().find(|index| *index.name == **name) {
-                Some(IndexDecl { name, by: IndexBy::Reference(_) }) => Ok(Mapper::Index(name.clone())),
-                Some(_) => Err(format!("mapper: index {name:?} is not by reference; only such can be looked into")),
-                None => Err(format!("mapper: the controller has no index {name:?}; declare it in its indexes")),
+                Some(IndexDecl { name, by: IndexBy::Reference(_) }) => return Ok(Mapper::Index(name.clone())),
+                Some(_) => format!("index {name:?} is not by reference; only such can be looked into").into(),
+                None => format!("the controller has no index {name:?}; declare it in its indexes").into(),
             },
-            Some(Wire::Map(true)) if self.exports.mapping => Ok(Mapper::Map),
-            Some(Wire::Map(true)) => Err("mapper: it is `map`, but the component does not export \
-                                          mortise:plugin/mapping; export it, or choose another mapper"
-                .into()),
+            Some(Wire::Map(true)) if self.exports.mapping => return Ok(Mapper::Map),
+            Some(Wire::Map(true)) => Cow::from(
+                "it is `map`, but the component does not export mortise:plugin/mapping; export it, or choose another \
+                 mapper",
+            ),
             Some(Wire::Owner(false) | Wire::SameName(false) | Wire::Map(false)) | None => {
-                Err("mapper: one is required: owner, same_name, reference_field, index or map".into())
+                "one is required: owner, same_name, reference_field, index or map".into()
             }
-        }
+        };
+        Err(ManifestError::new(fault).at("mapper"))
     }
 
-    fn indexes(&self, of: &Gvk, wire: &[wire::Index]) -> Result<Vec<IndexDecl>, String> {
+    fn indexes(&self, of: &Gvk, wire: &[wire::Index]) -> Result<Vec<IndexDecl>, ManifestError> {
         use wire::index::By as Wire;
         if wire.len() > MAX_INDEXES {
-            return Err(format!("indexes: at most {MAX_INDEXES}, got: {}", wire.len()));
+            return Err(at_most(MAX_INDEXES, wire.len()).at("indexes"));
         }
         let mut all: Vec<IndexDecl> = Vec::with_capacity(wire.len());
         for index in wire {
-            let at = |what| format!("index {:?}: {what}", index.name);
+            let at = |fault: ManifestError| fault.at(format!("index {:?}", index.name));
             if !name::is_valid(&index.name) || index.name == BY_ID {
-                return Err(at("its name must be lower-case letters, digits and dashes, and not \"id\"".into()));
+                let fault = "its name must be lower-case letters, digits and dashes, and not \"id\"";
+                return Err(at(ManifestError::new(fault)));
             }
             if all.iter().any(|other| *other.name == *index.name) {
-                return Err(at("declared twice; each needs a name of its own".into()));
+                return Err(at(ManifestError::new(TWICE)));
             }
             let by = match &index.by {
                 Some(Wire::Owner(true)) => IndexBy::Owner,
                 Some(Wire::ReferenceField(path)) => IndexBy::Reference(self.reference(of, path).map_err(at)?),
                 Some(Wire::ValueField(path)) => IndexBy::Value(self.value(of, path).map_err(at)?),
                 Some(Wire::Owner(false)) | None => {
-                    return Err(at("what it is by is required: owner, reference_field or value_field".into()));
+                    let fault = "what it is by is required: owner, reference_field or value_field";
+                    return Err(at(ManifestError::new(fault)));
                 }
             };
             all.push(IndexDecl { name: index.name.as_str().into(), by });
@@ -294,30 +313,41 @@ impl Reader<'_> {
         Ok(all)
     }
 
-    fn reference(&self, of: &Gvk, path: &str) -> Result<DataPath, String> {
-        let path = DataPath::new(path).map_err(|what| format!("reference_field: {what}"))?;
-        if let Some(message) = self.message(of) {
-            path.references(message).map_err(|what| format!("reference_field: {what}"))?;
-        }
-        Ok(path)
+    fn reference(&self, of: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
+        self.path(of, path, |path, message| path.references(message).map(drop))
+            .map_err(|fault| ManifestError::of(fault).at("reference_field"))
     }
 
-    fn value(&self, of: &Gvk, path: &str) -> Result<DataPath, String> {
-        let path = DataPath::new(path).map_err(|what| format!("value_field: {what}"))?;
-        if let Some(message) = self.message(of) {
-            path.values(message).map_err(|what| format!("value_field: {what}"))?;
-        }
+    fn value(&self, of: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
+        self.path(of, path, |path, message| path.values(message).map(drop))
+            .map_err(|fault| ManifestError::of(fault).at("value_field"))
+    }
+
+    /// A path, checked against the message of a type of the plugin's own.
+    fn path(
+        &self,
+        of: &Gvk,
+        path: &str,
+        check: impl FnOnce(&DataPath, &MessageDescriptor) -> Result<(), DataPathError>,
+    ) -> Result<DataPath, DataPathError> {
+        let path = DataPath::new(path)?;
+        self.message(of).map_or(Ok(()), |message| check(&path, message))?;
         Ok(path)
     }
 }
 
-fn read_type(wire: Option<&wire::TypeName>) -> Result<Gvk, String> {
-    let wire = wire.ok_or("a type is required")?;
+/// Two of one name.
+const TWICE: &str = "declared twice; each needs a name of its own";
+
+fn at_most(most: usize, got: usize) -> ManifestError {
+    ManifestError::new(format!("at most {most}, got: {got}"))
+}
+
+fn read_type(wire: Option<&wire::TypeName>) -> Result<Gvk, ManifestError> {
+    let wire = wire.ok_or_else(|| ManifestError::new("a type is required"))?;
     let gvk = Gvk::new(&wire.group, &wire.group_version, &wire.kind);
-    match type_name_fault(&gvk) {
-        Some(what) => Err(format!("type {gvk}: {what}")),
-        None => Ok(gvk),
-    }
+    type_name(&gvk).map_err(|fault| fault.at(format!("type {gvk}")))?;
+    Ok(gvk)
 }
 
 #[cfg(test)]

@@ -1,17 +1,40 @@
-//! The descriptors in a plugin's manifest, built and checked.
+//! The descriptors in a plugin's manifest, counted, built and checked.
+//!
+//! # Limits
+//! A plugin has at most [`MAX_FILES`] files, [`MAX_DECLARATIONS`] messages, fields, enums, values and the like in all, and
+//! messages declared within messages at most [`MAX_DEPTH`] deep. How long a chain of messages that hold each other or of
+//! files that import each other may be is bounded by these counts alone, so later readers must not recurse along one. In
+//! bytes, they are part of an answer (`sandbox.reply_bytes`).
 //!
 //! The library that builds them takes what no compiler of protocol buffers would write, and later readers rely on what one
 //! writes: whoever meets a map asks its entry for a key and a value, and gets a panic where there is none; names end up in
 //! JSON, in tables and in paths of fields. So that is refused here, before anyone reads it.
 
 use prost_reflect::{Cardinality, DescriptorPool, Kind, MessageDescriptor};
-use prost_types::FileDescriptorSet;
+use prost_types::{EnumDescriptorProto, FileDescriptorSet};
+
+use crate::manifest::error::ManifestError;
+
+/// Most files of one plugin.
+const MAX_FILES: usize = 1_024;
+
+/// Most declarations of one plugin: a file takes up to a KB of memory for each.
+const MAX_DECLARATIONS: usize = 65_536;
+
+/// Most messages that are declared within each other.
+const MAX_DEPTH: usize = 32;
+
+/// The library does not take the files.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}; give whole files with their imports, in dependency order")]
+struct PoolError(#[source] prost_reflect::DescriptorError);
 
 /// A pool of the plugin's files on top of the well-known ones.
 ///
 /// # Errors
 /// What is wrong with them, and what to do.
-pub(crate) fn pool(files: FileDescriptorSet) -> Result<DescriptorPool, String> {
+pub(crate) fn pool(files: FileDescriptorSet) -> Result<DescriptorPool, ManifestError> {
+    count(&files)?;
     // The descriptors come from a stranger, and the library that reads them is large: should it panic, only this plugin
     // may notice.
     let built = std::panic::catch_unwind(move || {
@@ -20,20 +43,53 @@ pub(crate) fn pool(files: FileDescriptorSet) -> Result<DescriptorPool, String> {
     });
     match built {
         Ok(Ok(pool)) => check(&pool).map(|()| pool),
-        Ok(Err(e)) => Err(format!("{e}; give whole files with their imports, in dependency order")),
-        Err(_) => Err("cannot be read; build them with protoc, buf or protox".into()),
+        Ok(Err(source)) => Err(ManifestError::of(PoolError(source))),
+        Err(_) => Err(ManifestError::new("cannot be read; build them with protoc, buf or protox")),
     }
 }
 
+/// Refuses more than a plugin may declare, before anything is built of it.
+fn count(files: &FileDescriptorSet) -> Result<(), ManifestError> {
+    if files.file.len() > MAX_FILES {
+        let fault =
+            format!("at most {MAX_FILES} files, got: {}; merge files, or leave out unused ones", files.file.len());
+        return Err(ManifestError::new(fault));
+    }
+    let mut declarations = 0;
+    let values = |enums: &[EnumDescriptorProto]| enums.iter().map(|of| 1 + of.value.len()).sum::<usize>();
+    let mut open = Vec::new();
+    for file in &files.file {
+        let methods: usize = file.service.iter().map(|service| 1 + service.method.len()).sum();
+        declarations += values(&file.enum_type) + file.extension.len() + methods;
+        open.extend(file.message_type.iter().map(|message| (message, 1)));
+    }
+    while let Some((message, depth)) = open.pop() {
+        if depth > MAX_DEPTH {
+            let name = message.name();
+            let fault =
+                format!("message {name:?} is declared more than {MAX_DEPTH} deep; declare it at the top of its file");
+            return Err(ManifestError::new(fault));
+        }
+        declarations += 1 + message.field.len() + message.oneof_decl.len() + message.extension.len();
+        declarations += values(&message.enum_type);
+        open.extend(message.nested_type.iter().map(|nested| (nested, depth + 1)));
+    }
+    if declarations > MAX_DECLARATIONS {
+        let fault = format!(
+            "at most {MAX_DECLARATIONS} messages, fields, enums and values in all, got: {declarations}; leave out what no type uses"
+        );
+        return Err(ManifestError::new(fault));
+    }
+    Ok(())
+}
+
 /// Checks what the library does not.
-fn check(pool: &DescriptorPool) -> Result<(), String> {
+fn check(pool: &DescriptorPool) -> Result<(), ManifestError> {
     for file in pool.files() {
         let package = file.package_name();
         if !package.is_empty() && !package.split('.').all(is_identifier) {
-            return Err(format!(
-                "file {:?}: package must be identifiers joined by dots, got: {package:?}",
-                file.name()
-            ));
+            let fault = format!("package must be identifiers joined by dots, got: {package:?}");
+            return Err(ManifestError::new(fault).at(format!("file {:?}", file.name())));
         }
     }
     for message in pool.all_messages() {
@@ -66,11 +122,12 @@ fn check(pool: &DescriptorPool) -> Result<(), String> {
     Ok(())
 }
 
-fn named(what: &str, name: &str, full_name: &str) -> Result<(), String> {
+fn named(what: &str, name: &str, full_name: &str) -> Result<(), ManifestError> {
     if is_identifier(name) {
         return Ok(());
     }
-    Err(format!("{what} {full_name:?}: its name must match ^[A-Za-z_][A-Za-z\\d_]*$, got: {name:?}"))
+    let fault = format!("its name must match ^[A-Za-z_][A-Za-z\\d_]*$, got: {name:?}");
+    Err(ManifestError::new(fault).at(format!("{what} {full_name:?}")))
 }
 
 fn is_identifier(s: &str) -> bool {
@@ -79,10 +136,10 @@ fn is_identifier(s: &str) -> bool {
 }
 
 /// Holds the entry of a map to what `map<KEY, VALUE>` becomes: `key` = 1 and `value` = 2, one of each, and nothing else.
-fn check_map_entry(entry: &MessageDescriptor) -> Result<(), String> {
+fn check_map_entry(entry: &MessageDescriptor) -> Result<(), ManifestError> {
     let bad = |what: String| {
-        let name = entry.full_name();
-        Err(format!("message {name}: as the entry of a map it {what}; declare a map<KEY, VALUE> instead of the entry"))
+        let fault = format!("as the entry of a map it {what}; declare a map<KEY, VALUE> instead of the entry");
+        Err(ManifestError::new(fault).at(format!("message {}", entry.full_name())))
     };
     for (number, name) in [(1, "key"), (2, "value")] {
         match entry.get_field(number) {
@@ -166,7 +223,7 @@ mod tests {
     fn with(change: impl FnOnce(&mut FileDescriptorProto)) -> Result<(), String> {
         let mut file = file();
         change(&mut file);
-        pool(FileDescriptorSet { file: vec![file] }).map(drop)
+        pool(FileDescriptorSet { file: vec![file] }).map(drop).map_err(|e| e.to_string())
     }
 
     /// What is said about a map in `demo.v1.Thing` whose entry has these fields.
@@ -260,5 +317,50 @@ mod tests {
                 assert!(said.starts_with("file \"demo/thing.proto\": package must be identifiers"), "{said}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_plugin_declares_is_bounded() {
+        let enum_of = |values: usize| EnumDescriptorProto {
+            name: Some("Many".into()),
+            value: (0..values)
+                .map(|n| EnumValueDescriptorProto {
+                    name: Some(format!("V{n}")),
+                    number: Some(i32::try_from(n).unwrap()),
+                    ..EnumValueDescriptorProto::default()
+                })
+                .collect(),
+            ..EnumDescriptorProto::default()
+        };
+        // The rest of the file declares seven: a message, two fields, a oneof, an enum with a value, and the enum itself.
+        assert_eq!(with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 7))), Ok(()));
+        let said = with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 6))).unwrap_err();
+        assert!(said.starts_with("at most 65536 messages, fields") && said.contains("got: 65537"), "{said}");
+
+        let nested = |depth: usize| {
+            let mut message = DescriptorProto { name: Some("Deep".into()), ..DescriptorProto::default() };
+            for _ in 1..depth {
+                message = DescriptorProto {
+                    nested_type: vec![message],
+                    name: Some("Deep".into()),
+                    ..DescriptorProto::default()
+                };
+            }
+            message
+        };
+        assert_eq!(with(|file| file.message_type.push(nested(MAX_DEPTH))), Ok(()));
+        let said = with(|file| file.message_type.push(nested(MAX_DEPTH + 1))).unwrap_err();
+        assert!(said.contains("declared more than 32 deep"), "{said}");
+
+        let files = |count: usize| {
+            let file = (0..count).map(|n| FileDescriptorProto {
+                name: Some(format!("f{n}.proto")),
+                dependency: n.checked_sub(1).map(|before| format!("f{before}.proto")).into_iter().collect(),
+                ..FileDescriptorProto::default()
+            });
+            pool(FileDescriptorSet { file: file.collect() }).map(drop).map_err(|e| e.to_string())
+        };
+        assert_eq!(files(MAX_FILES), Ok(()));
+        assert!(files(MAX_FILES + 1).unwrap_err().starts_with("at most 1024 files, got: 1025"));
     }
 }

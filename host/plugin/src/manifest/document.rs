@@ -4,16 +4,15 @@ use std::{collections::HashSet, num::NonZeroU32, sync::Arc};
 
 use mortise_resource::{Scope, manifest as wire, name, types::Gvk};
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
-use crate::{
-    error::LoadError,
-    manifest::{
-        controllers::{self, ControllerDecl},
-        descriptors,
-        exports::Exports,
-        permission::Permissions,
-    },
+use crate::manifest::{
+    controllers::{self, ControllerDecl},
+    descriptors,
+    error::ManifestError,
+    exports::Exports,
+    field_path::resolve,
+    permission::Permissions,
 };
 
 /// What a plugin is, in checked form.
@@ -80,11 +79,11 @@ const MAX_TYPES: usize = 256;
 
 impl Manifest {
     /// Reads and checks a manifest.
-    pub(crate) fn read(bytes: &[u8], exports: Exports) -> Result<Self, LoadError> {
+    pub(crate) fn read(bytes: &[u8], exports: Exports) -> Result<Self, ManifestError> {
         let wire = wire::Manifest::decode(bytes)
-            .map_err(|e| fault(format!("describe answered no mortise.plugin.v1.Manifest: {e}")))?;
+            .map_err(|source| ManifestError::of(source).at("describe answered no mortise.plugin.v1.Manifest"))?;
         if let Some(why) = name::fault(&wire.name) {
-            return Err(fault(format!("name: {}", why.replace("a resource name", "a plugin's name"))));
+            return Err(fault(why.replace("a resource name", "a plugin's name")).at("name"));
         }
         if !is_semver(&wire.version) {
             return Err(fault(format!(
@@ -102,8 +101,7 @@ impl Manifest {
             return Err(fault(format!("types: must be 1 to {MAX_TYPES}, got: {}", wire.types.len())));
         }
 
-        let pool = descriptors::pool(wire.descriptors.unwrap_or_default())
-            .map_err(|what| fault(format!("descriptors: {what}")))?;
+        let pool = descriptors::pool(wire.descriptors.unwrap_or_default()).map_err(|fault| fault.at("descriptors"))?;
         let mut seen = HashSet::new();
         let mut types = Vec::with_capacity(wire.types.len());
         for declared in wire.types {
@@ -113,7 +111,7 @@ impl Manifest {
             }
             types.push(decl);
         }
-        let controllers = controllers::read(wire.controllers, &types, exports).map_err(fault)?;
+        let controllers = controllers::read(wire.controllers, &types, exports)?;
         Ok(Self {
             name: wire.name.into(),
             version: wire.version.into(),
@@ -126,42 +124,42 @@ impl Manifest {
 }
 
 impl TypeDecl {
-    fn read(wire: wire::ResourceType, pool: &DescriptorPool, exports: Exports) -> Result<Self, LoadError> {
+    fn read(wire: wire::ResourceType, pool: &DescriptorPool, exports: Exports) -> Result<Self, ManifestError> {
         let gvk = Gvk::new(wire.group, wire.group_version, wire.kind);
-        let at = |what: String| fault(format!("type {gvk}: {what}"));
-        if let Some(what) = type_name_fault(&gvk) {
-            return Err(at(what));
-        }
+        let at = |fault: ManifestError| fault.at(format!("type {gvk}"));
+        type_name(&gvk).map_err(at)?;
         let scope = match wire::Scope::try_from(wire.scope) {
             Ok(wire::Scope::Cluster) => Scope::Cluster,
             Ok(wire::Scope::Partition) => Scope::Partition,
             Ok(wire::Scope::Namespace) => Scope::Namespace,
             Ok(wire::Scope::Unspecified) | Err(_) => {
-                return Err(at("scope is required: cluster, partition or namespace".into()));
+                return Err(at(ManifestError::new("scope is required: cluster, partition or namespace")));
             }
         };
         let message = pool.get_message_by_name(&wire.message).ok_or_else(|| {
-            at(format!("message {:?} is not in the manifest's descriptors; add the file that defines it", wire.message))
+            let message = &wire.message;
+            at(fault(format!("message {message:?} is not in the manifest's descriptors; add the file that defines it")))
         })?;
-        let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(&at)?;
-        let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(&at)?;
+        let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(at)?;
+        let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(at)?;
         for (question, hook, permission) in [
             ("read", hooks.authorize_read, &permissions.read),
             ("write", hooks.authorize_write, &permissions.write),
             ("list", hooks.authorize_list, &permissions.list),
         ] {
             if hook && permission.is_some() {
-                return Err(at(format!("{question} has both a hook and a permission; keep one of the two")));
+                return Err(at(fault(format!("{question} has both a hook and a permission; keep one of the two"))));
             }
         }
         let immutable = wire
             .immutable_fields
             .iter()
-            .map(|path| resolve(&message, path).map_err(|what| at(format!("immutable_fields: {what}"))))
+            .map(|path| resolve(&message, path).map_err(|source| at(ManifestError::of(source).at("immutable_fields"))))
             .collect::<Result<_, _>>()?;
         let bad_short = wire.short_names.iter().find(|s| !name::is_valid(s));
         if let Some(short) = bad_short {
-            return Err(at(format!("short_names: must be lower-case letters, digits and dashes, got: {short:?}")));
+            let fault = fault(format!("must be lower-case letters, digits and dashes, got: {short:?}"));
+            return Err(at(fault.at("short_names")));
         }
         Ok(Self {
             scope,
@@ -177,11 +175,11 @@ impl TypeDecl {
     }
 }
 
-fn fault(what: String) -> LoadError {
-    LoadError::Manifest(what)
+fn fault(what: String) -> ManifestError {
+    ManifestError::new(what)
 }
 
-fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, String> {
+fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, ManifestError> {
     let authorizes = wire.authorize_read || wire.authorize_write || wire.authorize_list;
     for (named, exported, interface) in [
         (wire.mutate, exports.mutating, "mutating"),
@@ -189,10 +187,10 @@ fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, String> {
         (authorizes, exports.authorizing, "authorizing"),
     ] {
         if named && !exported {
-            return Err(format!(
+            return Err(fault(format!(
                 "hooks name {interface}, but the component does not export mortise:plugin/{interface}; export it, or \
                  take the hook out of the manifest"
-            ));
+            )));
         }
     }
     Ok(Hooks {
@@ -204,35 +202,18 @@ fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, String> {
     })
 }
 
-/// Resolves names joined by dots, through message fields, to the fields they name.
-pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescriptor>, String> {
-    let mut at = Some(message.clone());
-    let mut fields = Vec::new();
-    for step in path.split('.') {
-        let message = at.ok_or_else(|| format!("{path:?} goes through a field that is not a single message"))?;
-        let field = message
-            .get_field_by_name(step)
-            .ok_or_else(|| format!("{path:?}: {} has no field {step:?}", message.full_name()))?;
-        at = match field.kind() {
-            Kind::Message(next) if !field.is_list() && !field.is_map() => Some(next),
-            _ => None,
-        };
-        fields.push(field);
-    }
-    Ok(fields)
-}
-
-/// What is wrong with a type's name, if anything is.
-pub(crate) fn type_name_fault(gvk: &Gvk) -> Option<String> {
-    if !is_group(&gvk.group) {
-        Some(format!("group must match ^[a-z][a-z\\d_]+$, got: {:?}", gvk.group))
+/// Holds the three names of a type to their patterns.
+pub(crate) fn type_name(gvk: &Gvk) -> Result<(), ManifestError> {
+    let (part, pattern, got) = if !is_group(&gvk.group) {
+        ("group", "^[a-z][a-z\\d_]+$", &gvk.group)
     } else if !is_group_version(&gvk.group_version) {
-        Some(format!("group_version must match ^v([a-z\\d]+)?\\d$, got: {:?}", gvk.group_version))
+        ("group_version", "^v([a-z\\d]+)?\\d$", &gvk.group_version)
     } else if !is_kind(&gvk.kind) {
-        Some(format!("kind must match ^[A-Z][A-Za-z\\d]+$, got: {:?}", gvk.kind))
+        ("kind", "^[A-Z][A-Za-z\\d]+$", &gvk.kind)
     } else {
-        None
-    }
+        return Ok(());
+    };
+    Err(fault(format!("{part} must match {pattern}, got: {got:?}")))
 }
 
 fn is_group(s: &str) -> bool {

@@ -10,26 +10,67 @@ use mortise_resource::pb;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
 
-use crate::manifest::document::resolve;
-
 /// Longest path, bytes.
 const MAX_PATH: usize = 256;
 
 const REFERENCE: &str = "hashicorp.consul.resource.Reference";
 const ID: &str = "hashicorp.consul.resource.ID";
 
+/// Why a path leads to nothing that can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DataPathError {
+    /// It is written wrongly.
+    #[error("{path:?} is no path; write names of fields joined by dots, such as \"spec.target\"")]
+    Syntax {
+        /// The path.
+        path: String,
+    },
+    /// A step before the last is repeated, or no message.
+    #[error("{path:?} goes through a field that is not a single message")]
+    Through {
+        /// The path.
+        path: String,
+    },
+    /// A step names no field.
+    #[error("{path:?}: {message} has no field {field:?}")]
+    NoField {
+        /// The path.
+        path: String,
+        /// Full name of the message.
+        message: String,
+        /// The step.
+        field: String,
+    },
+    /// The field at its end is of another kind.
+    #[error("{path:?} is {what}")]
+    Kind {
+        /// The path.
+        path: String,
+        /// What it is not.
+        what: String,
+    },
+    /// Data is not of the type.
+    #[error("{what}: {source}")]
+    Data {
+        /// What was decoded.
+        what: String,
+        /// Why it does not decode.
+        source: prost::DecodeError,
+    },
+}
+
 /// Names of fields joined by dots, from the message of a type down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPath(Arc<str>);
 
 impl DataPath {
-    pub(crate) fn new(path: &str) -> Result<Self, String> {
+    pub(crate) fn new(path: &str) -> Result<Self, DataPathError> {
         let is_name = |step: &str| {
             let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
             !step.is_empty() && step.bytes().all(word) && !step.starts_with(|c: char| c.is_ascii_digit())
         };
         if path.len() > MAX_PATH || !path.split('.').all(is_name) {
-            return Err(format!("{path:?} is no path; write names of fields joined by dots, such as \"spec.target\""));
+            return Err(DataPathError::Syntax { path: path.to_owned() });
         }
         Ok(Self(path.into()))
     }
@@ -44,12 +85,12 @@ impl DataPath {
     ///
     /// # Errors
     /// What is wrong with the path in this message, or with the field at its end.
-    pub fn references(&self, message: &MessageDescriptor) -> Result<References, String> {
+    pub fn references(&self, message: &MessageDescriptor) -> Result<References, DataPathError> {
         let at = Place::find(message, self)?;
         match at.last.kind() {
             Kind::Message(of) if !at.last.is_map() && of.full_name() == REFERENCE => Ok(References { at, id: false }),
             Kind::Message(of) if !at.last.is_map() && of.full_name() == ID => Ok(References { at, id: true }),
-            _ => Err(format!("{:?} is no {REFERENCE} and no {ID}", self.as_str())),
+            _ => Err(self.of_kind(format!("no {REFERENCE} and no {ID}"))),
         }
     }
 
@@ -57,17 +98,17 @@ impl DataPath {
     ///
     /// # Errors
     /// What is wrong with the path in this message, or with the field at its end.
-    pub fn values(&self, message: &MessageDescriptor) -> Result<Values, String> {
+    pub fn values(&self, message: &MessageDescriptor) -> Result<Values, DataPathError> {
         let at = Place::find(message, self)?;
         match at.last.kind() {
-            Kind::Message(_) | Kind::Bytes => {
-                Err(format!("{:?} is no text, number, truth value or enum", self.as_str()))
-            }
-            _ if at.last.is_map() => {
-                Err(format!("{:?} is a map; only single and repeated fields will do", self.as_str()))
-            }
+            Kind::Message(_) | Kind::Bytes => Err(self.of_kind("no text, number, truth value or enum")),
+            _ if at.last.is_map() => Err(self.of_kind("a map; only single and repeated fields will do")),
             _ => Ok(Values { at }),
         }
+    }
+
+    fn of_kind(&self, what: impl Into<String>) -> DataPathError {
+        DataPathError::Kind { path: self.as_str().to_owned(), what: what.into() }
     }
 }
 
@@ -84,17 +125,18 @@ impl References {
     ///
     /// # Errors
     /// The data does not decode.
-    pub fn of(&self, data: &[u8]) -> Result<Vec<pb::Reference>, String> {
+    pub fn of(&self, data: &[u8]) -> Result<Vec<pb::Reference>, DataPathError> {
+        let undecodable = |source| DataPathError::Data { what: self.at.last.full_name().to_owned(), source };
         let mut found = Vec::new();
         for value in self.at.read(data)? {
             let Value::Message(message) = value else { continue };
             let bytes = message.encode_to_vec();
             // The plugin's descriptors have a message of this name; whether it is the one, only its content tells.
             let reference = if self.id {
-                let id = pb::Id::decode(bytes.as_slice()).map_err(|e| format!("{}: {e}", self.at.last.full_name()))?;
+                let id = pb::Id::decode(bytes.as_slice()).map_err(undecodable)?;
                 pb::Reference { r#type: id.r#type, tenancy: id.tenancy, name: id.name, section: String::new() }
             } else {
-                pb::Reference::decode(bytes.as_slice()).map_err(|e| format!("{}: {e}", self.at.last.full_name()))?
+                pb::Reference::decode(bytes.as_slice()).map_err(undecodable)?
             };
             if reference.r#type.is_some() && !reference.name.is_empty() {
                 found.push(reference);
@@ -116,7 +158,7 @@ impl Values {
     ///
     /// # Errors
     /// The data does not decode.
-    pub fn of(&self, data: &[u8]) -> Result<Vec<String>, String> {
+    pub fn of(&self, data: &[u8]) -> Result<Vec<String>, DataPathError> {
         let kind = self.at.last.kind();
         let text = |value| match value {
             Value::String(text) => text,
@@ -137,6 +179,29 @@ impl Values {
     }
 }
 
+/// Resolves names joined by dots, through message fields, to the fields they name.
+///
+/// # Errors
+/// [`DataPathError::Through`] and [`DataPathError::NoField`].
+pub(crate) fn resolve(message: &MessageDescriptor, path: &str) -> Result<Vec<FieldDescriptor>, DataPathError> {
+    let mut at = Some(message.clone());
+    let mut fields = Vec::new();
+    for step in path.split('.') {
+        let message = at.ok_or_else(|| DataPathError::Through { path: path.to_owned() })?;
+        let field = message.get_field_by_name(step).ok_or_else(|| DataPathError::NoField {
+            path: path.to_owned(),
+            message: message.full_name().to_owned(),
+            field: step.to_owned(),
+        })?;
+        at = match field.kind() {
+            Kind::Message(next) if !field.is_list() && !field.is_map() => Some(next),
+            _ => None,
+        };
+        fields.push(field);
+    }
+    Ok(fields)
+}
+
 /// A field, and the way to it.
 #[derive(Debug, Clone)]
 struct Place {
@@ -146,17 +211,19 @@ struct Place {
 }
 
 impl Place {
-    fn find(message: &MessageDescriptor, path: &DataPath) -> Result<Self, String> {
+    fn find(message: &MessageDescriptor, path: &DataPath) -> Result<Self, DataPathError> {
         let mut way = resolve(message, path.as_str())?;
         // There is one: no path is empty.
-        let last = way.pop().ok_or("the path is empty")?;
+        let last = way.pop().ok_or_else(|| DataPathError::Syntax { path: path.as_str().to_owned() })?;
         Ok(Self { message: message.clone(), way, last })
     }
 
     /// The field's content; each item of it, when it is repeated.
-    fn read(&self, data: &[u8]) -> Result<Vec<Value>, String> {
-        let mut at = DynamicMessage::decode(self.message.clone(), data)
-            .map_err(|e| format!("data is no {}: {e}", self.message.full_name()))?;
+    fn read(&self, data: &[u8]) -> Result<Vec<Value>, DataPathError> {
+        let mut at = DynamicMessage::decode(self.message.clone(), data).map_err(|source| DataPathError::Data {
+            what: format!("data is no {}", self.message.full_name()),
+            source,
+        })?;
         for step in &self.way {
             if !at.has_field(step) {
                 return Ok(Vec::new());

@@ -3,6 +3,7 @@
 pub mod controllers;
 pub(crate) mod descriptors;
 pub(crate) mod document;
+pub(crate) mod error;
 pub(crate) mod exports;
 pub(crate) mod field_path;
 pub(crate) mod permission;

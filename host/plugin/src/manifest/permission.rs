@@ -6,6 +6,8 @@ use mortise_resource::{
     manifest as wire, pb,
 };
 
+use crate::manifest::error::ManifestError;
+
 /// Longest permission, and longest text it is asked on, bytes.
 const MAX_LEN: usize = 1024;
 
@@ -55,15 +57,15 @@ const PARTS: [(&str, Part); 6] = [
 ];
 
 impl Permissions {
-    /// From the manifest; the error says what is wrong with which one.
-    pub(crate) fn read(wire: &wire::Permissions) -> Result<Self, String> {
+    /// From the manifest.
+    pub(crate) fn read(wire: &wire::Permissions) -> Result<Self, ManifestError> {
         let one = |what: &str, declared: &Option<wire::Permission>| {
             let read = declared.as_ref().map(Permission::read).transpose();
-            read.map_err(|why| format!("permissions.{what}: {why}"))
+            read.map_err(|fault| fault.at(format!("permissions.{what}")))
         };
         let list = one("list", &wire.list)?;
         if list.as_ref().is_some_and(|list| list.on.contains(&Piece::Part(Part::Name))) {
-            return Err("permissions.list: a list has no {name}; leave it out".into());
+            return Err(ManifestError::new("a list has no {name}; leave it out").at("permissions.list"));
         }
         Ok(Self { read: one("read", &wire.read)?, write: one("write", &wire.write)?, list })
     }
@@ -74,12 +76,12 @@ impl Permission {
     ///
     /// # Errors
     /// What is wrong with it, and what would be right.
-    pub fn read(wire: &wire::Permission) -> Result<Self, String> {
+    pub fn read(wire: &wire::Permission) -> Result<Self, ManifestError> {
         if wire.permission.is_empty() {
-            return Err("permission is required, such as \"key:read\"".into());
+            return Err(ManifestError::new("permission is required, such as \"key:read\""));
         }
         if wire.permission.len() > MAX_LEN || wire.on.len() > MAX_LEN {
-            return Err(format!("permission and on may have {MAX_LEN} bytes each"));
+            return Err(ManifestError::new(format!("permission and on may have {MAX_LEN} bytes each")));
         }
         let mut on = Vec::new();
         let mut rest = wire.on.as_str();
@@ -90,7 +92,9 @@ impl Permission {
             });
             let Some((part, after)) = part else {
                 let known = PARTS.map(|(name, _)| format!("{{{name}}}")).join(", ");
-                return Err(format!("on: {:?} has a brace that begins none of {known}", wire.on));
+                return Err(
+                    ManifestError::new(format!("{:?} has a brace that begins none of {known}", wire.on)).at("on")
+                );
             };
             on.extend([Piece::Text(text.to_owned()), Piece::Part(part)]);
             rest = after;
@@ -100,11 +104,10 @@ impl Permission {
         Ok(Self { permission: wire.permission.clone(), on })
     }
 
-    /// Asks whether the caller has it on the resource of this id; if not, in which words to refuse.
-    ///
-    /// # Errors
-    /// The refusal, which names the permission and what it was asked on.
-    pub fn ask(&self, caller: &dyn Authorizer, id: &pb::Id) -> Result<(), String> {
+    /// Asks whether the caller has it on the resource of this id. Answers the refusal, which names the permission and the
+    /// text that it was asked on; none for a caller who has it.
+    #[must_use]
+    pub fn refusal(&self, caller: &dyn Authorizer, id: &pb::Id) -> Option<String> {
         let (of, within) = (id.r#type.as_ref(), id.tenancy.as_ref());
         let part = |part| match part {
             Part::Group => of.map(|t| t.group.as_str()),
@@ -121,7 +124,7 @@ impl Permission {
                 Piece::Part(which) => part(*which).unwrap_or_default(),
             });
         }
-        if caller.allowed(&self.permission, &on) { Ok(()) } else { Err(denial(caller.caller(), &self.permission, &on)) }
+        (!caller.allowed(&self.permission, &on)).then(|| denial(caller.caller(), &self.permission, &on))
     }
 }
 
@@ -146,7 +149,7 @@ mod tests {
     }
 
     fn permission(on: &str) -> Result<Permission, String> {
-        Permission::read(&wire::Permission { permission: "key:read".into(), on: on.into() })
+        Permission::read(&wire::Permission { permission: "key:read".into(), on: on.into() }).map_err(|e| e.to_string())
     }
 
     fn id() -> pb::Id {
@@ -167,8 +170,8 @@ mod tests {
             ("", ""),
         ] {
             let permission = permission(on).unwrap();
-            assert_eq!(permission.ask(&Only("key:read", asked), &id()), Ok(()), "{on}");
-            let refused = permission.ask(&Only("key:write", asked), &id()).unwrap_err();
+            assert_eq!(permission.refusal(&Only("key:read", asked), &id()), None, "{on}");
+            let refused = permission.refusal(&Only("key:write", asked), &id()).unwrap();
             assert_eq!(refused, denial("the tester", "key:read", asked), "{on}");
         }
     }
@@ -179,10 +182,10 @@ mod tests {
             assert!(permission(on).unwrap_err().contains("{group_version}"), "{on}");
         }
         let empty = wire::Permission { permission: String::new(), on: "x".into() };
-        assert!(Permission::read(&empty).unwrap_err().contains("key:read"));
+        assert!(Permission::read(&empty).unwrap_err().to_string().contains("key:read"));
         assert!(permission(&"x".repeat(MAX_LEN + 1)).unwrap_err().contains("1024"));
         let list = wire::Permission { permission: "key:list".into(), on: "{name}".into() };
         let declared = wire::Permissions { list: Some(list), ..wire::Permissions::default() };
-        assert!(Permissions::read(&declared).unwrap_err().starts_with("permissions.list"));
+        assert!(Permissions::read(&declared).unwrap_err().to_string().starts_with("permissions.list"));
     }
 }

@@ -1,7 +1,10 @@
 //! JSON Schema (draft 2020-12) of a message in the JSON mapping of protobuf 3.
 //!
 //! Messages are definitions, by their full names, and refer to each other; so a message may hold itself. Well-known types
-//! stand where they are used.
+//! are written where they are used.
+//!
+//! Messages come from plugins, and a chain of them may be as long as a plugin has messages: they are defined one after
+//! the other from a list, and the stack does not grow with the chain.
 
 use std::collections::BTreeMap;
 
@@ -43,32 +46,36 @@ pub struct Definitions {
     /// What names begin with.
     prefix: String,
     known: BTreeMap<String, Value>,
+    /// Messages that are referred to and not defined yet, under their names in `known`.
+    pending: Vec<(String, MessageDescriptor)>,
 }
 
 impl Definitions {
     /// None yet. References will be `at`, `prefix` and the message's full name.
     #[must_use]
     pub fn new(at: &'static str, prefix: impl Into<String>) -> Self {
-        Self { at, prefix: prefix.into(), known: BTreeMap::new() }
+        Self { at, prefix: prefix.into(), known: BTreeMap::new(), pending: Vec::new() }
     }
 
-    /// Every definition that was met, by name.
+    /// Defines every message that was referred to, and answers the definitions by name.
     #[must_use]
-    pub fn into_map(self) -> BTreeMap<String, Value> {
+    pub fn into_map(mut self) -> BTreeMap<String, Value> {
+        while let Some((name, message)) = self.pending.pop() {
+            let defined = self.define(&message);
+            self.known.insert(name, defined);
+        }
         self.known
     }
 
-    /// The schema of a message: a reference to its definition, or what a well-known type is.
+    /// The schema of a message: a reference to its definition, or the schema of a well-known type.
     pub fn message(&mut self, message: &MessageDescriptor) -> Value {
         if let Some(known) = well_known(message.full_name()) {
             return known;
         }
         let name = format!("{}{}", self.prefix, message.full_name());
         if !self.known.contains_key(&name) {
-            // Before its fields are looked at: one of them may be the message again.
             self.known.insert(name.clone(), Value::Null);
-            let defined = self.define(message);
-            self.known.insert(name.clone(), defined);
+            self.pending.push((name.clone(), message.clone()));
         }
         json!({ "$ref": format!("{}{name}", self.at) })
     }

@@ -1,7 +1,7 @@
 //! A sample of a message in YAML: every field with its type, its comment and a value that is valid.
 //!
 //! Each field stands once. Of a `oneof`, the first field is set and the others are comments. A message within itself, and
-//! whatever comes after [`MAX_LINES`], is left empty.
+//! whatever comes after [`MAX_LINES`] or deeper than [`MAX_DEPTH`], is left empty.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
@@ -9,6 +9,9 @@ use super::comments::Commented as _;
 
 /// About how long a sample gets: messages within messages can multiply without end.
 pub(crate) const MAX_LINES: usize = 2_000;
+
+/// Most messages within each other, the outermost included: each takes a place on the stack.
+const MAX_DEPTH: usize = 32;
 
 /// A commented sample in YAML, as it stands under `data`.
 #[must_use]
@@ -39,20 +42,20 @@ enum Shown {
 }
 
 impl Sample {
-    /// Every field of a message. `aside` comments all of it out.
-    fn fields(&mut self, message: &MessageDescriptor, indent: usize, aside: bool) {
+    /// Every field of a message. `commented_out` makes comments of all lines.
+    fn fields(&mut self, message: &MessageDescriptor, indent: usize, commented_out: bool) {
         for field in message.fields() {
             let oneof = field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
             let later = oneof.as_ref().is_some_and(|o| o.fields().next().is_some_and(|first| first != field));
-            self.field(&field, indent, aside || later);
+            self.field(&field, indent, commented_out || later);
         }
     }
 
-    fn field(&mut self, field: &FieldDescriptor, indent: usize, aside: bool) {
+    fn field(&mut self, field: &FieldDescriptor, indent: usize, commented_out: bool) {
         for line in field.comment().lines() {
-            self.line(indent, aside, &format!("# {line}"));
+            self.line(indent, commented_out, &format!("# {line}"));
         }
-        self.line(indent, aside, &format!("# {}", about(field)));
+        self.line(indent, commented_out, &format!("# {}", about(field)));
         let name = quoted(field.json_name());
         match (field.kind(), field.is_map(), field.is_list()) {
             (Kind::Message(entry), true, _) => {
@@ -62,23 +65,23 @@ impl Sample {
                     _ => "\"0\"",
                 };
                 match self.shown(&entry.map_entry_value_field().kind()) {
-                    None => self.line(indent, aside, &format!("{name}: {{}}")),
+                    None => self.line(indent, commented_out, &format!("{name}: {{}}")),
                     Some(shown) => {
-                        self.line(indent, aside, &format!("{name}:"));
-                        self.entry(key, shown, indent + 2, aside);
+                        self.line(indent, commented_out, &format!("{name}:"));
+                        self.entry(key, shown, indent + 2, commented_out);
                     }
                 }
             }
             (kind, _, true) => match self.shown(&kind) {
-                None => self.line(indent, aside, &format!("{name}: []")),
+                None => self.line(indent, commented_out, &format!("{name}: []")),
                 Some(shown) => {
-                    self.line(indent, aside, &format!("{name}:"));
-                    self.element(shown, indent + 2, aside);
+                    self.line(indent, commented_out, &format!("{name}:"));
+                    self.element(shown, indent + 2, commented_out);
                 }
             },
             (kind, ..) => match self.shown(&kind) {
-                None => self.line(indent, aside, &format!("{name}: {{}}")),
-                Some(shown) => self.entry(&name, shown, indent, aside),
+                None => self.line(indent, commented_out, &format!("{name}: {{}}")),
+                Some(shown) => self.entry(&name, shown, indent, commented_out),
             },
         }
     }
@@ -95,7 +98,7 @@ impl Sample {
                 Some(value) => Shown::Here(value),
                 None if message.fields().len() == 0 => Shown::Here("{}"),
                 None if self.open.iter().any(|open| open == message.full_name()) => return None,
-                None if self.lines.len() >= MAX_LINES => return None,
+                None if self.lines.len() >= MAX_LINES || self.open.len() >= MAX_DEPTH => return None,
                 None => Shown::Message(message.clone()),
             },
             _ => Shown::Here("0"),
@@ -103,36 +106,36 @@ impl Sample {
         Some(value)
     }
 
-    fn entry(&mut self, name: &str, shown: Shown, indent: usize, aside: bool) {
+    fn entry(&mut self, name: &str, shown: Shown, indent: usize, commented_out: bool) {
         match shown {
-            Shown::Here(value) => self.line(indent, aside, &format!("{name}: {value}")),
-            Shown::Owned(value) => self.line(indent, aside, &format!("{name}: {value}")),
+            Shown::Here(value) => self.line(indent, commented_out, &format!("{name}: {value}")),
+            Shown::Owned(value) => self.line(indent, commented_out, &format!("{name}: {value}")),
             Shown::Message(message) => {
-                self.line(indent, aside, &format!("{name}:"));
-                self.within(&message, indent + 2, aside);
+                self.line(indent, commented_out, &format!("{name}:"));
+                self.within(&message, indent + 2, commented_out);
             }
         }
     }
 
-    fn element(&mut self, shown: Shown, indent: usize, aside: bool) {
+    fn element(&mut self, shown: Shown, indent: usize, commented_out: bool) {
         match shown {
-            Shown::Here(value) => self.line(indent, aside, &format!("- {value}")),
-            Shown::Owned(value) => self.line(indent, aside, &format!("- {value}")),
+            Shown::Here(value) => self.line(indent, commented_out, &format!("- {value}")),
+            Shown::Owned(value) => self.line(indent, commented_out, &format!("- {value}")),
             Shown::Message(message) => {
-                self.line(indent, aside, "-");
-                self.within(&message, indent + 2, aside);
+                self.line(indent, commented_out, "-");
+                self.within(&message, indent + 2, commented_out);
             }
         }
     }
 
-    fn within(&mut self, message: &MessageDescriptor, indent: usize, aside: bool) {
+    fn within(&mut self, message: &MessageDescriptor, indent: usize, commented_out: bool) {
         self.open.push(message.full_name().to_owned());
-        self.fields(message, indent, aside);
+        self.fields(message, indent, commented_out);
         self.open.pop();
     }
 
-    fn line(&mut self, indent: usize, aside: bool, text: &str) {
-        let sign = if aside && !text.starts_with('#') { "# " } else { "" };
+    fn line(&mut self, indent: usize, commented_out: bool, text: &str) {
+        let sign = if commented_out && !text.starts_with('#') { "# " } else { "" };
         self.lines.push(format!("{}{sign}{text}", " ".repeat(indent)).trim_end().to_owned());
     }
 }

@@ -22,7 +22,7 @@ use uses_http::wasi::{
 
 use crate::{
     Failure,
-    http::{HttpRequest, HttpResponse, Parts},
+    http_message::{HttpRequest, HttpResponse, Parts},
 };
 
 /// Most that a stream takes at once, bytes.

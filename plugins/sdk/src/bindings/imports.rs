@@ -9,9 +9,8 @@ use prost::Message;
 use super::mutates::mortise::plugin::types;
 use crate::{
     Failure,
-    cache::Key,
-    host::Host,
-    http::{HttpRequest, HttpResponse},
+    host::{Host, Key},
+    http_message::{HttpRequest, HttpResponse},
 };
 
 pub mod uses_resources {

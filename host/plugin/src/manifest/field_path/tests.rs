@@ -95,11 +95,11 @@ fn inner(fields: &[(&str, Value)]) -> Value {
 }
 
 fn references(path: &str) -> Result<References, String> {
-    DataPath::new(path).and_then(|path| path.references(&spec()))
+    DataPath::new(path).and_then(|path| path.references(&spec())).map_err(|e| e.to_string())
 }
 
 fn values(path: &str) -> Result<Values, String> {
-    DataPath::new(path).and_then(|path| path.values(&spec()))
+    DataPath::new(path).and_then(|path| path.values(&spec())).map_err(|e| e.to_string())
 }
 
 fn artist(name: &str) -> pb::Reference {
@@ -195,7 +195,7 @@ fn a_path_that_leads_nowhere_says_why() {
 
 #[test]
 fn data_that_does_not_decode_is_an_error() {
-    let fault = values("text").unwrap().of(&[0xff]).unwrap_err();
+    let fault = values("text").unwrap().of(&[0xff]).unwrap_err().to_string();
     assert!(fault.starts_with("data is no demo.Spec: "), "{fault}");
 }
 

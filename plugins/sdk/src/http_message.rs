@@ -1,0 +1,199 @@
+//! HTTP requests and their answers, as values.
+
+use std::{borrow::Cow, time::Duration};
+
+use crate::Failure;
+
+/// A request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpRequest {
+    /// `GET`, `POST` and so on.
+    pub method: String,
+    /// `https://host/path?query`, or `http://…`.
+    pub url: String,
+    /// Names and values, in order. `host` is set by the host.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The longest wait for a connection, for the first byte of the answer, and between two pieces of it, each; the host has
+    /// limits of its own.
+    pub timeout: Option<Duration>,
+}
+
+impl HttpRequest {
+    /// A request without headers and body.
+    pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { method: method.into(), url: url.into(), headers: Vec::new(), body: Vec::new(), timeout: None }
+    }
+
+    /// `GET`.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self::new("GET", url)
+    }
+
+    /// `POST`.
+    pub fn post(url: impl Into<String>) -> Self {
+        Self::new("POST", url)
+    }
+
+    /// `PUT`.
+    pub fn put(url: impl Into<String>) -> Self {
+        Self::new("PUT", url)
+    }
+
+    /// `DELETE`.
+    pub fn delete(url: impl Into<String>) -> Self {
+        Self::new("DELETE", url)
+    }
+
+    /// With one more header.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// With a body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// With less patience than the host's.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The parts of its URL.
+    pub(crate) fn parts(&self) -> Result<Parts<'_>, Failure> {
+        let wrong =
+            || Failure::new(Failure::INVALID, format!("{:?} is no URL such as \"https://host/path\"", self.url));
+        let (scheme, rest) = self.url.split_once("://").ok_or_else(wrong)?;
+        let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if authority.is_empty() {
+            return Err(wrong());
+        }
+        let path = if path.starts_with('/') { Cow::from(path) } else { format!("/{path}").into() };
+        Ok(Parts { scheme: scheme.to_ascii_lowercase(), authority, path })
+    }
+}
+
+/// The parts of a URL.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parts<'a> {
+    /// In lower case.
+    pub(crate) scheme: String,
+    pub(crate) authority: &'a str,
+    /// With the query.
+    pub(crate) path: Cow<'a, str>,
+}
+
+impl Parts<'_> {
+    /// What a request fails with whose host is not granted.
+    pub(crate) fn denied(&self) -> Failure {
+        let Self { scheme, authority, .. } = self;
+        // Which may hold a password.
+        if let Some((_, host)) = authority.rsplit_once('@') {
+            let text = format!("HTTP requests with a user before {host:?} are not granted; send it in a header");
+            return Failure::new(Failure::DENIED, text);
+        }
+        let entry = if scheme == "https" { String::new() } else { format!("{scheme}://") };
+        let text = format!(
+            "HTTP requests to {scheme}://{authority} are not granted; grant them with http = [\"{entry}{authority}\"] in \
+             [plugin.<name>.grants] of config.toml"
+        );
+        Failure::new(Failure::DENIED, text)
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpResponse {
+    /// Its status, such as 200.
+    pub status: u16,
+    /// Names, in lower case, and values.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The body, whole.
+    pub body: Vec<u8>,
+}
+
+impl HttpResponse {
+    /// An answer without headers and body: for tests.
+    #[must_use]
+    pub fn new(status: u16) -> Self {
+        Self { status, ..Self::default() }
+    }
+
+    /// With one more header: for tests.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: impl Into<Vec<u8>>) -> Self {
+        self.headers.push((name.to_ascii_lowercase(), value.into()));
+        self
+    }
+
+    /// With a body: for tests.
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Whether the status is one of 200 to 299.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The first value of a header, if it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.headers.iter().find(|(one, _)| one.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(url: &str) -> Option<(String, String, String)> {
+        let request = HttpRequest::get(url);
+        let parts = request.parts().ok()?;
+        Some((parts.scheme.clone(), parts.authority.to_owned(), parts.path.to_string()))
+    }
+
+    #[test]
+    fn a_url_has_a_scheme_an_authority_and_a_path() {
+        let is = |scheme: &str, authority: &str, path: &str| Some((scheme.into(), authority.into(), path.into()));
+        assert_eq!(parts("https://example.org"), is("https", "example.org", "/"));
+        assert_eq!(parts("HTTP://example.org:80/a/b?c#d"), is("http", "example.org:80", "/a/b?c"));
+        assert_eq!(parts("https://example.org?a=/b"), is("https", "example.org", "/?a=/b"));
+        assert_eq!(parts("https://[::1]:8/#x"), is("https", "[::1]:8", "/"));
+        // What of this is a host, is the host's to judge.
+        assert_eq!(parts("https://allowed@evil/"), is("https", "allowed@evil", "/"));
+        for bad in ["", "example.org", "https:/x", "https://", "https:///path", "https://#x"] {
+            assert_eq!(parts(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_denial_names_the_entry_to_add() {
+        let denied = |url: &str| HttpRequest::get(url).parts().unwrap().denied().message;
+        assert!(denied("https://example.org/x").contains("http = [\"example.org\"]"));
+        let user = denied("https://user:s3cret@example.org/");
+        assert!(user.contains("a user before \"example.org\"") && !user.contains("s3cret"), "{user}");
+        assert!(denied("http://127.0.0.1:80/x").contains("http = [\"http://127.0.0.1:80\"]"));
+    }
+}
