@@ -56,7 +56,7 @@ impl Port {
     }
 }
 
-/// Something that is said at once, and then not for a while.
+/// Lets a log line through at once, and then none for [`SILENCE`]. Written by hand: it is one comparison.
 #[derive(Default)]
 struct LogThrottle(Option<Instant>);
 

@@ -269,7 +269,7 @@ impl Reading<'_> {
         }
         // What a taker left.
         io::copy(&mut content, &mut io::sink()).map_err(|e| self.malformed(name, e))?;
-        let hex = content.hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = format!("{:x}", content.hasher.finalize());
         self.sums.insert(name.to_owned(), hex);
         Ok(false)
     }

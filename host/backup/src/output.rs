@@ -149,8 +149,7 @@ impl Output {
         let mut content = Exactly { content, left: bytes, hasher: Sha256::new() };
         self.archive.append_data(&mut header, name, &mut content).map_err(fault(name))?;
         let digest = content.hasher.finalize();
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.sums.push_str(&format!("{hex}  {name}\n"));
+        self.sums.push_str(&format!("{digest:x}  {name}\n"));
         Ok(())
     }
 

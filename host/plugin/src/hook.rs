@@ -18,7 +18,7 @@ pub(crate) enum Hook {
 }
 
 impl Hook {
-    /// All of them; each stands at the place of its number.
+    /// All hooks, each at the index of its number.
     pub(crate) const ALL: [Self; 9] = [
         Self::Mutate,
         Self::Validate,

@@ -50,6 +50,8 @@ pub struct Limits {
     pub remembered_decisions: usize,
     /// Cores that compile a plugin at once; 0 asks the machine: half of them, at least one.
     pub compile_threads: usize,
+    /// Compiled code that is kept in `cache_dir`, bytes; what was used least lately goes first, and 0 keeps nothing.
+    pub code_cache_bytes: u64,
     /// Which of these are the plugin's own, lower ones. Not a setting.
     #[serde(skip)]
     pub own: LoweredLimits,
@@ -87,6 +89,7 @@ impl Default for Limits {
             settings_bytes: 64 << 10,
             remembered_decisions: 16_384,
             compile_threads: 0,
+            code_cache_bytes: 1 << 30,
             own: LoweredLimits::default(),
         }
     }
@@ -120,7 +123,7 @@ impl Limits {
         self
     }
 
-    /// Where the limit of fuel stands: nobody should raise a setting of the host's that was not in the way.
+    /// The setting or field of the manifest that set the limit of fuel, for errors: raising another one would not help.
     pub(crate) fn fuel_setting(&self) -> &'static str {
         match self.own {
             LoweredLimits { fuel: true, .. } => "limits.fuel of the plugin's own manifest",
@@ -129,7 +132,7 @@ impl Limits {
         }
     }
 
-    /// Where the limit of time stands.
+    /// The setting or field that set the limit of time.
     pub(crate) fn deadline_setting(&self) -> &'static str {
         match self.own {
             LoweredLimits { deadline: true, .. } => "limits.deadline_ms of the plugin's own manifest",
@@ -138,7 +141,7 @@ impl Limits {
         }
     }
 
-    /// Where the limit of memory stands.
+    /// The setting or field that set the limit of memory.
     pub(crate) fn memory_setting(&self) -> &'static str {
         match self.own {
             LoweredLimits { memory: true, .. } => "limits.memory_bytes of the plugin's own manifest",
@@ -147,7 +150,7 @@ impl Limits {
         }
     }
 
-    /// Where the limit on host calls stands.
+    /// The setting or field that set the limit on host calls.
     pub(crate) fn host_calls_setting(&self) -> &'static str {
         if self.own.controllers { "controllers.host_calls" } else { "sandbox.host_calls" }
     }

@@ -214,7 +214,7 @@ impl Plugin {
         &self.hooks.reporter.health
     }
 
-    /// Tells the metrics that this component serves from now on: for whoever keeps the registry, since one that is only
+    /// Tells the metrics that this component serves from now on: called by the manager of plugins, since one that is only
     /// looked at must not show. `replaced` says that another one of its name did until now.
     pub fn now_serves(&self, replaced: bool) {
         count_load(&self.hooks.reporter.metrics.label(), if replaced { "replaced" } else { "new" });

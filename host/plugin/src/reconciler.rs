@@ -173,7 +173,7 @@ impl Reconciler {
         answer.map_err(|text| ReconcileError::Guest(short(&text)))
     }
 
-    /// Calls the guest once, in an instance that nobody else uses, on the threads where the plugin's controllers belong now.
+    /// Calls the guest once, in an instance of its own, on the threads where the plugin's controllers belong now.
     async fn call<E: HookExport<Guest = ControllerGuest>>(
         &self,
         export: E,

@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     controllers: ReconcileLimits,
     /// The engine for controllers, once there are some.
     controller_engine: Mutex<Option<Arc<ControllerEngine>>>,
-    /// Where the calls of plugins run that are set aside.
+    /// Threads for the calls of plugins at low priority.
     pub(crate) low_priority: LowPriorityThreads,
     pub(crate) made: Instant,
     pub(crate) ticker: Arc<Ticker>,
@@ -97,7 +97,7 @@ impl Sandbox {
         let limits = Arc::new(limits.clone());
         let (engine, pool) = hook_engine(&limits).map_err(host("setting up the pool of instances"))?;
         let linker = linker(&engine).map_err(host("linking the plugin contract"))?;
-        let cache = Cache::open(cache_dir, &engine)?;
+        let cache = Cache::open(cache_dir, limits.code_cache_bytes, &engine)?;
         let ticker = Ticker::start(&engine)
             .map_err(|e| LoadError::Host { what: "starting the ticker", source: wasmtime::Error::new(e) })?;
 
@@ -136,7 +136,7 @@ impl Sandbox {
         &self.inner.logs
     }
 
-    /// Counts a plugin that was refused, for whoever keeps the registry. One that never served is counted among the
+    /// Counts a plugin that was refused. One that never served is counted among the
     /// others, so that names of files cannot fill the memory.
     pub fn count_refused(&self, called: &str) {
         count_load(&self.inner.names.known(called), "refused");

@@ -145,7 +145,7 @@ pub const ALL: [Metric; 48] = {
             Counter,
             "mortise_plugin_calls_low_priority_total",
             "plugin, hook",
-            "Calls of hooks that ran at low priority, since the plugin is set aside.",
+            "Calls of hooks that ran at low priority.",
         ),
         metric(Counter, "mortise_plugin_calls_total", "plugin, hook", "Calls of hooks, failed ones included."),
         metric(

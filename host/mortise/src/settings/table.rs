@@ -213,6 +213,8 @@ section_of! {
         remembered_decisions, Range::new(0, 1_000_000);
         /// Cores that compile a plugin at once, so that the others go on serving; 0 asks the machine: half of them.
         compile_threads, Range::new(0, 256);
+        /// Compiled code of all plugins that is kept in cache_dir; what was used least lately goes first, and 0 keeps nothing.
+        code_cache_bytes, Range::new(0, TIB);
     }
 }
 

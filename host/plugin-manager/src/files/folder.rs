@@ -103,7 +103,7 @@ pub fn read(path: &Path, limit: usize) -> Result<(Vec<u8>, Stamp), LoadError> {
 /// SHA-256 in hexadecimal.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// Puts a file into a directory so that it is there whole or not at all, also after a loss of power: a temporary file,

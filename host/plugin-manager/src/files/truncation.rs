@@ -1,8 +1,10 @@
 //! Tells a component that is still being written from one that is broken.
 //!
 //! A component is a header of eight bytes and sections, each with its length in front; so a file whose last section
-//! reaches beyond its end is not whole. Anything else that is wrong is the compiler's to say. A file that was cut exactly
+//! reaches beyond its end is truncated. Anything else that is wrong is the compiler's to say. A file that was cut exactly
 //! between two sections looks whole; it fails later, and is tried again when the rest arrives.
+
+use wasmparser::{Chunk, Parser, Payload};
 
 /// What a file's content is, as far as its lengths say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,52 +16,37 @@ pub enum Shape {
 }
 
 const MAGIC: &[u8; 4] = b"\0asm";
-const HEADER: usize = 8;
 
-/// Looks at a file's content. Reads the lengths only.
+/// Looks at a file's content. Reads the beginnings of sections.
 #[must_use]
 pub fn shape(bytes: &[u8]) -> Shape {
-    if bytes.len() < HEADER {
-        let begins = bytes.iter().zip(MAGIC).all(|(a, b)| a == b);
-        return if begins { Shape::Truncated } else { Shape::Whole };
-    }
-    if !bytes.starts_with(MAGIC) {
+    if bytes.iter().zip(MAGIC).any(|(a, b)| a != b) {
         return Shape::Whole;
     }
-    let mut rest = bytes.get(HEADER..).unwrap_or_default();
-    while let Some((_, after)) = rest.split_first() {
-        let (len, after) = match length(after) {
-            Length::Is(len, after) => (len, after),
-            Length::CutOff => return Shape::Truncated,
-            Length::Nonsense => return Shape::Whole,
-        };
-        match after.get(len..) {
-            Some(next) => rest = next,
-            None => return Shape::Truncated,
+    let (mut rest, mut parser, mut outer) = (bytes, Parser::new(0), Vec::new());
+    loop {
+        match parser.parse(rest, false) {
+            // Between two sections of the file itself nothing tells whether another follows.
+            Ok(Chunk::NeedMoreData(_)) if rest.is_empty() && outer.is_empty() && !bytes.is_empty() => {
+                return Shape::Whole;
+            }
+            Ok(Chunk::NeedMoreData(_)) => return Shape::Truncated,
+            Ok(Chunk::Parsed { consumed, payload }) => {
+                rest = rest.get(consumed..).unwrap_or_default();
+                match payload {
+                    Payload::ModuleSection { parser: inner, .. } | Payload::ComponentSection { parser: inner, .. } => {
+                        outer.push(std::mem::replace(&mut parser, inner));
+                    }
+                    Payload::End(_) => match outer.pop() {
+                        Some(parent) => parser = parent,
+                        None => return Shape::Whole,
+                    },
+                    _ => {}
+                }
+            }
+            Err(_) => return Shape::Whole,
         }
     }
-    Shape::Whole
-}
-
-enum Length<'a> {
-    Is(usize, &'a [u8]),
-    CutOff,
-    Nonsense,
-}
-
-/// An unsigned LEB128 of at most 32 bits.
-fn length(bytes: &[u8]) -> Length<'_> {
-    let mut value = 0_u64;
-    for (i, &byte) in bytes.iter().take(5).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * i);
-        if byte < 0x80 {
-            return match u32::try_from(value) {
-                Ok(value) => Length::Is(value as usize, bytes.get(i + 1..).unwrap_or_default()),
-                Err(_) => Length::Nonsense,
-            };
-        }
-    }
-    if bytes.len() < 5 { Length::CutOff } else { Length::Nonsense }
 }
 
 #[cfg(test)]

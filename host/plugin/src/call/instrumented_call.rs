@@ -24,7 +24,7 @@ pub(crate) struct InstrumentedCall<'a> {
 }
 
 impl<'a> InstrumentedCall<'a> {
-    /// Begins, unless the hook is quarantined. The span costs one load of a static while nobody asked for spans.
+    /// Begins, unless the hook is quarantined. The span costs one load of a static while no subscriber takes spans.
     pub(crate) fn begin(
         reporter: &'a Reporter,
         threads: &'a LowPriorityThreads,

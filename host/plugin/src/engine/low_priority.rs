@@ -55,7 +55,9 @@ impl LowPriorityThreads {
             builder
                 .build()
                 .inspect_err(|e| {
-                    tracing::error!("no threads for plugins that are set aside, which go on as they are: {e}")
+                    tracing::error!(
+                        "no threads of low priority; plugins that should run on them go on as they are: {e}"
+                    )
                 })
                 .ok()
         };
@@ -77,7 +79,7 @@ impl Drop for LowPriorityThreads {
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     if let Err(e) = rustix::process::setpriority_process(None, NICE) {
-        tracing::warn!("threads for plugins that are set aside keep their priority: {e}");
+        tracing::warn!("the threads of low priority keep the usual one: {e}");
     }
 }
 
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_aside_runs_elsewhere_and_ends_with_its_owner() {
+    async fn work_of_low_priority_runs_elsewhere_and_ends_with_its_owner() {
         let threads = LowPriorityThreads::default();
         let there = threads.run(async { thread::current().name().map(str::to_owned) }).await;
         assert_eq!(there.flatten().as_deref(), Some("mortise-lowprio"));

@@ -3,7 +3,7 @@
 //! # Contract
 //! An entry is a host, with a scheme and a port if it needs them: `api.example.org` is https on port 443 and nothing else,
 //! `api.example.org:8443` https on that port, `http://127.0.0.1:8080` plain http, which has to be said. `*.example.net` is every
-//! name below `example.net`, however deep, and not `example.net` itself. IPv6 addresses stand in brackets.
+//! name below `example.net`, however deep, and not `example.net` itself. IPv6 addresses are in brackets.
 //!
 //! A request is compared by its own scheme, host and port, as text, letters of either case alike: no name is looked up, and no
 //! other way to write an address is understood. So `127.1`, a dot at the end and `user@host` match nothing. Only what was parsed
@@ -26,7 +26,7 @@ const MAX_NAME: usize = 253;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HttpHost {
-    /// Whether it stands for the names below, and not for the host itself.
+    /// Whether it covers the names below, and not the host itself.
     below: bool,
     target: Target,
 }

@@ -43,7 +43,7 @@ pub struct Directory {
     pub write: bool,
 }
 
-/// Where a granted secret stands.
+/// Where the host reads a granted secret from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SecretTable", into = "SecretTable")]
 pub enum Secret {

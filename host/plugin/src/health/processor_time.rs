@@ -15,7 +15,7 @@ use std::{
 use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of one call, counted from its first tick on, after which its plugin is set aside.
+/// Processor time of one call, counted from its first tick on, after which its plugin runs at low priority.
 pub(crate) const SHARE: Duration = Duration::from_millis(1);
 
 /// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte of bulk

@@ -110,10 +110,7 @@ impl Reporter {
             if hook.is_of_controllers() { (&self.controllers, "controllers") } else { (&self.hooks, "hooks") };
         if demotion.prolong(self.start, self.demotion) {
             let length = self.demotion;
-            let text = format!(
-                "set aside: its {what} run at low priority until {length:?} have passed without cause; {}",
-                why()
-            );
+            let text = format!("its {what} run at low priority until {length:?} have passed without cause; {}", why());
             self.logs.host(&self.plugin, hook.name(), 2, text);
         }
     }
@@ -174,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_aside_for_a_while_after_each_cause() {
+    fn at_low_priority_for_a_while_after_each_cause() {
         let start = Instant::now();
         let demotion = Demotion::default();
         assert!(!demotion.holds(start));
@@ -187,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_zero_sets_nobody_aside() {
+    fn setting_zero_lowers_no_priority() {
         let (start, demotion) = (Instant::now(), Demotion::default());
         assert!(!demotion.prolong(start, Duration::ZERO));
         assert!(!demotion.holds(start));

@@ -1,4 +1,6 @@
-//! At most one event a second, for what is worth saying but could be said ten thousand times.
+//! At most one event a second, for log lines that could come ten thousand times.
+//!
+//! Written by hand: `governor` refuses events too, but does not count those that it refused.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! The call of a controller that is under way in an instance: whom its host calls ask, what they may ask for, and how long
-//! they may take.
+//! The running call of a controller in an instance: which host answers its calls, what they may ask for, and how long they
+//! may take.
 //!
 //! # Contract
 //! Each host call counts towards `controllers.host_calls`. Those that may wait have `controllers.host_call_ms`, and never

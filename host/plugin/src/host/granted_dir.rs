@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! Names have no separators and are neither `.` nor `..`; everything is opened relative to the directory, without following
-//! links, and only regular files are read. A file is written beside its place, synced, and renamed into it, and the
+//! links, and only regular files are read. A file is written under a temporary name, synced, and renamed, and the
 //! directory is synced then: readers see the old content or the new, also after a loss of power. Writers of one directory
 //! take turns, those of other processes too (`flock` on the directory, where the file system has it). What a crash leaves
 //! behind is hidden, and goes when the same name is written again.

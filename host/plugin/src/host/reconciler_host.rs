@@ -1,4 +1,4 @@
-//! What a reconciler may ask of the host, as whoever runs controllers has to answer it.
+//! What a reconciler may ask of the host: the runtime of controllers implements it.
 //!
 //! # Contract
 //! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys are
@@ -6,7 +6,7 @@
 //! question a deadline (`controllers.host_call_ms`), after which the future is dropped: an answer must not depend on being
 //! polled to its end to leave things whole.
 //!
-//! A plugin that is set aside runs on threads of another runtime, of low priority and without I/O, and so do its questions:
+//! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its questions:
 //! what needs a certain runtime's handle brings that along.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,7 +53,7 @@ pub enum CacheKey {
     Value(String),
 }
 
-/// Answers a reconciler's questions. What each means stands in `wit/v0.1.0`.
+/// Answers a reconciler's questions. `wit/v0.1.0` says what each means.
 #[async_trait]
 pub trait ReconcilerHost: Send + Sync {
     /// `resources.read`.

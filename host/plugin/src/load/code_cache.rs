@@ -1,21 +1,33 @@
 //! Compiled code and manifests, kept between runs.
 //!
+//! # Contract
 //! One file for each component digest and engine: a keyed checksum, then the manifest's bytes, then machine code. Machine
-//! code is trusted by whoever loads it, so a file counts only if its checksum, keyed with a secret that lives beside it
-//! with private mode, is right; anything else is as good as absent, and is compiled and written anew. Files are written
-//! to a temporary name and renamed. A cache that cannot be written or read costs time, never correctness: only a
-//! `cache_dir` that is no directory is an error, since someone meant something else.
+//! code runs unchecked once it is loaded, so a file counts only if its checksum, keyed with the secret of the directory, is
+//! right; anything else is as good as absent, and is compiled and written anew.
 //!
-//! Loading from the cache takes well under a millisecond where compiling takes tens.
+//! The directory (mode 0700) and its secret (0600) belong to this user alone. Where others had access the modes are mended
+//! and the secret is made anew, so that no file from before counts; where another user owns one of them nothing is kept. A
+//! cache that cannot be used costs time, never correctness: only a `cache_dir` that is no directory is an error, since it
+//! was meant as something else.
+//!
+//! # Cost
+//! Loading from the cache takes well under a millisecond where compiling takes tens. Files are replaced whole and not
+//! synced: one that a loss of power damaged is compiled anew.
+//!
+//! # Limits
+//! `sandbox.code_cache_bytes` bounds the files of all engines and all processes that share the directory; those used least
+//! lately are removed when one is added, and at the opening.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use hmac::{Hmac, Mac as _};
+use mortise_durable_fs::{AtomicFile, FsError};
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, component::Component};
 
@@ -24,6 +36,13 @@ use crate::{engine::configuration, error::LoadError};
 /// Changes with the layout of the files.
 const LAYOUT: &str = "1";
 
+/// How a file of the cache ends, and how one does that is not finished.
+const FINISHED: &str = ".bin";
+const UNFINISHED: &str = ".part";
+
+/// Age of an unfinished file that its writer must have left: writing one takes less than a second.
+const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
+
 /// Bytes of the checksum in front.
 const MAC_LEN: usize = 32;
 
@@ -31,6 +50,8 @@ pub(crate) struct Cache {
     dir: PathBuf,
     /// None: the directory cannot be used, and nothing is kept.
     secret: Option<[u8; 32]>,
+    /// Most bytes of all files.
+    limit: u64,
     /// Differs between wasmtime versions, settings and processors.
     fingerprint: String,
 }
@@ -43,11 +64,12 @@ pub(crate) struct Entry {
 
 /// A component's identity: SHA-256 of its bytes, in hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 impl Cache {
-    pub(crate) fn open(dir: PathBuf, engine: &Engine) -> Result<Self, LoadError> {
+    /// Opens the cache in a directory, which is made when missing. `limit` bounds its files, bytes; 0 keeps nothing.
+    pub(crate) fn open(dir: PathBuf, limit: u64, engine: &Engine) -> Result<Self, LoadError> {
         if dir.exists() && !dir.is_dir() {
             let what = format!("{} is not a directory; remove it, or choose another", dir.display());
             return Err(LoadError::Host {
@@ -57,6 +79,7 @@ impl Cache {
         }
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         let secret = match made.map_err(|e| (dir.clone(), e)).and_then(|()| secret(&dir)) {
+            _ if limit == 0 => None,
             Ok(secret) => Some(secret),
             Err((path, e)) => {
                 tracing::warn!(
@@ -67,16 +90,18 @@ impl Cache {
                 None
             }
         };
-        Ok(Self { dir, secret, fingerprint: fingerprint(engine) })
+        let cache = Self { dir, secret, limit, fingerprint: fingerprint(engine) };
+        cache.remove_oldest();
+        Ok(cache)
     }
 
     /// The same directory, for the code of another engine.
     pub(crate) fn of_engine(&self, engine: &Engine) -> Self {
-        Self { dir: self.dir.clone(), secret: self.secret, fingerprint: fingerprint(engine) }
+        Self { dir: self.dir.clone(), fingerprint: fingerprint(engine), ..*self }
     }
 
     fn path(&self, digest: &str) -> PathBuf {
-        self.dir.join(format!("{digest}-{}-{LAYOUT}.bin", self.fingerprint))
+        self.dir.join(format!("{digest}-{}-{LAYOUT}{FINISHED}", self.fingerprint))
     }
 
     fn mac(&self, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
@@ -94,7 +119,10 @@ impl Cache {
             let component = deserialize(engine, code)?;
             Some(Entry { component, manifest: manifest.to_vec() })
         });
-        if entry.is_none() {
+        if entry.is_some() {
+            // The time of its last use. A file that cannot be marked goes a little earlier.
+            let _ = File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        } else {
             tracing::warn!(path = %path.display(), "compile cache entry is damaged or foreign; compiling anew");
         }
         entry
@@ -126,13 +154,50 @@ impl Cache {
             .ok_or_else(|| wasmtime::Error::msg("cannot compute a checksum"))?
             .finalize()
             .into_bytes();
-        // Private mode is what tempfile gives.
-        let mut file = tempfile::NamedTempFile::new_in(&self.dir)?;
-        for part in [mac.as_slice(), &len, manifest, &code] {
+        let parts = [mac.as_slice(), &len, manifest, &code];
+        if parts.iter().map(|part| part.len() as u64).sum::<u64>() > self.limit {
+            return Ok(());
+        }
+        let mut file = AtomicFile::beside(&self.path(digest))?;
+        for part in parts {
             file.write_all(part)?;
         }
-        file.persist(self.path(digest)).map_err(|e| e.error)?;
+        file.replace()?;
+        self.remove_oldest();
         Ok(())
+    }
+
+    /// Removes the files that were used least lately until the others are within the limit, and those that a writer left
+    /// unfinished. Other processes may do the same meanwhile; a file that does not go is looked at again the next time.
+    fn remove_oldest(&self) {
+        if self.secret.is_none() {
+            return;
+        }
+        let mut files = Vec::new();
+        let now = SystemTime::now();
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let Ok(metadata) = entry.metadata() else { continue };
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if name.ends_with(FINISHED) {
+                files.push((used, metadata.len(), entry.path()));
+            } else if name.ends_with(UNFINISHED) && now.duration_since(used).is_ok_and(|age| age > LEFT_BEHIND) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        files.sort_unstable();
+        let mut bytes: u64 = files.iter().map(|(_, len, _)| len).sum();
+        for (_, len, path) in files {
+            if bytes <= self.limit {
+                break;
+            }
+            match fs::remove_file(&path) {
+                Ok(()) => bytes -= len,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => bytes -= len,
+                Err(e) => tracing::warn!(path = %path.display(), "cannot remove compiled code that is not used: {e}"),
+            }
+        }
     }
 }
 
@@ -146,30 +211,67 @@ pub(crate) fn moved(component: &Component, to: &Engine) -> Option<Component> {
     deserialize(to, &component.serialize().ok()?)
 }
 
-/// The secret of this directory, made at the first use; or where it should be, and what is wrong there.
+/// The secret of this directory, made at the first use and when others had access; or where it should be, and what is
+/// wrong there.
 fn secret(dir: &Path) -> Result<[u8; 32], (PathBuf, io::Error)> {
     let path = dir.join("secret");
-    let read = || -> io::Result<[u8; 32]> {
-        let mut secret = [0; 32];
-        fs::File::open(&path)?.read_exact(&mut secret)?;
-        Ok(secret)
+    let was_private = make_private(dir).map_err(|e| (dir.to_owned(), e))?;
+    let known = if was_private { read_secret(&path) } else { Ok(None) };
+    let secret = match known {
+        Ok(Some(secret)) => Ok(secret),
+        Ok(None) => new_secret(&path),
+        Err(e) => Err(e),
     };
-    let make = || {
-        let mut secret = [0; 32];
-        fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        let mut file = tempfile::Builder::new().tempfile_in(dir)?;
-        file.write_all(&secret)?;
-        match file.persist_noclobber(&path) {
-            Ok(_) => Ok(secret),
-            // Another process was first, or a truncated file is in the way.
-            Err(_) => read().or_else(|_| {
-                let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-                file.write_all(&secret)?;
-                Ok(secret)
-            }),
-        }
+    secret.map_err(|e| (path, e))
+}
+
+/// Takes other users' access to the directory away. Answers whether they could not have written into it before.
+fn make_private(dir: &Path) -> io::Result<bool> {
+    let metadata = fs::metadata(dir)?;
+    refuse_foreign(&metadata)?;
+    if metadata.mode() & 0o077 != 0 {
+        fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+        tracing::warn!(
+            path = %dir.display(),
+            "the compile cache (cache_dir) was open to other users (mode {:03o}); its mode is 700 from now on",
+            metadata.mode() & 0o777
+        );
+    }
+    Ok(metadata.mode() & 0o022 == 0)
+}
+
+/// The secret of a file that is whole and private; none for one that has to be made anew.
+fn read_secret(path: &Path) -> io::Result<Option<[u8; 32]>> {
+    let opened =
+        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path);
+    let mut file = match opened {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
     };
-    read().or_else(|_| make()).map_err(|e| (path.clone(), e))
+    let metadata = file.metadata()?;
+    refuse_foreign(&metadata)?;
+    let mut secret = [0; 32];
+    let whole = metadata.mode() & 0o077 == 0 && metadata.len() == 32;
+    if whole { file.read_exact(&mut secret).map(|()| Some(secret)) } else { Ok(None) }
+}
+
+fn refuse_foreign(metadata: &Metadata) -> io::Result<()> {
+    let (owner, this) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner == this {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to user {owner}, and this is user {this}")))
+}
+
+/// Makes a secret. Of two processes that make one at once the second counts; files of the first are compiled anew.
+fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    let made = AtomicFile::beside(path).and_then(|mut file| {
+        file.write_all(&secret).map_err(FsError::at(path, "write"))?;
+        file.replace()
+    });
+    made.map(|()| secret).map_err(|e| e.source)
 }
 
 /// The only unsafe code of the host: machine code from a file.
@@ -185,6 +287,7 @@ mod tests {
     use super::*;
 
     const EMPTY: &[u8] = b"(component)";
+    const LIMIT: u64 = 1 << 30;
 
     fn component(engine: &Engine) -> Component {
         // `\0asm`, version 13 of the component layer: the empty component.
@@ -196,7 +299,7 @@ mod tests {
     fn an_entry_comes_back_and_a_damaged_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
-        let cache = Cache::open(dir.path().join("cache"), &engine).unwrap();
+        let cache = Cache::open(dir.path().join("cache"), LIMIT, &engine).unwrap();
         let digest = digest(EMPTY);
         assert!(cache.get(&engine, &digest).is_none());
         cache.put(&digest, &component(&engine), b"manifest");
@@ -216,8 +319,8 @@ mod tests {
     fn a_file_is_bound_to_its_digest_and_its_directory() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
-        let one = Cache::open(dir.path().join("one"), &engine).unwrap();
-        let two = Cache::open(dir.path().join("two"), &engine).unwrap();
+        let one = Cache::open(dir.path().join("one"), LIMIT, &engine).unwrap();
+        let two = Cache::open(dir.path().join("two"), LIMIT, &engine).unwrap();
         let (a, b) = (digest(b"a"), digest(b"b"));
         one.put(&a, &component(&engine), b"");
         fs::copy(one.path(&a), one.path(&b)).unwrap();
@@ -234,7 +337,7 @@ mod tests {
         fs::create_dir_all(crooked.join("secret")).unwrap();
         fs::write(&file, b"").unwrap();
         for place in [crooked.clone(), file.join("below")] {
-            let cache = Cache::open(place, &engine).unwrap();
+            let cache = Cache::open(place, LIMIT, &engine).unwrap();
             let digest = digest(EMPTY);
             fs::write(crooked.join(format!("{digest}-{}-{LAYOUT}.bin", fingerprint(&engine))), b"foreign").unwrap();
             cache.put(&digest, &component(&engine), b"");
@@ -249,7 +352,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, b"").unwrap();
-        let error = Cache::open(file.clone(), &Engine::default()).err().unwrap().to_string();
+        let error = Cache::open(file.clone(), LIMIT, &Engine::default()).err().unwrap().to_string();
         assert!(
             error.contains("(cache_dir)") && error.contains(&format!("{} is not a directory", file.display())),
             "{error}"
@@ -258,15 +361,109 @@ mod tests {
 
     #[test]
     fn the_directory_and_its_files_are_private() {
-        use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
-        let cache = Cache::open(dir.path().join("cache"), &engine).unwrap();
+        let cache = Cache::open(dir.path().join("cache"), LIMIT, &engine).unwrap();
         let digest = digest(EMPTY);
         cache.put(&digest, &component(&engine), b"");
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&cache.dir), 0o700);
         assert_eq!(mode(&cache.path(&digest)), 0o600);
         assert_eq!(mode(&cache.dir.join("secret")), 0o600);
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_was_used_least_lately_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::default();
+        let place = dir.path().join("cache");
+        let one = Cache::open(place.clone(), LIMIT, &engine).unwrap();
+        let digests = [b"a", b"b", b"c"].map(|name| digest(name));
+        let age = |digest: &str, seconds| {
+            let file = File::options().write(true).open(one.path(digest)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        };
+        for (n, digest) in digests.iter().enumerate() {
+            one.put(digest, &component(&engine), b"");
+            age(digest, 1_000 - n as u64);
+        }
+        fs::write(place.join(".mortise-1.part"), b"left").unwrap();
+        let left = File::options().write(true).open(place.join(".mortise-1.part")).unwrap();
+        left.set_modified(SystemTime::now() - 2 * LEFT_BEHIND).unwrap();
+        fs::write(place.join(".mortise-2.part"), b"being written").unwrap();
+        assert!(one.get(&engine, &digests[0]).is_some(), "used now");
+
+        let each = fs::metadata(one.path(&digests[0])).unwrap().len();
+        let two = Cache::open(place.clone(), 2 * each + 1, &engine).unwrap();
+        let kept = digests.each_ref().map(|digest| two.get(&engine, digest).is_some());
+        assert_eq!(kept, [true, false, true]);
+        assert!(!place.join(".mortise-1.part").exists() && place.join(".mortise-2.part").exists());
+
+        age(&digests[2], 500);
+        two.put(&digest(b"d"), &component(&engine), b"");
+        let kept = digests.each_ref().map(|digest| two.get(&engine, digest).is_some());
+        assert_eq!(kept, [true, false, false]);
+        two.put(&digests[1], &component(&engine), &vec![0; 3 * each as usize]);
+        assert!(two.get(&engine, &digests[1]).is_none(), "larger than everything may be");
+        assert!(two.get(&engine, &digest(b"d")).is_some());
+    }
+
+    #[test]
+    fn no_limit_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::default();
+        let cache = Cache::open(dir.path().join("cache"), 0, &engine).unwrap();
+        cache.put(&digest(EMPTY), &component(&engine), b"");
+        assert!(cache.get(&engine, &digest(EMPTY)).is_none());
+    }
+
+    #[test]
+    fn a_directory_that_others_could_write_into_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::default();
+        let place = dir.path().join("cache");
+        let digest = digest(EMPTY);
+        let kept_after = |change: &dyn Fn()| {
+            Cache::open(place.clone(), LIMIT, &engine).unwrap().put(&digest, &component(&engine), b"");
+            change();
+            let cache = Cache::open(place.clone(), LIMIT, &engine).unwrap();
+            assert_eq!((mode(&place), mode(&place.join("secret"))), (0o700, 0o600));
+            let kept = cache.get(&engine, &digest).is_some();
+            cache.put(&digest, &component(&engine), b"");
+            assert!(cache.get(&engine, &digest).is_some(), "it works on");
+            kept
+        };
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let secret = place.join("secret");
+        assert!(kept_after(&|| ()));
+        assert!(kept_after(&|| set(&place, 0o755)), "others could only read, and the secret was private");
+        assert!(!kept_after(&|| set(&place, 0o775)));
+        assert!(!kept_after(&|| set(&secret, 0o644)));
+        assert!(!kept_after(&|| fs::write(&secret, b"short").unwrap()));
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: a file of another user can be made by root alone");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::default();
+        let place = dir.path().join("cache");
+        Cache::open(place.clone(), LIMIT, &engine).unwrap().put(&digest(EMPTY), &component(&engine), b"");
+        for foreign in [place.join("secret"), place.clone()] {
+            std::os::unix::fs::chown(&foreign, Some(12_345), None).unwrap();
+            let cache = Cache::open(place.clone(), LIMIT, &engine).unwrap();
+            assert!(cache.get(&engine, &digest(EMPTY)).is_none(), "{}", foreign.display());
+            std::os::unix::fs::chown(&foreign, Some(0), None).unwrap();
+        }
+        let link = place.join("secret");
+        fs::rename(&link, place.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+        assert!(Cache::open(place, LIMIT, &engine).unwrap().get(&engine, &digest(EMPTY)).is_none(), "a link");
     }
 }

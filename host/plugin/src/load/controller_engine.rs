@@ -47,7 +47,8 @@ use crate::{
     reconcile_limits::ReconcileLimits,
 };
 
-/// Instances at once, if nobody chose: on a machine with less than 1 GiB of memory, and on others.
+/// Instances at once unless `controllers.instances` says otherwise: on a machine with less than 1 GiB of memory, and on
+/// others.
 const FEW: u32 = 16;
 const MANY: u32 = 64;
 
@@ -64,7 +65,7 @@ pub(crate) struct ControllerEngine {
     pub(crate) file_turns: Arc<Semaphore>,
 }
 
-/// Instances that nobody uses now, the one used last at the end.
+/// Instances without a call, the one used last at the end.
 #[derive(Default)]
 struct IdleInstances {
     idle: VecDeque<(u64, WarmInstance)>,
@@ -75,7 +76,7 @@ struct IdleInstances {
 }
 
 impl ControllerEngine {
-    /// An engine beside that of the hooks, with their limits and their cache of code. No ticker knows of it yet.
+    /// Makes an engine with the limits of the hooks and their cache of code. The caller gives it a ticker.
     pub(crate) fn new(
         (hooks, pool, hook_limits): (&Engine, &PoolSize, &Limits),
         cache: &Cache,
@@ -194,8 +195,8 @@ impl ControllerEngine {
         timeout_at(until.into(), self.slots.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Counts a call that waits, and takes the instance off the shelf that was used least lately. From here on whoever is
-    /// done with one gives it up, so none is missed.
+    /// Counts a call that waits, and takes out the idle instance that was used least lately. While calls wait, an instance
+    /// whose call ends is given up, so the slot that frees is not missed.
     fn wait(&self) -> (Waiting<'_>, Option<WarmInstance>) {
         let mut idle = self.idle.lock();
         idle.waiting += 1;

@@ -62,7 +62,7 @@ pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option
     })
 }
 
-/// Refuses what could not be instantiated anyway, with a better message: without a pool nobody has looked before.
+/// Refuses what could not be instantiated anyway, with a better message than that of instantiation: without a pool, compiling does not look.
 pub(crate) fn check_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
         return Err(LoadError::NotAComponent {

@@ -7,7 +7,7 @@
 //! bytes, they are part of an answer (`sandbox.reply_bytes`).
 //!
 //! The library that builds them takes what no compiler of protocol buffers would write, and later readers rely on what one
-//! writes: whoever meets a map asks its entry for a key and a value, and gets a panic where there is none; names end up in
+//! writes: a reader of a map asks its entry for a key and a value, and panics where there is none; names end up in
 //! JSON, in tables and in paths of fields. So that is refused here, before anyone reads it.
 
 use prost_reflect::{Cardinality, DescriptorPool, Kind, MessageDescriptor};

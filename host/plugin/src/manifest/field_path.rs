@@ -75,7 +75,7 @@ impl DataPath {
         Ok(Self(path.into()))
     }
 
-    /// As it stands in the manifest.
+    /// The path as the manifest writes it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -121,7 +121,7 @@ pub struct References {
 }
 
 impl References {
-    /// What encoded data refers to. References without a type or a name are left out; tenancies are as they stand there.
+    /// What encoded data refers to. References without a type or a name are left out; tenancies are as the data has them.
     ///
     /// # Errors
     /// The data does not decode.

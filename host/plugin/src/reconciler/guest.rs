@@ -27,7 +27,7 @@ use wasm_encoder::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Where things stand in the guest's memory: the answer of `describe`, that of `reconcile`, that of a host call, the manifest.
+/// Offsets in the guest's memory: the answer of `describe`, that of `reconcile`, that of a host call, the manifest.
 const DESCRIBED: i32 = 8;
 const ANSWER: i32 = 16;
 const HEARD: i32 = 64;

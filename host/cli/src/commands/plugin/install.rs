@@ -86,7 +86,7 @@ fn digest(path: &Path) -> Result<(String, u64), CliError> {
     loop {
         let read = file.read(&mut buffer).map_err(fault)?;
         if read == 0 {
-            return Ok((hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), bytes));
+            return Ok((format!("{:x}", hasher.finalize()), bytes));
         }
         bytes += read as u64;
         hasher.update(buffer.get(..read).unwrap_or_default());

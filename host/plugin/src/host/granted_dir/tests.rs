@@ -9,7 +9,7 @@ use super::*;
 
 const LIMIT: usize = 1 << 20;
 
-/// A granted directory, beside a file that is out of bounds.
+/// A granted directory; its parent holds a file that is out of bounds.
 struct Place {
     _top: tempfile::TempDir,
     inside: PathBuf,

@@ -161,7 +161,7 @@ fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Resu
     }
 }
 
-/// Lets go of the handles in an argument. `first` becomes what the first of them stands for.
+/// Lets go of the handles in an argument. `first` becomes the representation of the first of them.
 fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut Option<u32>) -> wasmtime::Result<()> {
     let one = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
         if stub::release(store, any)? {

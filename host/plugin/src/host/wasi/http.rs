@@ -3,7 +3,7 @@
 //! # Contract
 //! A component that imports `wasi:http/outgoing-handler` has its controllers in an engine where that is wasmtime's own, and with
 //! it `wasi:io`, whose streams and pollables it hands out. Everything else of WASI stays ours, with nothing in it (the parent
-//! module), and hands out stand-ins in the types of that `wasi:io`: a stdin at its end, a stdout that is the log, pollables that
+//! module), and hands out stubs in the types of that `wasi:io`: a stdin at its end, a stdout that is the log, pollables that
 //! are ready. So wasmtime's files, sockets, clocks and variables are linked nowhere, and the one way out is
 //! [`Outgoing::send_request`]. In the engine for hooks `wasi:http` is inert, and every request is denied.
 //!

@@ -8,7 +8,7 @@
 //! - stdout and stderr go to the plugin's log, a line for a line, at levels info and warn, within `sandbox.log_bytes`;
 //! - stdin is at its end; there are no arguments, no variables, no working directory, no preopened directories;
 //! - sockets and names are denied (`access-denied`), and nothing can be done with a file, since there is none to begin with;
-//! - clocks do not tell the time: the wall clock stands at 1970-01-01, the monotonic clock begins at 0 in each instance,
+//! - clocks do not tell the time: the wall clock says 1970-01-01, the monotonic clock begins at 0 in each instance,
 //!   moves by a microsecond each time it is read, and by as much as a guest says it will wait, at once;
 //! - random numbers come from a generator with a fixed seed: hooks are deterministic. They are no secret;
 //! - exit ends the call, as the plugin's fault;

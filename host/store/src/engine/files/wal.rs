@@ -20,6 +20,9 @@
 //! are big-endian. The salt is random and never leaves the store's files, so nobody who writes resources can make one that
 //! looks like a record.
 //!
+//! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end, so that
+//! each sync brings a new length to the disk, or sync in a thread of their own, and none keeps records apart by blocks.
+//!
 //! # What opening finds
 //! The records of each generation beyond the checkpoint position, from the number in the checkpoint position until one is not there. A record that was being
 //! written when the power went was not acknowledged, and nothing follows it; so a damaged one that *is* followed by another
