@@ -34,7 +34,8 @@ async fn a_host_that_is_not_ours_is_refused() {
     server.write(artist("stays")).await.unwrap();
     for method in ["PUT", "DELETE", "GET", "OPTIONS"] {
         for path in [korn.as_str(), &format!("{ARTISTS}/stays"), "/v1/types", "/metrics", "/nowhere"] {
-            let rebound = "host: evil.example:8500\r\norigin: http://evil.example:8500\r\nsec-fetch-site: same-origin\r\n";
+            let rebound =
+                "host: evil.example:8500\r\norigin: http://evil.example:8500\r\nsec-fetch-site: same-origin\r\n";
             let (head, answer) = raw(&server, request(method, path, rebound)).await;
             assert!(head.starts_with("HTTP/1.1 403 "), "{method} {path}: {answer}");
             assert!(answer.contains("urn:mortise:problem:unknown-host"), "{answer}");
@@ -89,11 +90,9 @@ async fn a_page_of_another_origin_is_refused() {
 #[tokio::test]
 async fn a_browser_gets_no_word_in_at_the_grpc_port() {
     let server = Server::start().await;
-    for start in [
-        "POST /hashicorp.consul.resource.ResourceService/List HTTP/1.1",
-        "OPTIONS / HTTP/1.1",
-        "GET / HTTP/1.1",
-    ] {
+    for start in
+        ["POST /hashicorp.consul.resource.ResourceService/List HTTP/1.1", "OPTIONS / HTTP/1.1", "GET / HTTP/1.1"]
+    {
         let mut stream = TcpStream::connect(server.grpc).await.unwrap();
         let request = format!(
             "{start}\r\nhost: {}\r\norigin: http://evil.example\r\ncontent-type: text/plain\r\ncontent-length: 33\r\n\r\n\

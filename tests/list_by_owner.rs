@@ -229,7 +229,10 @@ async fn children_of_two_types_with_hooks_do_not_wait_for_each_other() {
         let owner = id_of(&server.write(artist("korn")).await.unwrap());
         for n in 0..3 {
             for kind in ["ById", "ByContent"] {
-                server.write(owned(deny_thing(kind, &format!("{}-{n}", kind.to_lowercase()), "x"), &owner)).await.unwrap();
+                server
+                    .write(owned(deny_thing(kind, &format!("{}-{n}", kind.to_lowercase()), "x"), &owner))
+                    .await
+                    .unwrap();
             }
         }
         let listing = (0..lists).map(|_| {

@@ -141,20 +141,24 @@ mod tests {
         for host in ["localhost", "LocalHost", "localhost.", "a.localhost", "127.0.0.1", "127.1.2.3", "[::1]"] {
             assert!(knows("127.0.0.1:80", host), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "evillocalhost", "192.0.2.1", "", "127.0.0.1.evil.example"] {
+        for host in
+            ["evil.example", "localhost.evil.example", "evillocalhost", "192.0.2.1", "", "127.0.0.1.evil.example"]
+        {
             assert!(!knows("127.0.0.1:80", host), "{host}");
         }
         assert!(knows("127.0.0.1:80", "api.EXAMPLE.org") && !knows("127.0.0.1:80", "b.api.example.org"));
         assert!(knows("192.0.2.1:80", "192.0.2.1") && !knows("192.0.2.1:80", "192.0.2.2"));
-        assert!(knows("[::]:80", "192.0.2.1") && knows("0.0.0.0:80", "[2001:db8::1]") && !knows("[::]:80", "evil.example"));
+        assert!(
+            knows("[::]:80", "192.0.2.1") && knows("0.0.0.0:80", "[2001:db8::1]") && !knows("[::]:80", "evil.example")
+        );
         assert!(knows("[::ffff:192.0.2.1]:80", "192.0.2.1"));
     }
 
     fn refused(method: Method, headers: &[(&'static str, &'static str)]) -> bool {
         let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[]);
-        let headers = headers.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value))
-        });
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value)));
         hosts.check(&method, &Uri::from_static("/api"), &headers.collect()).is_err()
     }
 
