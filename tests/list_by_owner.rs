@@ -212,3 +212,38 @@ async fn a_child_of_an_unknown_type_fails_the_call() {
     let expected = (Code::InvalidArgument, "resource type good.v1.Thing not registered".to_owned());
     assert_eq!(refusal(server.list_by_owner(&korn).await), expected);
 }
+
+/// The instance of one type's plugin goes back before the next type's is asked for: with one place, and with many lists
+/// that share few.
+#[tokio::test]
+async fn children_of_two_types_with_hooks_do_not_wait_for_each_other() {
+    for (concurrency, lists) in [(1, 4), (4, 64)] {
+        let server = Setup::new()
+            .guest("deny")
+            .env("MORTISE_SANDBOX_CONCURRENCY", concurrency)
+            .env("MORTISE_SANDBOX_REMEMBERED_DECISIONS", 0)
+            .env("MORTISE_SANDBOX_DEADLINE_MS", 20_000)
+            .tolerant()
+            .start()
+            .await;
+        let owner = id_of(&server.write(artist("korn")).await.unwrap());
+        for n in 0..3 {
+            for kind in ["ById", "ByContent"] {
+                server
+                    .write(owned(deny_thing(kind, &format!("{}-{n}", kind.to_lowercase()), "x"), &owner))
+                    .await
+                    .unwrap();
+            }
+        }
+        let listing = (0..lists).map(|_| {
+            let (mut client, owner) = (server.client(), owner.clone());
+            tokio::spawn(async move { client.list_by_owner(pb::ListByOwnerRequest { owner: Some(owner) }).await })
+        });
+        let begun = std::time::Instant::now();
+        for list in listing.collect::<Vec<_>>() {
+            let found = list.await.unwrap().unwrap_or_else(|e| panic!("{concurrency}: {e}")).into_inner().resources;
+            assert_eq!(found.len(), 6);
+        }
+        assert!(begun.elapsed().as_secs() < 15, "{concurrency}: {:?}", begun.elapsed());
+    }
+}

@@ -14,6 +14,7 @@ mod address_space;
 mod author;
 mod author_errors;
 mod backup;
+mod browsers;
 mod cascade;
 mod cli_connection;
 mod cli_consul;

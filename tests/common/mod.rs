@@ -580,7 +580,7 @@ impl Server {
     pub async fn get(&self, path: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut stream = tokio::net::TcpStream::connect(self.http).await.unwrap();
-        let request = format!("GET {path} HTTP/1.0\r\nhost: mortise\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer in time").unwrap();

@@ -207,9 +207,12 @@ impl OpenPorts {
                     until(stopping.clone()),
                 );
             let upkeep = tokio::spawn(upkeep(metrics.clone()));
-            let shared =
-                http::Shared::new(service.clone(), controller_manager, metrics, ready, self.options.http.clone());
-            let mut http = tokio::spawn(http::serve(self.http, http::router(shared), self.options.http, stopping));
+            let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts);
+            let probes = http::probes(ready.clone());
+            let options = self.options.http.clone();
+            let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
+            let router = http::router(shared);
+            let mut http = tokio::spawn(http::serve(self.http, router, probes, self.options.http, stopping));
 
             tokio::pin!(grpc);
             tokio::select! {

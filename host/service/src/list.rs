@@ -23,6 +23,7 @@ impl ResourceService {
         }
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         hooks.authorize_list(&tenancy).await?;
+        hooks.release();
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
         let found = self

@@ -1,7 +1,5 @@
 //! ListByOwner: the resources of every type that one incarnation of a resource owns.
 
-use std::collections::HashMap;
-
 use mortise_resource::{Error, pb, types};
 
 use crate::{
@@ -34,18 +32,22 @@ impl ResourceService {
         let place = tenancy.clone();
         RequestHooks::new(kind, caller).authorize_list(&place).await?;
 
-        let children = self
+        let mut children = self
             .backend
             .list_by_owner(&owner)
             .await
             .map_err(|e| Error::internal(format!("failed list by owner: {e}")))?;
-        let mut hooks_by_type = HashMap::new();
+        // One type after another, so that the instance of one goes back before that of the next is asked for: who waits
+        // for a second place with the first in hand may wait for itself.
+        children.sort_by_cached_key(|child| types::gvk(&child_type(child)));
+        let mut hooks: Option<RequestHooks> = None;
         let mut resources = Vec::with_capacity(children.len());
         for mut child in children {
-            let of = child.id.as_ref().map(type_of).unwrap_or_default();
-            let kind = registry.resolve(&of)?;
-            let hooks =
-                hooks_by_type.entry(kind.gvk.clone()).or_insert_with(|| RequestHooks::new(kind.clone(), caller));
+            let kind = registry.resolve(&child_type(&child))?;
+            if hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
+                drop(hooks.take());
+            }
+            let hooks = hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), caller));
             hooks.next_item();
             hooks.upgrade(&mut child).await?;
             if hooks.may_read(&child).await? {
@@ -54,4 +56,8 @@ impl ResourceService {
         }
         Ok(pb::ListByOwnerResponse { resources })
     }
+}
+
+fn child_type(child: &pb::Resource) -> pb::Type {
+    child.id.as_ref().map(type_of).unwrap_or_default()
 }

@@ -114,7 +114,10 @@ impl ResourceService {
         let mut hooks = RequestHooks::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
         let mut report = UpgradeReport::default();
         let mut upgraded = Vec::new();
-        while let Some(page) = stored.next().await.map_err(failed)? {
+        while let Some(page) = {
+            hooks.release();
+            stored.next().await.map_err(failed)?
+        } {
             for resource in page {
                 if !list::is_of(&resource, kind) {
                     continue;
@@ -142,6 +145,7 @@ impl ResourceService {
                 }
             }
         }
+        hooks.release();
         if !upgraded.is_empty() {
             self.backend.commit(Batch { expect: Vec::new(), mutations: upgraded }).await.map_err(failed)?;
         }
@@ -162,6 +166,7 @@ impl ResourceService {
         if list::is_of(&stored, &hooks.kind) {
             hooks.upgrade(&mut stored).await?;
         } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
+            hooks.release();
             RequestHooks::new(kind.clone(), &hooks.caller).upgrade(&mut stored).await?;
         }
         Ok(stored)

@@ -113,9 +113,10 @@ impl ResourceService {
             Some(known) => {
                 if known.prior != version {
                     known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
-                    hooks.release();
                     version.clone_into(&mut known.prior);
                 }
+                // Of the upgrade, if of nothing else: what comes now waits for the disk.
+                hooks.release();
                 (known.resource.clone(), self.place_of(kind, &known.resource).await?)
             }
         };

@@ -59,6 +59,10 @@ pub(super) enum ErrorKind {
     TooSlow,
     /// Others take up what this would need.
     Busy,
+    /// The request names a host that is none of this server.
+    UnknownHost,
+    /// A web page of another origin makes the request.
+    CrossOrigin,
 }
 
 /// A fault.
@@ -198,7 +202,7 @@ impl ErrorKind {
     fn status(self) -> StatusCode {
         match self {
             Self::Service(Code::InvalidArgument) | Self::Body => StatusCode::BAD_REQUEST,
-            Self::Service(Code::PermissionDenied) => StatusCode::FORBIDDEN,
+            Self::Service(Code::PermissionDenied) | Self::UnknownHost | Self::CrossOrigin => StatusCode::FORBIDDEN,
             Self::Service(Code::NotFound) | Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Service(Code::Aborted | Code::FailedPrecondition) => StatusCode::CONFLICT,
             Self::Service(Code::ResourceExhausted) => StatusCode::TOO_MANY_REQUESTS,
@@ -230,6 +234,8 @@ impl ErrorKind {
             Self::MediaType => ("unsupported-media-type", "The body is in a form that is not read here"),
             Self::TooLarge => ("body-too-large", "The body is too large"),
             Self::TooSlow => ("request-timeout", "The body did not come in time"),
+            Self::UnknownHost => ("unknown-host", "The host is none of this server"),
+            Self::CrossOrigin => ("cross-origin", "Web pages of other origins may not use this API"),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use axum::{extract::State, http::StatusCode};
 
+use tokio::sync::watch;
+
 use super::Shared;
 
 /// 200 while the process serves.
@@ -11,7 +13,12 @@ pub(super) async fn healthz() -> &'static str {
 
 /// 200 once everything is loaded, 503 before and during shutdown.
 pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {
-    if *shared.ready.borrow() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+    readiness(shared.ready).await
+}
+
+/// As `readyz`, for connections that are answered nothing else.
+pub(super) async fn readiness(ready: watch::Receiver<bool>) -> (StatusCode, &'static str) {
+    if *ready.borrow() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
 }
 
 /// Prometheus text.

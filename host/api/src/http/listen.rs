@@ -2,10 +2,23 @@
 //!
 //! HTTP/1. A connection that sends no request for `request_timeout`, or does not take what is sent for `stall_timeout`, is
 //! closed; so one costs a little memory for a bounded time, but for watches, which last as long as their clients listen.
+//!
+//! When every connection is taken, a few more are answered `/healthz` and `/readyz`, and nothing else: a server that is
+//! busy is not a server that is dead, and is not to be restarted for it.
 
-use std::{pin::pin, sync::atomic::Ordering, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use axum::Router;
+use axum::{
+    Router,
+    http::{
+        HeaderName, StatusCode,
+        header::{CONNECTION, RETRY_AFTER},
+    },
+};
 use hyper::server::conn::http1::Builder;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -14,7 +27,7 @@ use hyper_util::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
 };
 
@@ -22,11 +35,13 @@ use super::{HttpOptions, stall::StallTimeout};
 use crate::port::Port;
 
 /// What connections beyond the limit are told.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
-    content-type: text/plain; charset=utf-8\r\ncontent-length: 59\r\n\r\ntoo many connections are open (limit http.max_connections)\n";
+const FULL: &str = "too many connections are open (limit http.max_connections)\n";
 
-/// How long that may take.
+/// How long that may take, the request included.
 const FULL_WITHIN: Duration = Duration::from_secs(1);
+
+/// Connections beyond the limit whose request is looked at.
+const PROBES: usize = 16;
 
 /// Buffers of one connection, bytes each; a request's head has to fit.
 const BUFFER: usize = 64 << 10;
@@ -35,9 +50,11 @@ const BUFFER: usize = 64 << 10;
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
+    probes: Router,
     options: HttpOptions,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let places = Arc::new(Semaphore::new(PROBES));
     let mut port = Port::new(listener, "HTTP");
     let mut connections = JoinSet::new();
     let open = metrics::gauge!("mortise_http_connections");
@@ -51,9 +68,11 @@ pub(crate) async fn serve(
             () = stopped(&mut stopping) => break,
         };
         if connections.len() >= options.max_connections {
-            metrics::counter!("mortise_http_connections_refused_total").increment(1);
             port.full("http.max_connections");
-            refuse(stream);
+            match places.clone().try_acquire_owned() {
+                Ok(place) => drop(tokio::spawn(probe(stream, probes.clone(), place))),
+                Err(_) => refuse(stream),
+            }
             continue;
         }
         connections.spawn(connection(stream, router.clone(), options.clone(), stopping.clone()));
@@ -93,11 +112,36 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
+/// Serves one request on a connection beyond the limit.
+async fn probe(stream: TcpStream, probes: Router, place: OwnedSemaphorePermit) {
+    let serving = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(FULL_WITHIN)
+        .keep_alive(false)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(probes));
+    // Whatever became of it: the client comes again.
+    let _ = tokio::time::timeout(FULL_WITHIN * 2, serving).await;
+    drop(place);
+}
+
+/// What is answered on such a connection to anything but a probe.
+pub(super) async fn full() -> (StatusCode, [(HeaderName, &'static str); 2], &'static str) {
+    count_refused();
+    (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close"), (RETRY_AFTER, "1")], FULL)
+}
+
 /// Answers 503 in a task of its own, since the client may not read it.
 fn refuse(mut stream: TcpStream) {
+    count_refused();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+         content-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\r\n{FULL}",
+        FULL.len()
+    );
     tokio::spawn(async move {
         let _ = tokio::time::timeout(FULL_WITHIN, async {
-            stream.write_all(FULL).await?;
+            stream.write_all(answer.as_bytes()).await?;
             stream.shutdown().await?;
             // Closed with its request unread, the connection would be reset, and the answer lost.
             let mut request = [0; 1024];
@@ -106,4 +150,8 @@ fn refuse(mut stream: TcpStream) {
         })
         .await;
     });
+}
+
+fn count_refused() {
+    metrics::counter!("mortise_http_connections_refused_total").increment(1);
 }

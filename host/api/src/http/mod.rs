@@ -14,11 +14,14 @@
 //! answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a type that
 //! was loaded a moment ago has its route.
 //!
+//! Before every route it is looked whether a page in a browser is at work (`browsers`).
+//!
 //! Bounds: connections, the time to send a request and to take an answer (`listen`), bodies (`body`), watches (the
 //! service's own limit).
 
 mod accept;
 mod body;
+mod browsers;
 mod collection;
 mod descriptors;
 mod dispatch;
@@ -41,7 +44,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    middleware::from_fn,
+    middleware::{from_fn, from_fn_with_state},
     routing::{any, get},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -49,6 +52,7 @@ use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
 use tokio::sync::{Semaphore, watch as signal};
 
+pub(crate) use browsers::Hosts;
 pub(crate) use listen::serve;
 
 /// How the HTTP port behaves. Part of config.toml.
@@ -66,6 +70,8 @@ pub struct HttpOptions {
     pub keep_alive: Duration,
     /// Largest body, bytes. What JSON says in so many bytes may take a hundred times as much memory while it is read.
     pub max_body_bytes: usize,
+    /// Names by which the port may be addressed, besides `localhost` and literal addresses (`browsers`).
+    pub allowed_hosts: Vec<String>,
 }
 
 impl Default for HttpOptions {
@@ -77,6 +83,7 @@ impl Default for HttpOptions {
             stall_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             max_body_bytes: Self::body_bytes(50 << 20, 1 << 20),
+            allowed_hosts: Vec::new(),
         }
     }
 }
@@ -106,6 +113,7 @@ pub(crate) struct Shared {
     openapi: Arc<openapi::Cached>,
     bodies: body::Budget,
     watches: Arc<Semaphore>,
+    hosts: Hosts,
 }
 
 impl Shared {
@@ -116,6 +124,7 @@ impl Shared {
         metrics: PrometheusHandle,
         ready: signal::Receiver<bool>,
         options: HttpOptions,
+        hosts: Hosts,
     ) -> Self {
         Self {
             service,
@@ -126,8 +135,18 @@ impl Shared {
             bodies: body::Budget::new(options.max_body_bytes),
             watches: Arc::new(Semaphore::new(options.max_watches())),
             options,
+            hosts,
         }
     }
+}
+
+/// The routes for who asks whether the server is well, when every connection is taken.
+pub(crate) fn probes(ready: signal::Receiver<bool>) -> Router {
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(move || health::readiness(ready)))
+        .fallback(listen::full)
+        .layer(from_fn(methods::finish))
 }
 
 /// The routes.
@@ -143,7 +162,8 @@ pub(crate) fn router(shared: Shared) -> Router {
             .route("/v1/types/{name}", get(types::one))
             .route("/v1/openapi.json", get(openapi::document));
     }
+    let guard = from_fn_with_state(shared.clone(), browsers::guard);
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each adds its `Allow` outside of what is around it alone.
-    Router::new().fallback_service(routes).layer(from_fn(methods::finish))
+    Router::new().fallback_service(routes).layer(guard).layer(from_fn(methods::finish))
 }

@@ -36,6 +36,8 @@ pub(crate) enum SettingError {
     NoBool { text: String, source: ParseBoolError },
     #[error("{key}: {}, got {text:?}", source.message())]
     Variable { key: String, text: String, source: Box<toml::de::Error> },
+    #[error("http.allowed_hosts holds host names without scheme and port, got {text:?}")]
+    NotAHostName { text: String },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]

@@ -19,6 +19,7 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
         stall_timeout: Duration::from_millis(config.http.stall_timeout_ms),
         keep_alive: Duration::from_millis(config.http.keep_alive_ms),
         max_body_bytes: HttpOptions::body_bytes(config.service.max_request_bytes, config.store.max_resource_bytes),
+        allowed_hosts: config.http.allowed_hosts.clone(),
     }
 }
 

@@ -14,6 +14,10 @@ impl Config {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
             return Err(SettingError::NotBundled { name: name.clone(), known });
         }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
+            return Err(SettingError::NotAHostName { text: wrong.clone() });
+        }
         self.log.filter()?;
         plugin::read(&self.plugin)?;
         Ok(())

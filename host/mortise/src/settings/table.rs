@@ -138,7 +138,10 @@ section! {
     struct Http in "http" {
         /// Whether the resource API and its description are on the HTTP port, beside health and metrics.
         api: bool = HttpOptions::default().api;
-        /// Connections at once; further ones are answered 503. A watch takes one for as long as it is open, and all watches
+        /// Names by which the port may be addressed, besides localhost and the address that it listens on: a request for any
+        /// other host is refused, since a web page may have made that name up (DNS rebinding). Without scheme and port.
+        allowed_hosts: Vec<String> = Vec::new();
+        /// Connections at once; further ones are answered 503, but for a few that ask for /healthz. A watch takes one for as long as it is open, and all watches
         /// together three quarters of them.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
         /// How long a client may take to send the head of a request, and again its body, or to say nothing between two. On the

@@ -1,0 +1,192 @@
+//! Keeps pages in browsers away from the API.
+//!
+//! There is no token yet, and a browser reaches whatever its machine reaches: a page of any site could write to a server
+//! on a developer's loopback. Two checks stand before every route but `/healthz` and `/readyz`, which say nothing:
+//!
+//! - The host that a request names is one of this server. A site that makes its own name resolve to 127.0.0.1 (DNS
+//!   rebinding) counts as the same origin for the browser, but its name is in `Host`. Known are `localhost` and names
+//!   below it, the literal address that is listened on (any literal address where all are listened on: no name has to be
+//!   resolved for one, so none can be rebound), and `http.allowed_hosts`.
+//! - A browser says where a request comes from, in `Origin` and `Sec-Fetch-Site`. What comes from another origin is
+//!   refused, whatever its method; a link that somebody follows (a navigation by GET) is not.
+//!
+//! Clients that are no browsers send neither header, and pass by the first check alone. The gRPC port needs none of this:
+//! it takes HTTP/2 without TLS from its first byte on, which no browser speaks, and closes anything else unread.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderName, Method, Uri,
+        header::{HOST, ORIGIN},
+        uri::Authority,
+    },
+    middleware::Next,
+    response::Response,
+};
+
+use super::{
+    Shared,
+    accept::Form,
+    body,
+    error::{ErrorKind, HttpError},
+};
+
+/// Where a request comes from, in the eyes of the browser: `same-origin`, `same-site`, `cross-site`, or `none` for what
+/// its user did.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What a browser wants with the answer; `navigate` is to show it.
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The hosts for which requests are answered. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Hosts {
+    listening: IpAddr,
+    allowed: Arc<[String]>,
+}
+
+impl Hosts {
+    /// Those of a server that listens there, with the names of `http.allowed_hosts`.
+    pub(crate) fn new(listening: SocketAddr, allowed: &[String]) -> Self {
+        let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Self { listening: listening.ip().to_canonical(), allowed }
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if let Ok(address) = address.parse::<IpAddr>() {
+            let address = address.to_canonical();
+            return self.listening.is_unspecified() || address == self.listening || address.is_loopback();
+        }
+        let name = host.to_ascii_lowercase();
+        let name = name.strip_suffix('.').unwrap_or(&name);
+        name == "localhost" || name.ends_with(".localhost") || self.allowed.iter().any(|allowed| allowed == name)
+    }
+
+    /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
+    ///
+    /// # Errors
+    /// 403, with what to do about it.
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpError> {
+        let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or("?"));
+        let named: Vec<_> = named.chain(uri.authority().map(Authority::as_str)).collect();
+        for host in &named {
+            let authority = host.parse::<Authority>().ok().filter(|_| !host.contains('@'));
+            if !authority.is_some_and(|authority| self.knows(authority.host())) {
+                return Err(HttpError::new(
+                    ErrorKind::UnknownHost,
+                    format!(
+                        "this server does not answer for the host {host:?}, which may be a name that a web page made up; \
+                         use localhost or the address that is listened on, or add the name to http.allowed_hosts"
+                    ),
+                ));
+            }
+        }
+        let foreign = |origin: &str| {
+            HttpError::new(
+                ErrorKind::CrossOrigin,
+                format!(
+                    "the request comes from a web page of another origin ({origin}), which may not use this API; call it \
+                     from a program, or serve the page under the same host and port"
+                ),
+            )
+        };
+        for origin in headers.get_all(ORIGIN) {
+            let origin = origin.to_str().unwrap_or("?");
+            let authority = origin.split_once("://").map(|(_, authority)| authority);
+            if !authority.is_some_and(|authority| named.iter().any(|host| host.eq_ignore_ascii_case(authority))) {
+                return Err(foreign(origin));
+            }
+        }
+        let shown = matches!(*method, Method::GET | Method::HEAD)
+            && headers.get(MODE).is_some_and(|mode| mode.as_bytes() == b"navigate");
+        match headers.get(SITE).map(|site| site.to_str().unwrap_or("?")) {
+            None | Some("same-origin" | "none") => Ok(()),
+            Some(_) if shown => Ok(()),
+            Some(site) => Err(foreign(site)),
+        }
+    }
+}
+
+/// The middleware before every route.
+pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    if matches!(request.uri().path(), "/healthz" | "/readyz") {
+        return next.run(request).await;
+    }
+    match shared.hosts.check(request.method(), request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => {
+            let path = request.uri().path().to_owned();
+            body::drain(request.into_body(), shared.options.request_timeout).await;
+            fault.into_response(Form::Problem, &path)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knows(listening: &str, host: &str) -> bool {
+        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()]).knows(host)
+    }
+
+    #[test]
+    fn hosts_of_this_server_are_known() {
+        for host in ["localhost", "LocalHost", "localhost.", "a.localhost", "127.0.0.1", "127.1.2.3", "[::1]"] {
+            assert!(knows("127.0.0.1:80", host), "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example", "evillocalhost", "192.0.2.1", "", "127.0.0.1.evil.example"]
+        {
+            assert!(!knows("127.0.0.1:80", host), "{host}");
+        }
+        assert!(knows("127.0.0.1:80", "api.EXAMPLE.org") && !knows("127.0.0.1:80", "b.api.example.org"));
+        assert!(knows("192.0.2.1:80", "192.0.2.1") && !knows("192.0.2.1:80", "192.0.2.2"));
+        assert!(
+            knows("[::]:80", "192.0.2.1") && knows("0.0.0.0:80", "[2001:db8::1]") && !knows("[::]:80", "evil.example")
+        );
+        assert!(knows("[::ffff:192.0.2.1]:80", "192.0.2.1"));
+    }
+
+    fn refused(method: Method, headers: &[(&'static str, &'static str)]) -> bool {
+        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[]);
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value)));
+        hosts.check(&method, &Uri::from_static("/api"), &headers.collect()).is_err()
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let host = ("host", "localhost:8500");
+        assert!(!refused(Method::PUT, &[host]), "no browser");
+        assert!(!refused(Method::PUT, &[host, ("origin", "http://localhost:8500"), ("sec-fetch-site", "same-origin")]));
+        for origin in ["http://evil.example", "http://localhost:3000", "http://localhost", "null", "localhost:8500"] {
+            assert!(refused(Method::PUT, &[host, ("origin", origin)]), "{origin}");
+            assert!(refused(Method::GET, &[host, ("origin", origin)]), "{origin}");
+        }
+        for site in ["cross-site", "same-site", "new-in-some-year"] {
+            assert!(refused(Method::DELETE, &[host, ("sec-fetch-site", site)]), "{site}");
+            assert!(refused(Method::GET, &[host, ("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")]), "{site}");
+            assert!(refused(Method::POST, &[host, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")]), "{site}");
+            assert!(!refused(Method::GET, &[host, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")]), "a link");
+        }
+        assert!(!refused(Method::GET, &[host, ("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")]), "typed in");
+    }
+
+    #[test]
+    fn every_host_of_a_request_counts() {
+        assert!(refused(Method::GET, &[("host", "localhost"), ("host", "evil.example")]));
+        assert!(refused(Method::GET, &[("host", "evil@localhost")]));
+        assert!(!refused(Method::GET, &[]), "HTTP/1.0, which no browser speaks");
+        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[]);
+        let proxied = Uri::from_static("http://evil.example/api");
+        assert!(hosts.check(&Method::GET, &proxied, &HeaderMap::new()).is_err());
+    }
+}
