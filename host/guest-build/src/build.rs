@@ -155,14 +155,14 @@ impl Build {
         self
     }
 
-    /// Lets somebody else end the build.
+    /// Lets another thread end the build.
     #[must_use]
     pub fn stopped_by(mut self, stop: &StopHandle) -> Self {
         self.stop = Some(stop.clone());
         self
     }
 
-    /// Lets cargo bring Cargo.lock up to date, as for somebody who has just added a dependency.
+    /// Lets cargo bring Cargo.lock up to date, as after a dependency was added.
     #[must_use]
     pub fn unlocked(mut self) -> Self {
         self.locked = false;

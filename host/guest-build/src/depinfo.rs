@@ -1,4 +1,4 @@
-//! Reads the `.d` files that cargo writes beside an artifact: every local file that went into it, those of path
+//! Reads the `.d` files that cargo writes next to an artifact: every local file that went into it, those of path
 //! dependencies and of their build scripts included.
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! What systemd hears of the server, when it was started by it (`Type=notify`): that it is ready, what it does, that it
 //! stops, and, as often as the watchdog wants, that its threads still get round to things.
 //!
-//! Without `NOTIFY_SOCKET` in the environment nothing happens. A socket that nobody listens to is no reason not to serve.
+//! Without `NOTIFY_SOCKET` in the environment nothing happens. A socket without a listener is no reason not to serve.
 
 use std::{net::SocketAddr, time::Duration};
 

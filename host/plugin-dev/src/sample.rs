@@ -1,4 +1,4 @@
-//! A resource of a type with something in every field, for measurements where nobody gave one.
+//! A resource of a type with something in every field, for measurements without a given one.
 
 use mortise_plugin_host::TypeDecl;
 use mortise_resource::pb;

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 /// Paths and contents. A cut of the repository, with its folders where they are.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// Where the crate `mortise-plugin` stands in it.
+/// The folder of the crate `mortise-plugin` in it.
 pub(crate) const CRATE: &str = "plugins/sdk";
 
 /// Writes all of it below a folder, which is made.

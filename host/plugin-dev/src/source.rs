@@ -111,7 +111,7 @@ impl Crate {
     }
 }
 
-/// Ends a build that nobody waits for any more.
+/// Ends a build whose result is not needed any more.
 struct StopOnDrop(StopHandle);
 
 impl Drop for StopOnDrop {

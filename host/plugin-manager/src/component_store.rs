@@ -1,4 +1,4 @@
-//! Components that were loaded, kept beside the data: what serves and what served before.
+//! Components that were loaded, kept in the data directory: what serves and what served before.
 //!
 //! `<data_dir>/plugins/<plugin>/<sha256>.wasm`. A rollback needs them; so do types whose plugin's file is gone while
 //! something of them is stored, and a start with a broken file in the folder. A file whose content is not what its name

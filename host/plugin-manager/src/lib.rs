@@ -1,6 +1,6 @@
 //! Brings plugins into service and out of it, and keeps `mortise.v1.Plugin` true.
 //!
-//! [`Manager`] is the handle. A task (`task`) looks at files and settings when they change; what changed is handled beside
+//! [`Manager`] is the handle. A task (`task`) looks at files and settings when they change; what changed is handled next to
 //! it, as commands are. What they share is behind one lock, held for a step at a time (`core`); transitions of one plugin
 //! wait for each other, those of different plugins do not (`turns`). The two machines, of a plugin and of a file, are drawn
 //! in `state`.

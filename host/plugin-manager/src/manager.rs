@@ -34,7 +34,7 @@ use crate::{
     work::Work,
 };
 
-/// LoadReason many orders may wait; further callers wait for a place.
+/// How many orders may wait; further callers wait for a place.
 pub const QUEUE: usize = 64;
 
 /// Gives commands to the manager. Cheap to clone.

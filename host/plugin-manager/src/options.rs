@@ -16,13 +16,13 @@ pub struct Options {
     pub component_dir: PathBuf,
     /// Bundled plugins that are switched on.
     pub bundled: Vec<Bundled>,
-    /// LoadReason long a file must stay as it is before it is read.
+    /// How long a file must stay as it is before it is read.
     pub settle: Duration,
-    /// LoadReason long a file that is not whole is waited for, from its last change on.
+    /// How long a file that is not whole is waited for, from its last change on.
     pub unfinished: Duration,
-    /// LoadReason often the folder is looked at without having been told to.
+    /// How often the folder is looked at without having been told to.
     pub rescan: Duration,
-    /// LoadReason long calls in a replaced version are waited for.
+    /// How long calls in a replaced version are waited for.
     pub drain: Duration,
     /// Settings of plugins.
     pub config: ConfigSource,

@@ -23,7 +23,7 @@ const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
 /// Longest message of a condition, bytes.
 const MAX_MESSAGE: usize = 4_096;
 
-/// LoadReason often a write is tried again when the stored version is not the known one.
+/// How often a write is tried again when the stored version is not the known one.
 const ATTEMPTS: u32 = 5;
 
 /// What a plugin's resource says.

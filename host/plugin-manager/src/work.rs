@@ -1,4 +1,4 @@
-//! Work that runs beside the manager's task: what loads, what a caller waits for, what waits for calls to end.
+//! Work that runs while the manager's task goes on: loads, commands of callers, and waits for calls to end.
 
 use std::{future::Future, sync::Arc};
 

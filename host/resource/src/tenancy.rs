@@ -2,7 +2,7 @@
 
 use crate::{Error, name, pb};
 
-/// The unit that an empty one stands for.
+/// The unit that an empty one means.
 pub const DEFAULT: &str = "default";
 
 /// Stands for every unit, in queries only.

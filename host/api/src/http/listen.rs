@@ -46,7 +46,7 @@ const PROBES: usize = 16;
 /// Buffers of one connection, bytes each; a request's head has to fit.
 const BUFFER: usize = 64 << 10;
 
-/// Serves until told to stop; then ends idle connections, and resolves when the others have answered what they were request.
+/// Serves until told to stop; then ends idle connections, and resolves when the others have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::fault;
 
-/// Folders beside the sources that are not watched; neither are hidden ones, nor data directories of servers.
+/// Folders next to the sources that are not watched; neither are hidden ones, nor data directories of servers.
 const IGNORED: [&str; 1] = ["target"];
 
 /// The longest that changes are waited out, however fast they follow each other.
@@ -110,7 +110,7 @@ fn is_ignored(path: &Path) -> bool {
     name.starts_with('.') || IGNORED.contains(&&*name) || path.join("store/lock").exists()
 }
 
-/// What editors keep beside a file, test runs record, and servers put into a plugin folder.
+/// Files that editors keep next to a source, that test runs record, and that servers put into a plugin folder.
 fn is_scratch(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     name.ends_with('~')

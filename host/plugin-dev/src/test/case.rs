@@ -1,4 +1,4 @@
-//! What stands in a case: what is called, with what, in what world, and what has to come out.
+//! A case: the call, its input, the world around it, and the expected outcome.
 //!
 //! The fields are listed in docs/writing-plugins.md. An unknown one is an error, since a misspelled expectation would expect
 //! nothing.
@@ -27,7 +27,7 @@ pub(super) struct Case {
     map: Option<MapChange>,
     /// What is stored under the resource's name, for `validate` and `write`.
     pub(super) stored: Option<Value>,
-    /// Who asks, for `authorize` and `write`; somebody who may do everything if it is left out.
+    /// The caller, for `authorize` and `write`; one with every permission if it is left out.
     pub(super) caller: Option<Caller>,
     /// As in `[plugin.<name>.settings]`.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Resources as they stand in cases and recordings: the form that `mortise apply` takes, typed by the plugin's descriptors.
+//! Resources as cases and recordings have them: the form that `mortise apply` takes, typed by the plugin's descriptors.
 
 use mortise_plugin_host::{Manifest, TypeDecl};
 use mortise_resource::{Scope, pb, types::Gvk};

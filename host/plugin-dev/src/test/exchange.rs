@@ -103,7 +103,7 @@ impl Journal {
     }
 }
 
-/// Only a recording that somebody wrote by hand answers so.
+/// Only a recording that was written by hand answers so.
 fn unfit() -> Failure {
     Failure::new(Code::Internal, "the recorded answer is none to this question")
 }

@@ -131,7 +131,7 @@ impl Memory {
         self.store.lock().all().filter(fits).cloned().collect()
     }
 
-    /// What of a type stands under a key of an index of the controller's.
+    /// The resources of a type under a key of one of the controller's indexes.
     fn look_up(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
         let same = |gvk: &Gvk| gvk.group == of.group && gvk.kind == of.kind;
         let watched = self.controller.watches.iter().find(|watch| same(&watch.of));

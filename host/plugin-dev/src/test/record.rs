@@ -1,4 +1,4 @@
-//! Recordings: what a reconciler asked and was answered, in a file beside the case's, to be compared call by call.
+//! Recordings: what a reconciler asked and was answered, in a file next to the case's, to be compared call by call.
 //!
 //! A recording belongs to a case as it was: one whose fixtures changed since is refused, since its answers are another world's.
 

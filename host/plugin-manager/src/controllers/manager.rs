@@ -134,7 +134,7 @@ impl ControllerManager {
         reports
     }
 
-    /// Sets the gauges that nobody sets while nothing happens.
+    /// Sets the gauges that change with time alone.
     pub fn observe(&self) {
         self.0.controllers.observe();
     }
@@ -252,7 +252,7 @@ impl ControllerManager {
     }
 }
 
-/// LoadReason long a plugin's reconcilers are left alone from now on, and why; none when they are not.
+/// How long a plugin's reconcilers are left alone from now on, and why; none when they are not.
 fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
     let report = plugin.health().report();
     let hook = report.hooks.into_iter().find(|hook| hook.hook == RECONCILE)?;
@@ -264,8 +264,8 @@ fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
 #[error("{0}")]
 pub(crate) struct CircularWatch(String);
 
-/// Whether a plugin can run beside those that serve: a controller that watches what another one manages, and the other way
-/// round, would wake it for ever.
+/// Refuses a plugin that cannot run together with those that serve: a controller that watches what another one manages,
+/// and the other way round, would wake it for ever.
 ///
 /// # Errors
 /// The circle.

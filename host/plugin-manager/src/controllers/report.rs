@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use mortise_controller::{RecentError, State, Status};
 use mortise_resource::{data, pb};
 
-/// What there is to say of a controller beside its status.
+/// Details of a controller that its status does not hold.
 pub(crate) struct About<'a> {
     pub(crate) plugin: &'a str,
     pub(crate) manages: pb::Type,

@@ -34,7 +34,7 @@ impl ServiceSource {
 #[derive(Default)]
 struct Shared {
     held: HashMap<String, Weak<pb::Resource>>,
-    /// LoadReason many there were when those that nobody holds were last swept out.
+    /// How many there were when those without a holder were last removed.
     swept: usize,
 }
 

@@ -27,13 +27,13 @@ use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 
 use crate::load::stage::{Failure, Stage};
 
-/// LoadReason many stored objects are named in a failure.
+/// How many stored objects are named in a failure.
 const NAMED: usize = 10;
 
 /// Objects that are looked at before other tasks of the thread have their turn.
 const YIELD_EVERY: u32 = 256;
 
-/// LoadReason often the scan begins again because so much was written meanwhile that its watch fell behind.
+/// How often the scan begins again because so much was written meanwhile that its watch fell behind.
 pub(crate) const SCANS: u32 = 3;
 
 /// A plugin under examination.

@@ -31,7 +31,7 @@ use crate::{
 pub(crate) type Content = Result<(Vec<u8>, String), Failure>;
 
 impl Core {
-    /// Handles a file that changed, beside everything else. `since` is when it was first seen as it is now.
+    /// Handles a file that changed, while everything else goes on. `since` is when it was first seen as it is now.
     pub(crate) fn spawn_file(self: &Arc<Self>, file: String, stamp: Stamp, since: Instant) {
         let core = self.clone();
         self.work.spawn(async move {
@@ -40,7 +40,7 @@ impl Core {
         });
     }
 
-    /// Takes the plugin out of service whose file is gone, beside everything else.
+    /// Takes the plugin out of service whose file is gone, while everything else goes on.
     pub(crate) fn spawn_gone(self: &Arc<Self>, file: String) {
         let core = self.clone();
         self.work.spawn(async move {

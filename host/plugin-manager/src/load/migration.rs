@@ -1,6 +1,6 @@
 //! Stores what is stored in older schema versions in the new ones, in the background, once a plugin serves.
 //!
-//! Which types that concerns stands in the plugin's page (`upgrading`), so that a restart goes on with it. It begins when
+//! The plugin's page names these types (`upgrading`), so that a restart goes on with it. It begins when
 //! the calls in the replaced version have ended, which might still write in the old schema version. Readers do not wait
 //! for it: they get upgraded data in any case.
 
@@ -20,10 +20,10 @@ use crate::{
     state::ManagerState,
 };
 
-/// LoadReason many objects that could not be upgraded are named in the log.
+/// How many objects that could not be upgraded are named in the log.
 const NAMED: usize = 10;
 
-/// LoadReason often it is looked whether the replaced version is gone.
+/// How often it is looked whether the replaced version is gone.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// The types as they are served now, marked where something older may be stored.

@@ -1,4 +1,4 @@
-//! Where a transition stands, and why one failed, in the words of the condition `Loaded`.
+//! The stages of a transition, and why one failed, in the words of the condition `Loaded`.
 
 use mortise_plugin_host::LoadError;
 use mortise_resource::{Code, Error};

@@ -200,7 +200,7 @@ impl ManagerState {
         true
     }
 
-    /// What the registry becomes with the plugin, beside those that serve at this moment.
+    /// The registry as it is at this moment, with the plugin added.
     fn plan(&mut self, plugin: &Arc<Plugin>, request: &LoadRequest) -> Result<Plan, Failure> {
         let name = plugin.name();
         if !self.plugins.contains_key(name) {

@@ -21,7 +21,7 @@ pub(crate) fn adopt(registry: &Registry, plugin: &Plugin) -> (Vec<data::PluginTy
     (adopted, registry.without_missing_types(&gone))
 }
 
-/// The manifests under which a plugin's types stand in the table.
+/// The manifests under which the table has a plugin's types.
 pub(crate) fn manifests_of(registry: &Registry, name: &str) -> Vec<Manifest> {
     let there = registry.plugin(name).map(|plugin| plugin.manifest().clone());
     let absent = registry.missing_plugins().iter().filter(|a| a.name == name).map(|a| a.manifest.clone());

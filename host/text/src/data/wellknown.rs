@@ -18,7 +18,7 @@ use crate::{
     node::{self, Node, Resolved},
 };
 
-/// Messages whose form in JSON is not the map of their fields; within an `Any` that form stands under `value`.
+/// Messages whose form in JSON is not the map of their fields; within an `Any` that form is under `value`.
 pub(crate) fn has_own_form(full_name: &str) -> bool {
     let Some(name) = full_name.strip_prefix("google.protobuf.") else { return false };
     is_wrapper(name)

@@ -17,7 +17,7 @@ use crate::{
     read::refuse_duplicates,
 };
 
-/// Reads every document of a text; empty ones are left out. What stands before a syntax error is returned, so that its
+/// Reads every document of a text; empty ones are left out. The documents before a syntax error are returned, so that its
 /// faults are found too.
 pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
     let mut builder = Builder { sink, budget, open: Vec::new(), anchors: HashMap::new(), documents: Vec::new() };

@@ -21,7 +21,7 @@ pub(crate) trait Commented {
     }
 }
 
-/// Lines without the blank that stands behind the comment sign, and without empty ones around them.
+/// Lines without the blank after the comment sign, and without empty ones around them.
 fn clean(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
     lines.join("\n").trim_matches('\n').to_owned()

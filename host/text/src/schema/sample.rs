@@ -1,6 +1,6 @@
 //! A sample of a message in YAML: every field with its type, its comment and a value that is valid.
 //!
-//! Each field stands once. Of a `oneof`, the first field is set and the others are comments. A message within itself, and
+//! Each field is written once. Of a `oneof`, the first field is set and the others are comments. A message within itself, and
 //! whatever comes after [`MAX_LINES`] or deeper than [`MAX_DEPTH`], is left empty.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
@@ -13,7 +13,7 @@ pub(crate) const MAX_LINES: usize = 2_000;
 /// Most messages within each other, the outermost included: each takes a place on the stack.
 const MAX_DEPTH: usize = 32;
 
-/// A commented sample in YAML, as it stands under `data`.
+/// A commented sample in YAML, to be put under `data`.
 #[must_use]
 pub fn sample(message: &MessageDescriptor) -> String {
     let mut sample = Sample { lines: Vec::new(), open: vec![message.full_name().to_owned()] };
