@@ -2,6 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
+use mortise_durable_fs::FsError;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -111,6 +112,11 @@ impl CliError {
     /// A file or a directory could not be used; `doing` is such as `cannot read`.
     pub fn file(doing: &str, path: &std::path::Path, error: io::Error) -> Self {
         Self::usage(format!("{doing} {}", path.display())).caused_by(error)
+    }
+
+    /// A file that cannot be made where it is wanted.
+    pub(crate) fn fs(FsError { path, action, source }: FsError) -> Self {
+        Self::file(&format!("cannot {action}"), &path, source)
     }
 
     /// What the server answered when it was asked about `thing`.

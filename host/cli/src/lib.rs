@@ -8,7 +8,6 @@
 
 mod apply;
 pub mod args;
-mod atomic_file;
 pub mod commands;
 mod connect;
 mod env;

@@ -10,9 +10,10 @@ use std::{
 
 use clap::Args;
 use mortise_backup::SealChecker;
+use mortise_durable_fs::AtomicFile;
 use mortise_resource::data::{BackupRequest, backup_response::Begins};
 
-use crate::{CliError, Connect, Exit, Progress, Session, Unit, atomic_file, output::ui};
+use crate::{CliError, Connect, Exit, Progress, Session, Unit, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise backup /var/backups/mortise-$(date +%F).tar.gz\n\
                                    mortise backup - | ssh vault 'cat > mortise.tar.gz'";
@@ -50,17 +51,11 @@ impl Backup {
             return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
         }
         // Before the server is asked, so that a mistyped directory is reported at once.
-        let (mut part, dir) = atomic_file::create(&self.file)?;
+        let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
         let session = self.connect.session().await?;
-        let taken = self.take(&session, part.as_file_mut()).await?;
-        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}")).caused_by(e);
-        part.as_file().sync_all().map_err(failed)?;
-        if self.force {
-            part.persist(&self.file).map_err(|e| failed(e.error))?;
-        } else {
-            part.persist_noclobber(&self.file).map_err(|e| failed(e.error))?;
-        }
-        std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)?;
+        let taken = self.take(&session, part.file()).await?;
+        let placed = if self.force { part.replace_durably() } else { part.create_durably() };
+        placed.map_err(|e| CliError::failed(format!("cannot write {name}")).caused_by(e.source))?;
         ui::line(taken.describe(&name))?;
         Ok(Exit::Done)
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use mortise_durable_fs::AtomicFile;
 use mortise_resource::{
     data::TypeInfo,
     meta,
@@ -18,7 +19,7 @@ use mortise_resource::{
 };
 use mortise_text::{Indent, to_json, to_yaml};
 
-use crate::{CliError, Connect, Exit, Progress, Session, Unit, atomic_file, output::ui, resources::catalog::Catalog};
+use crate::{CliError, Connect, Exit, Progress, Session, Unit, output::ui, resources::catalog::Catalog};
 
 pub(super) const EXAMPLES: &str = "mortise export > all.jsonl\n\
                                    mortise export demo.v2.Artist demo.v2.Album -o yaml -f music.yaml";
@@ -68,11 +69,10 @@ impl Export {
         if !self.force && self.file.symlink_metadata().is_ok() {
             return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
         }
-        let (mut part, _) = atomic_file::create(&self.file)?;
-        let count = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.as_file_mut())).await?;
-        let failed = |e: io::Error| CliError::failed(format!("cannot write {name}")).caused_by(e);
-        part.as_file().sync_all().map_err(failed)?;
-        part.persist(&self.file).map_err(|e| failed(e.error))?;
+        let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
+        let count = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.file())).await?;
+        let placed = if self.force { part.replace_durably() } else { part.create_durably() };
+        placed.map_err(|e| CliError::failed(format!("cannot write {name}")).caused_by(e.source))?;
         ui::line(format!("{name}: {count} resources"))?;
         Ok(Exit::Done)
     }

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
 
+use mortise_durable_fs::{AtomicFile, FsError, dir_of};
 use serde::{Deserialize, Serialize};
 
 use crate::{env::Env, error::CliError};
@@ -77,14 +78,12 @@ impl Contexts {
         })?;
         let text = toml::to_string(self).map_err(|e| CliError::failed("contexts").caused_by(e))?;
         let write = || {
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-            std::fs::create_dir_all(dir)?;
-            let mut file = tempfile::NamedTempFile::new_in(dir)?;
-            file.write_all(text.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(&path).map_err(|e| e.error)
+            std::fs::create_dir_all(dir_of(&path)).map_err(FsError::at(&path, "write"))?;
+            let mut file = AtomicFile::beside(&path)?;
+            file.write_all(text.as_bytes()).map_err(FsError::at(&path, "write"))?;
+            file.replace_durably()
         };
-        write().map_err(|e| CliError::file("cannot write the contexts file", &path, e))?;
+        write().map_err(|FsError { source: e, .. }| CliError::file("cannot write the contexts file", &path, e))?;
         Ok(path)
     }
 

@@ -12,6 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use mortise_cli::CliError;
+use mortise_durable_fs::{AtomicFile, FsError};
 use mortise_plugin_host::Failure;
 use mortise_resource::Code;
 use parking_lot::Mutex;
@@ -89,14 +90,12 @@ impl Recordings {
         self.of.retain(|name, _| names.contains(name));
         let path = path_of(cases);
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let write = || {
-            let mut part = tempfile::Builder::new().prefix(".recording-").tempfile_in(dir)?;
-            part.write_all(text.as_bytes())?;
-            part.persist(&path)?;
-            Ok(())
+            let mut file = AtomicFile::beside(&path)?;
+            file.write_all(text.as_bytes()).map_err(FsError::at(&path, "write"))?;
+            file.replace()
         };
-        write().map_err(fault::file("write", &path))?;
+        write().map_err(|e| fault::file("write", &path)(e.source))?;
         Ok(path)
     }
 }
