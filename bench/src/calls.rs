@@ -1,6 +1,6 @@
 //! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks, mutate, validate
-//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose
-//! authorisation is declared.
+//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose authorisation
+//! is declared. "Read through a hook" asks the guest each time: no decision is remembered.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -67,11 +67,13 @@ fn name(client: usize, turn: u64, of: usize) -> String {
 pub(crate) struct Reads {
     pub(crate) clients: Vec<Client>,
     pub(crate) of: usize,
+    /// Makes the resource of a name, whose id is read.
+    pub(crate) resource: fn(&str) -> pb::Resource,
 }
 
 impl Work for Reads {
     async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
-        let id = artist(&name(client, turn, self.of)).id;
+        let id = (self.resource)(&name(client, turn, self.of)).id;
         let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
         stub.read(pb::ReadRequest { id }).await?;
         Ok(())
@@ -111,12 +113,17 @@ const LANES: usize = 64;
 
 /// Writes `count` artists over the wire.
 pub(crate) async fn fill(server: &Server, count: usize) -> Outcome<()> {
+    fill_with(server, count, artist).await
+}
+
+/// Writes `count` of what `resource` makes of their names.
+async fn fill_with(server: &Server, count: usize, resource: fn(&str) -> pb::Resource) -> Outcome<()> {
     let clients = server.clients(LANES).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for (lane, mut client) in clients.into_iter().enumerate() {
         tasks.spawn(async move {
             for i in (lane..count).step_by(LANES) {
-                client.write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i:07}"))) }).await?;
+                client.write(pb::WriteRequest { resource: Some(resource(&format!("artist-{i:07}"))) }).await?;
             }
             Outcome::Ok(())
         });
@@ -135,8 +142,9 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     fill(&ours, NAMES).await?;
     line(&format!("calls: {DATA} bytes of data, {NAMES} resources, all hooks; ceiling: a no-op tonic server"))?;
     for clients in [1, 64].into_iter().filter(|_| !only_writes) {
-        let reads =
-            async |server: &Server| Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES }));
+        let reads = async |server: &Server| {
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
+        };
         compare("Read", ("mortise", reads(&ours).await?), ("ceiling", reads(&ceiling).await?), clients, rounds).await?;
     }
     for clients in [1, 64] {
@@ -145,6 +153,23 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
             .await?;
         let durable = ("durable ceiling", writes(&durable).await?);
         compare("Write", ("mortise", writes(&ours).await?), durable, clients, rounds).await?;
+    }
+    ours.stop().await?;
+    if only_writes { Ok(()) } else { hooked_reads(rounds).await }
+}
+
+/// Measures Read of a type whose guest is asked for its authorisation each time.
+async fn hooked_reads(rounds: Rounds) -> Outcome<()> {
+    let dir = tempfile::tempdir()?;
+    let ours = Server::mortise(dir.path(), &[("MORTISE_SANDBOX_REMEMBERED_DECISIONS", "0")]).await?;
+    let ceiling = Server::noop(0).await?;
+    fill_with(&ours, NAMES, hooked).await?;
+    for clients in [1, 64] {
+        let reads = async |server: &Server| {
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: hooked }))
+        };
+        let (mortise, noop) = (("mortise", reads(&ours).await?), ("ceiling", reads(&ceiling).await?));
+        compare("Read through a hook", mortise, noop, clients, rounds).await?;
     }
     ours.stop().await
 }

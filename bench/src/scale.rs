@@ -75,11 +75,11 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     fill(large_dir.path(), resources).await?;
     let large = starts(&format!("{resources} resources"), large_dir.path()).await?;
     // The comparison is of warm servers; a cold one reads its pages from the file first.
-    let warming = Arc::new(Reads { clients: large.clients(64).await?, of: resources });
+    let warming = Arc::new(Reads { clients: large.clients(64).await?, of: resources, resource: artist });
     rate(&warming, 64, WARM_UP).await?;
     for clients in [1, 64] {
-        let ours = Arc::new(Reads { clients: large.clients(clients).await?, of: resources });
-        let theirs = Arc::new(Reads { clients: small.clients(clients).await?, of: 1_000 });
+        let ours = Arc::new(Reads { clients: large.clients(clients).await?, of: resources, resource: artist });
+        let theirs = Arc::new(Reads { clients: small.clients(clients).await?, of: 1_000, resource: artist });
         let title = format!("Read among {resources}");
         compare(&title, ("many", ours), ("1,000", theirs), clients, rounds).await?;
     }
