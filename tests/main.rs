@@ -37,6 +37,7 @@ mod controllers_reload;
 mod delete;
 mod descriptor_chains;
 mod edge;
+mod full_disk;
 mod golden;
 mod grpc_connections;
 mod guest_answers;

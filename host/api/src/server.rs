@@ -12,7 +12,6 @@ use mortise_service::registry::Registry;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tonic::transport::Server;
 use tonic_health::{
-    ServingStatus,
     pb::health_server::HealthServer,
     server::{HealthReporter, HealthService},
 };
@@ -26,7 +25,7 @@ use crate::{
     grpc::{
         connections::{self, ConnectionLimits},
         controller_service::ControllerApi,
-        health::Health,
+        health::{self, Health},
         plugin_service::PluginApi,
         reflection::Reflection,
         resource_service::ResourceApi,
@@ -40,16 +39,11 @@ use crate::{
         server_status::{ServerInfo, Sources},
     },
     plugin_stubs::{
-        controller_service_server::{ControllerServiceServer, SERVICE_NAME as CONTROLLER_SERVICE},
-        plugin_service_server::{PluginServiceServer, SERVICE_NAME as PLUGIN_SERVICE},
-        server_service_server::{SERVICE_NAME as SERVER_SERVICE, ServerServiceServer},
-        type_service_server::{SERVICE_NAME as TYPE_SERVICE, TypeServiceServer},
+        controller_service_server::ControllerServiceServer, plugin_service_server::PluginServiceServer,
+        server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
     },
-    stubs::resource_service_server::{ResourceServiceServer, SERVICE_NAME},
+    stubs::resource_service_server::ResourceServiceServer,
 };
-
-/// What has a health: the server as a whole, which has no name, and its services.
-const HEALTHY: [&str; 6] = ["", SERVICE_NAME, PLUGIN_SERVICE, TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
 
 /// How the server listens. Part of config.toml.
 #[derive(Debug, Clone)]
@@ -153,10 +147,12 @@ impl OpenPorts {
         Box::pin(async move {
             let Services { about, service, registry, manager, controller_manager, metrics } = parts;
             let (ready_tx, ready) = watch::channel(true);
+            let until_stopped = ready.clone();
             let health = HealthReporter::new();
-            for name in HEALTHY {
-                health.set_service_status(name, ServingStatus::Serving).await;
-            }
+            let store = service.backend().health();
+            let sound = store.borrow().is_ready();
+            health::say(&health, true, sound).await;
+            let following = tokio::spawn(health::follow(health.clone(), store));
             let reflection = Reflection::new(registry.clone(), service.clone())?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
@@ -199,7 +195,10 @@ impl OpenPorts {
                 .add_service(types)
                 .add_service(controllers)
                 .add_service(server)
-                .add_service(HealthServer::new(Health(HealthService::from_health_reporter(health.clone()))))
+                .add_service(HealthServer::new(Health {
+                    service: HealthService::from_health_reporter(health.clone()),
+                    ready: until_stopped,
+                }))
                 .add_service(ReflectionV1::new(reflection.clone()))
                 .add_service(ReflectionV1Alpha::new(reflection))
                 .serve_with_incoming_shutdown(
@@ -208,7 +207,7 @@ impl OpenPorts {
                 );
             let upkeep = tokio::spawn(upkeep(metrics.clone()));
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts);
-            let probes = http::probes(ready.clone());
+            let probes = http::probes(ready.clone(), service.backend().health());
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
             let router = http::router(shared);
@@ -218,14 +217,15 @@ impl OpenPorts {
             tokio::select! {
                 served = &mut grpc => {
                     upkeep.abort();
+                    following.abort();
                     return Ok(served?);
                 }
                 () = stop => {}
             }
             ready_tx.send_replace(false);
-            for name in HEALTHY {
-                health.set_service_status(name, ServingStatus::NotServing).await;
-            }
+            following.abort();
+            let _ = following.await;
+            health::say(&health, false, sound).await;
             service.stop();
             stopping_tx.send_replace(true);
             match timeout(self.options.grace, async { tokio::join!(&mut grpc, &mut http) }).await {

@@ -14,6 +14,7 @@ use crate::{
     removal,
     retry::{Failure, Retry},
     service::ResourceService,
+    store_fault::store_fault,
     write::cas_failure,
 };
 
@@ -42,7 +43,7 @@ impl ResourceService {
             let mut stored = match self.backend.read(consistency, &id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(pb::DeleteResponse {}),
-                Err(e) => return Err(Error::internal(format!("failed read: {e}"))),
+                Err(e) => return Err(store_fault("failed read", &e)),
             };
             let mut hooks = RequestHooks::new(kind.clone(), caller);
             hooks.upgrade(&mut stored).await?;
@@ -88,6 +89,6 @@ impl ResourceService {
 fn failed(error: StoreError) -> Failure {
     match error {
         StoreError::CasFailure { .. } => Failure::Conflict(cas_failure()),
-        other => Failure::Final(Error::internal(format!("failed delete: {other}"))),
+        other => Failure::Final(store_fault("failed delete", &other)),
     }
 }

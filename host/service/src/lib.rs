@@ -23,6 +23,7 @@ pub mod registry;
 mod removal;
 mod retry;
 mod service;
+mod store_fault;
 mod tenancy;
 mod tenancy_cleanup;
 mod type_watch;

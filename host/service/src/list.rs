@@ -6,7 +6,7 @@ use crate::registry::{Registry, ResourceType};
 use mortise_resource::{Error, pb, tenancy};
 use mortise_store::{Query, TypeKey};
 
-use crate::{caller::Caller, hooks::RequestHooks, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, service::ResourceService, store_fault::store_fault};
 
 impl ResourceService {
     /// Lists the resources of a type that the caller may read, in byte order of partition, namespace, name.
@@ -26,11 +26,7 @@ impl ResourceService {
         hooks.release();
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
-        let found = self
-            .backend
-            .list(caller.consistency, &query)
-            .await
-            .map_err(|e| Error::internal(format!("failed list: {e}")))?;
+        let found = self.backend.list(caller.consistency, &query).await.map_err(|e| store_fault("failed list", &e))?;
 
         let mut resources = Vec::with_capacity(found.len());
         for mut resource in found {

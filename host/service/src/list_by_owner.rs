@@ -6,6 +6,7 @@ use crate::{
     caller::Caller,
     hooks::{RequestHooks, type_of},
     service::ResourceService,
+    store_fault::store_fault,
 };
 
 impl ResourceService {
@@ -32,11 +33,8 @@ impl ResourceService {
         let place = tenancy.clone();
         RequestHooks::new(kind, caller).authorize_list(&place).await?;
 
-        let mut children = self
-            .backend
-            .list_by_owner(&owner)
-            .await
-            .map_err(|e| Error::internal(format!("failed list by owner: {e}")))?;
+        let children = self.backend.list_by_owner(&owner).await;
+        let mut children = children.map_err(|e| store_fault("failed list by owner", &e))?;
         // One type after another, so that the instance of one goes back before that of the next is asked for: who waits
         // for a second place with the first in hand may wait for itself.
         children.sort_by_cached_key(|child| types::gvk(&child_type(child)));

@@ -7,6 +7,7 @@ use crate::{
     caller::Caller,
     hooks::{ReadDecision, RequestHooks, type_of},
     service::ResourceService,
+    store_fault::store_fault,
 };
 
 impl ResourceService {
@@ -44,7 +45,7 @@ fn failed(error: StoreError) -> Error {
     match error {
         StoreError::NotFound => Error::not_found(error.to_string()),
         StoreError::GroupVersionMismatch { .. } => Error::invalid(error.to_string()),
-        other => Error::internal(format!("failed read: {other}")),
+        other => store_fault("failed read", &other),
     }
 }
 

@@ -7,7 +7,7 @@ use mortise_resource::{
 };
 use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
 
-use crate::service::ResourceService;
+use crate::{service::ResourceService, store_fault::store_fault};
 
 /// A partition and namespace that exist.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl PlaceError {
     pub(crate) fn for_writing(self) -> Error {
         match self {
             Self::Missing(text) => Error::invalid(text),
-            Self::Failed(e) => Error::internal(format!("failed tenancy marked for deletion check: {e}")),
+            Self::Failed(e) => store_fault("failed tenancy marked for deletion check", &e),
         }
     }
 
@@ -77,7 +77,7 @@ impl PlaceError {
     pub(crate) fn for_reading(self) -> Error {
         match self {
             Self::Missing(text) => Error::not_found(text),
-            Self::Failed(e) => Error::internal(format!("failed read: {e}")),
+            Self::Failed(e) => store_fault("failed read", &e),
         }
     }
 }

@@ -10,7 +10,7 @@ use mortise_resource::{Code, Error, pb, types::Gvk};
 use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{caller::Caller, hooks::RequestHooks, list, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, list, service::ResourceService, store_fault::store_fault};
 
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
@@ -106,6 +106,6 @@ pub(crate) fn ended(error: &StoreError) -> Error {
             metrics::counter!("mortise_watches_lagged_total").increment(1);
             Error::new(Code::Aborted, error.to_string())
         }
-        other => Error::internal(format!("failed next: {other}")),
+        other => store_fault("failed next", other),
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     read::tenancy_of,
     retry::{Failure, Retry},
     service::ResourceService,
+    store_fault::store_fault,
     tenancy::{Place, proto_text},
 };
 
@@ -170,7 +171,7 @@ impl ResourceService {
         match self.backend.read(Consistency::Consistent, owner).await {
             Ok(found) => Ok(found.id.unwrap_or_default()),
             Err(StoreError::NotFound) => Err(Error::invalid("resource.owner does not exist")),
-            Err(e) => Err(Error::internal(format!("failed to resolve owner: {e}"))),
+            Err(e) => Err(store_fault("failed to resolve owner", &e)),
         }
     }
 
@@ -333,5 +334,5 @@ pub(crate) fn cas_failure() -> Error {
 }
 
 fn unexpected(error: &StoreError) -> Error {
-    Error::internal(format!("failed to write resource: {error}"))
+    store_fault("failed to write resource", error)
 }

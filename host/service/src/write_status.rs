@@ -9,6 +9,7 @@ use crate::{
     ids,
     retry::{Failure, Retry},
     service::ResourceService,
+    store_fault::store_fault,
     write::cas_failure,
 };
 
@@ -65,7 +66,7 @@ impl ResourceService {
                 Ok(resource) => return Ok(pb::WriteStatusResponse { resource: Some(resource) }),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,
                 Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),
-                Err(e) => return Err(Error::internal(format!("failed to write resource: {e}"))),
+                Err(e) => return Err(store_fault("failed to write resource", &e)),
             }
         }
     }
@@ -74,7 +75,7 @@ impl ResourceService {
 fn failed_read(error: StoreError) -> Error {
     match error {
         StoreError::NotFound => Error::not_found(error.to_string()),
-        other => Error::internal(format!("failed read: {other}")),
+        other => store_fault("failed read", &other),
     }
 }
 

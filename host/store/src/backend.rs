@@ -24,6 +24,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use async_trait::async_trait;
 use mortise_resource::{meta, pb};
 use prost::Message as _;
+use tokio::sync::watch;
 
 use crate::error::StoreError;
 
@@ -256,8 +257,25 @@ pub struct Stats {
     pub bytes_on_disk: u64,
     /// Snapshots that are being read.
     pub snapshots: usize,
-    /// Why writes are refused, if they are.
+    /// What is wrong.
+    pub health: Health,
+}
+
+/// What is wrong with a store, each in a sentence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why every write is refused until a restart: the outcome of one is not known.
     pub poisoned: Option<String>,
+    /// Why writes that need room are refused until there is some.
+    pub full: Option<String>,
+}
+
+impl Health {
+    /// Whether the store does what it is there for. A full disk is for its operator to see to, and a restart would not help.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.poisoned.is_none()
+    }
 }
 
 /// Bytes of a resource as limits count them: encoded, without its version, which is the store's own, and without the mark of a
@@ -328,6 +346,9 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::TooManySnapshots`]; [`StoreError::Poisoned`]; faults of the store itself.
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError>;
+
+    /// What is wrong with the store, as of now and after each change.
+    fn health(&self) -> watch::Receiver<Health>;
 
     /// The store in numbers, as of the newest commit. The first call since the start counts the resources, about a second
     /// for each million, in small steps between which writes go on; later calls know.

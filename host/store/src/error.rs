@@ -89,6 +89,15 @@ pub enum StoreError {
     /// The store is shutting down.
     #[error("the store is closed")]
     Closed,
+    /// The disk has no room for a write. Nothing of it was stored; deletions go on as long as what is kept for them lasts, and
+    /// writes as soon as there is room.
+    #[error("{}: the disk is full: {missing} bytes are missing; make room: deletions are still taken, and writes again once there is room", path.display())]
+    Full {
+        /// The file that room was wanted for.
+        path: PathBuf,
+        /// How much more the disk would have to have free, bytes.
+        missing: u64,
+    },
     /// An earlier failure to write left the state of the disk unknown; nothing is accepted until a restart.
     #[error("the store refuses writes since an earlier one failed ({0}); restart mortise once the disk is well again")]
     Poisoned(String),

@@ -14,8 +14,8 @@ mod engine;
 pub mod error;
 
 pub use backend::{
-    Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Mutation, Query, Record, RecordKind, Snapshot,
-    SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
+    Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Query, Record, RecordKind,
+    Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
 };
 pub use engine::{FORMAT, Loader, Lock, Options, SledBackend, judge};
 pub use error::StoreError;

@@ -1,31 +1,113 @@
 //! Health over gRPC. A watch ends once it has said that the server stops: open, it would hold up the end.
+//!
+//! The services that write are not serving while the store is not sound, and with them the server as a whole; those that only
+//! read go on.
 
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _, stream};
+use tokio::sync::watch as signal;
 use tonic::{Request, Response, Status};
 use tonic_health::{
     pb::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus, health_server},
-    server::HealthService,
+    server::{HealthReporter, HealthService},
 };
 
-/// What is said of each service. None stops serving before the server does.
-pub(crate) struct Health(pub(crate) HealthService);
+use crate::{
+    plugin_stubs::{
+        controller_service_server::SERVICE_NAME as CONTROLLER_SERVICE,
+        plugin_service_server::SERVICE_NAME as PLUGIN_SERVICE, server_service_server::SERVICE_NAME as SERVER_SERVICE,
+        type_service_server::SERVICE_NAME as TYPE_SERVICE,
+    },
+    stubs::resource_service_server::SERVICE_NAME,
+};
+
+/// The server as a whole, and what writes.
+const WRITING: [&str; 3] = ["", SERVICE_NAME, PLUGIN_SERVICE];
+/// What only reads.
+const READING: [&str; 3] = [TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
+
+/// What is said of each service.
+pub(crate) struct Health {
+    /// The states, and who watches them.
+    pub(crate) service: HealthService,
+    /// False once the server stops.
+    pub(crate) ready: signal::Receiver<bool>,
+}
+
+/// Says of every service whether it serves.
+pub(crate) async fn say(reporter: &HealthReporter, serving: bool, sound: bool) {
+    for (names, serving) in [(WRITING, serving && sound), (READING, serving)] {
+        let status =
+            if serving { tonic_health::ServingStatus::Serving } else { tonic_health::ServingStatus::NotServing };
+        for name in names {
+            reporter.set_service_status(name, status).await;
+        }
+    }
+}
+
+/// Follows the store's health, until it is closed.
+pub(crate) async fn follow(reporter: HealthReporter, mut store: signal::Receiver<mortise_store::Health>) {
+    while store.changed().await.is_ok() {
+        let sound = store.borrow_and_update().is_ready();
+        say(&reporter, true, sound).await;
+    }
+}
 
 #[tonic::async_trait]
 impl health_server::Health for Health {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
-        self.0.check(request).await
+        self.service.check(request).await
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let replies = self.0.watch(request).await?.into_inner().flat_map(|reply| {
-            let last = reply.as_ref().is_ok_and(|reply| reply.status() == ServingStatus::NotServing);
+        let ready = self.ready.clone();
+        let replies = self.service.watch(request).await?.into_inner().flat_map(move |reply| {
+            let last =
+                !*ready.borrow() && reply.as_ref().is_ok_and(|reply| reply.status() == ServingStatus::NotServing);
             let end = last.then(|| Err(Status::unavailable("the server is stopping")));
             stream::iter(std::iter::once(reply).chain(end))
         });
         Ok(Response::new(Box::pin(replies)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mortise_store::Health as StoreHealth;
+    use tonic_health::pb::health_server::Health as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_writes_does_not_serve_while_the_store_is_not_sound() {
+        let (store, followed) = signal::channel(StoreHealth::default());
+        let reporter = HealthReporter::new();
+        say(&reporter, true, true).await;
+        let following = tokio::spawn(follow(reporter.clone(), followed));
+        let (_ready, ready) = signal::channel(true);
+        let health = Health { service: HealthService::from_health_reporter(reporter), ready };
+        let serves = async |service: &str| {
+            let request = Request::new(HealthCheckRequest { service: service.to_owned() });
+            health.check(request).await.unwrap().into_inner().status() == ServingStatus::Serving
+        };
+        assert!(serves("").await && serves(SERVICE_NAME).await && serves(TYPE_SERVICE).await);
+        // A full disk is no reason.
+        store.send_modify(|health| health.full = Some("1 byte is missing".into()));
+        store.send_modify(|health| health.poisoned = Some("sync".into()));
+        tokio::time::timeout(Duration::from_secs(30), async {
+            while serves("").await || serves(SERVICE_NAME).await || serves(PLUGIN_SERVICE).await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+        assert!(serves(TYPE_SERVICE).await && serves(SERVER_SERVICE).await, "they only read");
+        drop(store);
+        following.await.unwrap();
     }
 }

@@ -141,10 +141,10 @@ impl Shared {
 }
 
 /// The routes for who asks whether the server is well, when every connection is taken.
-pub(crate) fn probes(ready: signal::Receiver<bool>) -> Router {
+pub(crate) fn probes(ready: signal::Receiver<bool>, store: signal::Receiver<mortise_store::Health>) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
-        .route("/readyz", get(move || health::readiness(ready)))
+        .route("/readyz", get(move || health::readiness(ready, store)))
         .fallback(listen::full)
         .layer(from_fn(methods::finish))
 }

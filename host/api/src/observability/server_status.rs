@@ -77,7 +77,7 @@ impl Sources {
     }
 
     fn store(&self, stats: Stats) -> Store {
-        let Stats { head, bytes_on_disk, snapshots, poisoned } = stats;
+        let Stats { head, bytes_on_disk, snapshots, health } = stats;
         let count = |(key, count): (TypeKey, u64)| TypeCount { group: key.group, kind: key.kind, count };
         Store {
             data_dir: self.about.data_dir.display().to_string(),
@@ -88,7 +88,7 @@ impl Sources {
             resources: head.resources.into_iter().map(count).collect(),
             bytes_on_disk,
             backups: snapshots as u64,
-            refuses_writes: poisoned.unwrap_or_default(),
+            refuses_writes: health.poisoned.unwrap_or_default(),
         }
     }
 
@@ -161,8 +161,11 @@ fn warnings(
     max_watches: usize,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some(why) = &stats.poisoned {
+    if let Some(why) = &stats.health.poisoned {
         warnings.push(format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
+    }
+    if let Some(why) = &stats.health.full {
+        warnings.push(format!("the store refuses writes that need room: {why}"));
     }
     for PluginState { name, stage, health, message, .. } in plugins {
         if !["Serving", "Disabled"].contains(&stage.as_str()) {

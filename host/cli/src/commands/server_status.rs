@@ -24,7 +24,13 @@ pub(super) async fn show(connect: &Connect, shown: AnswerFormat) -> Result<Exit,
         AnswerFormat::Table => render(&status, &session.url(), &connect.ui()),
         AnswerFormat::Json => json::message("mortise.v1.ServerStatusResponse", &status)?,
     })?;
-    Ok(Exit::Done)
+    Ok(exit(&status))
+}
+
+/// For scripts: a failure when the store is not sound. Other warnings are for people.
+fn exit(status: &ServerStatusResponse) -> Exit {
+    let sound = status.store.as_ref().is_none_or(|store| store.refuses_writes.is_empty());
+    if sound { Exit::Done } else { Exit::Failed }
 }
 
 fn render(status: &ServerStatusResponse, url: &str, ui: &Ui) -> String {
@@ -160,6 +166,18 @@ mod tests {
     use mortise_resource::data::server_status_response::{Requests, TypeCount};
 
     use super::*;
+
+    #[test]
+    fn a_store_that_refuses_every_write_is_a_failure_to_scripts_and_a_warning_is_none() {
+        let mut status = ServerStatusResponse {
+            store: Some(Store::default()),
+            warnings: vec!["the store refuses writes that need room".into()],
+            ..ServerStatusResponse::default()
+        };
+        assert_eq!(exit(&status), Exit::Done);
+        status.store.as_mut().unwrap().refuses_writes = "store/wal.1: sync: input/output error".into();
+        assert_eq!(exit(&status), Exit::Failed);
+    }
 
     #[test]
     fn everything_is_shown_and_what_is_wrong_comes_last() {

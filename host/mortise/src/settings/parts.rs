@@ -71,6 +71,7 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
     options.history_bytes = config.store.history_bytes;
     options.watch_buffer = config.store.watch_buffer;
     options.commit_queue = config.store.commit_queue;
+    options.reserve_bytes = config.store.reserve_bytes;
     options
 }
 

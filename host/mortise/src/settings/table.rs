@@ -171,6 +171,9 @@ section! {
         watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
         /// How many writes may wait for the disk; further ones wait for a place.
         commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
+        /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give, writes are
+        /// refused with ResourceExhausted; deletions go on with what was taken.
+        reserve_bytes: u64 = mortise_store::Options::new("").reserve_bytes, Range::new(8 * MIB, GIB);
     }
 }
 

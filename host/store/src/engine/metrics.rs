@@ -11,6 +11,7 @@
 //! | `mortise_store_checkpoint_waits_total` | counter | times that writers waited for one |
 //! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
 //! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
+//! | `mortise_store_missing_bytes` | gauge | what the disk has too little of for writes to be taken |
 //! | `mortise_store_history_events` | gauge | events kept on disk |
 
 use std::time::Duration;
@@ -47,4 +48,9 @@ pub(crate) fn watch_lagged() {
 /// The store refuses writes from here on.
 pub(crate) fn poisoned() {
     metrics::gauge!("mortise_store_poisoned").set(1.0);
+}
+
+/// So many bytes are missing on the disk.
+pub(crate) fn missing(bytes: u64) {
+    metrics::gauge!("mortise_store_missing_bytes").set(bytes as f64);
 }

@@ -25,7 +25,7 @@ use std::{fmt, path::Path, sync::Arc, thread::JoinHandle};
 use async_trait::async_trait;
 use mortise_resource::pb;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use self::{
     commit::{commit_thread::Job, shared::Shared},
@@ -37,7 +37,9 @@ pub use self::{
     load::{Loader, judge},
     options::Options,
 };
-use crate::{Backend, Batch, Consistency, Cursor, Query, Snapshot, Stats, StoreError, TypeKey, Watch, check::Problem};
+use crate::{
+    Backend, Batch, Consistency, Cursor, Health, Query, Snapshot, Stats, StoreError, TypeKey, Watch, check::Problem,
+};
 
 /// A store in a directory of this machine.
 ///
@@ -188,12 +190,16 @@ impl Backend for SledBackend {
         Ok(Box::new(self.counted(Job::Snapshot).await?))
     }
 
+    fn health(&self) -> watch::Receiver<Health> {
+        self.shared.health.subscribe()
+    }
+
     async fn stats(&self) -> Result<Stats, StoreError> {
         Ok(Stats {
             head: self.counted(Job::Head).await?,
             bytes_on_disk: self.size_on_disk()?,
             snapshots: self.shared.snapshots.count(),
-            poisoned: self.poisoned().map(str::to_owned),
+            health: self.shared.health.borrow().clone(),
         })
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
     sled_file::remove_unfinished_snapshots(to)?;
     let table = Table::new(sled_file::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
     // Errors name the log as it is, not the copy.
-    recovery::settle(&dir, &table, &sled_file::data_file(&to.join(DB))?, false)?;
+    recovery::settle(&dir, &table, &sled_file::data_file(&to.join(DB))?, || Ok(()), false)?;
     let meta = recovery::meta(&table)?;
     let mut problems = check::walk(&table, &dir.join("blobs"), meta)?;
     let lost = closed_at::judge(&dir, meta.last_seq)?;

@@ -5,6 +5,7 @@
 //! <path>/store/format    the format number
 //! <path>/store/closed-at the commit with which it was closed last
 //! <path>/store/wal.{0,1} the write-ahead log
+//! <path>/store/spare     takes room, which the next opening may need
 //! <path>/store/{db,conf,blobs/,snap.*}   sled's
 //! <path>/store.new/      a store in the making; removed when found
 //! <path>/check-…/        a copy that a check works on; removed when found
@@ -21,15 +22,18 @@ use std::{
 };
 
 use mortise_durable_fs::{make_dir, remove, sync, sync_tree};
+use tokio::sync::watch;
 
 use super::{
     commit::{
-        checkpoint_thread::Checkpoints, commit_thread::Committer, history::History, queue::Queue, shared::Shared,
+        checkpoint_thread::Checkpoints, commit_thread::Committer, history::History, queue::Queue, room::Room,
+        shared::Shared,
     },
     files::{
         closed_at, format,
         layout::{DB, STORE, UNFINISHED, lock, remove_copies},
         recovery::{meta, settle},
+        reserve::{self, Reserve, keep_spare},
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
@@ -41,7 +45,10 @@ use super::{
         table::Table,
     },
 };
-use crate::{StoreError, error::io_fault};
+use crate::{Health, StoreError, error::io_fault};
+
+/// Each file of the log has the reserve of the tree, divided by this, ahead.
+const LOG_SHARE: u64 = 4;
 
 /// Opens or makes a store. Answers what is shared with the commit thread, and that thread. `sync_disk` replaces
 /// the sync of the disk, for tests.
@@ -68,11 +75,21 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     if wal::size_on_disk(&dir) > 0 {
         read_anew(&file)?;
     }
-    let table = Table::new(open_sled(&dir, &file, options.cache_bytes)?, file.clone());
+    let db = match open_sled(&dir, &file, options.cache_bytes) {
+        // Sled writes a table of its pages when it opens.
+        Err(StoreError::Io { source, .. }) if reserve::is_full(&source) => {
+            reserve::use_spare(&dir)?;
+            remove_unfinished_snapshots(&dir)?;
+            open_sled(&dir, &file, options.cache_bytes)?
+        }
+        opened => opened?,
+    };
+    let table = Table::new(db, file.clone());
     // Sled renamed a snapshot into place.
     sync(&dir)?;
     let data = data_file(&file)?;
-    let checkpoint = settle(&dir, &table, &data, true)?;
+    let room = Room::new(Reserve::of(&file)?, options.reserve_bytes);
+    let (checkpoint, settled) = settle(&dir, &table, &data, || room.for_batch(), true)?;
     let meta = meta(&table)?;
     if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
@@ -81,7 +98,12 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     if format < format::CURRENT {
         format::raise(&dir)?;
     }
-    let wal = Wal::begin(&dir, checkpoint, sync_disk.unwrap_or_else(|| Box::new(File::sync_data)))?;
+    let sync_disk = sync_disk.unwrap_or_else(|| Box::new(File::sync_data));
+    let wal = Wal::begin(&dir, checkpoint, options.reserve_bytes / LOG_SHARE, sync_disk)?;
+    if let Err(error) = room.take().and_then(|()| keep_spare(&dir, spare_bytes(&file))) {
+        // The first write says so to whom it concerns.
+        tracing::warn!(%error, "no room is kept for the next opening");
+    }
     sync(&dir)?;
     tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
 
@@ -93,17 +115,25 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
         publisher,
         queue: Queue::new(options.commit_queue),
         poisoned: OnceLock::new(),
+        health: watch::Sender::new(Health::default()),
+        room,
         snapshots: Arc::default(),
         options,
         _lock: lock,
     });
     let checkpoints = Checkpoints::start(shared.clone(), data, &path)?;
-    let committer = Committer::new(shared.clone(), meta, history, wal, checkpoints);
+    let committer = Committer::new(shared.clone(), meta, history, wal, checkpoints, settled);
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
         .spawn(move || committer.run())
         .map_err(io_fault(&path, "start the commit thread of"))?;
     Ok((shared, thread))
+}
+
+/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry some twenty
+/// bytes.
+fn spare_bytes(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |found| found.len() / 32) + (1 << 20)
 }
 
 /// Makes the content of an empty store.

@@ -25,7 +25,15 @@ pub struct Options {
     /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024, at most
     /// 1,048,576.
     pub commit_queue: usize,
+    /// How much of the disk is taken ahead for what is written later, bytes: so much for the tree, and a quarter of it for each
+    /// of the two files of the write-ahead log. When the disk has no more to give, writes are refused with
+    /// [`Full`](crate::StoreError::Full), and deletions and checkpoints go on with what was taken. Default 16 MiB, 8 MiB to
+    /// 1 GiB.
+    pub reserve_bytes: u64,
 }
+
+/// The least that is taken ahead, bytes: twice what one batch of a checkpoint may make sled write.
+const MIN_RESERVE: u64 = 8 << 20;
 
 impl Options {
     /// The defaults, for a store in `path`.
@@ -38,6 +46,7 @@ impl Options {
             history_bytes: 64 << 20,
             watch_buffer: 4096,
             commit_queue: 1024,
+            reserve_bytes: 16 << 20,
         }
     }
 
@@ -54,6 +63,7 @@ impl Options {
         self.max_resource_bytes = self.max_resource_bytes.min(1 << 30);
         self.watch_buffer = self.watch_buffer.clamp(1, 1 << 20).next_power_of_two();
         self.commit_queue = self.commit_queue.clamp(1, 1 << 20);
+        self.reserve_bytes = self.reserve_bytes.clamp(MIN_RESERVE, 1 << 30);
         self
     }
 }

@@ -14,7 +14,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
     time::Instant,
@@ -25,7 +25,10 @@ use sled::IVec;
 use crate::{
     StoreError,
     engine::{
-        commit::shared::Shared,
+        commit::{
+            room::{RETRY, Room},
+            shared::Shared,
+        },
         metrics,
         tree::{
             checkpoint::{BATCH_EDITS, copy},
@@ -73,10 +76,14 @@ impl Checkpoints {
         !self.running
     }
 
-    /// Waits until it is. False when it failed.
-    pub(crate) fn wait(&mut self) -> bool {
-        if self.running && self.done.recv().is_ok() {
-            self.running = false;
+    /// Waits until it is. False when it failed, or waits for room on the disk.
+    pub(crate) fn wait(&mut self, room: &Room) -> bool {
+        while self.running {
+            match self.done.recv_timeout(RETRY) {
+                Ok(()) => self.running = false,
+                Err(RecvTimeoutError::Timeout) if !room.is_waiting() => {}
+                Err(_) => break,
+            }
         }
         !self.running
     }
@@ -104,9 +111,15 @@ impl Checkpoints {
 fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
     while let Ok(Work { frozen, checkpoint }) = todo.recv() {
         let begun = Instant::now();
-        let copied =
-            contained("checkpoint", || copy(&shared.table, || data.sync_data(), Entries::of(&frozen), checkpoint));
+        let copied = contained("checkpoint", || {
+            let room = || shared.room.wait_for_batch();
+            copy(&shared.table, room, || data.sync_data(), Entries::of(&frozen), checkpoint)
+        });
         if let Err(error) = copied {
+            // The store is closed, and the next opening goes on.
+            if matches!(error, StoreError::Full { .. }) {
+                return;
+            }
             // The log has everything, but it cannot go on without end.
             shared.poison(&error);
             return;

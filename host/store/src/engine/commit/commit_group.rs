@@ -8,6 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 use mortise_resource::pb;
 use prost::Message;
 
+use crate::engine::commit::room::Shortage;
 use crate::engine::tree::change::Change;
 use crate::engine::tree::{keys, record::StoredResource, table::Table};
 use crate::{Batch, Expectation, Mutation, StoreError, TypeKey, backend::limited_size};
@@ -40,6 +41,8 @@ pub(crate) struct CommitGroup<'t> {
     pub(crate) changes: Vec<Change>,
     bytes: usize,
     max_resource_bytes: usize,
+    /// Set while the disk has no room: then only what deletes, or gets no larger, is taken.
+    shortage: Option<Shortage>,
 }
 
 /// Longest id of an owner, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not sync them.
@@ -50,8 +53,8 @@ type Undo = Vec<(Vec<u8>, Option<StoredResource>, Option<Arc<[u8]>>)>;
 
 impl<'t> CommitGroup<'t> {
     /// An empty group after the commit `seq`.
-    pub(crate) fn new(table: &'t Table, seq: u64, max_resource_bytes: usize) -> Self {
-        Self { table, seq, slots: HashMap::new(), changes: Vec::new(), bytes: 0, max_resource_bytes }
+    pub(crate) fn new(table: &'t Table, seq: u64, max_resource_bytes: usize, shortage: Option<Shortage>) -> Self {
+        Self { table, seq, slots: HashMap::new(), changes: Vec::new(), bytes: 0, max_resource_bytes, shortage }
     }
 
     /// Bytes of the resources that the group has written or deleted so far.
@@ -67,13 +70,16 @@ impl<'t> CommitGroup<'t> {
             }
         }
         let (seq, changes) = (self.seq, self.changes.len());
+        // What is written together with a deletion is about it, such as a tombstone.
+        let deletes = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Delete { .. }));
+        let shortage = self.shortage.clone().filter(|_| !deletes);
         let mut undo = Undo::new();
         let mut results = Vec::with_capacity(batch.mutations.len());
         for (position, mutation) in batch.mutations.into_iter().enumerate() {
             let result = match mutation {
-                Mutation::Put(resource) => self.put(position, *resource, &mut undo),
+                Mutation::Put(resource) => self.put(position, *resource, shortage.as_ref(), &mut undo),
                 Mutation::Delete { id, version } => self.delete(position, &id, &version, &mut undo),
-                Mutation::Rewrite(resource) => self.rewrite(*resource, &mut undo),
+                Mutation::Rewrite(resource) => self.rewrite(*resource, shortage.as_ref(), &mut undo),
             };
             match result {
                 Ok(stored) => results.push(stored),
@@ -105,12 +111,13 @@ impl<'t> CommitGroup<'t> {
         &mut self,
         position: usize,
         mut resource: pb::Resource,
+        shortage: Option<&Shortage>,
         undo: &mut Undo,
     ) -> Result<Option<pb::Resource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
         let (seq, limit) = (self.seq + 1, self.max_resource_bytes);
         let slot = self.slot(key.clone())?;
-        check_size(&resource, slot.now.as_ref(), limit)?;
+        check_size(&resource, slot.now.as_ref(), limit, shortage)?;
         let version = match &slot.now {
             Some(stored) if uid(&stored.resource) != uid(&resource) => return Err(StoreError::WrongUid),
             Some(stored) => stored.resource.version.as_str(),
@@ -134,11 +141,16 @@ impl<'t> CommitGroup<'t> {
         Ok(Some(pb::Resource::clone(&resource)))
     }
 
-    fn rewrite(&mut self, resource: pb::Resource, undo: &mut Undo) -> Result<Option<pb::Resource>, StoreError> {
+    fn rewrite(
+        &mut self,
+        resource: pb::Resource,
+        shortage: Option<&Shortage>,
+        undo: &mut Undo,
+    ) -> Result<Option<pb::Resource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
         let limit = self.max_resource_bytes;
         let slot = self.slot(key.clone())?;
-        check_size(&resource, slot.now.as_ref(), limit)?;
+        check_size(&resource, slot.now.as_ref(), limit, shortage)?;
         let same = |stored: &&StoredResource| {
             uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version
         };
@@ -200,13 +212,20 @@ impl<'t> CommitGroup<'t> {
     }
 }
 
-/// Refuses what is over the limit, unless it is no larger than what is stored: a limit that was lowered, or a mark, must not
-/// keep anybody from deleting.
-fn check_size(resource: &pb::Resource, stored: Option<&StoredResource>, limit: usize) -> Result<(), StoreError> {
+/// Refuses what is over the limit, and everything while there is no room, unless it is no larger than what is stored: a limit
+/// that was lowered, a full disk, or a mark, must not keep anybody from deleting.
+fn check_size(
+    resource: &pb::Resource,
+    stored: Option<&StoredResource>,
+    limit: usize,
+    shortage: Option<&Shortage>,
+) -> Result<(), StoreError> {
     let size = limited_size(resource);
-    match size > limit && stored.is_none_or(|stored| size > limited_size(&stored.resource)) {
-        true => Err(StoreError::TooLarge { size, limit }),
-        false => Ok(()),
+    let grows = || stored.is_none_or(|stored| size > limited_size(&stored.resource));
+    match shortage {
+        _ if size > limit && grows() => Err(StoreError::TooLarge { size, limit }),
+        Some(shortage) if grows() => Err(shortage.error()),
+        _ => Ok(()),
     }
 }
 

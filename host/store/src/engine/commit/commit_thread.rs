@@ -10,6 +10,9 @@
 //!
 //! Every answer waits for the group, a refusal too: it may be about what another batch of the group is about to write.
 //!
+//! A disk that is full is found out before anything is written ([`room`](crate::engine::commit::room)): what needs room is
+//! refused then, and taken again once there is some.
+//!
 //! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never shown,
 //! reads go on with what was published, every write is refused until a restart finds out.
 
@@ -24,6 +27,7 @@ use crate::engine::{
         commit_group::{CommitGroup, Slot},
         empty_types::EmptyTypes,
         history::History,
+        room::{RETRY, Shortage},
         shared::Shared,
         type_counts::TypeCounts,
     },
@@ -71,11 +75,23 @@ pub(crate) struct Committer {
     checkpoints: Checkpoints,
     type_counts: TypeCounts,
     empty_types: EmptyTypes,
+    /// Whether the tree has, or will have once the checkpoint is through, what the log had at the opening.
+    settled: bool,
+    /// When a disk without room was asked for some last.
+    asked_for_room: Option<Instant>,
 }
 
 impl Committer {
-    /// Goes on after `meta`.
-    pub(crate) fn new(shared: Arc<Shared>, meta: Meta, history: History, wal: Wal, checkpoints: Checkpoints) -> Self {
+    /// Goes on after `meta`. A tree that is not `settled` has something in front of it that has to be copied before the log
+    /// may be written.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        meta: Meta,
+        history: History,
+        wal: Wal,
+        checkpoints: Checkpoints,
+        settled: bool,
+    ) -> Self {
         Self {
             shared,
             meta,
@@ -84,11 +100,17 @@ impl Committer {
             checkpoints,
             type_counts: TypeCounts::new(),
             empty_types: EmptyTypes::default(),
+            settled,
+            asked_for_room: None,
         }
     }
 
     /// Works until the queue is closed and drained.
     pub(crate) fn run(mut self) {
+        if let Some(frozen) = self.shared.table.recent().frozen() {
+            self.checkpoints.begin(frozen, self.wal.settled());
+        }
+        self.look_for_room();
         // Whoever was answered together is likely to come back together; see the queue.
         let mut expected = 1;
         while let Some(jobs) = self.shared.clone().queue.take(expected) {
@@ -109,6 +131,7 @@ impl Committer {
                     }
                     Job::Head(reply) => {
                         self.commit(std::mem::take(&mut batches));
+                        self.look_for_room();
                         reply.send(self.head()).ok();
                     }
                     Job::Snapshot(reply) => {
@@ -180,6 +203,35 @@ impl Committer {
         }
     }
 
+    /// Takes the disk space that is to be ahead, if it is not; of a full disk only now and then.
+    fn look_for_room(&mut self) {
+        let Shared { room, .. } = &*self.shared;
+        let short = room.shortage().is_some();
+        if short && self.asked_for_room.is_some_and(|asked| asked.elapsed() < RETRY) {
+            return;
+        }
+        if short || !self.wal.is_reserved() {
+            // Any other fault comes back with the write, if it is one of the file.
+            let taken = self.wal.reserve().and_then(|()| if short { room.take() } else { Ok(()) });
+            self.shared.note_room(taken.err().as_ref().and_then(Shortage::of));
+            self.asked_for_room = Some(Instant::now());
+        }
+    }
+
+    /// Whether anything can be stored: not while a checkpoint that has to come first waits for room.
+    fn check_room(&mut self) -> Result<(), StoreError> {
+        self.look_for_room();
+        if self.settled && !self.reached(2) {
+            return Ok(());
+        }
+        self.settled = self.checkpoints.wait(&self.shared.room);
+        match self.shared.room.shortage() {
+            _ if self.settled => Ok(()),
+            Some(shortage) => Err(shortage.error()),
+            None => Err(ended()),
+        }
+    }
+
     /// Takes batches until the group is large enough; their results, once all of them are durable. Any error is one of
     /// writing: nobody knows what is on the disk then.
     fn attempt(
@@ -188,7 +240,12 @@ impl Committer {
     ) -> Result<Vec<Result<Results, StoreError>>, StoreError> {
         let begun = Instant::now();
         let shared = self.shared.clone();
-        let mut group = CommitGroup::new(&shared.table, self.meta.last_seq, shared.options.max_resource_bytes);
+        if let Err(error) = self.check_room() {
+            let shortage = Shortage::of(&error).ok_or(error)?;
+            return Ok(batches.map(|_| Err(shortage.error())).collect());
+        }
+        let (limit, shortage) = (shared.options.max_resource_bytes, shared.room.shortage());
+        let mut group = CommitGroup::new(&shared.table, self.meta.last_seq, limit, shortage);
         let mut results = Vec::new();
         let mut changing = 0;
         for batch in batches {
@@ -201,7 +258,14 @@ impl Committer {
         }
         let changes = group.changes.iter().filter(|change| change.is_event).count();
         if !group.changes.is_empty() {
-            self.make_durable(group)?;
+            if let Err(error) = self.make_durable(group) {
+                let shortage = Shortage::of(&error).ok_or(error)?;
+                self.history.forget();
+                // A refusal or a result may be about what another batch of the group was to write.
+                results.iter_mut().for_each(|result| *result = Err(shortage.error()));
+                shared.note_room(Some(shortage));
+                return Ok(results);
+            }
             let events = self.meta.events();
             metrics::group(changing, changes, begun.elapsed(), events.end - events.start);
         }
@@ -241,49 +305,60 @@ impl Committer {
         Ok(())
     }
 
+    /// Whether memory or log have so many times what begins a checkpoint.
+    fn reached(&self, times: usize) -> bool {
+        let bound = self.shared.options.memtable_bytes();
+        let active = self.shared.table.recent().active();
+        active.bytes() >= bound * times || self.wal.len() >= bound as u64 * times as u64 * LOG_TO_MEMORY
+    }
+
     /// Begins a checkpoint if it is time for one; waits for the last one if it is high time.
     fn make_room(&mut self) -> Result<(), StoreError> {
-        let bound = self.shared.options.memtable_bytes();
-        let reached = |times: usize, log: &Wal| {
-            let active = self.shared.table.recent().active();
-            active.bytes() >= bound * times || log.len() >= bound as u64 * times as u64 * LOG_TO_MEMORY
-        };
-        if !reached(1, &self.wal) || (!self.checkpoints.is_idle() && !reached(2, &self.wal)) {
+        let Shared { room, .. } = &*self.shared;
+        // The log of a full disk gets no longer; its other file is as long as it was.
+        let short = room.shortage().is_some() && self.wal.len() >= self.wal.ahead() / 2;
+        if !(self.reached(1) || short) || (!self.checkpoints.is_idle() && !self.reached(2)) {
             return Ok(());
         }
         if !self.checkpoints.is_idle() {
             metrics::checkpoint_awaited();
         }
-        if self.checkpoints.wait() {
-            return self.checkpoint();
+        if self.checkpoints.wait(room) {
+            self.checkpoint();
+            return Ok(());
         }
-        // One that failed has poisoned the store already, with a better reason.
-        Err(StoreError::Poisoned("the checkpoint thread ended".to_owned()))
+        // One that failed has poisoned the store already, with a better reason. What waits for room is refused next.
+        if room.is_waiting() { Ok(()) } else { Err(ended()) }
     }
 
     /// Begins a checkpoint of everything up to here. None may be on its way.
-    fn checkpoint(&mut self) -> Result<(), StoreError> {
+    fn checkpoint(&mut self) {
         let checkpoint = self.wal.checkpoint();
-        self.wal.rotate()?;
+        self.wal.rotate();
         self.checkpoints.begin(self.shared.table.recent().freeze(), checkpoint);
-        Ok(())
     }
 
     /// Leaves everything in the tree and nothing in the log, as long as the store is sound.
     fn finish(mut self) {
-        if self.shared.poisoned.get().is_none() && self.checkpoints.wait() {
-            let finished = match self.shared.table.recent().active().is_empty() {
-                true => Ok(()),
-                false => self.checkpoint(),
-            };
+        let shared = self.shared.clone();
+        shared.room.close();
+        if shared.poisoned.get().is_none() && self.checkpoints.wait(&shared.room) {
+            if !shared.table.recent().active().is_empty() {
+                self.checkpoint();
+            }
             // Whatever goes wrong here costs the next opening time, and nothing else: the log has everything.
-            let emptied = finished.and_then(|()| if self.checkpoints.wait() { self.wal.empty() } else { Ok(()) });
+            let emptied = if self.checkpoints.wait(&shared.room) { self.wal.empty() } else { Ok(()) };
             if let Err(error) = emptied {
                 tracing::warn!(%error, "the write-ahead log was not emptied");
             }
         }
         self.checkpoints.end();
     }
+}
+
+/// The checkpoint thread is gone.
+fn ended() -> StoreError {
+    StoreError::Poisoned("the checkpoint thread ended".to_owned())
 }
 
 /// Adds what a group makes of one resource to its batch: record, chunks, owner index.

@@ -68,6 +68,11 @@ impl History {
         meta
     }
 
+    /// Forgets what it remembers, since what it wrote last was not stored.
+    pub(crate) fn forget(&mut self) {
+        self.lens.clear();
+    }
+
     fn is_over(&self, meta: &Meta) -> bool {
         let events = meta.events();
         events.end - events.start > self.max_events || meta.event_bytes > self.max_bytes

@@ -6,5 +6,6 @@ pub(crate) mod commit_thread;
 pub(crate) mod empty_types;
 pub(crate) mod history;
 pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod shared;
 pub(crate) mod type_counts;

@@ -5,10 +5,17 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use tokio::sync::watch;
+
 use crate::{
-    Batch, Mutation, StoreError,
+    Batch, Health, Mutation, StoreError,
     engine::{
-        commit::{commit_group, commit_thread::Job, queue::Queue},
+        commit::{
+            commit_group,
+            commit_thread::Job,
+            queue::Queue,
+            room::{Room, Shortage},
+        },
         files::{closed_at, layout, recovery},
         metrics,
         options::Options,
@@ -24,6 +31,9 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue<Job>,
     /// Why writes are refused.
     pub(crate) poisoned: OnceLock<String>,
+    /// What is wrong, for callers to follow.
+    pub(crate) health: watch::Sender<Health>,
+    pub(crate) room: Room,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) scanner: Arc<Scanner>,
     pub(crate) options: Options,
@@ -41,8 +51,24 @@ impl Shared {
         if self.poisoned.set(why.clone()).is_ok() {
             tracing::error!(path = %self.options.path.display(), why, "the store refuses writes from here on");
             metrics::poisoned();
+            self.health.send_modify(|health| health.poisoned = Some(why.clone()));
         }
         why
+    }
+
+    /// Notes whether the disk has room.
+    pub(crate) fn note_room(&self, shortage: Option<Shortage>) {
+        let path = self.options.path.display();
+        let now = shortage.as_ref().map(|shortage| shortage.error().to_string());
+        metrics::missing(shortage.as_ref().map_or(0, Shortage::missing));
+        match (self.room.note(shortage).is_some(), &now) {
+            (false, Some(why)) => {
+                tracing::error!(%path, why, "the store refuses writes that need room, until there is some")
+            }
+            (true, None) => tracing::info!(%path, "there is room on the disk again, and writes go on"),
+            _ => {}
+        }
+        self.health.send_if_modified(|health| std::mem::replace(&mut health.full, now.clone()) != now);
     }
 
     /// Writes down how far the store had come. Nothing is lost without it; only a loss would not be noticed.

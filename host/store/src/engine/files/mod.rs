@@ -5,4 +5,5 @@ pub(crate) mod format;
 pub(crate) mod layout;
 pub(crate) mod number_file;
 pub(crate) mod recovery;
+pub(crate) mod reserve;
 pub(crate) mod wal;

@@ -11,11 +11,18 @@ use crate::{
 };
 
 /// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file; `own` says that the log is the
-/// tree's own, and not that of which the tree is a copy. Returns the checkpoint position after that.
+/// tree's own, and not that of which the tree is a copy. Returns the checkpoint position after that, and whether the tree is
+/// there: when the disk has no `room`, what the log has stands in front of the tree instead, to be copied later.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not in the log.
-pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Result<CheckpointPosition, StoreError> {
+pub(crate) fn settle(
+    dir: &Path,
+    table: &Table,
+    data: &File,
+    room: impl Fn() -> Result<(), StoreError>,
+    own: bool,
+) -> Result<(CheckpointPosition, bool), StoreError> {
     // What is seen of the tree, the checkpoint position not least, may not be on the disk yet.
     data.sync_data().map_err(|source| table.io("sync", source))?;
     let Some(checkpoint) = CheckpointPosition::read(table)? else {
@@ -23,7 +30,8 @@ pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Resul
             return Err(table.damaged(keys::CHECKPOINT, "it is missing, and there is a write-ahead log"));
         }
         let checkpoint = CheckpointPosition::new();
-        return checkpoint::copy(table, || data.sync_data(), std::iter::empty(), checkpoint).map(|()| checkpoint);
+        let none = std::iter::empty();
+        return checkpoint::copy(table, room, || data.sync_data(), none, checkpoint).map(|()| (checkpoint, true));
     };
     // What the counters say may be yet to come; those of a closed store are right.
     let last_seq = table.get(keys::META)?.and_then(|value| Meta::decode(&value)).map(|meta| meta.last_seq);
@@ -38,9 +46,17 @@ pub(crate) fn settle(dir: &Path, table: &Table, data: &File, own: bool) -> Resul
             recovered.secure()?;
         }
         tracing::info!(keys = recovered.states.len(), "the write-ahead log is being copied to the tree");
-        checkpoint::copy(table, || data.sync_data(), recovered.states.into_iter(), recovered.checkpoint)?;
+        let states = recovered.states.iter().map(|(key, state)| (key.clone(), state.clone()));
+        match checkpoint::copy(table, room, || data.sync_data(), states, recovered.checkpoint) {
+            Err(error @ StoreError::Full { .. }) => {
+                tracing::error!(%error, "the store opens for reading");
+                table.recent().put_in_front(recovered.states);
+                return Ok((recovered.checkpoint, false));
+            }
+            copied => copied?,
+        }
     }
-    Ok(recovered.checkpoint)
+    Ok((recovered.checkpoint, true))
 }
 
 /// The counters, checked against the newest event.

@@ -33,7 +33,8 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{self, Read as _, Seek as _, Write as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -41,7 +42,10 @@ use sled::IVec;
 
 use crate::{
     StoreError,
-    engine::tree::{checkpoint_position::CheckpointPosition, memtable::State, write_batch::WriteBatch},
+    engine::{
+        files::reserve::{self, is_full},
+        tree::{checkpoint_position::CheckpointPosition, memtable::State, write_batch::WriteBatch},
+    },
     error::io_fault,
 };
 
@@ -72,6 +76,10 @@ pub(crate) struct Wal {
     /// Where the next record begins.
     position: u64,
     buffer: Vec<u8>,
+    /// Bytes that are taken ahead of the end of each file.
+    ahead: u64,
+    /// Whether they are.
+    reserved: bool,
     sync: SyncDisk,
 }
 
@@ -94,7 +102,13 @@ pub(crate) struct LogTail {
 
 impl Wal {
     /// Begins the generation after the checkpoint position's, in the store's directory. Nothing may be in the log that is not in the tree.
-    pub(crate) fn begin(dir: &Path, checkpoint: CheckpointPosition, sync: SyncDisk) -> Result<Self, StoreError> {
+    /// `ahead` bytes are kept in front of what is written, once [`Wal::reserve`] got them.
+    pub(crate) fn begin(
+        dir: &Path,
+        checkpoint: CheckpointPosition,
+        ahead: u64,
+        sync: SyncDisk,
+    ) -> Result<Self, StoreError> {
         let generation = checkpoint.generation + 1;
         Ok(Self {
             current: LogFile::open(dir, generation)?,
@@ -104,6 +118,8 @@ impl Wal {
             number: checkpoint.number,
             position: 0,
             buffer: Vec::new(),
+            ahead,
+            reserved: false,
             sync,
         })
     }
@@ -113,21 +129,58 @@ impl Wal {
         CheckpointPosition { generation: self.generation, number: self.number, salt: self.salt }
     }
 
+    /// What the checkpoint position is once everything before this generation is in the tree.
+    pub(crate) fn settled(&self) -> CheckpointPosition {
+        CheckpointPosition { generation: self.generation - 1, ..self.checkpoint() }
+    }
+
+    /// Bytes that are to be taken ahead of the end of each file.
+    pub(crate) fn ahead(&self) -> u64 {
+        self.ahead
+    }
+
+    /// Whether they are, as far as is known.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.reserved
+    }
+
     /// Bytes of the current generation.
     pub(crate) fn len(&self) -> u64 {
         self.position
     }
 
-    /// Appends a group and makes it durable. After an error nobody knows whether it is.
+    /// Takes the disk space that is to be ahead of what is written, in both files; nothing if it is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] when the disk has no room for it.
+    pub(crate) fn reserve(&mut self) -> Result<(), StoreError> {
+        if !self.reserved {
+            for (log, position) in [(&self.current, self.position), (&self.other, 0)] {
+                let ahead = self.ahead.saturating_sub(log.len.saturating_sub(position));
+                reserve::take(&log.file, &log.path, ahead)?;
+            }
+            self.reserved = true;
+        }
+        Ok(())
+    }
+
+    /// Appends a group and makes it durable. After an error nobody knows whether it is, but for one.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] when the disk has no room for it: then nothing was written.
     pub(crate) fn append(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
         let mut record = std::mem::take(&mut self.buffer);
         record.clear();
         encode(&mut record, self.salt, self.generation, self.number, batch);
-        let result = self.current.write(self.position, &record).and_then(|()| {
-            let LogFile { file, path, .. } = &self.current;
-            (self.sync)(file).map_err(io_fault(path, "sync"))
-        });
-        self.position += record.len() as u64;
+        let end = self.position + record.len() as u64;
+        if end > self.current.len {
+            self.reserved = false;
+            self.current.extend(end)?;
+        }
+        let LogFile { file, path, .. } = &self.current;
+        let written = file.write_all_at(&record, self.position).map_err(io_fault(path, "write"));
+        let result = written.and_then(|()| (self.sync)(file).map_err(io_fault(path, "sync")));
+        self.position = end;
         self.number += 1;
         if record.capacity() <= KEPT_BUFFER {
             self.buffer = record;
@@ -136,11 +189,9 @@ impl Wal {
     }
 
     /// Begins the next generation, in the other file: the generation before this one must be in the tree.
-    pub(crate) fn rotate(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn rotate(&mut self) {
         std::mem::swap(&mut self.current, &mut self.other);
-        self.current.rewind()?;
         (self.generation, self.position) = (self.generation + 1, 0);
-        Ok(())
     }
 
     /// Gives the disk space back. Everything must be in the tree.
@@ -148,9 +199,8 @@ impl Wal {
         for log in [&mut self.current, &mut self.other] {
             log.file.set_len(0).map_err(io_fault(&log.path, "empty"))?;
             log.len = 0;
-            log.rewind()?;
         }
-        self.position = 0;
+        (self.position, self.reserved) = (0, false);
         Ok(())
     }
 }
@@ -162,36 +212,30 @@ impl LogFile {
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(io_fault(&path, "open"))?;
         let len = file.metadata().map_err(io_fault(&path, "look at"))?.len();
-        let mut log = Self { file, path, len };
-        log.rewind()?;
-        Ok(log)
+        Ok(Self { file, path, len })
     }
 
-    fn rewind(&mut self) -> Result<(), StoreError> {
-        self.file.rewind().map_err(io_fault(&self.path, "rewind"))
-    }
-
-    /// Writes at the cursor, which is at `position`, after making sure that the file reaches beyond it.
-    fn write(&mut self, position: u64, record: &[u8]) -> Result<(), StoreError> {
-        let end = position + record.len() as u64;
-        let mut write = || {
-            if end > self.len {
-                let more = self.len.clamp(GROWTH, GROWTH * 8);
-                let grown = (self.len + more).max(end).next_multiple_of(GROWTH);
-                self.file.seek(SeekFrom::Start(self.len))?;
-                let zeros = vec![0; GROWTH as usize];
-                let mut left = grown - self.len;
-                while left > 0 {
-                    let piece = zeros.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(&zeros);
-                    self.file.write_all(piece)?;
-                    left -= piece.len() as u64;
+    /// Makes the file reach to `end`, with zeros, and further if there is room.
+    fn extend(&mut self, end: u64) -> Result<(), StoreError> {
+        let more = self.len.clamp(GROWTH, GROWTH * 8);
+        let grown = (self.len + more).max(end).next_multiple_of(GROWTH);
+        let zeros = vec![0; GROWTH as usize];
+        while self.len < grown {
+            let left = usize::try_from(grown - self.len).unwrap_or(usize::MAX);
+            match self.file.write_at(zeros.get(..left).unwrap_or(&zeros), self.len) {
+                Ok(written) if written > 0 => self.len += written as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What is there will do.
+                Err(error) if is_full(&error) && self.len >= end => break,
+                Err(error) if is_full(&error) => {
+                    let missing = reserve::missing(&self.file, end - self.len);
+                    return Err(StoreError::Full { path: self.path.clone(), missing });
                 }
-                self.len = grown;
-                self.file.seek(SeekFrom::Start(position))?;
+                Err(source) => return Err(io_fault(&self.path, "extend")(source)),
+                Ok(_) => return Err(io_fault(&self.path, "extend")(io::ErrorKind::WriteZero.into())),
             }
-            self.file.write_all(record)
-        };
-        write().map_err(io_fault(&self.path, "write"))
+        }
+        Ok(())
     }
 }
 

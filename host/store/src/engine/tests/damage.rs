@@ -193,7 +193,9 @@ async fn copies_of_checks_that_ended_early_go() {
 #[tokio::test]
 async fn a_poisoned_store_notes_nothing() {
     let mut store = Fresh::with(|options| options, Some(Box::new(|_| Err(std::io::Error::other("gone")))));
+    assert!(store.health().borrow().is_ready());
     store.write_cas(resource("a")).await.unwrap_err();
+    assert!(!store.health().borrow().is_ready() && store.health().borrow().poisoned.is_some());
     store.shut();
     assert!(!store.path().join("store/closed-at").exists());
 }

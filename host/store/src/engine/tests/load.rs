@@ -169,5 +169,5 @@ async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
     let poisoned = Fresh::with(|options| options, Some(failing));
     assert!(poisoned.write_cas(resource("a")).await.is_err());
     assert!(matches!(poisoned.snapshot().await.err(), Some(StoreError::Poisoned(_))));
-    assert!(poisoned.stats().await.unwrap().poisoned.is_some());
+    assert!(poisoned.stats().await.unwrap().health.poisoned.is_some());
 }

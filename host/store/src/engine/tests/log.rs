@@ -162,7 +162,7 @@ async fn a_failed_checkpoint_refuses_writes_and_shows_what_is_published() {
     let checkpoint = CheckpointPosition { generation: 1, ..CheckpointPosition::new() };
     assert!(checkpoints.is_idle());
     checkpoints.begin(store.shared.table.recent().freeze(), checkpoint);
-    assert!(!checkpoints.wait() && !checkpoints.is_idle());
+    assert!(!checkpoints.wait(&store.shared.room) && !checkpoints.is_idle());
     checkpoints.end();
     let error = store.write_cas(resource("a")).await.unwrap_err();
     assert!(matches!(&error, StoreError::Poisoned(why) if why.contains("store/db: sync")), "{error}");

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod damage;
+mod full;
 mod history;
 mod in_flight;
 mod load;

@@ -50,7 +50,7 @@ fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
         images.push(fs::read(db(dir))?);
         Ok(())
     };
-    checkpoint::copy(&table, sync, recovered.states.into_iter(), recovered.checkpoint).unwrap();
+    checkpoint::copy(&table, || Ok(()), sync, recovered.states.into_iter(), recovered.checkpoint).unwrap();
     images
 }
 

@@ -22,14 +22,16 @@ pub(crate) const BATCH_EDITS: usize = 64;
 const BATCH_BYTES: usize = 64 << 10;
 
 /// Copies states to the tree and then writes the checkpoint position, all of it durable when this returns. `sync` makes what was written to
-/// sled's file durable.
+/// sled's file durable; `room` is asked before each batch, and an error of it leaves the rest uncopied.
 pub(crate) fn copy(
     table: &Table,
+    mut room: impl FnMut() -> Result<(), StoreError>,
     mut sync: impl FnMut() -> io::Result<()>,
     states: impl Iterator<Item = (IVec, State)>,
     checkpoint: CheckpointPosition,
 ) -> Result<(), StoreError> {
     let mut write = |batch: sled::Batch| {
+        room()?;
         table.write_through(batch)?;
         sync().map_err(|source| table.io("sync", source))
     };

@@ -141,6 +141,21 @@ impl Recent {
         self.layers.load().active.clone()
     }
 
+    /// Puts in front of the tree what the log has and the tree has not, at the opening.
+    pub(crate) fn put_in_front(&self, states: BTreeMap<IVec, State>) {
+        let size =
+            |(key, state): (&IVec, &State)| ENTRY_BYTES + key.len() + state.as_ref().map_or(0, |value| value.len());
+        let bytes = states.iter().map(size).sum::<usize>();
+        let entries = states.into_iter().map(|(key, state)| (key, Entry { state, first: false })).collect();
+        let frozen = Memtable { entries: RwLock::new(entries), bytes: AtomicUsize::new(bytes) };
+        self.layers.store(Arc::new(Layers { active: Arc::default(), frozen: Some(Arc::new(frozen)) }));
+    }
+
+    /// The map that is being copied to the tree.
+    pub(crate) fn frozen(&self) -> Option<Arc<Memtable>> {
+        self.layers.load().frozen.clone()
+    }
+
     /// Freezes the active map and begins another. For the commit thread only, and not before [`Recent::forget`].
     pub(crate) fn freeze(&self) -> Arc<Memtable> {
         let frozen = self.active();

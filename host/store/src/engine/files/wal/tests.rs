@@ -8,7 +8,7 @@ const SALT: u64 = 0x5eed;
 const START: CheckpointPosition = CheckpointPosition { generation: 4, number: 30, salt: SALT };
 
 fn begin(dir: &Path, checkpoint: CheckpointPosition) -> Wal {
-    Wal::begin(dir, checkpoint, Box::new(|_| Ok(()))).unwrap()
+    Wal::begin(dir, checkpoint, 1 << 20, Box::new(|_| Ok(()))).unwrap()
 }
 
 /// A group of edits, of about so many bytes.
@@ -43,7 +43,7 @@ fn what_was_appended_is_found_over_two_generations() {
     let mut wal = begin(dir.path(), START);
     for n in 0..40 {
         if n == 26 {
-            wal.rotate().unwrap();
+            wal.rotate();
         }
         wal.append(&group(n, n * 37)).unwrap();
         let found = recover(dir.path(), START).unwrap();
@@ -77,7 +77,7 @@ fn a_file_that_is_written_over_shows_nothing_of_its_earlier_turns() {
         assert_eq!(found.states, states(0..12 - turn * 2, 700), "{turn}");
         checkpoint = wal.checkpoint();
         assert_eq!(found.checkpoint, checkpoint);
-        wal.rotate().unwrap();
+        wal.rotate();
         assert!(recover(dir.path(), checkpoint).unwrap().states.is_empty());
     }
 }
@@ -150,7 +150,7 @@ fn damage_before_the_end_is_noticed() {
     flip(last + 30, 3);
     assert_eq!(recover(dir.path(), START).unwrap().states, states(0..3, 300));
     // unless a later generation follows it.
-    wal.rotate().unwrap();
+    wal.rotate();
     wal.append(&group(4, 300)).unwrap();
     assert!(fault(dir.path()).contains("record 33 of the write-ahead log"), "{}", fault(dir.path()));
     flip(last + 30, 3);
@@ -204,7 +204,7 @@ fn a_tree_that_fell_behind_is_noticed() {
     for n in 0..6 {
         wal.append(&group(n, 100)).unwrap();
         marks.push(wal.checkpoint());
-        wal.rotate().unwrap();
+        wal.rotate();
     }
     // The files hold the generations of the last two marks.
     for (behind, checkpoint) in marks.iter().rev().enumerate() {
@@ -224,7 +224,7 @@ fn what_was_found_is_secured_as_it_is() {
     for n in 0..5 {
         wal.append(&group(n, 700)).unwrap();
         if n == 2 {
-            wal.rotate().unwrap();
+            wal.rotate();
         }
     }
     let files = || FILES.map(|name| fs::read(dir.path().join(name)).unwrap());

@@ -1,0 +1,28 @@
+//! What callers hear when the store cannot do what it was asked.
+
+use mortise_resource::{Code, Error};
+use mortise_store::StoreError;
+
+/// The error of a fault of the store: `ResourceExhausted` while the disk is full, when trying again later makes sense;
+/// `Unavailable` once the store takes no writes until it is opened anew; `Internal` for all else.
+pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
+    let code = match error {
+        StoreError::Full { .. } => Code::ResourceExhausted,
+        StoreError::Poisoned(_) => Code::Unavailable,
+        _ => Code::Internal,
+    };
+    Error::new(code, format!("{context}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_no_broken_one() {
+        let code = |error| store_fault("failed to write resource", &error).code;
+        assert_eq!(code(StoreError::Full { path: "wal.0".into(), missing: 9 }), Code::ResourceExhausted);
+        assert_eq!(code(StoreError::Poisoned("sync".into())), Code::Unavailable);
+        assert_eq!(code(StoreError::Corrupt { path: "db".into(), what: "x".into() }), Code::Internal);
+    }
+}

@@ -1,0 +1,188 @@
+//! A disk that is full: a small tmpfs, where it may be mounted.
+
+use std::{fs, io::Write as _, process::Command, time::Duration};
+
+use super::*;
+
+/// A file system of its own, in memory.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    /// Of so many MiB. `None`, loudly, where nobody may mount.
+    fn new(mib: u64) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let options = format!("size={mib}m");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir.path()).output();
+        if mount.is_ok_and(|mount| mount.status.success()) {
+            return Some(Self(dir));
+        }
+        eprintln!("SKIPPED: a tmpfs cannot be mounted (needs root)");
+        None
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.path().join("ballast")
+    }
+
+    /// Takes all room that is left.
+    fn fill(&self) {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(self.ballast()).unwrap();
+        for piece in [1 << 20, 4096, 1] {
+            while file.write_all(&vec![1; piece]).is_ok() {}
+        }
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.ballast()).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(self.0.path()).status().ok();
+    }
+}
+
+fn options(disk: &Disk) -> Options {
+    Options { reserve_bytes: 8 << 20, cache_bytes: 1 << 20, ..Options::new(disk.data()) }
+}
+
+fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Full { missing, .. } if *missing > 0) && error.to_string().contains("bytes are missing")
+}
+
+/// Writes until there is no room. What was acknowledged.
+async fn until_full(store: &SledBackend, begins: &str) -> Vec<pb::Resource> {
+    let mut written = Vec::new();
+    for n in 0..20_000 {
+        match store.write_cas(sized(resource(&format!("{begins}-{n:05}")), 20_000)).await {
+            Ok(resource) => written.push(resource),
+            Err(error) => {
+                assert!(is_full(&error), "{error}");
+                return written;
+            }
+        }
+    }
+    panic!("the disk is never full");
+}
+
+async fn eventually_writes(store: &SledBackend, name: &str) -> pb::Resource {
+    for _ in 0..200 {
+        match store.write_cas(resource(name)).await {
+            Ok(written) => return written,
+            Err(error) => assert!(is_full(&error), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("there is room, and nothing can be written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
+    let Some(disk) = Disk::new(96) else { return };
+    let store = SledBackend::open(options(&disk)).unwrap();
+    let mut kept = until_full(&store, "a").await;
+    assert!(kept.len() > 200, "{}", kept.len());
+    // Refused as a whole: no part of it is there. A checkpoint may have given some room back.
+    for n in 0.. {
+        let pair = [resource(&format!("x-{n:05}")), sized(resource(&format!("y-{n:05}")), 20_000)];
+        let mutations = pair.map(|resource| Mutation::Put(Box::new(resource)));
+        match store.commit(Batch { expect: vec![], mutations: mutations.into() }).await {
+            Ok(written) => kept.extend(written.into_iter().flatten()),
+            Err(error) => {
+                assert!(is_full(&error), "{error}");
+                break;
+            }
+        }
+    }
+    assert_eq!(list(&store, &everything()).await.len(), kept.len());
+    assert!(store.health().borrow().is_ready());
+    assert_eq!(store.poisoned(), None);
+
+    // Deletions go on, and with them what belongs to them; so does what gets no larger.
+    for _ in 0..100 {
+        delete(&store, &kept.pop().unwrap()).await;
+    }
+    let last = kept.pop().unwrap();
+    let tombstone = Batch {
+        expect: vec![],
+        mutations: vec![
+            Mutation::Delete { id: id(&last), version: last.version.clone() },
+            Mutation::Put(Box::new(resource("tombstone"))),
+        ],
+    };
+    kept.push(store.commit(tombstone).await.unwrap().remove(1).unwrap());
+    let smaller = pb::Resource { metadata: Default::default(), ..kept[0].clone() };
+    kept[0] = write(&store, &smaller).await;
+
+    kept.sort_by(|a, b| name(a).cmp(&name(b)));
+    assert_eq!(list(&store, &everything()).await, kept);
+    assert_eq!(store.check().await.unwrap(), []);
+    drop(store);
+    let store = SledBackend::open(options(&disk)).unwrap();
+    assert_eq!(list(&store, &everything()).await, kept);
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_go_on_by_themselves_once_there_is_room() {
+    let Some(disk) = Disk::new(96) else { return };
+    let store = SledBackend::open(options(&disk)).unwrap();
+    let first = write(&store, &resource("first")).await;
+    for round in 0..3 {
+        disk.fill();
+        let mut kept = until_full(&store, &format!("b{round}")).await;
+        assert!(kept.len() < 2_000, "{} writes on a full disk", kept.len());
+        // Which may make room, once a checkpoint has them in the tree.
+        for _ in 0..kept.len() / 2 {
+            delete(&store, &kept.pop().unwrap()).await;
+        }
+        disk.make_room();
+        eventually_writes(&store, &format!("c{round}")).await;
+        assert_eq!(store.stats().await.unwrap().health, Health::default());
+    }
+    assert_eq!(read(&store, &id(&first)).await, Some(first));
+    assert_eq!(store.check().await.unwrap(), []);
+}
+
+/// A process was killed, and then the disk was filled: what the log has cannot be copied to the tree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_on_a_full_disk_opens_for_reading() {
+    let Some(disk) = Disk::new(96) else { return };
+    let (store, listed) = {
+        let store = Fresh::new(|options| options);
+        for n in 0..200 {
+            write(&*store, &sized(resource(&format!("r-{n:03}")), 10_000)).await;
+        }
+        let listed = list(&*store, &everything()).await;
+        (store, listed)
+    };
+    copy_store(&store.path(), &disk.data());
+    // A spare as the last opening left it.
+    crate::engine::files::reserve::keep_spare(&disk.data().join("store"), 2 << 20).unwrap();
+    disk.fill();
+    for _ in 0..2 {
+        let opened = SledBackend::open(options(&disk)).unwrap();
+        assert_eq!(list(&opened, &everything()).await, listed);
+        for refused in
+            [opened.write_cas(resource("a")).await.map(drop), opened.write_cas(listed[0].clone()).await.map(drop)]
+        {
+            assert!(is_full(&refused.unwrap_err()));
+        }
+        assert!(opened.health().borrow().full.is_some() && opened.health().borrow().is_ready());
+    }
+    let opened = SledBackend::open(options(&disk)).unwrap();
+    disk.make_room();
+    eventually_writes(&opened, "a").await;
+    delete(&opened, &listed[0]).await;
+    assert_eq!(list(&opened, &everything()).await.len(), listed.len());
+    assert_eq!(opened.check().await.unwrap(), []);
+    drop(opened);
+    let opened = SledBackend::open(options(&disk)).unwrap();
+    assert_eq!(list(&opened, &everything()).await.len(), listed.len());
+    assert_eq!(opened.check().await.unwrap(), []);
+}
