@@ -38,6 +38,7 @@ mod delete;
 mod descriptor_chains;
 mod edge;
 mod golden;
+mod grant_requests;
 mod grpc_connections;
 mod guest_answers;
 mod guest_neighbours;
