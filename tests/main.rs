@@ -39,6 +39,7 @@ mod descriptor_chains;
 mod edge;
 mod full_disk;
 mod golden;
+mod grant_requests;
 mod grpc_connections;
 mod guest_answers;
 mod guest_neighbours;

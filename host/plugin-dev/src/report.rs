@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use mortise_cli::CliError;
-use mortise_plugin_host::{ControllerDecl, Interface, Interfaces, LoadError, Manifest, Mapper, TypeDecl};
+use mortise_plugin_host::{ControllerDecl, GrantRequest, Interface, Interfaces, LoadError, Manifest, Mapper, TypeDecl};
 use mortise_resource::Scope;
 use sha2::{Digest as _, Sha256};
 
@@ -60,6 +60,12 @@ impl ComponentReport {
             for (name, what) in grants(manifest, &self.surface) {
                 line("needs grant", &format!("{name} = {what}"));
             }
+            match &manifest.requests {
+                Some(requests) => {
+                    requests.iter().for_each(|one| line("asks for", &format!("{}: {}", one.grant, one.reason)));
+                }
+                None => line("asks for", "nothing by name; it would have whatever is granted"),
+            }
         }
         line("imports", &short(&self.surface.imports));
         line("exports", &short(&self.surface.exports));
@@ -110,6 +116,10 @@ impl ComponentReport {
                     "manages": one.manages.to_string(),
                     "watches": one.watches.iter().map(|watch| watch.of.to_string()).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
+                "requests": manifest.requests.as_ref().map(|requests| {
+                    let one = |one: &GrantRequest| serde_json::json!({"grant": one.grant.to_string(), "reason": one.reason});
+                    requests.iter().map(one).collect::<Vec<_>>()
+                }),
                 "needsGrants": grants(manifest, &self.surface).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             }),
         };

@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use mortise_resource::{Code, Error, error::PluginFault};
 
-use crate::{grants::NotGranted, limits::Limits, manifest::error::ManifestError};
+use crate::{limits::Limits, load::grants_check::NotGranted, manifest::error::ManifestError};
 
 /// Why a component does not become a plugin.
 #[derive(Debug, thiserror::Error)]

@@ -28,7 +28,11 @@ mod sandbox;
 pub use call::answer::{Decision, MutateReply, UpgradeReply, Usage};
 pub use engine::pool::{PoolSize, address_space, physical_memory};
 pub use error::{HookError, HookFault, LoadError};
-pub use grants::{Grants, http_hosts::HttpHost};
+pub use grants::{
+    Grants,
+    http_hosts::HttpHost,
+    requests::{Grant, GrantRequest, GrantRequests},
+};
 pub use health::{
     breaker::{HealthState, Quarantine},
     logs::{self, LogLine, LogSettings, Logs},

@@ -16,7 +16,7 @@ use crate::{
     },
     engine::low_priority::LowPriorityThreads,
     error::{HookError, LoadError},
-    grants::{Grants, Permit},
+    grants::Grants,
     health::{
         breaker::HealthState,
         metrics::{PluginMetrics, count_load},
@@ -29,6 +29,7 @@ use crate::{
         component::{CheckedComponent, prepare},
         contract,
         controller_engine::ControllerEngine,
+        grants_check::permit,
         settings::PluginSettings,
         settings_check,
     },
@@ -273,8 +274,7 @@ async fn fit(
     if manifest.controllers.is_empty() {
         return Ok(None);
     }
-    let permit = Permit::new(manifest, grants);
-    permit.check(manifest)?;
+    let permit = permit(manifest, grants)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
     let component = engine.fit(&sandbox.limits, file, exports, limits, permit).await?;

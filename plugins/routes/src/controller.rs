@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The directory, as it is granted.
-const DIRECTORY: &str = "nginx";
+pub(crate) const DIRECTORY: &str = "nginx";
 
 /// The index of Routes by hostname.
 const BY_HOSTNAME: &str = "hostname";

@@ -13,7 +13,7 @@
 //! # Limits
 //! Whoever may write a Route may publish whatever nginx can reach. Routes of all namespaces share nginx's hostnames.
 
-use mortise_plugin::{Diagnostics, Kind, Plugin, ResourceType, Scope, Typed};
+use mortise_plugin::{Diagnostics, GrantRequest, Kind, Plugin, ResourceType, Scope, Typed};
 
 mod check;
 mod controller;
@@ -42,7 +42,11 @@ static PLUGIN: Plugin = Plugin::new(
         .short_names(&["route", "routes"])],
 )
 .check_settings(settings::check)
-.controllers(&[&controller::ROUTES]);
+.controllers(&[&controller::ROUTES])
+.requests(&[GrantRequest::directory(
+    controller::DIRECTORY,
+    "writes the files that nginx includes, one for each Route",
+)]);
 mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, configuring, controlling);
 
 fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {

@@ -18,6 +18,67 @@ pub struct Plugin {
     limits: Option<manifest::Limits>,
     settings: Option<fn(&str, &mut Diagnostics)>,
     controllers: &'static [&'static dyn Controls],
+    requests: Option<&'static [GrantRequest]>,
+}
+
+/// Something that a plugin asks an operator to grant. See [`Plugin::requests`].
+#[derive(Debug, Clone, Copy)]
+pub struct GrantRequest {
+    wants: Wants,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Wants {
+    Directory(&'static str),
+    Secret(&'static str),
+    Http(&'static str),
+    Read(&'static str),
+    Write(&'static str),
+}
+
+impl GrantRequest {
+    /// A directory, by the name for [`crate::Context::files`].
+    #[must_use]
+    pub const fn directory(name: &'static str, reason: &'static str) -> Self {
+        Self { wants: Wants::Directory(name), reason }
+    }
+
+    /// A secret, by the name for [`crate::Context::secret`].
+    #[must_use]
+    pub const fn secret(name: &'static str, reason: &'static str) -> Self {
+        Self { wants: Wants::Secret(name), reason }
+    }
+
+    /// Hosts for [`crate::Context::http`], written as in config.toml: `api.example.org:8443`, `*.example.net`.
+    #[must_use]
+    pub const fn http(hosts: &'static str, reason: &'static str) -> Self {
+        Self { wants: Wants::Http(hosts), reason }
+    }
+
+    /// Types of other plugins to read: `demo.v2.Artist`, `demo.v2.*`. What a controller watches needs no request.
+    #[must_use]
+    pub const fn read(types: &'static str, reason: &'static str) -> Self {
+        Self { wants: Wants::Read(types), reason }
+    }
+
+    /// Types of other plugins to write and delete, and to read.
+    #[must_use]
+    pub const fn write(types: &'static str, reason: &'static str) -> Self {
+        Self { wants: Wants::Write(types), reason }
+    }
+
+    fn to_wire(self) -> manifest::GrantRequest {
+        use manifest::grant_request::Wants as Wire;
+        let wants = match self.wants {
+            Wants::Directory(name) => Wire::Directory(name.to_owned()),
+            Wants::Secret(name) => Wire::Secret(name.to_owned()),
+            Wants::Http(hosts) => Wire::Http(hosts.to_owned()),
+            Wants::Read(types) => Wire::Read(types.to_owned()),
+            Wants::Write(types) => Wire::Write(types.to_owned()),
+        };
+        manifest::GrantRequest { wants: Some(wants), reason: self.reason.to_owned() }
+    }
 }
 
 impl Plugin {
@@ -30,7 +91,17 @@ impl Plugin {
         descriptors: &'static [u8],
         types: &'static [&'static dyn Registered],
     ) -> Self {
-        Self { name, version, descriptors, types, capabilities: &[], limits: None, settings: None, controllers: &[] }
+        Self {
+            name,
+            version,
+            descriptors,
+            types,
+            capabilities: &[],
+            limits: None,
+            settings: None,
+            controllers: &[],
+            requests: None,
+        }
     }
 
     /// Host abilities that the plugin cannot do without. `authorizer` is added when a type has a rule.
@@ -63,6 +134,14 @@ impl Plugin {
         self
     }
 
+    /// What reconcilers want beyond the plugin's own types, and why: the operator is shown it. From then on the plugin has
+    /// what is both asked for here and granted; one without requests has whatever is granted.
+    #[must_use]
+    pub const fn requests(mut self, requests: &'static [GrantRequest]) -> Self {
+        self.requests = Some(requests);
+        self
+    }
+
     /// The encoded manifest.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
@@ -87,6 +166,10 @@ impl Plugin {
         // Behind the rest, which is the same on the wire: their encoding is compiled for plugins that have some.
         for controller in self.controllers {
             controller.describe(&mut bytes);
+        }
+        if let Some(requests) = self.requests {
+            let requests = requests.iter().map(|request| request.to_wire()).collect();
+            prost::encoding::message::encode(REQUESTS, &manifest::GrantRequests { requests }, &mut bytes);
         }
         bytes
     }
@@ -213,6 +296,9 @@ impl Plugin {
         })
     }
 }
+
+/// The number of `requests` in [`manifest::Manifest`].
+const REQUESTS: u32 = 1_000;
 
 /// [`manifest::Manifest`] with the descriptors as the bytes they already are: the same on the wire, without code that
 /// takes them apart and puts them together again.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_plugin_host::{HealthState, Plugin};
+use mortise_plugin_host::{GrantRequest, GrantRequests, Grants, HealthState, Plugin};
 use mortise_resource::{
     data,
     pb::{self, Condition, condition::State},
@@ -87,6 +87,9 @@ impl ManagerState {
             deadline_ms: limits.deadline_ms,
             concurrency: limits.concurrency as u64,
         });
+        let grants = plugin.grants();
+        data.grants = grants.iter().map(|grant| grant.to_string()).collect();
+        data.requests = plugin.manifest().requests.as_ref().map(|requests| requests_shown(requests, grants));
         match &request.reason {
             LoadReason::Reload => {}
             LoadReason::Rollback { held } => {
@@ -169,4 +172,18 @@ fn healthy(plugin: Option<&Arc<Plugin>>) -> Condition {
     let hooks = report.hooks.iter().filter(|hook| hook.state != HealthState::Healthy);
     let text: Vec<_> = hooks.map(|hook| format!("hook {} {}", hook.hook, hook.last_fault)).collect();
     condition("Healthy", state, reason, text.join("; "))
+}
+
+/// What a plugin asks for, beside what it is granted.
+fn requests_shown(requests: &GrantRequests, grants: &Grants) -> data::PluginRequests {
+    let one = |request: &GrantRequest| data::PluginRequest {
+        grant: request.grant.to_string(),
+        reason: request.reason.clone(),
+        granted: grants.includes(&request.grant),
+    };
+    let unrequested = grants.iter().filter(|grant| !requests.is_requested(grant));
+    data::PluginRequests {
+        requests: requests.iter().map(one).collect(),
+        unrequested: unrequested.map(|grant| grant.to_string()).collect(),
+    }
 }

@@ -54,6 +54,17 @@ enum Host {
 }
 
 impl HttpHost {
+    /// Whether it covers every host that `other` does.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        let names = match (&self.target.host, &other.target.host) {
+            (Host::Name(own), Host::Name(others)) if self.below && other.below => {
+                own == others || others.strip_suffix(own.as_str()).is_some_and(|labels| labels.ends_with('.'))
+            }
+            _ => return !other.below && self.covers(&other.target),
+        };
+        names && self.target.scheme == other.target.scheme && self.target.port == other.target.port
+    }
+
     /// Whether a request may go there.
     pub(crate) fn covers(&self, to: &Target) -> bool {
         let same = match (&self.target.host, &to.host) {

@@ -5,15 +5,16 @@
 //! that is read. What is refused for want of a grant names the setting to add.
 
 pub(crate) mod http_hosts;
+pub(crate) mod requests;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use mortise_resource::{pb, types::Gvk};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    grants::http_hosts::{HttpHost, Target},
-    manifest::document::Manifest,
+use crate::grants::{
+    http_hosts::{HttpHost, Target},
+    requests::GrantRequests,
 };
 
 /// What one plugin is granted. Part of config.toml as `[plugin.<name>.grants]`. The default grants nothing.
@@ -95,6 +96,13 @@ pub struct TypePattern {
 }
 
 impl TypePattern {
+    /// Whether it covers every type that `other` does.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        self.group == other.group
+            && self.group_version == other.group_version
+            && (self.kind.is_none() || self.kind == other.kind)
+    }
+
     /// Whether it covers a type.
     #[must_use]
     pub fn covers(&self, of: &Gvk) -> bool {
@@ -154,45 +162,49 @@ impl fmt::Display for TypePattern {
     }
 }
 
-/// A controller needs a type that is neither the plugin's own nor granted.
-#[derive(Debug, thiserror::Error)]
-#[error("controller {controller} {does} {of}, which is not a type of the plugin's own; {remedy}")]
-pub struct NotGranted {
-    controller: String,
-    /// `manages` or `watches`.
-    does: &'static str,
-    of: Gvk,
-    remedy: String,
-}
-
-/// What a plugin's reconcilers may do: its own types, and what is granted.
+/// What a plugin's reconcilers may do: its own types, and what is both asked for and granted.
 #[derive(Debug, Clone)]
 pub(crate) struct Permit {
     plugin: String,
     own: Vec<Gvk>,
-    pub(crate) grants: Grants,
+    /// Types of others that its controllers manage or watch, which is how they are asked for.
+    watched: Vec<Gvk>,
+    /// None: the manifest has no requests, and everything counts as asked for.
+    requests: Option<GrantRequests>,
+    grants: Grants,
 }
 
 impl Permit {
-    pub(crate) fn new(manifest: &Manifest, grants: Grants) -> Self {
-        let own = manifest.types.iter().map(|decl| decl.gvk.clone()).collect();
-        Self { plugin: manifest.name.to_string(), own, grants }
+    /// Of the plugin with that name, these types of its own, these types of others that its controllers need, and these
+    /// requests.
+    pub(crate) fn new(
+        plugin: &str,
+        own: Vec<Gvk>,
+        watched: Vec<Gvk>,
+        requests: Option<GrantRequests>,
+        grants: Grants,
+    ) -> Self {
+        Self { plugin: plugin.to_owned(), own, watched, requests, grants }
     }
 
-    /// For tests: of a plugin without types.
+    /// For tests: of a plugin without types, which asks for nothing by name.
     #[cfg(test)]
     pub(crate) fn of(plugin: &str, grants: Grants) -> Self {
-        Self { plugin: plugin.into(), own: Vec::new(), grants }
+        Self::new(plugin, Vec::new(), Vec::new(), None, grants)
     }
 
     /// Whether a type may be read.
     pub(crate) fn reads(&self, of: &Gvk) -> bool {
-        self.writes(of) || self.grants.read.iter().any(|granted| granted.covers(of))
+        let granted = |grants: &[TypePattern]| grants.iter().any(|granted| granted.covers(of));
+        self.own.contains(of)
+            || ((granted(&self.grants.read) || granted(&self.grants.write))
+                && (self.watched.contains(of) || self.asks(|requests| requests.reads(of))))
     }
 
     /// Whether a type may be written. Writing answers what is stored, so it includes reading.
     pub(crate) fn writes(&self, of: &Gvk) -> bool {
-        self.own.contains(of) || self.grants.write.iter().any(|granted| granted.covers(of))
+        let granted = || self.grants.write.iter().any(|granted| granted.covers(of));
+        self.own.contains(of) || (granted() && self.asks(|requests| requests.writes(of)))
     }
 
     /// Whether a resource may be read.
@@ -203,7 +215,21 @@ impl Permit {
 
     /// Whether an HTTP request may go there.
     pub(crate) fn sends_to(&self, target: &Target) -> bool {
-        self.grants.http.iter().any(|granted| granted.covers(target))
+        self.grants.http.iter().any(|granted| granted.covers(target)) && self.asks(|requests| requests.http(target))
+    }
+
+    /// A directory, if the plugin has it.
+    pub(crate) fn directory(&self, name: &str) -> Option<&Directory> {
+        self.grants.directories.get(name).filter(|_| self.asks(|requests| requests.directory(name)))
+    }
+
+    /// A secret, if the plugin has it.
+    pub(crate) fn secret(&self, name: &str) -> Option<&Secret> {
+        self.grants.secrets.get(name).filter(|_| self.asks(|requests| requests.secret(name)))
+    }
+
+    fn asks(&self, asks: impl Fn(&GrantRequests) -> bool) -> bool {
+        self.requests.as_ref().is_none_or(asks)
     }
 
     /// The key of one of the plugin's grants.
@@ -211,28 +237,49 @@ impl Permit {
         format!("plugin.{}.grants.{what}", self.plugin)
     }
 
-    /// What to do about a type that is not granted; `list` is `read` or `write`.
-    pub(crate) fn remedy(&self, of: &Gvk, list: &str) -> String {
-        format!("grant it with {} = [\"{of}\"] in config.toml", self.key(list))
+    /// What to do about a type that may not be read, or not be written.
+    pub(crate) fn remedy(&self, of: &Gvk, list: TypeGrant) -> String {
+        let (list, asked) = match list {
+            TypeGrant::Read => ("read", self.watched.contains(of) || self.asks(|requests| requests.reads(of))),
+            TypeGrant::Write => ("write", self.asks(|requests| requests.writes(of))),
+        };
+        self.remedy_for(asked, &format!("{list} = [\"{of}\"]"))
     }
 
-    /// Refuses a manifest whose controllers manage or watch a type that is not granted.
-    pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), NotGranted> {
-        for controller in &manifest.controllers {
-            let watched = controller.watches.iter().map(|watch| ("watches", &watch.of));
-            for (does, of) in std::iter::once(("manages", &controller.manages)).chain(watched) {
-                if !self.reads(of) {
-                    return Err(NotGranted {
-                        controller: controller.name.to_string(),
-                        does,
-                        of: of.clone(),
-                        remedy: self.remedy(of, "read"),
-                    });
-                }
-            }
-        }
-        Ok(())
+    /// What to do about a host that no request may go to.
+    pub(crate) fn http_remedy(&self, target: &Target) -> String {
+        self.remedy_for(self.asks(|requests| requests.http(target)), &format!("http = [\"{target}\"]"))
     }
+
+    /// What to do about a directory that the plugin does not have.
+    pub(crate) fn directory_remedy(&self, name: &str) -> String {
+        let asked = self.asks(|requests| requests.directory(name));
+        self.remedy_for(asked, &format!("directories.{name} = {{ path = \"…\" }}"))
+    }
+
+    /// What to do about a secret that the plugin does not have.
+    pub(crate) fn secret_remedy(&self, name: &str) -> String {
+        let asked = self.asks(|requests| requests.secret(name));
+        self.remedy_for(asked, &format!("secrets.{name} = {{ file = \"…\" }}"))
+    }
+
+    /// `entry` is the line of the grant, in config.toml.
+    fn remedy_for(&self, asked: bool, entry: &str) -> String {
+        if asked {
+            format!("grant it with {} in config.toml", self.key(entry))
+        } else {
+            "the plugin's manifest does not ask for it, and has to (GrantRequest in the SDK)".to_owned()
+        }
+    }
+}
+
+/// The lists of types that an operator grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TypeGrant {
+    /// `read`.
+    Read,
+    /// `write`.
+    Write,
 }
 
 #[cfg(test)]
@@ -281,7 +328,7 @@ mod tests {
             ..Grants::default()
         };
         let own = Gvk::new("demo", "v2", "Artist");
-        let permit = Permit { plugin: "demo".into(), own: vec![own.clone()], grants };
+        let permit = Permit::new("demo", vec![own.clone()], Vec::new(), None, grants);
         assert!(permit.reads(&own) && permit.writes(&own));
         let read = Gvk::new("edge", "v1", "Route");
         assert!(permit.reads(&read) && !permit.writes(&read));
@@ -290,8 +337,70 @@ mod tests {
         let other = Gvk::new("edge", "v1", "Gateway");
         assert!(!permit.reads(&other) && !permit.writes(&other));
         assert_eq!(
-            permit.remedy(&other, "write"),
+            permit.remedy(&other, TypeGrant::Write),
             "grant it with plugin.demo.grants.write = [\"edge.v1.Gateway\"] in config.toml"
         );
+    }
+
+    #[test]
+    fn neither_asking_nor_granting_gives_anything_alone() {
+        use mortise_resource::manifest::{self as wire, grant_request::Wants};
+        let requests = [
+            Wants::Directory("both".into()),
+            Wants::Directory("asked".into()),
+            Wants::Secret("both".into()),
+            Wants::Http("*.example.net".into()),
+            Wants::Read("edge.v1.*".into()),
+            Wants::Write("mesh.v1.Proxy".into()),
+        ];
+        let requests = requests.map(|wants| wire::GrantRequest { wants: Some(wants), reason: "r".into() }).to_vec();
+        let requests = GrantRequests::read(wire::GrantRequests { requests }).unwrap();
+        let directory = || Directory { path: "/x".into(), write: true };
+        let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
+        let grants = Grants {
+            read: vec![
+                pattern("edge.v1.Route").unwrap(),
+                pattern("demo.v2.Artist").unwrap(),
+                pattern("w.v1.*").unwrap(),
+            ],
+            write: vec![pattern("edge.v1.Gateway").unwrap(), pattern("mesh.v1.*").unwrap()],
+            directories: [("both".to_owned(), directory()), ("granted".to_owned(), directory())].into(),
+            secrets: ["both", "granted"].map(|name| (name.to_owned(), Secret::Env("X".into()))).into(),
+            http: vec![host("a.example.net"), host("b.example.org")],
+        };
+        let watched = Gvk::new("w", "v1", "Watched");
+        let permit = Permit::new("p", Vec::new(), vec![watched.clone()], Some(requests.clone()), grants.clone());
+        let of = |group, kind| Gvk::new(group, "v1", kind);
+        assert!(permit.directory("both").is_some() && permit.secret("both").is_some());
+        assert!(permit.directory("granted").is_none() && permit.directory("asked").is_none());
+        assert!(permit.secret("granted").is_none());
+        let sends = |host| permit.sends_to(&Target::read("https", host).unwrap());
+        assert!(sends("a.example.net") && !sends("b.example.org") && !sends("c.example.net"));
+        assert!(permit.reads(&of("edge", "Route")) && !permit.reads(&of("edge", "Other")));
+        assert!(!permit.reads(&Gvk::new("demo", "v2", "Artist")), "granted, and not asked for");
+        assert!(
+            permit.reads(&of("edge", "Gateway")) && !permit.writes(&of("edge", "Gateway")),
+            "asked for reading alone"
+        );
+        assert!(permit.writes(&of("mesh", "Proxy")) && !permit.writes(&of("mesh", "Other")));
+        assert!(permit.reads(&watched), "a watch asks for its type");
+        assert!(permit.remedy(&of("mesh", "Other"), TypeGrant::Write).contains("does not ask for it"));
+        assert!(
+            permit.remedy(&of("edge", "Other"), TypeGrant::Read).contains("plugin.p.grants.read = [\"edge.v1.Other\"]")
+        );
+        assert!(permit.directory_remedy("granted").contains("does not ask for it"));
+        assert!(permit.directory_remedy("asked").contains("plugin.p.grants.directories.asked = "));
+
+        let without = Permit::new("p", Vec::new(), Vec::new(), None, grants.clone());
+        assert!(without.directory("granted").is_some() && without.reads(&Gvk::new("demo", "v2", "Artist")));
+        let unrequested: Vec<_> =
+            grants.iter().filter(|one| !requests.is_requested(one)).map(|one| one.to_string()).collect();
+        assert_eq!(
+            unrequested,
+            ["directories.granted", "secrets.granted", "http b.example.org", "read demo.v2.Artist", "read w.v1.*"]
+        );
+        let missing: Vec<_> =
+            requests.iter().filter(|one| !grants.includes(&one.grant)).map(|one| one.grant.to_string()).collect();
+        assert_eq!(missing, ["directories.asked", "http *.example.net", "read edge.v1.*"]);
     }
 }

@@ -76,11 +76,8 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 fn granted(permit: &Arc<Permit>, name: &str, write: bool) -> Result<Directory, Failure> {
     let denied = |text| Err(Failure::new(Code::PermissionDenied, text));
-    match permit.grants.directories.get(name) {
-        None => denied(format!(
-            "directory {name:?} is not granted; grant it with {} = {{ path = \"…\" }} in config.toml",
-            permit.key(&format!("directories.{name}"))
-        )),
+    match permit.directory(name) {
+        None => denied(format!("directory {name:?} is not granted; {}", permit.directory_remedy(name))),
         Some(directory) if write && !directory.write => denied(format!(
             "directory {name:?} is granted for reading only; for writing, set {}.write = true in config.toml",
             permit.key(&format!("directories.{name}"))

@@ -8,7 +8,7 @@ use crate::{
         imports::mortise::plugin::resources::Host,
         types::{IdBytes, ResourceBytes, Tenancy, TypeName},
     },
-    grants::Permit,
+    grants::{Permit, TypeGrant},
     host::{
         call_context::{Answer, Question},
         reconciler_host::Failure,
@@ -114,15 +114,15 @@ fn required(what: &str, field: &str) -> Failure {
 }
 
 pub(super) fn may_read(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
-    if permit.reads(of) { Ok(()) } else { Err(not_granted(permit, of, "read")) }
+    if permit.reads(of) { Ok(()) } else { Err(not_granted(permit, of, TypeGrant::Read)) }
 }
 
 fn may_write(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
-    if permit.writes(of) { Ok(()) } else { Err(not_granted(permit, of, "write")) }
+    if permit.writes(of) { Ok(()) } else { Err(not_granted(permit, of, TypeGrant::Write)) }
 }
 
-fn not_granted(permit: &Permit, of: &Gvk, does: &str) -> Failure {
-    let remedy = permit.remedy(of, does);
+fn not_granted(permit: &Permit, of: &Gvk, list: TypeGrant) -> Failure {
+    let (does, remedy) = (if list == TypeGrant::Read { "read" } else { "write" }, permit.remedy(of, list));
     Failure::new(Code::PermissionDenied, format!("this plugin may not {does} {of}: {remedy}"))
 }
 

@@ -23,12 +23,9 @@ const MAX_SECRET: usize = 64 << 10;
 impl Host for State {
     async fn get(&mut self, name: String) -> Answer<Vec<u8>> {
         self.ask("secrets.get", |question| async move {
-            let Some(secret) = question.permit.grants.secrets.get(&name).cloned() else {
-                let key = question.permit.key(&format!("secrets.{name}"));
-                return Err(Failure::new(
-                    Code::PermissionDenied,
-                    format!("secret {name:?} is not granted; grant it with {key} = {{ file = \"…\" }} in config.toml"),
-                ));
+            let Some(secret) = question.permit.secret(&name).cloned() else {
+                let text = format!("secret {name:?} is not granted; {}", question.permit.secret_remedy(&name));
+                return Err(Failure::new(Code::PermissionDenied, text));
             };
             blocking(question, move |_| read(&name, &secret)).await
         })

@@ -19,7 +19,7 @@
 //! lately are removed when one is added, and at the opening.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions, Permissions},
+    fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -121,7 +121,8 @@ impl Cache {
         });
         if entry.is_some() {
             // The time of its last use. A file that cannot be marked goes a little earlier.
-            let _ = File::options().write(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+            let times = FileTimes::new().set_accessed(SystemTime::now());
+            let _ = File::open(&path).and_then(|file| file.set_times(times));
         } else {
             tracing::warn!(path = %path.display(), "compile cache entry is damaged or foreign; compiling anew");
         }
@@ -179,7 +180,7 @@ impl Cache {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let Ok(metadata) = entry.metadata() else { continue };
-            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let used = metadata.accessed().unwrap_or(SystemTime::UNIX_EPOCH);
             if name.ends_with(FINISHED) {
                 files.push((used, metadata.len(), entry.path()));
             } else if name.ends_with(UNFINISHED) && now.duration_since(used).is_ok_and(|age| age > LEFT_BEHIND) {
@@ -384,7 +385,8 @@ mod tests {
         let digests = [b"a", b"b", b"c"].map(|name| digest(name));
         let age = |digest: &str, seconds| {
             let file = File::options().write(true).open(one.path(digest)).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+            let used = SystemTime::now() - Duration::from_secs(seconds);
+            file.set_times(FileTimes::new().set_accessed(used)).unwrap();
         };
         for (n, digest) in digests.iter().enumerate() {
             one.put(digest, &component(&engine), b"");
@@ -392,7 +394,7 @@ mod tests {
         }
         fs::write(place.join(".mortise-1.part"), b"left").unwrap();
         let left = File::options().write(true).open(place.join(".mortise-1.part")).unwrap();
-        left.set_modified(SystemTime::now() - 2 * LEFT_BEHIND).unwrap();
+        left.set_times(FileTimes::new().set_accessed(SystemTime::now() - 2 * LEFT_BEHIND)).unwrap();
         fs::write(place.join(".mortise-2.part"), b"being written").unwrap();
         assert!(one.get(&engine, &digests[0]).is_some(), "used now");
 

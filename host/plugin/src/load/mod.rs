@@ -5,6 +5,7 @@ mod compile;
 pub(crate) mod component;
 pub(crate) mod contract;
 pub(crate) mod controller_engine;
+pub(crate) mod grants_check;
 pub(crate) mod interfaces;
 pub(crate) mod loading_call;
 mod needs;

@@ -6,13 +6,16 @@ use mortise_resource::{Scope, manifest as wire, name, types::Gvk};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
-use crate::manifest::{
-    controllers::{self, ControllerDecl},
-    descriptors,
-    error::ManifestError,
-    exports::Exports,
-    field_path::resolve,
-    permission::Permissions,
+use crate::{
+    grants::requests::GrantRequests,
+    manifest::{
+        controllers::{self, ControllerDecl},
+        descriptors,
+        error::ManifestError,
+        exports::Exports,
+        field_path::resolve,
+        permission::Permissions,
+    },
 };
 
 /// What a plugin is, in checked form.
@@ -30,6 +33,8 @@ pub struct Manifest {
     pub limits: wire::Limits,
     /// Its controllers; most plugins have none.
     pub controllers: Vec<ControllerDecl>,
+    /// What it asks for beyond its own types; none: it asks for nothing by name, and has what is granted.
+    pub requests: Option<GrantRequests>,
 }
 
 /// One resource type of a plugin.
@@ -113,7 +118,10 @@ impl Manifest {
             types.push(decl);
         }
         let controllers = controllers::read(wire.controllers, &types, exports)?;
+        let requests = wire.requests.map(GrantRequests::read).transpose();
+        let requests = requests.map_err(|source| ManifestError::of(source).at("requests"))?;
         Ok(Self {
+            requests,
             name: wire.name.into(),
             version: wire.version.into(),
             types,

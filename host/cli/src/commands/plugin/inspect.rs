@@ -77,7 +77,25 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
         let (fuel, ms, at_once) = (limits.fuel, limits.deadline_ms, limits.concurrency);
         line("limits", &format!("{memory} of memory, {fuel} fuel, {ms} ms, {at_once} requests at once"));
     }
-    line("grants", &plugin.grants.join(", "));
+    match &plugin.requests {
+        None => {
+            line("grants", &plugin.grants.join(", "));
+            if !plugin.grants.is_empty() {
+                line("", "it asks for nothing by name, so it has all of them");
+            }
+        }
+        Some(asked) => {
+            for one in &asked.requests {
+                let state = if one.granted { "granted" } else { "not granted" };
+                line("asks for", &format!("{} ({state}): {}", one.grant, one.reason));
+            }
+            for grant in &plugin.grants {
+                let effect =
+                    if asked.unrequested.contains(grant) { " (no effect: it does not ask for this)" } else { "" };
+                line("granted", &format!("{grant}{effect}"));
+            }
+        }
+    }
     if answer.draining > 0 {
         line("draining", &format!("{} replaced versions still have calls", answer.draining));
     }

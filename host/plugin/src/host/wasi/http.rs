@@ -201,9 +201,7 @@ impl Call {
         let key = self.permit.key("http");
         let text = match Target::read(scheme, authority) {
             Some(target) if self.permit.sends_to(&target) => return Some(target),
-            Some(target) => {
-                format!("HTTP request denied; grant it with {key} = [\"{target}\"] in config.toml")
-            }
+            Some(target) => format!("HTTP request denied; {}", self.permit.http_remedy(&target)),
             // Before the last @ may stand a password.
             None => format!(
                 "HTTP request to {scheme}://{} denied: that is no plain host, which {key} could grant",

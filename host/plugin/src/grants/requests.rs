@@ -1,0 +1,265 @@
+//! What a plugin asks for in its manifest, beside what it is granted.
+//!
+//! # Contract
+//! A manifest that has requests gets what is both asked for and granted, and nothing else. One without, as of every component
+//! that was built before there were requests, gets what is granted. What controllers manage and watch is asked for by that.
+//!
+//! # Limits
+//! [`MAX_REQUESTS`] requests, with names of [`MAX_NAME`] and reasons of [`MAX_REASON`] bytes.
+
+use std::fmt;
+
+use mortise_resource::{manifest as wire, types::Gvk};
+
+use crate::grants::{
+    Grants, PatternError, TypePattern,
+    http_hosts::{HttpHost, HttpHostError, Target},
+};
+
+/// Most requests of one plugin.
+const MAX_REQUESTS: usize = 64;
+
+/// Longest name of a directory or a secret, bytes.
+const MAX_NAME: usize = 253;
+
+/// Longest reason, bytes.
+const MAX_REASON: usize = 1_024;
+
+/// Something that can be granted. Written as in config.toml.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// A directory, by its name.
+    Directory(String),
+    /// A secret, by its name.
+    Secret(String),
+    /// Hosts for HTTP requests.
+    Http(HttpHost),
+    /// Types to read.
+    Read(TypePattern),
+    /// Types to write, and to read.
+    Write(TypePattern),
+}
+
+/// Something that a plugin asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRequest {
+    /// The thing.
+    pub grant: Grant,
+    /// What for, in the plugin's words.
+    pub reason: String,
+}
+
+/// Everything that a plugin asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRequests(Vec<GrantRequest>);
+
+/// Why a request cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// Too many of them.
+    #[error("at most {MAX_REQUESTS}, got: {0}")]
+    TooMany(usize),
+    /// Nothing in it that this host knows.
+    #[error("a request names a directory, a secret, a host for http, or a type to read or to write")]
+    Unknown,
+    /// A name that is empty or too long.
+    #[error("a name has 1 to {MAX_NAME} bytes, got: {0}")]
+    Name(usize),
+    /// A reason that is missing or too long.
+    #[error("{grant}: the reason is required, up to {MAX_REASON} bytes")]
+    Reason {
+        /// The thing that is asked for.
+        grant: Grant,
+    },
+    /// No type.
+    #[error(transparent)]
+    Type(#[from] PatternError),
+    /// No host.
+    #[error(transparent)]
+    Host(#[from] HttpHostError),
+}
+
+impl Grant {
+    /// Whether `other` includes all of it.
+    fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Directory(one), Self::Directory(other)) | (Self::Secret(one), Self::Secret(other)) => one == other,
+            (Self::Http(one), Self::Http(other)) => other.includes(one),
+            (Self::Read(one), Self::Read(other) | Self::Write(other)) | (Self::Write(one), Self::Write(other)) => {
+                other.includes(one)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(name) => write!(f, "directories.{name}"),
+            Self::Secret(name) => write!(f, "secrets.{name}"),
+            Self::Http(host) => write!(f, "http {host}"),
+            Self::Read(of) => write!(f, "read {of}"),
+            Self::Write(of) => write!(f, "write {of}"),
+        }
+    }
+}
+
+impl GrantRequests {
+    /// Reads the requests of a manifest.
+    ///
+    /// # Errors
+    /// What is wrong with the first that is wrong.
+    pub(crate) fn read(wire: wire::GrantRequests) -> Result<Self, RequestError> {
+        use wire::grant_request::Wants;
+        if wire.requests.len() > MAX_REQUESTS {
+            return Err(RequestError::TooMany(wire.requests.len()));
+        }
+        let named = |name: String| {
+            if (1..=MAX_NAME).contains(&name.len()) { Ok(name) } else { Err(RequestError::Name(name.len())) }
+        };
+        let read = |wire: wire::GrantRequest| {
+            let grant = match wire.wants.ok_or(RequestError::Unknown)? {
+                Wants::Directory(name) => Grant::Directory(named(name)?),
+                Wants::Secret(name) => Grant::Secret(named(name)?),
+                Wants::Http(host) => Grant::Http(HttpHost::try_from(host)?),
+                Wants::Read(of) => Grant::Read(TypePattern::try_from(of)?),
+                Wants::Write(of) => Grant::Write(TypePattern::try_from(of)?),
+            };
+            if !(1..=MAX_REASON).contains(&wire.reason.len()) {
+                return Err(RequestError::Reason { grant });
+            }
+            Ok(GrantRequest { grant, reason: wire.reason })
+        };
+        wire.requests.into_iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Each request, in the manifest's order.
+    pub fn iter(&self) -> impl Iterator<Item = &GrantRequest> {
+        self.0.iter()
+    }
+
+    fn any(&self, asks: impl Fn(&Grant) -> bool) -> bool {
+        self.0.iter().any(|request| asks(&request.grant))
+    }
+
+    pub(super) fn directory(&self, name: &str) -> bool {
+        self.any(|grant| matches!(grant, Grant::Directory(asked) if asked == name))
+    }
+
+    pub(super) fn secret(&self, name: &str) -> bool {
+        self.any(|grant| matches!(grant, Grant::Secret(asked) if asked == name))
+    }
+
+    pub(super) fn http(&self, target: &Target) -> bool {
+        self.any(|grant| matches!(grant, Grant::Http(asked) if asked.covers(target)))
+    }
+
+    pub(super) fn reads(&self, of: &Gvk) -> bool {
+        self.any(|grant| matches!(grant, Grant::Read(asked) | Grant::Write(asked) if asked.covers(of)))
+    }
+
+    pub(super) fn writes(&self, of: &Gvk) -> bool {
+        self.any(|grant| matches!(grant, Grant::Write(asked) if asked.covers(of)))
+    }
+
+    /// Whether a grant has an effect: it gives some of what is asked for.
+    pub fn is_requested(&self, granted: &Grant) -> bool {
+        self.any(|asked| asked.is_within(granted) || granted.is_within(asked))
+    }
+}
+
+impl Grants {
+    /// Each thing that is granted.
+    pub fn iter(&self) -> impl Iterator<Item = Grant> {
+        let directories = self.directories.keys().cloned().map(Grant::Directory);
+        let secrets = self.secrets.keys().cloned().map(Grant::Secret);
+        let hosts = self.http.iter().cloned().map(Grant::Http);
+        let read = self.read.iter().cloned().map(Grant::Read);
+        let write = self.write.iter().cloned().map(Grant::Write);
+        directories.chain(secrets).chain(hosts).chain(read).chain(write)
+    }
+
+    /// Whether all of something is granted.
+    #[must_use]
+    pub fn includes(&self, wanted: &Grant) -> bool {
+        self.iter().any(|granted| wanted.is_within(&granted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(wants: wire::grant_request::Wants) -> wire::GrantRequest {
+        wire::GrantRequest { wants: Some(wants), reason: "since it must".into() }
+    }
+
+    fn read(requests: Vec<wire::GrantRequest>) -> Result<GrantRequests, String> {
+        GrantRequests::read(wire::GrantRequests { requests }).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_request_is_written_as_a_grant_is() {
+        use wire::grant_request::Wants;
+        let read = read(vec![
+            request(Wants::Directory("nginx".into())),
+            request(Wants::Secret("token".into())),
+            request(Wants::Http("http://example.org:8080".into())),
+            request(Wants::Read("demo.v2.*".into())),
+            request(Wants::Write("edge.v1.Route".into())),
+        ]);
+        let shown: Vec<_> = read.unwrap().iter().map(|request| request.grant.to_string()).collect();
+        let expected = [
+            "directories.nginx",
+            "secrets.token",
+            "http http://example.org:8080",
+            "read demo.v2.*",
+            "write edge.v1.Route",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        use wire::grant_request::Wants;
+        let one = |wants| read(vec![request(wants)]).unwrap_err();
+        assert!(one(Wants::Read("demo".into())).contains("is no type"));
+        assert!(one(Wants::Http("ftp://x".into())).contains("the scheme is http or https"));
+        assert!(one(Wants::Secret(String::new())).contains("1 to 253 bytes"));
+        assert!(one(Wants::Directory("x".repeat(254))).contains("1 to 253 bytes"));
+        assert!(
+            read(vec![wire::GrantRequest { wants: None, reason: "r".into() }])
+                .unwrap_err()
+                .contains("names a directory")
+        );
+        for reason in [String::new(), "x".repeat(1_025)] {
+            let said = read(vec![wire::GrantRequest { wants: Some(Wants::Secret("s".into())), reason }]).unwrap_err();
+            assert!(said.starts_with("secrets.s: the reason is required"), "{said}");
+        }
+        assert!(read(vec![request(Wants::Secret("s".into())); 64]).is_ok());
+        assert!(read(vec![request(Wants::Secret("s".into())); 65]).unwrap_err().contains("at most 64, got: 65"));
+    }
+
+    #[test]
+    fn what_is_within_what() {
+        let http = |text: &str| Grant::Http(HttpHost::try_from(text.to_owned()).unwrap());
+        let reads = |text: &str| Grant::Read(TypePattern::try_from(text.to_owned()).unwrap());
+        let writes = |text: &str| Grant::Write(TypePattern::try_from(text.to_owned()).unwrap());
+        for (one, other, within) in [
+            (http("a.example.net"), http("*.example.net"), true),
+            (http("*.a.example.net"), http("*.example.net"), true),
+            (http("*.example.net"), http("*.example.net"), true),
+            (http("*.example.net"), http("a.example.net"), false),
+            (http("example.net"), http("*.example.net"), false),
+            (http("a.example.net:8443"), http("*.example.net"), false),
+            (reads("demo.v2.Artist"), reads("demo.v2.*"), true),
+            (reads("demo.v2.*"), reads("demo.v2.Artist"), false),
+            (reads("demo.v2.Artist"), writes("demo.v2.Artist"), true),
+            (writes("demo.v2.Artist"), reads("demo.v2.Artist"), false),
+            (Grant::Secret("a".into()), Grant::Directory("a".into()), false),
+        ] {
+            assert_eq!(one.is_within(&other), within, "{one} in {other}");
+        }
+    }
+}
