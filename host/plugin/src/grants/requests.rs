@@ -55,7 +55,7 @@ pub struct GrantRequests(Vec<GrantRequest>);
 
 /// Why a request cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+pub(crate) enum RequestError {
     /// Too many of them.
     #[error("at most {MAX_REQUESTS}, got: {0}")]
     TooMany(usize),

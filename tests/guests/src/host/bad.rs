@@ -22,9 +22,7 @@ pub fn good_manifest() -> Manifest {
         version: "0.1.0".to_owned(),
         descriptors: Some(FileDescriptorSet::decode(DESCRIPTORS).expect("our descriptors decode")),
         types: vec![thing("good", "v1", "Thing")],
-        capabilities: Vec::new(),
-        limits: None,
-        controllers: Vec::new(),
+        ..Manifest::default()
     }
 }
 
