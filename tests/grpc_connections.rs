@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{PATIENCE, Server, Setup, artist, eventually};
+use crate::common::{PATIENCE, Server, Setup, artist, eventually, skipped};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -111,7 +111,7 @@ async fn a_server_without_descriptors_waits_and_says_so() {
     let limit = highest + 9;
     let limited = Command::new("prlimit").arg(format!("--pid={pid}")).arg(format!("--nofile={limit}:{limit}")).status();
     let Ok(limited) = limited else {
-        eprintln!("SKIPPED: no prlimit on PATH (package util-linux)");
+        skipped("no prlimit on PATH (package util-linux)");
         return;
     };
     assert!(limited.success());

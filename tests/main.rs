@@ -53,6 +53,7 @@ mod lifecycle;
 mod list;
 mod list_by_owner;
 mod manifests;
+mod memory;
 mod mutate_and_validate;
 mod observed;
 mod plugin_commands;

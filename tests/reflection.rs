@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::common::{PATIENCE, Server, Setup};
+use crate::common::{PATIENCE, Server, Setup, skipped};
 use prost::Message as _;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto};
 use tokio::{process::Command, time::timeout};
@@ -292,7 +292,7 @@ async fn python() -> Option<PathBuf> {
         return Some(python);
     }
     assert!(std::env::var_os("MORTISE_TEST_PYTHON").is_none(), "MORTISE_TEST_PYTHON lacks grpcio or grpcio-reflection");
-    eprintln!("SKIPPED: no python3 with the modules of `pip install grpcio grpcio-reflection`");
+    skipped("no python3 with the modules of `pip install grpcio grpcio-reflection`");
     None
 }
 

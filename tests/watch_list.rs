@@ -38,6 +38,10 @@ async fn requests_are_validated_in_order() {
         (LABEL, "B_d", "n*", "UP", &partition),
         (LABEL, "*", "n*", "UP", &namespace),
         (LABEL, "", "n", "UP", "name_prefix invalid: must be lowercase alphanumeric, got: UP"),
+        // As of a resource; only List says "type".
+        (LABEL, "", "n", "up", "partition scoped resource demo.v1.RecordLabel cannot have a namespace. got: n"),
+        (BOSS, "p", "n", "", "cluster scoped resource demo.v1.Executive cannot have a partition: p"),
+        (BOSS, "*", "n", "", "cluster scoped resource demo.v1.Executive cannot have a namespace: n"),
     ] {
         let found = refused(&server, t, Some(tenancy(p, n)), prefix).await;
         assert_eq!(found, (Code::InvalidArgument, expected.to_owned()));

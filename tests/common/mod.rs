@@ -375,6 +375,13 @@ pub fn name_rule(value: &str) -> String {
     )
 }
 
+/// Says that a test could not run, on the real stderr: what a test that passes prints is swallowed, and CI's summary has
+/// these lines.
+pub fn skipped(why: &str) {
+    use std::io::Write as _;
+    writeln!(std::io::stderr(), "\nSKIPPED: {why}").unwrap();
+}
+
 /// Tries until it holds, or fails after a while.
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let tries = async {

@@ -16,7 +16,7 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
 };
 
-use crate::common::{PATIENCE, Server, Setup, any, eventually, id, id_of, is_gone, resource};
+use crate::common::{PATIENCE, Server, Setup, any, eventually, id, id_of, is_gone, resource, skipped};
 
 const README: &str = include_str!("../../plugins/routes/README.md");
 
@@ -159,7 +159,7 @@ impl Nginx {
         };
         // Debian's is not on everybody's PATH.
         let Some(program) = ["nginx", "/usr/sbin/nginx"].into_iter().find(there) else {
-            eprintln!("SKIPPED: no nginx (package nginx-light)");
+            skipped("no nginx (package nginx-light)");
             return None;
         };
         let prefix = edge.dir.path().join("prefix");

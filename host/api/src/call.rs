@@ -4,12 +4,12 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
 use mortise_resource::{Error, pb, types::gvk};
-use mortise_service::{Caller, Consistency};
+use mortise_service::{Caller, Consistency, Source};
 use tracing::{Instrument as _, Span};
 
-/// Who calls. Until there is access control, no token is looked at and everyone is anonymous.
-pub(crate) fn caller(_token: Option<&str>, strong: bool) -> Caller {
-    Caller::anonymous(if strong { Consistency::Consistent } else { Consistency::Eventual })
+/// The caller on a connection. Until there is access control, no token is looked at and everyone is anonymous.
+pub(crate) fn caller(_token: Option<&str>, strong: bool, source: Source) -> Caller {
+    Caller::anonymous(if strong { Consistency::Consistent } else { Consistency::Eventual }).at(source)
 }
 
 /// The span of a call about a resource. Disabled, as it is by default, it costs one load, and no field is looked at.

@@ -9,7 +9,12 @@ use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
-use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    task::JoinError,
+    time::{sleep, timeout},
+};
 use tonic::transport::Server;
 use tonic_health::{
     pb::health_server::HealthServer,
@@ -23,6 +28,7 @@ use tower::util::MapRequestLayer;
 
 use crate::{
     grpc::{
+        calls::{CallLimits, Calls},
         connections::{self, ConnectionLimits},
         controller_service::ControllerApi,
         health::{self, Health},
@@ -45,6 +51,9 @@ use crate::{
     stubs::resource_service_server::ResourceServiceServer,
 };
 
+/// How long gRPC connections have to take leave once no call is left in them.
+const FAREWELL: Duration = Duration::from_millis(250);
+
 /// How the server listens. Part of config.toml.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
@@ -64,6 +73,12 @@ pub struct ServerOptions {
     pub keep_alive_timeout: Duration,
     /// How long calls in flight may take to finish at shutdown.
     pub grace: Duration,
+    /// Bytes of large messages that gRPC receives at once; further ones are refused.
+    pub request_bytes: usize,
+    /// Bytes of large answers over gRPC that wait for their clients; over that, those end that are not taken.
+    pub answer_bytes: usize,
+    /// How long the upload of a plugin may take.
+    pub upload_timeout: Duration,
     /// How the HTTP port behaves.
     pub http: HttpOptions,
 }
@@ -87,9 +102,22 @@ pub enum ServeError {
     /// The compiled-in descriptors are broken.
     #[error("reflection: {0}")]
     Reflection(#[from] prost_reflect::DescriptorError),
+    /// A task that runs as long as the server does ended before it.
+    #[error("{task} ended by itself, so the server stops, to be started again: {}", reason(.source))]
+    Task {
+        /// What it does.
+        task: &'static str,
+        /// Its panic, if it had one.
+        #[source]
+        source: Option<JoinError>,
+    },
     /// A port does not say where it listens.
     #[error("{0}")]
     Io(#[from] io::Error),
+}
+
+fn reason(ended: &Option<JoinError>) -> String {
+    ended.as_ref().map_or_else(|| "it gave no reason".to_owned(), JoinError::to_string)
 }
 
 /// What is served.
@@ -163,8 +191,9 @@ impl OpenPorts {
                 counts: counts.clone(),
             };
             let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone() });
-            let plugins = PluginServiceServer::new(PluginApi::new(manager, service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
+            let plugins =
+                PluginServiceServer::new(PluginApi::new(manager, service.clone(), self.options.upload_timeout))
+                    .max_decoding_message_size(self.options.max_request_bytes);
             let controllers = ControllerServiceServer::new(ControllerApi(controller_manager.clone()));
             let types = TypeServiceServer::new(TypeApi(registry));
             let resource_service = ResourceServiceServer::new(ResourceApi(service.clone()))
@@ -179,6 +208,13 @@ impl OpenPorts {
                 connections: self.options.max_connections,
                 preface: self.options.http.request_timeout,
             };
+            let calls = Calls::new(CallLimits {
+                request_bytes: self.options.request_bytes,
+                request_timeout: self.options.http.request_timeout,
+                answer_bytes: self.options.answer_bytes,
+                stall_timeout: self.options.http.stall_timeout,
+                message_bytes: self.options.max_request_bytes,
+            });
             let grpc = Server::builder()
                 .max_concurrent_streams(self.options.max_streams)
                 .initial_stream_window_size(1 << 20)
@@ -190,6 +226,7 @@ impl OpenPorts {
                     counts.note(request.uri().path());
                     request
                 }))
+                .layer(calls.layer(service.clone()))
                 .add_service(resource_service)
                 .add_service(plugins)
                 .add_service(types)
@@ -205,7 +242,11 @@ impl OpenPorts {
                     connections::accept(self.grpc, bounds, stopping.clone()),
                     until(stopping.clone()),
                 );
-            let upkeep = tokio::spawn(upkeep(metrics.clone()));
+            let mut upkeep = tokio::spawn(upkeep(metrics.clone()));
+            let mut watching = tokio::spawn({
+                let calls = calls.clone();
+                async move { calls.watch_over().await }
+            });
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts);
             let probes = http::probes(ready.clone(), service.backend().health());
             let options = self.options.http.clone();
@@ -214,13 +255,22 @@ impl OpenPorts {
             let mut http = tokio::spawn(http::serve(self.http, router, probes, self.options.http, stopping));
 
             tokio::pin!(grpc);
-            tokio::select! {
+            // Without one of these the server would look alive and not be: it ends, and whatever started it starts it again.
+            let (task, ended) = tokio::select! {
                 served = &mut grpc => {
                     upkeep.abort();
+                    watching.abort();
                     following.abort();
                     return Ok(served?);
                 }
-                () = stop => {}
+                ended = &mut http => ("the HTTP port", Some(ended)),
+                ended = &mut upkeep => ("the upkeep of metrics", Some(ended)),
+                ended = &mut watching => ("the watch over answers", Some(ended)),
+                () = stop => ("", None),
+            };
+            if let Some(ended) = ended {
+                service.stop();
+                return Err(ServeError::Task { task, source: ended.err() });
             }
             ready_tx.send_replace(false);
             following.abort();
@@ -228,13 +278,29 @@ impl OpenPorts {
             health::say(&health, false, sound).await;
             service.stop();
             stopping_tx.send_replace(true);
-            match timeout(self.options.grace, async { tokio::join!(&mut grpc, &mut http) }).await {
-                Ok((served, _)) => served?,
+            calls.stop();
+            // A connection may stay behind of which the client takes nothing; no call in it can end.
+            let left = async {
+                calls.ended().await;
+                sleep(FAREWELL).await;
+            };
+            let finishing = async {
+                let serving = async {
+                    tokio::select! {
+                        served = &mut grpc => served,
+                        () = left => Ok(()),
+                    }
+                };
+                tokio::join!(serving, &mut http).0
+            };
+            match timeout(self.options.grace, finishing).await {
+                Ok(served) => served?,
                 Err(_) => {
                     tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
                 }
             }
             upkeep.abort();
+            watching.abort();
             http.abort();
             Ok(())
         })

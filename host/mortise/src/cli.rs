@@ -106,7 +106,7 @@ pub(crate) struct Common {
     http_addr: Option<SocketAddr>,
     #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Where resources are stored", "; dev: temporary"))]
     data_dir: Option<PathBuf>,
-    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Every *.wasm in it is loaded as a plugin", ""))]
+    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Every *.wasm in it is loaded as a plugin", "; dev: in the data directory"))]
     plugin_dir: Option<PathBuf>,
 }
 

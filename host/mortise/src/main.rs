@@ -9,6 +9,7 @@ mod plugins;
 mod run;
 mod settings;
 mod systemd;
+mod tasks;
 
 use std::process::ExitCode;
 

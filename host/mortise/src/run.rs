@@ -22,6 +22,7 @@ use crate::{
     plugins,
     settings::{Config, ConfigError, Settings, parts},
     systemd,
+    tasks::{TaskPanic, TaskWatch},
 };
 
 /// Why the server did not run, or stopped.
@@ -43,6 +44,8 @@ pub(crate) enum RunError {
     Controllers(#[from] mortise_plugin_manager::controllers::ControllersError),
     #[error("{0}")]
     Config(#[from] ConfigError),
+    #[error("{0}")]
+    Task(#[from] TaskPanic),
     #[error("{what}: {source}")]
     System { what: &'static str, source: std::io::Error },
 }
@@ -69,7 +72,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
-    let Settings { mut config, data_dir_given, reload } = settings;
+    let Settings { mut config, data_dir_given, plugin_dir_given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
     let mut temporary = None;
@@ -79,6 +82,10 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             let dir = dir.map_err(system("making a temporary data directory"))?;
             config.data_dir = dir.path().to_owned();
             temporary = Some(dir);
+        }
+        // What is installed for a try is not left in the folder of whoever tries.
+        if !plugin_dir_given {
+            config.plugin_dir = config.data_dir.join("plugin-files");
         }
         for name in bundled::DEV {
             if !config.plugins.bundled.iter().any(|known| known == name) {
@@ -105,7 +112,14 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let backend = Arc::new(store);
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let service = ResourceService::new(backend.clone(), registry.clone(), parts::service(&config));
+    let tasks = TaskWatch::new();
     let mut background = service.background();
+    let background = tasks.over("the clean-up of tenancies", async move {
+        while let Some(ended) = background.join_next().await {
+            ended?;
+        }
+        Ok(())
+    });
     let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
     let manager = Manager::start(
         plugin_options,
@@ -117,6 +131,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     )
     .await?;
     let following = controller_manager.start()?;
+    let follows = following.abort_handle();
+    let following = tasks.over("what starts and stops controllers", following);
 
     announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
@@ -136,20 +152,24 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         controller_manager: controller_manager.clone(),
         metrics,
     };
+    let panicked = tasks.clone();
     let stopped = Box::pin(async move {
-        // It does not panic, and nobody aborts it.
-        let _ = stop.await;
+        tokio::select! {
+            // It does not panic, and nobody aborts it.
+            _ = stop => {}
+            () = panicked.panicked() => {}
+        }
     });
     let served = bound.serve(parts, stopped).await;
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
     manager.stop().await;
     drop(manager);
-    following.abort();
+    follows.abort();
     let _ = following.await;
     controller_manager.stop().await;
     drop(controller_manager);
-    while background.join_next().await.is_some() {}
+    let _ = background.await;
     drop(service);
     let closing = tokio::task::spawn_blocking(move || backend.close());
     closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
@@ -157,7 +177,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         watchdog.abort();
     }
     tracing::info!("stopped");
-    Ok(served?)
+    served?;
+    tasks.panic().map_or(Ok(()), |panic| Err(panic.into()))
 }
 
 /// Resolves at the first SIGTERM or SIGINT; a second one ends the process at once.

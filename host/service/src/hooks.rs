@@ -316,7 +316,7 @@ mod tests {
         let namespace = pb::Type { group: "tenancy".into(), group_version: "v2beta1".into(), kind: "Namespace".into() };
         let kind = ResourceType::clone(registry.resolve(&namespace).unwrap());
         let kind = Arc::new(ResourceType { permissions: permissions.clone(), ..kind });
-        let caller = Caller { authorizer: Arc::new(Only(permission, on)), consistency: Consistency::Eventual };
+        let caller = Caller { authorizer: Arc::new(Only(permission, on)), ..Caller::anonymous(Consistency::Eventual) };
         let place = pb::Tenancy { partition: "p".into(), namespace: String::new() };
         let id = pb::Id { uid: String::new(), name: "n".into(), r#type: Some(namespace), tenancy: Some(place.clone()) };
         let resource = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };

@@ -12,6 +12,7 @@ mod builtin;
 mod caller;
 mod delete;
 mod deletion_rules;
+mod fair;
 mod hooks;
 mod ids;
 mod list;
@@ -33,7 +34,8 @@ mod watch_list;
 mod write;
 mod write_status;
 
-pub use caller::Caller;
+pub use caller::{Caller, Source};
+pub use list::EncodedList;
 pub use mortise_store::Consistency;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::registry::Registry;
+use crate::{fair::FairPool, registry::Registry};
 use arc_swap::ArcSwap;
 use mortise_store::Backend;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -13,6 +13,12 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     /// Watches of clients that may be open at once; one more is refused.
     pub max_watches: usize,
+    /// Watches of clients whose snapshot is being read at once; the others wait, callers by turns.
+    pub max_snapshots: usize,
+    /// Bytes of the lists of clients that are being read, or wait to be sent; further ones wait, callers by turns.
+    pub list_bytes: usize,
+    /// Lists and watches that may wait like that; one more is refused.
+    pub max_waiting: usize,
     /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
     /// the same limit for the result of the hooks.
     pub max_resource_bytes: usize,
@@ -23,7 +29,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_watches: 10_000, max_resource_bytes: 1 << 20, second_pass: Duration::from_secs(30) }
+        Self {
+            max_watches: 10_000,
+            max_snapshots: 32,
+            list_bytes: 256 << 20,
+            max_waiting: 20_000,
+            max_resource_bytes: 1 << 20,
+            second_pass: Duration::from_secs(30),
+        }
     }
 }
 
@@ -34,6 +47,8 @@ pub struct ResourceService {
     pub(crate) registry: Arc<ArcSwap<Registry>>,
     pub(crate) options: Arc<Options>,
     pub(crate) watches: Arc<Semaphore>,
+    pub(crate) snapshots: FairPool,
+    pub(crate) lists: FairPool,
     stop: CancellationToken,
 }
 
@@ -45,6 +60,8 @@ impl ResourceService {
             backend,
             registry,
             watches: Arc::new(Semaphore::new(options.max_watches)),
+            snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
+            lists: FairPool::new(options.list_bytes, options.max_waiting),
             options: Arc::new(options),
             stop: CancellationToken::new(),
         }

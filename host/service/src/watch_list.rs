@@ -1,8 +1,12 @@
 //! WatchList: a snapshot, its end, then every change, in commit order.
 //!
-//! Events wait in a bounded buffer of the store. A reader that falls further behind gets `Aborted` and starts again; it
-//! never misses an event unnoticed. Each event is authorized when it is delivered, with the type as it is registered
-//! then.
+//! # Limits
+//! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose snapshots
+//! are read at once (`service.max_snapshots`); it gives the place back with the end of its snapshot. Of a snapshot one page
+//! is in memory. Events wait in a buffer of the store that is bounded in events and bytes. A reader that falls further
+//! behind gets `Aborted` and starts again; it never misses an event unnoticed.
+//!
+//! Each event is authorized when it is delivered, with the type as it is registered then.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -10,16 +14,50 @@ use mortise_resource::{Code, Error, pb, types::Gvk};
 use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{caller::Caller, hooks::RequestHooks, list, service::ResourceService, store_fault::store_fault};
+use crate::{
+    caller::{Caller, Source},
+    fair::Share,
+    hooks::RequestHooks,
+    list,
+    service::ResourceService,
+    store_fault::store_fault,
+};
 
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
     service: ResourceService,
     caller: Caller,
     wanted: Gvk,
-    watch: Box<dyn Watch>,
+    state: WatchState,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// How far a watch is.
+enum WatchState {
+    /// It has no place yet.
+    Queued(Query),
+    Snapshot {
+        watch: Box<dyn Watch>,
+        _place: Share,
+    },
+    Live(Box<dyn Watch>),
+    Ended,
+}
+
+impl WatchState {
+    /// The next event. Safe to cancel.
+    async fn next(&mut self, service: &ResourceService, source: Source) -> Result<WatchEvent, Error> {
+        if let Self::Queued(query) = self {
+            let place = service.snapshots.acquire(source, 1).await.map_err(|e| service.no_room(e))?;
+            let watch = service.backend.watch_list(query).await.map_err(|e| ended(&e))?;
+            *self = Self::Snapshot { watch, _place: place };
+        }
+        match self {
+            Self::Snapshot { watch, .. } | Self::Live(watch) => watch.next().await.map_err(|e| ended(&e)),
+            Self::Queued(_) | Self::Ended => Err(ended(&StoreError::Closed)),
+        }
+    }
 }
 
 impl ResourceService {
@@ -34,7 +72,7 @@ impl ResourceService {
         let kind = registry.resolve(&wanted)?;
         let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
         let kind = list::check(&registry, &wanted, &tenancy, &request.name_prefix)?;
-        kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
+        kind.scope.check_query("resource", &kind.gvk.to_string(), &tenancy)?;
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
         kind.scope.fill_query(&mut tenancy);
 
@@ -46,12 +84,11 @@ impl ResourceService {
             )
         })?;
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
-        let watch = self.backend.watch_list(&query).await.map_err(|e| ended(&e))?;
         Ok(Events {
             service: self.clone(),
             caller: caller.clone(),
             wanted: kind.gvk.clone(),
-            watch,
+            state: WatchState::Queued(query),
             stopped: Box::pin(self.stopped()),
             _permit: permit,
         })
@@ -67,11 +104,17 @@ impl Events {
         use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
         loop {
             let event = tokio::select! {
-                event = self.watch.next() => event.map_err(|e| ended(&e))?,
+                event = self.state.next(&self.service, self.caller.source) => event?,
                 () = &mut self.stopped => return Err(ended(&StoreError::Closed)),
             };
             let event = match event {
-                WatchEvent::EndOfSnapshot => Event::EndOfSnapshot(EndOfSnapshot {}),
+                WatchEvent::EndOfSnapshot => {
+                    self.state = match std::mem::replace(&mut self.state, WatchState::Ended) {
+                        WatchState::Snapshot { watch, .. } => WatchState::Live(watch),
+                        other => other,
+                    };
+                    Event::EndOfSnapshot(EndOfSnapshot {})
+                }
                 WatchEvent::Upsert(r) => match self.show(r).await? {
                     Some(resource) => Event::Upsert(Upsert { resource: Some(resource) }),
                     None => continue,

@@ -49,10 +49,15 @@ pub enum StoreError {
     #[error("incomplete id: {0} is missing, too long, or has a zero byte in it")]
     IncompleteId(&'static str),
     /// The reader of a watch is further behind than events are remembered.
-    #[error("watch closed because its reader fell more than {bound} events behind; start it again")]
+    #[error(
+        "watch closed because its reader fell more than {bound} events or {bytes} bytes behind, or others needed the room \
+         (limits store.watch_buffer, store.watch_buffer_bytes, store.watch_bytes); start it again"
+    )]
     WatchLagged {
         /// How many events are remembered.
         bound: usize,
+        /// How many bytes of them.
+        bytes: usize,
     },
     /// The backend replaced its content.
     #[error("watch closed by the storage backend (possibly due to snapshot restoration)")]

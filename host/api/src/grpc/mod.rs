@@ -1,10 +1,12 @@
 //! The gRPC port: one file for each service, the connections, and the form of errors.
 
 pub(crate) mod backup;
+pub(crate) mod calls;
 pub(crate) mod connections;
 pub(crate) mod controller_service;
 pub(crate) mod health;
 mod imports;
+pub(crate) mod list;
 pub(crate) mod plugin_logs;
 pub(crate) mod plugin_service;
 pub(crate) mod reflection;

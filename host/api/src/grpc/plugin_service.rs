@@ -1,13 +1,13 @@
 //! The plugin service on gRPC. An upload is collected here, within the limit of a component; what it means is the
 //! manager's business.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::Stream;
 use mortise_plugin_manager::Manager;
 use mortise_resource::{Code, Error, data};
 use mortise_service::ResourceService;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
@@ -28,18 +28,36 @@ pub(crate) struct PluginApi {
     /// Says when the server stops.
     service: ResourceService,
     uploads: Semaphore,
+    /// How long one may take.
+    upload_timeout: Duration,
     readers: Arc<Semaphore>,
 }
 
 impl PluginApi {
-    pub(crate) fn new(manager: Manager, service: ResourceService) -> Self {
-        Self { manager, service, uploads: Semaphore::new(UPLOADS), readers: Arc::new(Semaphore::new(READERS)) }
+    pub(crate) fn new(manager: Manager, service: ResourceService, upload_timeout: Duration) -> Self {
+        let (uploads, readers) = (Semaphore::new(UPLOADS), Arc::new(Semaphore::new(READERS)));
+        Self { manager, service, uploads, upload_timeout, readers }
     }
 
-    async fn upload(&self, mut stream: Streaming<data::InstallRequest>) -> Result<data::InstallResponse, Error> {
+    async fn receive_and_install(
+        &self,
+        stream: Streaming<data::InstallRequest>,
+    ) -> Result<data::InstallResponse, Error> {
         let _upload = self.uploads.try_acquire().map_err(|_| {
             Error::new(Code::ResourceExhausted, format!("{UPLOADS} plugins are being uploaded already; try again"))
         })?;
+        let uploaded = timeout(self.upload_timeout, self.upload(stream)).await.map_err(|_| {
+            let limit = self.upload_timeout.as_millis();
+            let what = format!("the upload was not whole within {limit} ms (limit grpc.upload_timeout_ms); try again");
+            Error::new(Code::DeadlineExceeded, what)
+        })?;
+        let Upload { name, sha256, bytes } = uploaded?;
+        let (plugin, unchanged) = self.manager.install(name, &sha256, bytes).await?;
+        Ok(data::InstallResponse { plugin: Some(plugin), unchanged })
+    }
+
+    /// Receives a component, whole.
+    async fn upload(&self, mut stream: Streaming<data::InstallRequest>) -> Result<Upload, Error> {
         let broken = |e: Status| Error::invalid(format!("the upload ended early: {}", e.message()));
         let first = stream.message().await.map_err(broken)?;
         let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
@@ -58,9 +76,15 @@ impl PluginApi {
             }
             bytes.extend_from_slice(&next.chunk);
         }
-        let (plugin, unchanged) = self.manager.install(name, &sha256, bytes).await?;
-        Ok(data::InstallResponse { plugin: Some(plugin), unchanged })
+        Ok(Upload { name, sha256, bytes })
     }
+}
+
+/// A component that was received.
+struct Upload {
+    name: String,
+    sha256: String,
+    bytes: Vec<u8>,
 }
 
 #[tonic::async_trait]
@@ -69,7 +93,7 @@ impl PluginService for PluginApi {
         &self,
         request: Request<Streaming<data::InstallRequest>>,
     ) -> Result<Response<data::InstallResponse>, Status> {
-        answer(span_of_call("plugins.Install"), self.upload(request.into_inner())).await
+        answer(span_of_call("plugins.Install"), self.receive_and_install(request.into_inner())).await
     }
 
     async fn remove(&self, request: Request<data::RemoveRequest>) -> Result<Response<data::RemoveResponse>, Status> {

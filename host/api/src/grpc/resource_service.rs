@@ -2,10 +2,11 @@
 
 use std::pin::Pin;
 
+use ::http::{Extensions, HeaderMap};
 use futures::{Stream, stream};
 use mortise_resource::pb;
-use mortise_service::{Caller, ResourceService};
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use mortise_service::{Caller, ResourceService, Source};
+use tonic::{Request, Response, Status, transport::server::TcpConnectInfo};
 use tracing::Span;
 
 use super::status::answer;
@@ -23,9 +24,16 @@ const TOKEN: &str = "x-consul-token";
 /// The service, for gRPC.
 pub(crate) struct ResourceApi(pub(crate) ResourceService);
 
-fn caller(metadata: &MetadataMap) -> Caller {
-    let token = metadata.get(TOKEN).and_then(|value| value.to_str().ok());
-    call::caller(token, metadata.get(CONSISTENCY).is_some_and(|value| value == "consistent"))
+/// The caller of a request with this head.
+pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Caller {
+    let token = headers.get(TOKEN).and_then(|value| value.to_str().ok());
+    let strong = headers.get(CONSISTENCY).is_some_and(|value| value == "consistent");
+    let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    call::caller(token, strong, Source::of(connection))
+}
+
+fn caller_of<T>(request: &Request<T>) -> Caller {
+    caller(request.metadata().as_ref(), request.extensions())
 }
 
 fn id_of(resource: Option<&pb::Resource>) -> Option<&pb::Id> {
@@ -37,14 +45,14 @@ impl Rpc for ResourceApi {
     type WatchListStream = Pin<Box<dyn Stream<Item = Result<pb::WatchEvent, Status>> + Send>>;
 
     async fn read(&self, request: Request<pb::ReadRequest>) -> Result<Response<pb::ReadResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span("Read", request.id.as_ref());
         answer(span, Box::pin(self.0.read(&caller, request))).await
     }
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span("Write", id_of(request.resource.as_ref()));
         answer(span, Box::pin(self.0.write(&caller, request))).await
@@ -54,14 +62,15 @@ impl Rpc for ResourceApi {
         &self,
         request: Request<pb::WriteStatusRequest>,
     ) -> Result<Response<pb::WriteStatusResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span("WriteStatus", request.id.as_ref());
         answer(span, Box::pin(self.0.write_status(&caller, request))).await
     }
 
+    /// Not reached: the layer of all calls answers List in pieces ([`super::list`]).
     async fn list(&self, request: Request<pb::ListRequest>) -> Result<Response<pb::ListResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span_of_type("List", request.r#type.as_ref());
         answer(span, Box::pin(self.0.list(&caller, request))).await
@@ -71,14 +80,14 @@ impl Rpc for ResourceApi {
         &self,
         request: Request<pb::ListByOwnerRequest>,
     ) -> Result<Response<pb::ListByOwnerResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span("ListByOwner", request.owner.as_ref());
         answer(span, Box::pin(self.0.list_by_owner(&caller, request))).await
     }
 
     async fn delete(&self, request: Request<pb::DeleteRequest>) -> Result<Response<pb::DeleteResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span("Delete", request.id.as_ref());
         answer(span, Box::pin(self.0.delete(&caller, request))).await
@@ -88,7 +97,7 @@ impl Rpc for ResourceApi {
         &self,
         request: Request<pb::WatchListRequest>,
     ) -> Result<Response<Self::WatchListStream>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span_of_type("WatchList", request.r#type.as_ref());
         let events = answer(span, Box::pin(self.0.watch_list(&caller, request))).await?.into_inner();
@@ -106,7 +115,7 @@ impl Rpc for ResourceApi {
         &self,
         request: Request<pb::MutateAndValidateRequest>,
     ) -> Result<Response<pb::MutateAndValidateResponse>, Status> {
-        let caller = caller(request.metadata());
+        let caller = caller_of(&request);
         let request = request.into_inner();
         let span = span("MutateAndValidate", id_of(request.resource.as_ref()));
         answer(span, Box::pin(self.0.mutate_and_validate(&caller, request))).await

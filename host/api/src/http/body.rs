@@ -86,15 +86,22 @@ const SMALL: usize = 64 << 10;
 /// How many of the largest bodies may be under way at once.
 const LARGEST_AT_ONCE: usize = 4;
 
-/// Memory for bodies that are not small, in units of [`SMALL`].
+/// Larger bodies than this are taken apart one at a time, bytes: each of their values takes more than a hundred meanwhile.
+const TAKEN_APART_TOGETHER: usize = 1 << 20;
+
+/// Memory for bodies that are not small, in units of [`SMALL`], and the place of those that are large.
 #[derive(Clone)]
-pub(super) struct Budget(Arc<Semaphore>);
+pub(super) struct Budget {
+    units: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
 
 impl Budget {
     /// For bodies of up to `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         let units = (limit / SMALL + 1).saturating_mul(LARGEST_AT_ONCE);
-        Self(Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))))
+        let units = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
+        Self { units, large: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -102,6 +109,9 @@ impl Budget {
 pub(super) struct BufferedBody {
     bytes: Bytes,
     share: Option<OwnedSemaphorePermit>,
+    large: Arc<Semaphore>,
+    /// Values that its JSON may have: a resource has no more values than bytes, and a body may be eight times as large.
+    values: usize,
 }
 
 /// Reads a body.
@@ -176,7 +186,7 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
         if seen / SMALL > units {
             let more = u32::try_from(seen / SMALL - units).unwrap_or(u32::MAX);
             // Who waited here would hold what others wait for.
-            match (budget.0.clone().try_acquire_many_owned(more), &mut share) {
+            match (budget.units.clone().try_acquire_many_owned(more), &mut share) {
                 (Ok(more), Some(share)) => share.merge(more),
                 (Ok(more), None) => share = Some(more),
                 (Err(_), _) => {
@@ -191,7 +201,12 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
     match () {
         () if seen > limit => CollectOutcome::TooLarge,
         () if no_room => CollectOutcome::NoRoom,
-        () => CollectOutcome::Whole(BufferedBody { bytes: bytes.into(), share }),
+        () => CollectOutcome::Whole(BufferedBody {
+            bytes: bytes.into(),
+            share,
+            large: budget.large.clone(),
+            values: limit / 8 + SMALL / 8,
+        }),
     }
 }
 
@@ -245,20 +260,30 @@ impl BufferedBody {
         message: &MessageDescriptor,
     ) -> Result<pb::Resource, HttpError> {
         if self.bytes.len() <= SMALL {
-            return resource(host, message, &self.bytes);
+            return resource(host, message, &self.bytes, self.values);
         }
         let (host, message) = (host.clone(), message.clone());
-        let Self { bytes, share } = self;
+        let Self { bytes, share, large, values } = self;
+        // Who has the place waits for nothing, and has it for as long as it takes to read a few MiB.
+        let place = match bytes.len() > TAKEN_APART_TOGETHER {
+            true => large.acquire_owned().await.ok(),
+            false => None,
+        };
         let parsing = tokio::task::spawn_blocking(move || {
             // Held to the end, also when the client does not wait for it.
-            let _share = share;
-            resource(&host, &message, &bytes)
+            let _held = (share, place);
+            resource(&host, &message, &bytes, values)
         });
         parsing.await.unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request").into()))
     }
 }
 
-fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> Result<pb::Resource, HttpError> {
+fn resource(
+    host: &DescriptorPool,
+    message: &MessageDescriptor,
+    body: &[u8],
+    values: usize,
+) -> Result<pb::Resource, HttpError> {
     let malformed = |path: &str, e: String| HttpError::body(FORMAT, path.to_owned(), e);
     // A structure is read from a list, too, which is no body.
     if !matches!(body.trim_ascii_start().first(), Some(b'{' | b'n')) {
@@ -274,14 +299,14 @@ fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> 
         None | Some("null") => None,
         Some(text) => {
             let id = host.get_message_by_name("hashicorp.consul.resource.ID").ok_or_else(no_host_message)?;
-            let owner = message_from_json(text, "owner", &id, &limits(text))
+            let owner = message_from_json(text, "owner", &id, &limits(text, values))
                 .map_err(|diagnostics| HttpError::diagnostics(FORMAT, diagnostics))?;
             Some(owner.transcode_to().map_err(|e| malformed("owner", e.to_string()))?)
         }
     };
     let data = match fields.data.map(RawValue::get) {
         None | Some("null") => return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())),
-        Some(text) => data_from_json(text, message, &limits(text))
+        Some(text) => data_from_json(text, message, &limits(text, values))
             .map_err(|diagnostics| HttpError::diagnostics(SCHEMA, diagnostics))?,
     };
     Ok(pb::Resource {
@@ -292,9 +317,9 @@ fn resource(host: &DescriptorPool, message: &MessageDescriptor, body: &[u8]) -> 
     })
 }
 
-/// What a part of a body may hold: its size, which is bounded, bounds the number of values.
-fn limits(text: &str) -> Limits {
-    Limits { bytes: text.len(), values: text.len(), ..Limits::default() }
+/// What a part of a body may hold.
+fn limits(text: &str, values: usize) -> Limits {
+    Limits { bytes: text.len(), values: values.min(text.len()), ..Limits::default() }
 }
 
 /// A path in the JSON of a body.

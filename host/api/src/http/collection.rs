@@ -1,6 +1,7 @@
 //! The resources of a type: GET lists them.
 //!
-//! The answer is printed as it is taken, some resources at a time; one that fits into the first portion is sent whole.
+//! The answer is printed as it is taken, some resources at a time, from what the service holds encoded; one that fits into
+//! the first portion is sent whole.
 
 use axum::{
     body::{Body, Bytes},
@@ -8,6 +9,8 @@ use axum::{
 };
 use futures::stream;
 use mortise_resource::pb;
+use mortise_service::EncodedList;
+use prost::Message as _;
 
 use super::{
     error::HttpError,
@@ -21,19 +24,19 @@ const PORTION: usize = 64 << 10;
 
 /// GET.
 pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
-    let caller = request.query.caller_of_list(&request.parts.headers);
+    let caller = request.query.caller_of_list(&request.parts);
     let rpc = pb::ListRequest {
         r#type: Some(request.kind.gvk.to_pb()),
         tenancy: Some(request.query.tenancy()),
         name_prefix: request.query.name_prefix(),
     };
     let span = span_of_type("List", rpc.r#type.as_ref());
-    let listed = guarded(span, Box::pin(request.shared.service.list(&caller, rpc))).await?;
-    let mut pages = ListPages::new(request.printer(), listed.resources);
+    let listed = guarded(span, Box::pin(request.shared.service.list_encoded(&caller, rpc))).await?;
+    let mut pages = ListPages::new(request.printer(), listed);
     let first = pages.next().unwrap_or_default();
-    let body = match pages.resources {
-        None => Body::from(first),
-        Some(_) => {
+    let body = match pages.is_done {
+        true => Body::from(first),
+        false => {
             let rest = stream::iter(std::iter::once(first).chain(pages));
             Body::from_stream(futures::StreamExt::map(rest, Ok::<_, std::convert::Infallible>))
         }
@@ -41,17 +44,31 @@ pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
     Ok(([JSON], body).into_response())
 }
 
-/// A list on its way.
+/// A list on its way. What was printed is let go.
 struct ListPages {
     printer: Printer,
-    /// What is left; none once the end is printed.
-    resources: Option<std::iter::Peekable<std::vec::IntoIter<pb::Resource>>>,
+    list: EncodedList,
+    /// What is left of the last piece.
+    left: std::iter::Peekable<std::vec::IntoIter<pb::Resource>>,
     begun: bool,
+    /// Whether the end is printed.
+    is_done: bool,
 }
 
 impl ListPages {
-    fn new(printer: Printer, resources: Vec<pb::Resource>) -> Self {
-        Self { printer, resources: Some(resources.into_iter().peekable()), begun: false }
+    fn new(printer: Printer, list: EncodedList) -> Self {
+        Self { printer, list, left: Vec::new().into_iter().peekable(), begun: false, is_done: false }
+    }
+
+    /// Whether nothing is left; takes the next piece if it has to.
+    fn is_empty(&mut self) -> bool {
+        while self.left.peek().is_none() {
+            let Some(piece) = self.list.next_piece() else { return true };
+            // What was encoded a moment ago is whole.
+            let resources = pb::ListResponse::decode(piece).unwrap_or_default().resources;
+            self.left = resources.into_iter().peekable();
+        }
+        false
     }
 }
 
@@ -59,22 +76,25 @@ impl Iterator for ListPages {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let left = self.resources.as_mut()?;
+        if self.is_done {
+            return None;
+        }
         let mut page = String::new();
         if !self.begun {
             page.push_str("{\n  \"resources\": [");
         }
         while page.len() < PORTION
-            && let Some(resource) = left.next()
+            && !self.is_empty()
+            && let Some(resource) = self.left.next()
         {
             page.push_str(if self.begun { ",\n    " } else { "\n    " });
             // No string of JSON has a real line break in it.
             page.push_str(&self.printer.pretty(&resource).replace('\n', "\n    "));
             self.begun = true;
         }
-        if left.peek().is_none() {
+        if self.is_empty() {
             page.push_str(if self.begun { "\n  ]\n}" } else { "]\n}" });
-            self.resources = None;
+            self.is_done = true;
         }
         Some(page.into())
     }

@@ -19,17 +19,19 @@ use axum::{
         header::{CONNECTION, RETRY_AFTER},
     },
 };
-use hyper::server::conn::http1::Builder;
+use hyper::{Request, body::Incoming, server::conn::http1::Builder};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use mortise_service::Source;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
 };
+use tower::util::MapRequest;
 
 use super::{HttpOptions, stall::StallTimeout};
 use crate::port::Port;
@@ -83,8 +85,13 @@ pub(crate) async fn serve(
 }
 
 async fn connection(stream: TcpStream, router: Router, options: HttpOptions, mut stopping: watch::Receiver<bool>) {
+    let source = Source::of(stream.peer_addr().ok());
+    let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(source);
+        request
+    });
     let stream = StallTimeout::new(stream, options.stall_timeout);
-    let touched = stream.touched();
+    let (touched, hurry) = (stream.touched(), stream.hurry());
     let mut serving = pin!(
         Builder::new()
             .timer(TokioTimer::new())
@@ -98,6 +105,7 @@ async fn connection(stream: TcpStream, router: Router, options: HttpOptions, mut
             if !touched.load(Ordering::Relaxed) {
                 return;
             }
+            hurry.store(true, Ordering::Relaxed);
             serving.as_mut().graceful_shutdown();
             serving.await
         }

@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use mortise_resource::pb;
-use mortise_service::Caller;
+use mortise_service::{Caller, Source};
 
 use crate::call;
 
@@ -55,17 +55,18 @@ impl Query {
 
     /// The caller of a request about one resource: `consistent` and, from Consul's command line, anything for
     /// `RequireConsistent` ask for a strong read.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Caller {
-        self.caller_with(headers, !self.get("RequireConsistent").is_empty())
+    pub(super) fn caller(&self, head: &Parts) -> Caller {
+        self.caller_with(head, !self.get("RequireConsistent").is_empty())
     }
 
     /// The caller of a request about many; here Consul takes `RequireConsistent` for `true` only.
-    pub(super) fn caller_of_list(&self, headers: &HeaderMap) -> Caller {
-        self.caller_with(headers, self.get("RequireConsistent") == "true")
+    pub(super) fn caller_of_list(&self, head: &Parts) -> Caller {
+        self.caller_with(head, self.get("RequireConsistent") == "true")
     }
 
-    fn caller_with(&self, headers: &HeaderMap, required: bool) -> Caller {
-        call::caller(self.token(headers), required || self.has("consistent"))
+    fn caller_with(&self, head: &Parts, required: bool) -> Caller {
+        let source = head.extensions.get::<Source>().copied().unwrap_or_default();
+        call::caller(self.token(&head.headers), required || self.has("consistent"), source)
     }
 
     /// The token: a parameter, else a header, else a bearer.
@@ -105,9 +106,9 @@ mod tests {
     fn consistency() {
         let strong = |text: &str| {
             let query = Query::parse(text);
-            let headers = HeaderMap::new();
+            let (head, ()) = axum::http::Request::new(()).into_parts();
             let is = |caller: Caller| caller.consistency == Consistency::Consistent;
-            (is(query.caller(&headers)), is(query.caller_of_list(&headers)))
+            (is(query.caller(&head)), is(query.caller_of_list(&head)))
         };
         assert_eq!(strong(""), (false, false));
         assert_eq!(strong("consistent"), (true, true));

@@ -1,5 +1,5 @@
 //! A connection whose client has to take what is sent: a write that makes no progress for too long fails, and the
-//! connection ends with all that hangs on it, such as a watch.
+//! connection ends with all that hangs on it, such as a watch. While the server stops that is a quarter of a second.
 
 use std::{
     io,
@@ -18,6 +18,9 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
+/// How long a client may take nothing while the server stops.
+const WHEN_STOPPING: Duration = Duration::from_millis(250);
+
 /// A stream that does not wait for ever.
 pub(super) struct StallTimeout {
     stream: TcpStream,
@@ -26,12 +29,19 @@ pub(super) struct StallTimeout {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether anything was ever read.
     touched: Arc<AtomicBool>,
+    /// Whether the server stops.
+    hurry: Arc<AtomicBool>,
 }
 
 impl StallTimeout {
     /// Over a connection, with the longest wait for one write.
     pub(super) fn new(stream: TcpStream, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None, touched: Arc::default() }
+        Self { stream, limit, waiting: None, touched: Arc::default(), hurry: Arc::default() }
+    }
+
+    /// Set when the server stops; heeded when the connection is polled next.
+    pub(super) fn hurry(&self) -> Arc<AtomicBool> {
+        self.hurry.clone()
     }
 
     /// Says whether the client has ever sent something.
@@ -44,8 +54,13 @@ impl StallTimeout {
             self.waiting = None;
             return polled;
         }
-        let limit = self.limit;
+        let hurries = self.hurry.load(Ordering::Relaxed);
+        let limit = if hurries { self.limit.min(WHEN_STOPPING) } else { self.limit };
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
+        let latest = Instant::now() + limit;
+        if hurries && waiting.deadline() > latest {
+            waiting.as_mut().reset(latest);
+        }
         ready!(waiting.as_mut().poll(cx));
         // Polled again, it fails again.
         waiting.as_mut().reset(Instant::now());

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 49] = {
+pub const ALL: [Metric; 52] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -114,12 +114,30 @@ pub const ALL: [Metric; 49] = {
             "controller, operation",
             "What a controller wrote: write, write-status or delete.",
         ),
+        metric(
+            Counter,
+            "mortise_grpc_answers_dropped_total",
+            "",
+            "Answers that were ended because too much waited for clients.",
+        ),
+        metric(
+            Counter,
+            "mortise_grpc_answers_stalled_total",
+            "",
+            "Answers, watches included, that were ended because the client took nothing of them.",
+        ),
         metric(Gauge, "mortise_grpc_connections", "", "Connections of the gRPC port that are open."),
         metric(
             Counter,
             "mortise_grpc_connections_refused_total",
             "",
             "Connections of the gRPC port that were closed because too many are open.",
+        ),
+        metric(
+            Counter,
+            "mortise_grpc_requests_dropped_total",
+            "",
+            "Requests that were refused while they arrived, because too many large ones did.",
         ),
         metric(Counter, "mortise_grpc_requests_total", "method", "Calls of the gRPC port, watches included."),
         metric(Gauge, "mortise_http_connections", "", "Connections of the HTTP port that are open."),

@@ -63,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// Whether the data directory was given and is not the default.
     pub(crate) data_dir_given: bool,
+    /// Whether the plugin folder was given and is not the default.
+    pub(crate) plugin_dir_given: bool,
     /// How it is read again.
     pub(crate) reload: Reload,
 }
@@ -99,6 +101,7 @@ impl Settings {
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
 
         let data_dir_given = table.contains_key("data_dir");
+        let plugin_dir_given = table.contains_key("plugin_dir");
         let given = |key: &str| table.get("quarantine").is_some_and(|section| section.get(key).is_some());
         let (probation_given, backoff_given) = (given("probation_faults"), given("backoff_ms"));
         // Every part of it was taken by itself before.
@@ -120,7 +123,7 @@ impl Settings {
                 (None, None) => source.into(),
             }
         })?;
-        Ok(Self { config, data_dir_given, reload })
+        Ok(Self { config, data_dir_given, plugin_dir_given, reload })
     }
 }
 

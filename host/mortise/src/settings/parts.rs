@@ -34,6 +34,9 @@ pub(crate) fn server(config: &Config) -> ServerOptions {
         keep_alive: Duration::from_millis(config.grpc.keep_alive_ms),
         keep_alive_timeout: Duration::from_millis(config.grpc.keep_alive_timeout_ms),
         grace: Duration::from_millis(config.shutdown_grace_ms),
+        request_bytes: config.grpc.request_bytes,
+        answer_bytes: config.grpc.answer_bytes,
+        upload_timeout: Duration::from_millis(config.grpc.upload_timeout_ms),
         http: http(config),
     }
 }
@@ -54,6 +57,9 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
 pub(crate) fn service(config: &Config) -> mortise_service::Options {
     mortise_service::Options {
         max_watches: config.service.max_watches,
+        max_snapshots: config.service.max_snapshots,
+        list_bytes: config.service.list_bytes,
+        max_waiting: config.service.max_waiting,
         max_resource_bytes: config.store.max_resource_bytes,
         second_pass: Duration::from_millis(config.service.second_pass_ms),
     }
@@ -70,6 +76,8 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
     options.history_events = config.store.history_events;
     options.history_bytes = config.store.history_bytes;
     options.watch_buffer = config.store.watch_buffer;
+    options.watch_buffer_bytes = config.store.watch_buffer_bytes;
+    options.watch_bytes = config.store.watch_bytes;
     options.commit_queue = config.store.commit_queue;
     options.reserve_bytes = config.store.reserve_bytes;
     options

@@ -56,7 +56,8 @@ section! {
         http_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8500));
         /// Where resources are stored. `mortise dev` uses a temporary directory unless this is set somewhere.
         data_dir: PathBuf = "data".into();
-        /// Every *.wasm in this folder is loaded as a plugin, and anew when it changes. The folder may appear later.
+        /// Every *.wasm in this folder is loaded as a plugin, and anew when it changes. The folder may appear later. `mortise dev`
+        /// has one in data_dir unless this is set somewhere.
         plugin_dir: PathBuf = "plugins".into();
         /// Compiled plugins, so that a start need not compile. Empty: `cache` in data_dir, or the user's cache in dev mode.
         cache_dir: PathBuf = PathBuf::new();
@@ -113,8 +114,16 @@ section! {
         max_request_bytes: usize = 50 << 20, Range::new(KIB, GIB);
         /// Calls of one connection at once.
         max_streams: u32 = 2_048, AT_ONCE;
-        /// Watches open at once; each holds what its client has not read yet of what was there at its beginning.
+        /// Watches open at once.
         max_watches: usize = 10_000, AT_ONCE;
+        /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of it. Clients get
+        /// places by turns, and none more than half of them.
+        max_snapshots: usize = 32, AT_ONCE;
+        /// How many bytes the lists of all clients together take while they are read and until they are sent. Further ones wait;
+        /// clients get room by turns, and none more than half, but for a single list, which may take all.
+        list_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        /// Lists and watches that may wait so; one more is refused.
+        max_waiting: usize = 20_000, AT_ONCE;
         /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
         second_pass_ms: u64 = 30_000, WAIT;
     }
@@ -130,6 +139,15 @@ section! {
         keep_alive_ms: u64 = 60_000, NETWORK_TIME;
         /// How long the answer to that may take before the connection is closed.
         keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
+        /// How many bytes the messages of requests may take while they arrive, but for the first 64 KiB of each; what does not fit
+        /// is refused. A message has http.request_timeout_ms to arrive.
+        request_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was taken for
+        /// longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for http.stall_timeout_ms is
+        /// ended, too.
+        answer_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
+        /// How long the upload of a plugin may take.
+        upload_timeout_ms: u64 = 120_000, NETWORK_TIME;
     }
 }
 
@@ -147,7 +165,8 @@ section! {
         /// How long a client may take to send the head of a request, and again its body, or to say nothing between two. On the
         /// gRPC port: how long it may take to begin with HTTP/2 once it is connected.
         request_timeout_ms: u64 = ms(HttpOptions::default().request_timeout), NETWORK_TIME;
-        /// How long a client may take nothing of an answer before its connection is closed.
+        /// How long a client may take nothing of an answer before its connection is closed; on the gRPC port, before the answer is
+        /// ended, watches included.
         stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
         /// How often an open watch sends a comment when nothing happens.
         keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
@@ -169,6 +188,11 @@ section! {
         history_bytes: u64 = mortise_store::Options::new("").history_bytes, Range::new(0, TIB);
         /// How many events of its type a watch may be behind before it is ended, with Aborted.
         watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
+        /// How many bytes of these events a watch may be behind before it is ended. All watches of a type share them.
+        watch_buffer_bytes: usize = mortise_store::Options::new("").watch_buffer_bytes, Range::new(KIB, TIB);
+        /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type with the
+        /// most go first, and the watches that have not taken them are ended.
+        watch_bytes: usize = mortise_store::Options::new("").watch_bytes, Range::new(KIB, TIB);
         /// How many writes may wait for the disk; further ones wait for a place.
         commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
         /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give, writes are

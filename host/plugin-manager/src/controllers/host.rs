@@ -58,7 +58,7 @@ impl ControllerContext {
     /// Of a plugin's controller, by its whole name.
     pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
-        let caller = Caller { authorizer, consistency: Consistency::Consistent };
+        let caller = Caller { authorizer, ..Caller::anonymous(Consistency::Consistent) };
         Arc::new(Self { service, values, plugin, controller, caller })
     }
 

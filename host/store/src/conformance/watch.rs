@@ -199,7 +199,7 @@ pub async fn a_slow_reader_is_told<B: Backend>(store: &B) {
             Err(error) => break error,
         }
     };
-    assert!(matches!(ended, StoreError::WatchLagged { bound } if bound <= WATCH_BUFFER), "{ended:?}");
+    assert!(matches!(ended, StoreError::WatchLagged { bound, .. } if bound <= WATCH_BUFFER), "{ended:?}");
     assert!(events.next().await.is_err());
     // Nobody else suffers.
     let marker = resource_in(type_of("v1", "B"), tenancy("default", "default"), "marker");

@@ -37,7 +37,7 @@ use super::{
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
-    read::{publisher::Publisher, scan::Scanner, walk},
+    read::{hub::HubLimits, publisher::Publisher, scan::Scanner, walk},
     tree::{
         keys,
         record::Meta,
@@ -108,7 +108,8 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
 
     let history = History::new(options.history_events, options.history_bytes);
-    let publisher = Arc::new(Publisher::new(types, options.watch_buffer));
+    let waiting = HubLimits { events: options.watch_buffer, bytes: options.watch_buffer_bytes };
+    let publisher = Arc::new(Publisher::new(types, waiting, options.watch_bytes));
     let shared = Arc::new(Shared {
         scanner: Arc::new(Scanner::new(table.clone(), publisher.clone())),
         table,

@@ -20,8 +20,12 @@ pub struct Options {
     pub history_bytes: u64,
     /// How many events of its type an open watch may be behind before it ends with
     /// [`WatchLagged`](crate::StoreError::WatchLagged). Default 4,096, at most 1,048,576, rounded up to a power of
-    /// two. A type that is watched takes about 60 bytes for each.
+    /// two.
     pub watch_buffer: usize,
+    /// How many bytes of those events there may be, for each type. Default 32 MiB.
+    pub watch_buffer_bytes: usize,
+    /// How many bytes of events may wait for all watches of all types. Default 128 MiB.
+    pub watch_bytes: usize,
     /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024, at most
     /// 1,048,576.
     pub commit_queue: usize,
@@ -45,6 +49,8 @@ impl Options {
             history_events: 10_000,
             history_bytes: 64 << 20,
             watch_buffer: 4096,
+            watch_buffer_bytes: 32 << 20,
+            watch_bytes: 128 << 20,
             commit_queue: 1024,
             reserve_bytes: 16 << 20,
         }
@@ -77,6 +83,6 @@ mod tests {
         let options = Options { watch_buffer: 1000, commit_queue: 0, cache_bytes: 1, ..Options::new("x") }.in_range();
         assert_eq!((options.watch_buffer, options.commit_queue, options.cache_bytes), (1024, 1, 64 << 10));
         let options = Options { watch_buffer: 100_000_000, ..Options::new("x") }.in_range();
-        assert_eq!(options.watch_buffer, 1 << 20, "it is allocated at once");
+        assert_eq!(options.watch_buffer, 1 << 20);
     }
 }

@@ -1,6 +1,7 @@
 //! The ways to read: a point, an exact scan, a watch, and a snapshot of everything; and where commits become visible.
 
 pub(crate) mod filter;
+pub(crate) mod hub;
 pub(crate) mod point;
 pub(crate) mod publisher;
 pub(crate) mod scan;

@@ -19,19 +19,29 @@
 //!
 //! # Cost
 //! Nothing for a read. Publishing costs one lookup per change in the watched types, and one comparison per change and
-//! open window. A type that is not watched has no hub. A window holds the states of keys that it has not passed and
+//! open window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and bytes,
+//! for each type and for all ([`hub`](crate::engine::read::hub)); the fullest type loses its oldest ones first. A window holds the states of keys that it has not passed and
 //! that changed since it was opened, so however slowly a scan is read, no more than what it would give.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use mortise_resource::pb;
 use parking_lot::Mutex;
-use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::engine::{metrics, read::filter::Filter, tree::change::Change};
+use crate::engine::{
+    metrics,
+    read::{
+        filter::Filter,
+        hub::{Hub, HubEnd, HubLimits, HubReader},
+    },
+    tree::change::Change,
+};
 use crate::{StoreError, TypeKey, WatchEvent};
 
 /// States by key as of a window's commit, `None` where there was nothing that matched.
@@ -40,13 +50,19 @@ pub(crate) type States = BTreeMap<Vec<u8>, Option<Arc<pb::Resource>>>;
 /// Who has to hear of what is published.
 pub(crate) struct Publisher {
     state: Mutex<State>,
-    watch_buffer: usize,
+    limits: HubLimits,
+    /// Bytes of the events in all hubs, and how many there may be.
+    bytes: Arc<AtomicUsize>,
+    max_bytes: usize,
 }
+
+/// Bytes that an event takes besides its encoding, about.
+const EVENT: usize = 512;
 
 #[derive(Default)]
 struct State {
     types: BTreeSet<TypeKey>,
-    hubs: HashMap<TypeKey, broadcast::Sender<WatchEvent>>,
+    hubs: HashMap<TypeKey, Arc<Hub>>,
     windows: HashMap<u64, WindowChanges>,
     next_window: u64,
     closed: bool,
@@ -60,7 +76,7 @@ struct WindowChanges {
 }
 
 enum Events {
-    Open(broadcast::Receiver<WatchEvent>),
+    Open(HubReader),
     Lagged,
     Closed,
 }
@@ -80,9 +96,9 @@ pub(crate) struct Window {
 
 impl Publisher {
     /// Of a store that holds resources of these types.
-    pub(crate) fn new(types: BTreeSet<TypeKey>, watch_buffer: usize) -> Self {
+    pub(crate) fn new(types: BTreeSet<TypeKey>, limits: HubLimits, max_bytes: usize) -> Self {
         let state = State { types, ..State::default() };
-        Self { state: Mutex::new(state), watch_buffer }
+        Self { state: Mutex::new(state), limits, bytes: Arc::default(), max_bytes }
     }
 
     /// Publishes a group, which is durable: `show` makes the table show it.
@@ -102,8 +118,13 @@ impl Publisher {
                 && let Some(hub) = hubs.get(&change.type_key)
                 && let Some(event) = event(change)
             {
-                // Nobody listening is no fault: a watch that ended removes its hub.
-                hub.send(event).ok();
+                hub.send(event, change.payload.len() + EVENT, self.limits);
+            }
+        }
+        while self.bytes.load(Ordering::Relaxed) > self.max_bytes {
+            let fullest = hubs.values().max_by_key(|hub| hub.bytes());
+            if !fullest.is_some_and(|hub| hub.push_out()) {
+                break;
             }
         }
     }
@@ -140,7 +161,7 @@ impl Publisher {
             return Err(StoreError::Closed);
         }
         let hub = state.hubs.entry(type_key.clone());
-        let events = hub.or_insert_with(|| broadcast::Sender::new(self.watch_buffer)).subscribe();
+        let events = hub.or_insert_with(|| Arc::new(Hub::new(self.bytes.clone()))).subscribe();
         let subscription =
             Subscription { events: Events::Open(events), publisher: self.clone(), type_key: type_key.clone() };
         Ok((self.window(&mut state, filter), subscription))
@@ -157,7 +178,7 @@ impl Publisher {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.hubs.clear();
+        state.hubs.drain().for_each(|(_, hub)| hub.close());
     }
 
     #[cfg(test)]
@@ -189,17 +210,19 @@ impl Subscription {
     /// [`StoreError::WatchLagged`], [`StoreError::Closed`]; the same one ever after.
     pub(crate) async fn next(&mut self) -> Result<WatchEvent, StoreError> {
         if let Events::Open(events) = &mut self.events {
-            match events.recv().await {
+            match events.next().await {
                 Ok(event) => return Ok(event),
-                Err(RecvError::Lagged(_)) => {
+                Err(HubEnd::Lagged) => {
                     metrics::watch_lagged();
                     self.events = Events::Lagged;
                 }
-                Err(RecvError::Closed) => self.events = Events::Closed,
+                Err(HubEnd::Closed) => self.events = Events::Closed,
             }
         }
         Err(match self.events {
-            Events::Lagged => StoreError::WatchLagged { bound: self.publisher.watch_buffer },
+            Events::Lagged => {
+                StoreError::WatchLagged { bound: self.publisher.limits.events, bytes: self.publisher.limits.bytes }
+            }
             Events::Open(_) | Events::Closed => StoreError::Closed,
         })
     }
@@ -210,7 +233,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.events = Events::Closed;
         let mut state = self.publisher.state.lock();
-        if state.hubs.get(&self.type_key).is_some_and(|hub| hub.receiver_count() == 0) {
+        if state.hubs.get(&self.type_key).is_some_and(|hub| hub.readers() == 0) {
             state.hubs.remove(&self.type_key);
         }
     }

@@ -1,0 +1,500 @@
+//! The calls of the gRPC port that are under way: what their requests and answers hold in memory, and for how long.
+//!
+//! # Requests
+//! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against `grpc.request_bytes`,
+//! but for its first 64 KiB: connections and streams bound those. Who finds the budget used up is refused and may try
+//! again; waiting would mean to hold what others wait for. The share goes back with the answer. Calls whose requests are
+//! streams have limits of their own (an upload) or no message of a size worth counting (reflection).
+//!
+//! # Answers
+//! An answer goes to HTTP/2 in frames of [`FRAME`] bytes, the next one when the client has made room for it; so HTTP/2 holds
+//! no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of which the client
+//! takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and its events) is
+//! dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all (`grpc.answer_bytes`); over
+//! that, the answers end of which nothing was taken for longest.
+//!
+//! # Stopping
+//! Answers of which the client takes nothing end at once, and the server waits for the calls that are left only.
+//!
+//! Cost: a call takes two locks that nobody else wants, an answer over [`FRAME`] bytes is copied once more.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use ::http::{HeaderMap, Request, Response};
+use futures::{FutureExt as _, future::BoxFuture};
+use hyper::body::{Body as HttpBody, Bytes, Frame};
+use mortise_service::ResourceService;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep},
+};
+use tonic::{Status, body::Body};
+use tower::{Layer, Service};
+
+use super::list;
+
+/// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
+const FRAME: usize = 32 << 10;
+
+/// What of a request's message is not counted, bytes, and the unit in which the rest is.
+const SMALL: usize = 64 << 10;
+
+/// How long a client may take nothing while the server stops.
+const STALL_WHEN_STOPPING: Duration = Duration::from_millis(250);
+
+/// Calls whose requests are streams.
+const STREAMED: [&str; 3] = [
+    "/mortise.v1.PluginService/Install",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+/// What bounds calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallLimits {
+    /// Bytes of messages that are being received.
+    pub(crate) request_bytes: usize,
+    /// How long a message may take to arrive.
+    pub(crate) request_timeout: Duration,
+    /// Bytes of answers that wait to be taken.
+    pub(crate) answer_bytes: usize,
+    /// How long a client may take nothing of an answer.
+    pub(crate) stall_timeout: Duration,
+    /// Largest message, bytes.
+    pub(crate) message_bytes: usize,
+}
+
+/// The calls under way. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Calls(Arc<Shared>);
+
+struct Shared {
+    limits: CallLimits,
+    requests: Arc<Semaphore>,
+    answers: Mutex<HashMap<u64, Arc<Answer>>>,
+    next: AtomicU64,
+    /// Bytes of answers that wait.
+    held: AtomicUsize,
+    /// Calls that may still end well.
+    open: AtomicUsize,
+    closed: Notify,
+    stopping: AtomicBool,
+    stopped: Notify,
+}
+
+impl Calls {
+    /// No calls yet.
+    pub(crate) fn new(limits: CallLimits) -> Self {
+        let units = (limits.request_bytes / SMALL).clamp(1, Semaphore::MAX_PERMITS);
+        Self(Arc::new(Shared {
+            limits,
+            requests: Arc::new(Semaphore::new(units)),
+            answers: Mutex::default(),
+            next: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            closed: Notify::new(),
+            stopping: AtomicBool::new(false),
+            stopped: Notify::new(),
+        }))
+    }
+
+    /// The layer through which every call goes.
+    pub(crate) fn layer(&self, service: ResourceService) -> CallsLayer {
+        CallsLayer { calls: self.0.clone(), service }
+    }
+
+    /// Ends answers that are not taken, for ever.
+    pub(crate) async fn watch_over(&self) {
+        let limit = self.0.limits.stall_timeout;
+        let often = (limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        loop {
+            tokio::select! {
+                () = sleep(if self.0.is_stopping() { STALL_WHEN_STOPPING / 4 } else { often }) => {}
+                () = self.0.stopped.notified() => {}
+            }
+            self.0.end_stalled(if self.0.is_stopping() { STALL_WHEN_STOPPING.min(limit) } else { limit });
+        }
+    }
+
+    /// Begins to stop. No call ends that its client goes on with.
+    pub(crate) fn stop(&self) {
+        self.0.stopping.store(true, Ordering::Relaxed);
+        self.0.stopped.notify_waiters();
+    }
+
+    /// Resolves once no call is left that may still end well.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let mut closed = std::pin::pin!(self.0.closed.notified());
+            closed.as_mut().enable();
+            if self.0.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn end_stalled(&self, limit: Duration) {
+        let now = Instant::now();
+        let answers: Vec<_> = self.answers.lock().values().cloned().collect();
+        for answer in answers {
+            if answer.stalled(now).is_some_and(|stalled| stalled >= limit) {
+                let status = match self.is_stopping() {
+                    true => Status::unavailable("the server is stopping, and the client took nothing of the answer"),
+                    false => Status::aborted(format!(
+                        "the client took nothing of the answer for {} ms (limit http.stall_timeout_ms); ask again",
+                        limit.as_millis()
+                    )),
+                };
+                metrics::counter!("mortise_grpc_answers_stalled_total").increment(1);
+                answer.end(status, &self.held);
+            }
+        }
+    }
+
+    /// Ends answers until what waits is within its bound, those first of which nothing was taken for longest.
+    fn relieve(&self) {
+        if self.held.load(Ordering::Relaxed) <= self.limits.answer_bytes {
+            return;
+        }
+        let now = Instant::now();
+        let answers: Vec<_> = self.answers.lock().values().cloned().collect();
+        let mut stalled: Vec<_> =
+            answers.into_iter().filter_map(|answer| answer.stalled(now).map(|since| (since, answer))).collect();
+        stalled.sort_by_key(|(since, _)| std::cmp::Reverse(*since));
+        for (_, answer) in stalled {
+            if self.held.load(Ordering::Relaxed) <= self.limits.answer_bytes {
+                return;
+            }
+            metrics::counter!("mortise_grpc_answers_dropped_total").increment(1);
+            let what = "too much of answers waits for clients to take it (limit grpc.answer_bytes); try again later";
+            answer.end(Status::resource_exhausted(what), &self.held);
+        }
+    }
+}
+
+/// A call that may still end well, counted.
+struct OpenCall(Arc<Shared>);
+
+impl OpenCall {
+    fn begin(calls: &Arc<Shared>) -> Self {
+        calls.open.fetch_add(1, Ordering::AcqRel);
+        Self(calls.clone())
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.closed.notify_waiters();
+        }
+    }
+}
+
+/// See [`Calls::layer`].
+#[derive(Clone)]
+pub(crate) struct CallsLayer {
+    calls: Arc<Shared>,
+    service: ResourceService,
+}
+
+impl<S> Layer<S> for CallsLayer {
+    type Service = CallsService<S>;
+
+    fn layer(&self, inner: S) -> CallsService<S> {
+        CallsService { inner, calls: self.calls.clone(), service: self.service.clone() }
+    }
+}
+
+/// The services behind the bounds.
+#[derive(Clone)]
+pub(crate) struct CallsService<S> {
+    inner: S,
+    calls: Arc<Shared>,
+    service: ResourceService,
+}
+
+impl<S> Service<Request<Body>> for CallsService<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Future: Send + 'static>,
+    S::Error: 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let calls = self.calls.clone();
+        let open = OpenCall::begin(&calls);
+        let share = ReceivedShare::default();
+        let (path, limits) = (request.uri().path(), calls.limits);
+        let streamed = STREAMED.contains(&path);
+        let is_list = path == list::PATH;
+        let request = request.map(|body| {
+            let limit = match streamed {
+                true => Box::pin(ended_by_stop(calls.clone())) as BoxFuture<'static, Status>,
+                false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
+            };
+            let (calls, share) = (calls.clone(), share.clone());
+            Body::new(RequestBody { inner: body, limit, received: 0, calls, share })
+        });
+        if is_list {
+            let listing = list::list(self.service.clone(), request, limits.message_bytes);
+            return async move { Ok(answered(&calls, open, listing.await)) }.boxed();
+        }
+        let answering = self.inner.call(request);
+        async move {
+            let response = answering.await?;
+            drop(share);
+            Ok(answered(&calls, open, response))
+        }
+        .boxed()
+    }
+}
+
+async fn ended_by_stop(calls: Arc<Shared>) -> Status {
+    loop {
+        let mut stopped = std::pin::pin!(calls.stopped.notified());
+        stopped.as_mut().enable();
+        if calls.is_stopping() {
+            return Status::unavailable("the server is stopping");
+        }
+        stopped.await;
+    }
+}
+
+fn too_slow(limit: Duration) -> Status {
+    Status::deadline_exceeded(format!(
+        "the request was not there within {} ms (limit http.request_timeout_ms)",
+        limit.as_millis()
+    ))
+}
+
+/// The memory of a request, which it has until it is answered.
+type ReceivedShare = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+
+/// A request that is being received.
+struct RequestBody {
+    inner: Body,
+    /// Resolves when it has taken too long.
+    limit: BoxFuture<'static, Status>,
+    received: usize,
+    calls: Arc<Shared>,
+    share: ReceivedShare,
+}
+
+impl RequestBody {
+    /// Counts what came. False when there is no room for it.
+    fn count(&mut self, bytes: usize) -> bool {
+        let before = self.received / SMALL;
+        self.received = self.received.saturating_add(bytes);
+        let more = self.received / SMALL - before;
+        if more == 0 {
+            return true;
+        }
+        let more = self.calls.requests.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
+        let Ok(more) = more else { return false };
+        let mut share = self.share.lock();
+        match share.as_mut() {
+            Some(share) => share.merge(more),
+            None => *share = Some(more),
+        }
+        true
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match Pin::new(&mut self.inner).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if self.count(bytes) {
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                metrics::counter!("mortise_grpc_requests_dropped_total").increment(1);
+                let what = "too many large requests are being received (limit grpc.request_bytes); try again later";
+                Poll::Ready(Some(Err(Status::resource_exhausted(what))))
+            }
+            Poll::Pending => self.limit.poll_unpin(cx).map(|late| Some(Err(late))),
+            ended => ended,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+}
+
+/// Puts an answer behind its bounds.
+fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<Body>) -> Response<Body> {
+    if response.body().is_end_stream() {
+        return response;
+    }
+    response.map(|body| {
+        let number = calls.next.fetch_add(1, Ordering::Relaxed);
+        let state = AnswerState::Open(Box::new(OpenAnswer {
+            body,
+            rest: Bytes::new(),
+            handed_over: None,
+            waker: None,
+            _open: open,
+        }));
+        let answer = Arc::new(Answer { state: Mutex::new(state) });
+        calls.answers.lock().insert(number, answer.clone());
+        Body::new(AnswerBody { calls: calls.clone(), number, answer })
+    })
+}
+
+/// An answer on its way.
+struct Answer {
+    state: Mutex<AnswerState>,
+}
+
+enum AnswerState {
+    Open(Box<OpenAnswer>),
+    /// It was ended; its client is yet to be told.
+    Ended(Status),
+    /// Nothing more is said.
+    Done,
+}
+
+struct OpenAnswer {
+    body: Body,
+    /// What is left of a frame.
+    rest: Bytes,
+    /// When the last frame was handed to HTTP/2; `None` while HTTP/2 waits for the next.
+    handed_over: Option<Instant>,
+    waker: Option<Waker>,
+    _open: OpenCall,
+}
+
+impl Answer {
+    /// How long the client has taken nothing; `None` while it waits for us.
+    fn stalled(&self, now: Instant) -> Option<Duration> {
+        match &*self.state.lock() {
+            AnswerState::Open(open) => open.handed_over.map(|at| now.duration_since(at)),
+            AnswerState::Ended(_) | AnswerState::Done => None,
+        }
+    }
+
+    /// Lets go of everything that the answer holds.
+    fn end(&self, status: Status, held: &AtomicUsize) {
+        let mut state = self.state.lock();
+        if !matches!(*state, AnswerState::Open(_)) {
+            return;
+        }
+        let before = std::mem::replace(&mut *state, AnswerState::Ended(status));
+        drop(state);
+        if let AnswerState::Open(open) = before {
+            held.fetch_sub(open.rest.len(), Ordering::Relaxed);
+            if let Some(waker) = &open.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+impl OpenAnswer {
+    /// The next frame of what is left of one.
+    fn piece(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
+        let piece = self.rest.split_to(FRAME.min(self.rest.len()));
+        held.fetch_sub(piece.len(), Ordering::Relaxed);
+        self.handed_over = Some(Instant::now());
+        // A copy: HTTP/2 would hold the whole for a part of it.
+        Frame::data(Bytes::copy_from_slice(&piece))
+    }
+}
+
+/// An answer, as HTTP/2 takes it.
+struct AnswerBody {
+    calls: Arc<Shared>,
+    number: u64,
+    answer: Arc<Answer>,
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, Status>>>;
+
+impl AnswerBody {
+    /// The next frame, and whether it added to what waits.
+    fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
+        let mut state = self.answer.state.lock();
+        let open = match &mut *state {
+            AnswerState::Open(open) => open,
+            AnswerState::Ended(status) => {
+                let mut trailers = HeaderMap::new();
+                // Fails for a text that no header can hold; ours can.
+                let said = status.add_header(&mut trailers);
+                *state = AnswerState::Done;
+                return (Poll::Ready(Some(said.map(|()| Frame::trailers(trailers)))), false);
+            }
+            AnswerState::Done => return (Poll::Ready(None), false),
+        };
+        open.handed_over = None;
+        if !open.rest.is_empty() {
+            return (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), false);
+        }
+        match Pin::new(&mut open.body).poll_frame(cx) {
+            Poll::Pending => {
+                open.waker = Some(cx.waker().clone());
+                (Poll::Pending, false)
+            }
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) if data.len() > FRAME + FRAME / 2 => {
+                    self.calls.held.fetch_add(data.len(), Ordering::Relaxed);
+                    open.rest = data;
+                    (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), true)
+                }
+                Ok(data) => {
+                    open.handed_over = Some(Instant::now());
+                    (Poll::Ready(Some(Ok(Frame::data(data)))), false)
+                }
+                Err(other) => (Poll::Ready(Some(Ok(other))), false),
+            },
+            ended => (ended, false),
+        }
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        let (polled, more) = self.poll(cx);
+        if more {
+            self.calls.relieve();
+        }
+        polled
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.calls.answers.lock().remove(&self.number);
+        self.answer.end(Status::cancelled("the client is gone"), &self.calls.held);
+    }
+}

@@ -1,0 +1,78 @@
+//! The tasks that run as long as the server. One that panics ends the process, with an error: a server without it would
+//! look alive, and whatever started it starts it again.
+
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinHandle},
+};
+
+/// A task that panicked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{task} panicked ({panic}), so the server stops, to be started again; please report it with the log")]
+pub(crate) struct TaskPanic {
+    task: &'static str,
+    panic: String,
+}
+
+/// The first panic of the tasks that are watched. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct TaskWatch(watch::Sender<Option<TaskPanic>>);
+
+impl TaskWatch {
+    /// No task, and no panic.
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    /// Watches a task until it ends. That it was aborted is no fault.
+    pub(crate) fn over(
+        &self,
+        task: &'static str,
+        ending: impl Future<Output = Result<(), JoinError>> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let first = self.0.clone();
+        tokio::spawn(async move {
+            if let Err(ended) = ending.await
+                && ended.is_panic()
+            {
+                let panic = TaskPanic { task, panic: ended.to_string() };
+                tracing::error!("{panic}");
+                first.send_if_modified(|first| first.is_none() && first.replace(panic).is_none());
+            }
+        })
+    }
+
+    /// Resolves at the first panic.
+    pub(crate) async fn panicked(&self) {
+        // An error means that the sender is gone, which it is not.
+        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// The first panic so far.
+    pub(crate) fn panic(&self) -> Option<TaskPanic> {
+        self.0.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_panic_is_told_and_nothing_else() {
+        let tasks = TaskWatch::new();
+        let aborted = tokio::spawn(std::future::pending::<()>());
+        let abort = aborted.abort_handle();
+        let watching = [tasks.over("good", tokio::spawn(async {})), tasks.over("aborted", aborted)];
+        abort.abort();
+        for one in watching {
+            one.await.unwrap();
+        }
+        assert_eq!(tasks.panic(), None);
+        tasks.over("bad", tokio::spawn(async { panic!("it was told to") })).await.unwrap();
+        tasks.over("worse", tokio::spawn(async { panic!("later") })).await.unwrap();
+        tasks.panicked().await;
+        let text = tasks.panic().unwrap().to_string();
+        assert!(text.starts_with("bad panicked (") && text.contains("it was told to"), "{text}");
+    }
+}

@@ -1,0 +1,333 @@
+//! What calls share, handed out fairly: places, or bytes of results.
+//!
+//! # Contract
+//! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them. Within
+//! a caller calls are served in order. While a caller holds something it gets no more than half of all there is; the
+//! other half is for others, however little it gives back. A share goes back when it is dropped; so does a place in the
+//! queue.
+//!
+//! # No deadlocks
+//! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks for all
+//! it needs at once.
+//!
+//! # Cost
+//! A lock and a look-up for each share that is free; a channel besides when it is waited for. Handing out looks at each
+//! waiting caller once.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::caller::Source;
+
+/// A number of units that are shared. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct FairPool(Arc<Pool>);
+
+struct Pool {
+    total: usize,
+    max_waiting: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    free: usize,
+    held: HashMap<Source, usize>,
+    queues: HashMap<Source, VecDeque<Waiter>>,
+    /// Callers that wait; the first is next.
+    turns: VecDeque<Source>,
+    waiting: usize,
+    next_waiter: u64,
+}
+
+struct Waiter {
+    number: u64,
+    units: usize,
+    grant: oneshot::Sender<Share>,
+}
+
+/// Units that a call holds. Dropping it gives them back.
+pub(crate) struct Share {
+    pool: Arc<Pool>,
+    source: Source,
+    units: usize,
+}
+
+/// A wait that ends with its owner.
+struct Queued<'a> {
+    pool: &'a Pool,
+    source: Source,
+    number: u64,
+}
+
+/// The reason for which nothing is handed out, now or ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoShare {
+    /// As many calls as may wait do.
+    QueueFull,
+    /// There is not so much in all.
+    TooMuch,
+}
+
+impl FairPool {
+    /// Shares `total` units; so many calls may wait for them.
+    pub(crate) fn new(total: usize, max_waiting: usize) -> Self {
+        let state = State { free: total, ..State::default() };
+        Self(Arc::new(Pool { total, max_waiting, state: Mutex::new(state) }))
+    }
+
+    /// All there is.
+    pub(crate) fn total(&self) -> usize {
+        self.0.total
+    }
+
+    /// Waits for so many units.
+    ///
+    /// # Errors
+    /// [`NoShare`], at once.
+    pub(crate) async fn acquire(&self, source: Source, units: usize) -> Result<Share, NoShare> {
+        if units > self.0.total {
+            return Err(NoShare::TooMuch);
+        }
+        let (grant, granted) = oneshot::channel();
+        let queued = {
+            let mut state = self.0.lock();
+            if state.waiting >= self.0.max_waiting {
+                return Err(NoShare::QueueFull);
+            }
+            let number = state.next_waiter;
+            state.next_waiter += 1;
+            state.enqueue(source, Waiter { number, units, grant });
+            Queued { pool: &self.0, source, number }
+        };
+        self.0.hand_out();
+        let share = granted.await;
+        drop(queued);
+        // The pool keeps every sender until it has sent.
+        share.map_err(|_| NoShare::QueueFull)
+    }
+}
+
+impl Pool {
+    /// Nothing that can panic runs under the lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves those whose turn it is, as far as what is free reaches.
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let (waiter, source) = {
+                let mut state = self.lock();
+                let Some(next) = state.next(self.total) else { return };
+                next
+            };
+            // A receiver that is gone gives its share back by dropping it, outside of the lock.
+            drop(waiter.grant.send(Share { pool: self.clone(), source, units: waiter.units }));
+        }
+    }
+}
+
+impl State {
+    fn enqueue(&mut self, source: Source, waiter: Waiter) {
+        let queue = self.queues.entry(source).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(source);
+        }
+        queue.push_back(waiter);
+        self.waiting += 1;
+    }
+
+    /// Whether a caller may have so many more, others being free to take the other half.
+    fn may_hold(&self, source: Source, units: usize, total: usize) -> bool {
+        let held = self.held.get(&source).copied().unwrap_or(0);
+        held == 0 || held + units <= total / 2
+    }
+
+    /// The next waiter that can be served; its units are taken. A caller that holds its half is passed over; one that asks for
+    /// more than is free is waited for, or else large shares would never come together.
+    fn next(&mut self, total: usize) -> Option<(Waiter, Source)> {
+        for _ in 0..self.turns.len() {
+            let source = self.turns.pop_front()?;
+            let units = self.queues.get(&source).and_then(|queue| queue.front()).map_or(0, |waiter| waiter.units);
+            if !self.may_hold(source, units, total) {
+                self.turns.push_back(source);
+                continue;
+            }
+            if units > self.free {
+                self.turns.push_front(source);
+                return None;
+            }
+            let queue = self.queues.get_mut(&source)?;
+            let waiter = queue.pop_front()?;
+            if queue.is_empty() {
+                self.queues.remove(&source);
+            } else {
+                self.turns.push_back(source);
+            }
+            self.waiting -= 1;
+            self.free -= units;
+            *self.held.entry(source).or_default() += units;
+            return Some((waiter, source));
+        }
+        None
+    }
+
+    fn give_back(&mut self, source: Source, units: usize) {
+        self.free += units;
+        if let Some(held) = self.held.get_mut(&source) {
+            *held -= units;
+            if *held == 0 {
+                self.held.remove(&source);
+            }
+        }
+    }
+}
+
+impl Share {
+    /// Units that are held.
+    pub(crate) fn units(&self) -> usize {
+        self.units
+    }
+
+    /// Takes so many more, if they are free and nobody waits. Never waits.
+    pub(crate) fn grow(&mut self, units: usize) -> bool {
+        let mut state = self.pool.lock();
+        if state.waiting > 0 || units > state.free || self.units + units > self.pool.total {
+            return false;
+        }
+        state.free -= units;
+        *state.held.entry(self.source).or_default() += units;
+        self.units += units;
+        true
+    }
+
+    /// Keeps so many at most.
+    pub(crate) fn shrink(&mut self, units: usize) {
+        let back = self.units.saturating_sub(units);
+        self.units -= back;
+        self.pool.lock().give_back(self.source, back);
+        self.pool.hand_out();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        let Some(queue) = state.queues.get_mut(&self.source) else { return };
+        let before = queue.len();
+        queue.retain(|waiter| waiter.number != self.number);
+        let (gone, empty) = (before - queue.len(), queue.is_empty());
+        state.waiting -= gone;
+        if empty {
+            state.queues.remove(&self.source);
+            let source = self.source;
+            state.turns.retain(|waiting| *waiting != source);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const A: Source = Source::of_number(1);
+    const B: Source = Source::of_number(2);
+    const C: Source = Source::of_number(3);
+
+    async fn now(pool: &FairPool, source: Source, units: usize) -> Option<Share> {
+        timeout(Duration::from_millis(20), pool.acquire(source, units)).await.ok()?.ok()
+    }
+
+    #[tokio::test]
+    async fn one_caller_leaves_half_to_others() {
+        let pool = FairPool::new(8, 100);
+        let whole = now(&pool, A, 8).await.expect("who has nothing may take all");
+        assert!(now(&pool, B, 1).await.is_none());
+        drop(whole);
+        let mut mine = Vec::new();
+        while let Some(share) = now(&pool, A, 1).await {
+            mine.push(share);
+        }
+        assert_eq!(mine.len(), 4);
+        let theirs = now(&pool, B, 4).await.expect("the other half");
+        assert!(now(&pool, C, 1).await.is_none());
+        drop(theirs);
+        assert!(now(&pool, C, 4).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn callers_take_turns() {
+        let pool = FairPool::new(1, 100);
+        let held = pool.acquire(C, 1).await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut waiting = Vec::new();
+        for (n, source) in [A, A, A, A, B].into_iter().enumerate() {
+            let (pool, order) = (pool.clone(), order.clone());
+            waiting.push(tokio::spawn(async move {
+                let share = pool.acquire(source, 1).await.unwrap();
+                order.lock().unwrap().push(n);
+                drop(share);
+            }));
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        for one in waiting {
+            one.await.unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), [0, 4, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn shares_grow_only_while_nobody_waits_and_come_back() {
+        let pool = FairPool::new(10, 2);
+        assert_eq!(pool.acquire(A, 11).await.err(), Some(NoShare::TooMuch));
+        let mut share = pool.acquire(A, 2).await.unwrap();
+        assert!(share.grow(7) && !share.grow(2));
+        assert_eq!(share.units(), 9);
+        let large = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.acquire(B, 5).await.map(|share| share.units()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!share.grow(1), "B waits");
+        assert!(now(&pool, C, 1).await.is_none(), "B is first");
+        share.shrink(5);
+        assert_eq!(large.await.unwrap(), Ok(5));
+        drop(share);
+        assert!(now(&pool, C, 10).await.is_some(), "who gave up waiting holds nothing");
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_bounded_and_forgets_who_left() {
+        let pool = FairPool::new(1, 2);
+        let held = pool.acquire(A, 1).await.unwrap();
+        {
+            let (first, second) = (pool.acquire(B, 1), pool.acquire(C, 1));
+            tokio::pin!(first, second);
+            assert!(futures::poll!(first.as_mut()).is_pending() && futures::poll!(second.as_mut()).is_pending());
+            assert_eq!(pool.acquire(B, 1).await.err(), Some(NoShare::QueueFull));
+        }
+        let waiting = pool.acquire(B, 1);
+        tokio::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(held);
+        assert_eq!(waiting.await.unwrap().units(), 1);
+    }
+}

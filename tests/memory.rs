@@ -1,0 +1,309 @@
+//! Clients that take nothing, or never finish what they say: what the server holds for them is bounded, and comes back.
+//!
+//! They speak HTTP/2 by hand, since a gRPC client takes what comes whether anybody looks at it or not.
+
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use hyper::{
+    Request, Response,
+    body::{Frame, Incoming},
+    client::conn::http2,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mortise_resource::pb;
+use prost::Message;
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tonic::Code;
+
+use crate::common::{PATIENCE, Server, Setup, Watch, artist, eventually, gvk, id, tenancy};
+
+const MIB: usize = 1 << 20;
+const ARTIST: &str = "demo.v2.Artist";
+
+type Body = BoxBody<Bytes, std::convert::Infallible>;
+
+/// A connection to the gRPC port, with small windows.
+struct Connection {
+    sender: http2::SendRequest<Body>,
+    addr: std::net::SocketAddr,
+}
+
+impl Connection {
+    async fn open(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.grpc).await.unwrap();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(65_535).initial_connection_window_size(65_535);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Self { sender, addr: server.grpc }
+    }
+
+    /// Begins a call; its request is `start`, and does not end if it has to be `open`.
+    async fn call(&self, path: &str, start: Vec<Bytes>, open: bool) -> Response<Incoming> {
+        let frames = start.into_iter().map(|bytes| Ok(Frame::data(bytes)));
+        let frames = tokio_stream::iter(frames);
+        let body = match open {
+            true => StreamBody::new(tokio_stream::StreamExt::chain(frames, tokio_stream::pending())).boxed_unsync(),
+            false => StreamBody::new(frames).boxed_unsync(),
+        };
+        let request = Request::post(format!("http://{}{path}", self.addr))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(BoxBody::new(SyncBody(std::sync::Mutex::new(body))))
+            .unwrap();
+        timeout(PATIENCE, self.sender.clone().send_request(request)).await.expect("an answer begins in time").unwrap()
+    }
+
+    async fn ask(&self, method: &str, message: &impl Message) -> Response<Incoming> {
+        self.call(&format!("/hashicorp.consul.resource.ResourceService/{method}"), vec![framed(message)], false).await
+    }
+}
+
+/// A body that may be looked at from one thread at a time.
+struct SyncBody(std::sync::Mutex<http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>>);
+
+impl hyper::body::Body for SyncBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        std::pin::Pin::new(&mut *self.0.lock().unwrap()).poll_frame(cx)
+    }
+}
+
+fn prefix(length: usize) -> Bytes {
+    let mut prefix = BytesMut::new();
+    prefix.put_u8(0);
+    prefix.put_u32(length as u32);
+    prefix.freeze()
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    [prefix(message.encoded_len()), message.encode_to_vec().into()].concat().into()
+}
+
+/// The status at the end of an answer, and what was said with it.
+async fn status(mut answer: Response<Incoming>) -> (String, String) {
+    let text = |headers: &hyper::HeaderMap, name| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let said = |headers: &hyper::HeaderMap| {
+        Some((text(headers, "grpc-status")?, text(headers, "grpc-message").unwrap_or_default()))
+    };
+    if let Some(said) = said(answer.headers()) {
+        return said;
+    }
+    let ending = async {
+        while let Some(frame) = answer.body_mut().frame().await {
+            if let Some(said) = frame.unwrap().trailers_ref().and_then(said) {
+                return said;
+            }
+        }
+        panic!("an answer without a status")
+    };
+    timeout(PATIENCE, ending).await.expect("the answer ends in time")
+}
+
+/// Memory that a server has beyond `before`, bytes.
+fn growth(server: &Server, before: usize) -> usize {
+    server.resident_bytes().saturating_sub(before)
+}
+
+/// An artist of about so many bytes.
+fn heavy(name: &str, bytes: usize) -> pb::Resource {
+    let mut artist = artist(name);
+    artist.metadata.insert("weight".into(), "x".repeat(bytes));
+    artist
+}
+
+/// A store that keeps little in memory by itself, so that what clients cost is seen.
+fn lean() -> Setup {
+    Setup::new()
+        .env("MORTISE_STORE_CACHE_BYTES", MIB)
+        .env("MORTISE_STORE_HISTORY_BYTES", MIB)
+        .env("MORTISE_SANDBOX_DEADLINE_MS", 10_000)
+}
+
+fn watch_artists() -> pb::WatchListRequest {
+    pb::WatchListRequest { r#type: Some(gvk(ARTIST)), tenancy: Some(tenancy("*", "*")), name_prefix: String::new() }
+}
+
+fn list_artists() -> pb::ListRequest {
+    pb::ListRequest { r#type: Some(gvk(ARTIST)), tenancy: Some(tenancy("*", "*")), name_prefix: String::new() }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_not_read_holds_little_and_ends() {
+    let server = lean()
+        .env("MORTISE_STORE_WATCH_BUFFER_BYTES", 16 * MIB)
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
+        .start()
+        .await;
+    server.write(heavy("korn", 900_000)).await.unwrap();
+    let before = server.resident_bytes();
+    let connection = Connection::open(&server).await;
+    let unread = connection.ask("WatchList", &watch_artists()).await;
+    // One that is open, read and idle for longer is no business of the bound.
+    let mut idle = server.watch(gvk("demo.v2.Album"), Some(tenancy("*", "*")), "").await.unwrap();
+    idle.snapshot().await;
+    let mut most = 0;
+    for _ in 0..250 {
+        server.write(heavy("korn", 900_000)).await.unwrap();
+        most = most.max(growth(&server, before));
+    }
+    assert!(most < 120 * MIB, "{} MiB for events that nobody takes", most / MIB);
+    eventually("it is ended, polled or not", async || {
+        server.get("/metrics").await.1.contains("mortise_grpc_answers_stalled_total 1")
+    })
+    .await;
+    let (code, said) = status(unread).await;
+    assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
+    assert!(said.contains("http.stall_timeout_ms"), "{said}");
+    assert!(idle.is_quiet().await, "the other one goes on");
+}
+
+/// Snapshots and lists wait their turn, and another client gets hers meanwhile.
+#[tokio::test]
+async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
+    let server = lean()
+        .env("MORTISE_SERVICE_LIST_BYTES", 64 * MIB)
+        .env("MORTISE_SERVICE_MAX_SNAPSHOTS", 4)
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 2_000)
+        .start()
+        .await;
+    for n in 0..40 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    let before = server.resident_bytes();
+    let connection = Connection::open(&server).await;
+    let mut unread = Vec::new();
+    for _ in 0..24 {
+        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+        unread.push(tokio::spawn(async move { connection.ask("List", &list_artists()).await }));
+    }
+    let mut watches = Vec::new();
+    for _ in 0..12 {
+        watches.push(connection.ask("WatchList", &watch_artists()).await);
+    }
+    sleep(Duration::from_millis(1_500)).await;
+    let most = growth(&server, before);
+    assert!(most < 150 * MIB, "{} MiB for answers that nobody takes", most / MIB);
+    // Another connection.
+    let begun = Instant::now();
+    let client = mortise_api::ResourceServiceClient::new(server.channel().await);
+    let listed = client.clone().max_decoding_message_size(usize::MAX).list(list_artists()).await.unwrap().into_inner();
+    assert_eq!(listed.resources.len(), 40);
+    let events = client.max_decoding_message_size(usize::MAX).watch_list(watch_artists()).await.unwrap().into_inner();
+    assert_eq!(Watch(events).snapshot().await.len(), 40);
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+
+    // All come to an end, in groups, and what they held comes back.
+    let ended = "mortise_grpc_answers_stalled_total 36";
+    timeout(PATIENCE * 2, async {
+        while !server.get("/metrics").await.1.contains(ended) {
+            sleep(Duration::from_millis(200)).await;
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("not all end"));
+    // Together: each has a part of what the connection has room for.
+    let mut endings: Vec<_> = watches.into_iter().map(|watch| tokio::spawn(status(watch))).collect();
+    for list in unread {
+        endings.push(tokio::spawn(status(list.await.unwrap())));
+    }
+    for ending in endings {
+        let (code, said) = ending.await.unwrap();
+        assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
+    }
+    let left = growth(&server, before);
+    assert!(left < 100 * MIB, "{} MiB stay", left / MIB);
+    assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 40);
+}
+
+#[tokio::test]
+async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
+    let server =
+        lean().env("MORTISE_GRPC_REQUEST_BYTES", 64 * MIB).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 3_000).start().await;
+    let before = server.resident_bytes();
+    let connection = Connection::open(&server).await;
+    let mut calls = Vec::new();
+    for _ in 0..40 {
+        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+        calls.push(tokio::spawn(async move {
+            let pieces = (0..15).map(|_| Bytes::from(vec![b'x'; MIB]));
+            let start = std::iter::once(prefix(50 * MIB)).chain(pieces).collect();
+            status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
+        }));
+    }
+    let mut most = 0;
+    let mut codes = Vec::new();
+    for call in calls {
+        while !call.is_finished() {
+            most = most.max(growth(&server, before));
+            sleep(Duration::from_millis(20)).await;
+        }
+        codes.push(call.await.unwrap());
+    }
+    assert!(most < 160 * MIB, "{} MiB for messages that never end", most / MIB);
+    let count = |code: Code, said: &str| {
+        codes.iter().filter(|(had, text)| *had == (code as i32).to_string() && text.contains(said)).count()
+    };
+    let (refused, late) = (
+        count(Code::ResourceExhausted, "grpc.request_bytes"),
+        count(Code::DeadlineExceeded, "http.request_timeout_ms"),
+    );
+    assert!(refused > 0 && late > 0 && refused + late == 40, "{codes:?}");
+    server.write(heavy("korn", 900_000)).await.expect("there is room again");
+}
+
+/// The values of a body are bounded, not only its bytes: each takes more than a hundred bytes while it is read.
+#[tokio::test]
+async fn a_body_of_many_values_is_refused_before_it_fills_the_memory() {
+    let server = lean().start().await;
+    let before = server.resident_bytes();
+    let body = format!("{{\"data\":{{\"tracks\":[{}1]}}}}", "1,".repeat(4 * MIB - 100));
+    let asking = server.ask("PUT", "/api/demo/v2/album/many").header("accept", crate::web::PROBLEM).body(body);
+    let asking = asking.await_answer();
+    tokio::pin!(asking);
+    let mut most = 0;
+    let answer = loop {
+        tokio::select! {
+            answer = &mut asking => break answer,
+            () = sleep(Duration::from_millis(5)) => most = most.max(growth(&server, before)),
+        }
+    };
+    assert_eq!(answer.code(), 400, "{answer:?}");
+    assert!(answer.body.contains("values in one text"), "{answer:?}");
+    assert!(most < 300 * MIB, "{} MiB", most / MIB);
+}
+
+/// Streams are told and ended at once; only calls that can end are waited for.
+#[tokio::test]
+async fn clients_that_take_nothing_do_not_hold_up_the_end() {
+    let server = lean().start().await;
+    for n in 0..10 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    let connection = Connection::open(&server).await;
+    let _list = connection.ask("List", &list_artists()).await;
+    let _watch = connection.ask("WatchList", &watch_artists()).await;
+    let (_, _http_list) = server.ask("GET", "/api/demo/v2/artist").open().await;
+    let (_, _http_watch) = server.ask("GET", "/api/demo/v2/artist?watch").open().await;
+    let mut read = server.watch(gvk("demo.v2.Album"), Some(tenancy("*", "*")), "").await.unwrap();
+    read.snapshot().await;
+    server.read(&id(ARTIST, "a1")).await.unwrap();
+    let begun = Instant::now();
+    server.signal("TERM");
+    let told = read.next().await.unwrap_err();
+    assert_eq!(told.code(), Code::Internal, "what Consul says: {told}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "told after {:?}", begun.elapsed());
+    let mut server = server;
+    assert!(server.ended().await.success());
+    assert!(begun.elapsed() < Duration::from_secs(4), "ended after {:?}", begun.elapsed());
+}
