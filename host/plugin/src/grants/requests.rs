@@ -165,7 +165,9 @@ impl GrantRequests {
 
     /// Whether a grant has an effect: it gives some of what is asked for.
     pub fn is_requested(&self, granted: &Grant) -> bool {
-        self.any(|asked| asked.is_within(granted) || granted.is_within(asked))
+        let overlaps = |granted: &Grant| self.any(|asked| asked.is_within(granted) || granted.is_within(asked));
+        // Writing includes reading, which may be all that is asked for.
+        overlaps(granted) || matches!(granted, Grant::Write(of) if overlaps(&Grant::Read(of.clone())))
     }
 }
 

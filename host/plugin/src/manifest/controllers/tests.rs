@@ -1,7 +1,7 @@
 use prost::Message as _;
 
 use super::*;
-use crate::manifest::document::Manifest;
+use crate::{error::LoadError, manifest::document::Manifest};
 
 const EVERYTHING: Exports = Exports {
     mutating: false,
@@ -50,7 +50,7 @@ fn read_all(controllers: Vec<wire::Controller>, exports: Exports) -> Result<Vec<
         ..wire::Manifest::default()
     };
     let read = Manifest::read(&manifest.encode_to_vec(), exports);
-    read.map(|manifest| manifest.controllers).map_err(|e| e.to_string())
+    read.map(|manifest| manifest.controllers).map_err(|e| LoadError::from(e).to_string())
 }
 
 fn read_one(controller: wire::Controller) -> Result<ControllerDecl, String> {
