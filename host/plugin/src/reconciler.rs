@@ -183,7 +183,7 @@ impl Reconciler {
         let hook = E::HOOK;
         let (plugin, engine) = (self.plugin.clone(), self.engine.clone());
         let reporter = &plugin.hooks.reporter;
-        let running = InstrumentedCall::begin(reporter, &plugin.sandbox.low_priority, hook)?;
+        let running = InstrumentedCall::begin(reporter, &plugin.sandbox.low_priority, hook, || export.fingerprint())?;
         let until = Instant::now() + self.component.limits.deadline();
         let busy = |limit, setting| reporter.fault(hook.name(), HookFault::Busy { limit, setting }, None);
         let turn = match self.turns.try_acquire() {

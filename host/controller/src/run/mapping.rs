@@ -5,13 +5,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use mortise_resource::{pb, types};
 
-use super::{state::Run, user_code::catch_panic};
+use super::{reconcile::REFUSED, state::Run, user_code::catch_panic};
 use crate::{
     controller::Controller,
     key::{GroupKind, Key},
     mapper::Mapper,
     queue::{MappingItem, Next, ReconcileItem, SharedQueue},
-    request::ReconcileError,
+    request::{ErrorKind, ReconcileError},
 };
 
 /// A mapper with its queue.
@@ -47,13 +47,21 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
                 mapping.queue.finish(job, Next::Done(None));
             }
             Err(error) => {
-                let wait = run.definition.backoff.delay(job.failures);
+                let item = std::mem::take(&mut job.content);
+                let aside = match error.kind() {
+                    ErrorKind::Refused(wait) => {
+                        mapping.queue.finish(job, Next::Postponed(wait.clamp(REFUSED.0, REFUSED.1), item));
+                        continue;
+                    }
+                    kind => kind == ErrorKind::Fault,
+                };
+                let waits = if aside { run.definition.set_aside } else { run.definition.backoff };
+                let wait = waits.delay(job.failures);
                 if job.failures == 0 {
                     tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "{} failed: {error}", mapping.place);
                 }
                 recorder.mapping_failed(&mapping.place, &job.key, error.to_string());
-                let item = std::mem::take(&mut job.content);
-                mapping.queue.finish(job, Next::Retry(wait, item));
+                mapping.queue.finish(job, if aside { Next::SetAside(wait, item) } else { Next::Retry(wait, item) });
             }
         }
         tokio::task::consume_budget().await;

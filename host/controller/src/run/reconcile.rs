@@ -11,9 +11,13 @@ use crate::{
     key::Key,
     queue::{Job, Next, ReconcileItem},
     reconciler::Context,
-    request::{Outcome, ReconcileError, Request},
+    request::{ErrorKind, Outcome, ReconcileError, Request},
     status::count,
 };
+
+/// The shortest and the longest wait of a key whose reconcile was refused: short, since who refuses it for long pauses the
+/// controller.
+pub(super) const REFUSED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Reconciles keys until the queue is closed.
 pub(crate) async fn reconcile_loop(run: Arc<Run>) {
@@ -30,6 +34,14 @@ pub(crate) async fn reconcile_loop(run: Arc<Run>) {
         let begun = Instant::now();
         let call = catch_panic(async { run.definition.reconciler.reconcile(&context, request).await });
         let result = call.instrument(span.clone()).await;
+        if let Err(error) = &result
+            && let ErrorKind::Refused(wait) = error.kind()
+        {
+            span.record("outcome", "refused");
+            let item = std::mem::take(&mut job.content);
+            controller.queue.finish(job, Next::Postponed(wait.clamp(REFUSED.0, REFUSED.1), item));
+            continue;
+        }
         controller.recorder.metrics.seconds.record(begun.elapsed());
         count(&controller.recorder.reconciles);
         finish(&run, job, result, &span);
@@ -81,7 +93,9 @@ fn finish(run: &Run, job: Job<ReconcileItem>, result: Result<Outcome, ReconcileE
             ("deferred", &metrics.deferred, Next::After(wait, timed(&job)))
         }
         Err(error) => {
-            let wait = run.definition.backoff.delay(job.failures);
+            let aside = error.kind() == ErrorKind::Fault;
+            let waits = if aside { run.definition.set_aside } else { run.definition.backoff };
+            let wait = waits.delay(job.failures);
             let item = ReconcileItem { uid: job.content.uid.clone(), cause: job.content.cause.clone() };
             if job.failures == 0 {
                 tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
@@ -89,7 +103,7 @@ fn finish(run: &Run, job: Job<ReconcileItem>, result: Result<Outcome, ReconcileE
                 tracing::debug!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
             }
             recorder.failed(&job.key, error.to_string());
-            ("error", &metrics.error, Next::Retry(wait, item))
+            ("error", &metrics.error, if aside { Next::SetAside(wait, item) } else { Next::Retry(wait, item) })
         }
     };
     counter.increment(1);

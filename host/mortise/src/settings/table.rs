@@ -253,6 +253,9 @@ section_of! {
         /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine. An unset
         /// one is lowered to `faults`, and no set one may be above it.
         probation_faults, Range::new(1, 10_000);
+        /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent. Faults
+        /// of one input count once, so that one caller's input does not close a hook that serves others.
+        share_percent, Range::new(1, 100);
         /// The window; a hook without a fault for so long leaves probation with the next good call.
         window_ms, TIME;
         /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one is lowered

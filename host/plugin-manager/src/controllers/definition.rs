@@ -3,7 +3,7 @@
 //! Fields of watched types are found with the types' descriptors as they are registered at that moment: the type may be
 //! another plugin's, and come, change or go while the controller runs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use mortise_controller::{self as runtime, Backoff, By, Definition, Index, IndexKey, ReconcileError};
@@ -23,12 +23,13 @@ pub(crate) fn whole_name(plugin: &str, controller: &str) -> Arc<str> {
     format!("{plugin}/{controller}").into()
 }
 
-/// What the runtime is given.
+/// What the runtime is given. A resource whose reconcile breaks down waits as a hook does in quarantine.
 pub(crate) fn definition(
     plugin: &str,
     decl: &ControllerDecl,
     controller: Arc<Controller>,
     registry: &Arc<ArcSwap<Registry>>,
+    (aside_first, aside_longest): (Duration, Duration),
 ) -> Definition {
     let placement = match decl.placement {
         Placement::Singleton => runtime::Placement::Singleton,
@@ -40,7 +41,8 @@ pub(crate) fn definition(
         .placement(placement)
         .parallel(decl.parallel)
         .resync(Some(decl.resync))
-        .backoff(Backoff::new(decl.backoff_base, decl.backoff_max));
+        .backoff(Backoff::new(decl.backoff_base, decl.backoff_max))
+        .set_aside(Backoff::new(aside_first, aside_longest));
     for one in &decl.indexes {
         made = made.index(index(&decl.manages, one));
     }

@@ -71,6 +71,10 @@ async fn told<F: Future>(context: &Context, cancel: &guest::Cancel, call: impl F
 fn failed(error: guest::ReconcileError) -> ReconcileError {
     match error {
         guest::ReconcileError::Guest(message) => ReconcileError::new(message),
-        guest::ReconcileError::Fault(fault) => ReconcileError::new(fault.to_string()),
+        guest::ReconcileError::Fault(error) => match error.fault {
+            guest::HookFault::Quarantined { retry_in, .. } => ReconcileError::refused(error.to_string(), retry_in),
+            _ if error.counts => ReconcileError::fault(error.to_string()),
+            _ => ReconcileError::new(error.to_string()),
+        },
     }
 }
