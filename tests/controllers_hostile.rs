@@ -217,3 +217,18 @@ async fn after_a_failed_trial_it_pauses_again() {
     assert!(seen.last_errors.iter().all(|error| !error.message.contains("is quarantined")), "{seen:?}");
     assert!(server.log().contains("hook reconcile stays quarantined: its trial failed"), "{}", server.log());
 }
+
+/// The other ways to wake oneself: asking to be called again at once, and deleting by name before writing.
+#[tokio::test]
+async fn requeues_and_deletions_by_name_are_slowed_down_too() {
+    for text in ["again", "anew"] {
+        let server = Setup::new().guest("reconcile-self").start().await;
+        let data = Thing { text: text.into(), ..Thing::default() };
+        server.write(thing("reconcile_self", "restless", &data)).await.unwrap();
+        until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let seen = report(&server, "reconcile-self/restless").await;
+        assert!(seen.reconciles < 40, "{text}: {seen:?}");
+        assert!(server.log().contains("the controller keeps waking itself"), "{text}: {}", server.log());
+    }
+}

@@ -52,12 +52,13 @@ impl Controller {
     pub(crate) fn status(&self, definition: &Definition) -> Status {
         let mut status = self.recorder.status(self.name.clone(), definition.to_string());
         status.mapper_queue_depth = self.mapper_queue_depth();
+        let mappers: usize = self.mappings.lock().values().map(|queue| queue.lock().throttled()).sum();
         let queue = self.queue.lock();
         status.queue_depth = queue.depth();
         status.oldest = queue.oldest(Instant::now());
         status.in_progress = queue.running();
         status.scheduled = queue.timers();
-        status.throttled = queue.throttled();
+        status.throttled = queue.throttled() + mappers;
         status.throttled_keys = queue.some_throttled(SHOWN);
         status.set_aside = queue.set_aside();
         status.set_aside_keys = queue.some_set_aside(SHOWN, Instant::now());

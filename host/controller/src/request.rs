@@ -31,10 +31,11 @@ pub enum Outcome {
     /// There is nothing to do until something changes. A resource that exists is reconciled again after the resync
     /// interval at the latest.
     Done,
-    /// Reconcile again, behind everything that waits. A reconciler that always returns this keeps a worker busy for
-    /// ever, which nothing here prevents: [`crate::Status::requeues`] shows it.
+    /// Reconcile again, behind everything that waits. This is waking oneself, as a write is: a chain of them that is
+    /// too long is slowed down, to one reconcile a second in the end.
     Now,
-    /// Reconcile again after this time at the latest; an earlier timer stays.
+    /// Reconcile again after this time at the latest; an earlier timer stays. Less than a second counts as
+    /// [`Outcome::Now`] does.
     After(Duration),
     /// As [`Outcome::After`], with a reason that is shown in [`crate::Status::deferred`] until the next outcome.
     Deferred(Duration, String),

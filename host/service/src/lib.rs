@@ -33,6 +33,7 @@ mod watch_list;
 mod write;
 mod write_status;
 
+pub use delete::Deleted;
 pub use caller::Caller;
 pub use mortise_store::Consistency;
 pub use service::{Options, ResourceService};

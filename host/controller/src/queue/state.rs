@@ -55,6 +55,8 @@ pub(crate) enum Next<C> {
     Now(C),
     /// After this long.
     After(Duration, C),
+    /// After this long, because it keeps asking for itself.
+    Throttled(Duration, C),
     /// After this long, because it failed; one failure more.
     Retry(Duration, C),
     /// After this long and not before, whatever is added, because it broke down; one failure more.
@@ -270,7 +272,7 @@ impl<C: Content> Queue<C> {
         entry.failures = match next {
             Next::Retry(..) | Next::SetAside(..) => job.failures.saturating_add(1),
             Next::Postponed(..) => job.failures,
-            Next::Done(_) | Next::Now(_) | Next::After(..) => 0,
+            Next::Done(_) | Next::Now(_) | Next::After(..) | Next::Throttled(..) => 0,
         };
         let held = match next {
             Next::SetAside(wait, _) => Some((wait, true)),
@@ -283,6 +285,12 @@ impl<C: Content> Queue<C> {
             Next::Done(resync) => (resync.map(|wait| (wait, TimerReason::Resync)), None),
             Next::Now(content) => (None, Some(content)),
             Next::After(wait, content) => (Some((wait, TimerReason::Requested)), Some(content)),
+            Next::Throttled(wait, content) => {
+                if !std::mem::replace(&mut entry.throttled, true) {
+                    self.throttled += 1;
+                }
+                (Some((wait, TimerReason::Throttled)), Some(content))
+            }
             Next::Retry(wait, content) | Next::SetAside(wait, content) | Next::Postponed(wait, content) => {
                 (Some((wait, TimerReason::Retry)), Some(content))
             }

@@ -24,7 +24,8 @@ pub(crate) struct InstrumentedCall<'a> {
 }
 
 impl<'a> InstrumentedCall<'a> {
-    /// Begins with this input, unless the hook is quarantined. The span costs one load of a static while no subscriber takes spans.
+    /// Begins with this input, unless the hook is quarantined. The span costs one load of a static while no subscriber
+    /// takes spans.
     pub(crate) fn begin(
         reporter: &'a Reporter,
         threads: &'a LowPriorityThreads,
