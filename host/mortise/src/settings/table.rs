@@ -241,6 +241,11 @@ section_of! {
         host_calls, Range::new(1, u32::MAX as i64);
         /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
         host_call_ms, TIME;
+        /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a number of its
+        /// own: `directories.NAME.bytes`.
+        directory_bytes, Range::new(1, 1 << 50);
+        /// Files that a granted directory may have for one more to be written.
+        directory_files, Range::new(1, 1 << 20);
     }
 }
 

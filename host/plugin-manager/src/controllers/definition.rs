@@ -11,7 +11,7 @@ use mortise_plugin_host::{
     self as guest, ControllerDecl, DataPath, DataPathError, IndexBy, IndexDecl, Mapper, Placement, References,
     Values as FieldValues,
 };
-use mortise_resource::{pb, types::Gvk};
+use mortise_resource::{Scope, pb, types::Gvk};
 use mortise_service::registry::{Registry, ResourceType};
 use parking_lot::Mutex;
 use prost_reflect::MessageDescriptor;
@@ -81,13 +81,21 @@ fn by(of: &Gvk, by: &IndexBy, registry: &Arc<ArcSwap<Registry>>) -> By {
     }
 }
 
-/// What a field of a type refers to.
+/// What a field of a type refers to: what a reference leaves out of its tenancy is completed, as in `plugin test`.
 fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> runtime::References {
     let path = path.clone();
     let found = Resolved::new(of, registry, move |message| path.references(message));
+    let registry = registry.clone();
     Arc::new(move |resource: &pb::Resource| {
-        let Some(data) = &resource.data else { return Ok(Vec::new()) };
-        found.with(|field: &References| field.of(&data.value))
+        let (Some(data), Some(holder)) = (&resource.data, &resource.id) else { return Ok(Vec::new()) };
+        let registry = registry.load();
+        let complete = |mut reference: pb::Reference| {
+            let target = reference.r#type.as_ref().and_then(|of| registry.resolve(of).ok());
+            let scope = target.map_or(Scope::Undefined, |target| target.scope);
+            reference.tenancy = scope.referent(&reference, holder).tenancy;
+            reference
+        };
+        Ok(found.with(|field: &References| field.of(&data.value))?.into_iter().map(complete).collect())
     })
 }
 

@@ -195,7 +195,7 @@ fn refused(error: ValueError) -> Failure {
         ValueError::Key(_) => Code::InvalidArgument,
         ValueError::Values { .. } | ValueError::Bytes { .. } => Code::ResourceExhausted,
         ValueError::NoOwner => Code::Unavailable,
-        ValueError::Store(_) => Code::Internal,
+        ValueError::Store(_) | ValueError::Interrupted(_) => Code::Internal,
     };
     Error::new(code, error.to_string()).into()
 }
