@@ -133,7 +133,8 @@ async fn references_without_tenancy_lead_where_they_mean() {
     counted(&server, "one", "0 false 0").await;
     for (n, tenancy) in [None, Some(tenancy("default", "")), Some(tenancy("", ""))].into_iter().enumerate() {
         let data = Link { to: Some(pb::Reference { tenancy, ..reference("Thing", "one") }), also: Vec::new() };
-        put(&server, resource(id("reconcile_map.v1.Link", &format!("l{n}")), Some(any("mortise.test.v1.Link", &data)))).await;
+        put(&server, resource(id("reconcile_map.v1.Link", &format!("l{n}")), Some(any("mortise.test.v1.Link", &data))))
+            .await;
         counted(&server, "one", &format!("0 false {}", n + 1)).await;
     }
 }

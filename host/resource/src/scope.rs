@@ -72,7 +72,9 @@ impl Scope {
         if tenancy.partition.is_empty() && self != Self::Cluster {
             tenancy.partition.clone_from(&near.partition);
         }
-        if tenancy.namespace.is_empty() && !near.namespace.is_empty() && matches!(self, Self::Namespace | Self::Undefined)
+        if tenancy.namespace.is_empty()
+            && !near.namespace.is_empty()
+            && matches!(self, Self::Namespace | Self::Undefined)
         {
             let here = tenancy.partition == near.partition;
             tenancy.namespace = if here { near.namespace } else { tenancy::DEFAULT.to_owned() };

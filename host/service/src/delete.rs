@@ -42,11 +42,7 @@ impl ResourceService {
     ///
     /// # Errors
     /// As [`ResourceService::delete`].
-    pub async fn delete_stored(
-        &self,
-        caller: &Caller,
-        request: pb::DeleteRequest,
-    ) -> Result<Option<Deleted>, Error> {
+    pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();

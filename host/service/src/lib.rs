@@ -33,8 +33,8 @@ mod watch_list;
 mod write;
 mod write_status;
 
-pub use delete::Deleted;
 pub use caller::Caller;
+pub use delete::Deleted;
 pub use mortise_store::Consistency;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;

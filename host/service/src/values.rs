@@ -277,9 +277,7 @@ impl Values {
 }
 
 /// Carries a change out even if the caller gives it up.
-async fn to_its_end(
-    change: impl Future<Output = Result<(), ValueError>> + Send + 'static,
-) -> Result<(), ValueError> {
+async fn to_its_end(change: impl Future<Output = Result<(), ValueError>> + Send + 'static) -> Result<(), ValueError> {
     tokio::spawn(change).await.map_err(ValueError::Interrupted)?
 }
 
@@ -413,7 +411,8 @@ mod tests {
         assert!(values.keys("a", "").await.unwrap().is_empty());
         for n in 0..50 {
             let key = n.to_string();
-            let _ = tokio::time::timeout(std::time::Duration::from_micros(20 * n), values.set("a", &key, vec![1])).await;
+            let _ =
+                tokio::time::timeout(std::time::Duration::from_micros(20 * n), values.set("a", &key, vec![1])).await;
             let stored = loop {
                 if values.get("a", &key).await.unwrap().is_some() || n == 0 {
                     break values.get("a", &key).await.unwrap().is_some();

@@ -14,8 +14,8 @@ use crate::{
     controller::Controller,
     key::{GroupKind, Key},
     mapper::Mapper,
-    reconciler::Context,
     queue::{MappingItem, Next, ReconcileItem, SharedQueue},
+    reconciler::Context,
     request::{ErrorKind, ReconcileError},
 };
 

@@ -108,7 +108,13 @@ fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> N
 }
 
 /// Records the outcome of a reconcile, and gives the key back to the queue.
-fn finish(run: &Run, job: Job<ReconcileItem>, chain: u32, result: Result<Outcome, ReconcileError>, span: &tracing::Span) {
+fn finish(
+    run: &Run,
+    job: Job<ReconcileItem>,
+    chain: u32,
+    result: Result<Outcome, ReconcileError>,
+    span: &tracing::Span,
+) {
     let (recorder, metrics) = (&run.controller.recorder, &run.controller.recorder.metrics);
     if result.is_ok() && job.failures > 0 {
         recorder.recovered(&job.key);

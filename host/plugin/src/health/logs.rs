@@ -237,7 +237,10 @@ impl Logs {
         let mut taken = Vec::with_capacity(2);
         let mut books = self.books.lock();
         if !books.contains_key(&plugin) && books.len() >= MAX_PLUGINS {
-            let silent = books.iter().min_by_key(|(_, book)| book.guest.second.max(book.host.second)).map(|(name, _)| name.clone());
+            let silent = books
+                .iter()
+                .min_by_key(|(_, book)| book.guest.second.max(book.host.second))
+                .map(|(name, _)| name.clone());
             silent.map(|name| books.remove(&name));
         }
         let book = books.entry(plugin.clone()).or_insert_with(|| PluginLog::new(now));
@@ -366,7 +369,8 @@ mod tests {
     fn the_rate_is_bounded_and_what_is_dropped_is_said_once_a_second() {
         let logs = logs(LogSettings { lines_per_second: 2, ..LogSettings::default() });
         let begun = Instant::now();
-        let say = |ms| logs.write_at(begun + Duration::from_millis(ms), false, "p", "", 3, format!("at {ms}"), Vec::new());
+        let say =
+            |ms| logs.write_at(begun + Duration::from_millis(ms), false, "p", "", 3, format!("at {ms}"), Vec::new());
         let others = |ms| logs.write_at(begun + Duration::from_millis(ms), false, "q", "", 3, "q".into(), Vec::new());
         [0, 1, 2, 3, 4, 999].into_iter().for_each(say);
         others(5);
