@@ -358,7 +358,7 @@ mod tests {
         ];
         let requests = requests.map(|wants| wire::GrantRequest { wants: Some(wants), reason: "r".into() }).to_vec();
         let requests = GrantRequests::read(wire::GrantRequests { requests }).unwrap();
-        let directory = || Directory { path: "/x".into(), write: true };
+        let directory = || Directory { path: "/x".into(), write: true, bytes: None };
         let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
         let grants = Grants {
             read: vec![
