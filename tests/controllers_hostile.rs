@@ -162,3 +162,73 @@ async fn one_that_traps_on_one_resource_serves_the_others() {
     server.write(mended).await.unwrap();
     until(&server, "reconcile-trap/traps", |seen| seen.last_errors.is_empty()).await;
 }
+
+/// One resource that traps, written again and again, takes no other resource's turn.
+#[tokio::test]
+async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
+    let server = Setup::new().guest("reconcile-trap").start().await;
+    let poison = async |times: i64| {
+        for n in 0..times {
+            let resource =
+                thing("reconcile_trap", "poison", &Thing { number: 13, text: n.to_string(), ..Thing::default() });
+            server.write(resource).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    server.write(thing("reconcile_trap", "first", &number(1))).await.unwrap();
+    poison(30).await;
+    let begun = Instant::now();
+    let others = async {
+        for n in 0..29 {
+            server.write(thing("reconcile_trap", &format!("healthy-{n}"), &number(n % 10))).await.unwrap();
+        }
+        for n in 0..29 {
+            let id = id("reconcile_trap.v1.Thing", &format!("healthy-{n}"));
+            condition_until(&server, &id, "reconcile-trap/things", "Harmless", |c| c.state() == State::True).await;
+        }
+        begun.elapsed()
+    };
+    let (waited, ()) = tokio::join!(others, poison(30));
+    println!("29 healthy resources beside one poison: all served after {waited:?}");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    let seen = report(&server, "reconcile-trap/traps").await;
+    assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0), "{seen:?}");
+    assert!((2..=6).contains(&seen.errors), "waits of 1, 2 and 4 seconds: {seen:?}");
+}
+
+/// While every trial fails it is paused between them, and what was refused meanwhile counts for nothing.
+#[tokio::test]
+async fn after_a_failed_trial_it_pauses_again() {
+    let server = Setup::new()
+        .guest("reconcile-loop")
+        .env("MORTISE_CONTROLLERS_FUEL", 20_000_000)
+        .env("MORTISE_QUARANTINE_FAULTS", 3)
+        .env("MORTISE_QUARANTINE_PROBATION_FAULTS", 1)
+        .env("MORTISE_QUARANTINE_BACKOFF_MS", 500)
+        .start()
+        .await;
+    for n in 0..12 {
+        server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
+    }
+    // Three faults, and two trials of which the second comes after a second.
+    let seen = until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused" && seen.errors >= 5).await;
+    assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
+    assert_eq!((seen.reconciles, seen.errors), (5, 5), "{seen:?}");
+    assert!(seen.last_errors.iter().all(|error| !error.message.contains("is quarantined")), "{seen:?}");
+    assert!(server.log().contains("hook reconcile stays quarantined: its trial failed"), "{}", server.log());
+}
+
+/// The other ways to wake oneself: asking to be called again at once, and deleting by name before writing.
+#[tokio::test]
+async fn requeues_and_deletions_by_name_are_slowed_down_too() {
+    for text in ["again", "anew"] {
+        let server = Setup::new().guest("reconcile-self").start().await;
+        let data = Thing { text: text.into(), ..Thing::default() };
+        server.write(thing("reconcile_self", "restless", &data)).await.unwrap();
+        until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let seen = report(&server, "reconcile-self/restless").await;
+        assert!(seen.reconciles < 40, "{text}: {seen:?}");
+        assert!(server.log().contains("the controller keeps waking itself"), "{text}: {}", server.log());
+    }
+}

@@ -247,3 +247,37 @@ async fn what_is_no_host_is_a_fault_of_the_configuration() {
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains("is no host for grants.http: it has a path"), "{said}");
 }
+
+/// Ten thousand requests of one instance, each with every option: what the host keeps for one goes with it.
+#[tokio::test]
+async fn ten_thousand_requests_with_timeouts_leave_nothing_behind() {
+    let port = site().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    std::fs::write(&config, format!("[plugin.reconcile-http.grants]\nhttp = [\"http://127.0.0.1:{port}\"]\n")).unwrap();
+    let server = Setup::new()
+        .guest("reconcile-http")
+        .arg("--config")
+        .arg(config.display().to_string())
+        .env("MORTISE_CONTROLLERS_HOST_CALLS", u32::MAX)
+        .env("MORTISE_CONTROLLERS_FUEL", 1_i64 << 60)
+        .env("MORTISE_CONTROLLERS_DEADLINE_MS", 600_000)
+        .env("MORTISE_CONTROLLERS_MEMORY_BYTES", 1_i64 << 30)
+        .start()
+        .await;
+    let inner = Some(mortise_test_guests::Inner { text: "10000".into() });
+    let data = Thing { text: format!("http://127.0.0.1:{port}/hello"), number: 60_000, inner, ..Thing::default() };
+    server.write(thing("reconcile_http", "many", &data)).await.unwrap();
+    let id = id("reconcile_http.v1.Thing", "many");
+    let begun = Instant::now();
+    let fetched = loop {
+        let found = server.read(&id).await.unwrap();
+        if let Some(status) = found.status.get("reconcile-http/things") {
+            break status.conditions[0].clone();
+        }
+        let seen = crate::kit::report(&server, "reconcile-http/fetches").await;
+        assert!(seen.errors == 0 && begun.elapsed() < Duration::from_secs(300), "{seen:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    says(&fetched, "Status200", "hello");
+}

@@ -124,3 +124,17 @@ async fn nothing_is_reconciled_before_the_initializer_ended_well() {
     counted(&server, "one", "0 false 0").await;
     assert_eq!(report(&server, "reconcile-map/things").await.state, "Running");
 }
+
+/// A reference that leaves out its tenancy, or a part of it, means what `plugin test` takes it for: its holder's.
+#[tokio::test]
+async fn references_without_tenancy_lead_where_they_mean() {
+    let server = Setup::new().guest("reconcile-map").start().await;
+    put(&server, thing("reconcile_map", "one", &text(""))).await;
+    counted(&server, "one", "0 false 0").await;
+    for (n, tenancy) in [None, Some(tenancy("default", "")), Some(tenancy("", ""))].into_iter().enumerate() {
+        let data = Link { to: Some(pb::Reference { tenancy, ..reference("Thing", "one") }), also: Vec::new() };
+        put(&server, resource(id("reconcile_map.v1.Link", &format!("l{n}")), Some(any("mortise.test.v1.Link", &data))))
+            .await;
+        counted(&server, "one", &format!("0 false {}", n + 1)).await;
+    }
+}

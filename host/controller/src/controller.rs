@@ -12,8 +12,8 @@ use crate::{
     status::{ControllerMetrics, Status, StatusRecorder},
 };
 
-/// Keys that throttling delays and that a status names.
-const SHOWN_THROTTLED: usize = 16;
+/// Keys that are throttled, and keys that are set aside, that a status names.
+const SHOWN: usize = 16;
 
 /// One registered controller, from its registration to its removal.
 pub(crate) struct Controller {
@@ -42,17 +42,26 @@ impl Controller {
         self.mappings.lock().clear();
     }
 
+    /// Lets every key run that is set aside: the code that it broke is another one now.
+    pub(crate) fn release(&self) {
+        self.queue.release();
+        self.mappings.lock().values().for_each(|queue| queue.release());
+    }
+
     /// The status at this moment.
     pub(crate) fn status(&self, definition: &Definition) -> Status {
         let mut status = self.recorder.status(self.name.clone(), definition.to_string());
         status.mapper_queue_depth = self.mapper_queue_depth();
+        let mappers: usize = self.mappings.lock().values().map(|queue| queue.lock().throttled()).sum();
         let queue = self.queue.lock();
         status.queue_depth = queue.depth();
         status.oldest = queue.oldest(Instant::now());
         status.in_progress = queue.running();
         status.scheduled = queue.timers();
-        status.throttled = queue.throttled();
-        status.throttled_keys = queue.some_throttled(SHOWN_THROTTLED);
+        status.throttled = queue.throttled() + mappers;
+        status.throttled_keys = queue.some_throttled(SHOWN);
+        status.set_aside = queue.set_aside();
+        status.set_aside_keys = queue.some_set_aside(SHOWN, Instant::now());
         status
     }
 
@@ -66,6 +75,7 @@ impl Controller {
         metrics.in_progress.set(float(queue.running()));
         metrics.scheduled.set(float(queue.timers()));
         metrics.throttled.set(float(queue.throttled()));
+        metrics.set_aside.set(float(queue.set_aside()));
     }
 
     fn mapper_queue_depth(&self) -> usize {

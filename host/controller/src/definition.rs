@@ -31,6 +31,7 @@ pub struct Definition {
     pub(crate) watched: Vec<Watched>,
     pub(crate) placement: Placement,
     pub(crate) backoff: Backoff,
+    pub(crate) set_aside: Backoff,
     pub(crate) resync: Option<Duration>,
     pub(crate) parallel: usize,
     pub(crate) drain: Duration,
@@ -72,6 +73,7 @@ impl Definition {
             watched: Vec::new(),
             placement: Placement::default(),
             backoff: Backoff::default(),
+            set_aside: Backoff::new(Duration::from_secs(1), Duration::from_secs(60)),
             resync: Some(Duration::from_secs(8 * 3600)),
             parallel: 1,
             drain: Duration::from_secs(10),
@@ -104,6 +106,13 @@ impl Definition {
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
+        self
+    }
+
+    /// Sets how long a resource is set aside whose reconcile, or whose mapping, ended with [`crate::ReconcileError::fault`].
+    #[must_use]
+    pub fn set_aside(mut self, waits: Backoff) -> Self {
+        self.set_aside = waits;
         self
     }
 

@@ -3,9 +3,10 @@
 //! A reconcile that writes without comparing wakes itself through its own write, at full speed. So each item in a queue
 //! carries the length of the chain that led to it: 0 when something from outside did; n+1 when it was woken by what a
 //! reconcile with chain n of this controller wrote. It does not matter whether the chain goes through one key or
-//! through several that wake each other. Items that merge keep the shortest chain: work that spreads over many
-//! resources and settles stays short, while in a loop without news from outside even the shortest grows. Timers say
-//! nothing about causes. A key whose chain is over the limit waits ([`crate::Definition::self_wakes`]) until its wait
+//! through several that wake each other, or through a mapper that writes. A reconcile that asks to be called again at once
+//! is a link of a chain as well. Items that merge keep the shortest chain: work that spreads over many
+//! resources and settles stays short, while in a loop without news from outside even the shortest grows. Timers of a
+//! second and more say nothing about causes. A key whose chain is over the limit waits ([`crate::Definition::self_wakes`]) until its wait
 //! is over or a change from outside wakes it.
 //!
 //! # How a write is recognised
@@ -48,6 +49,11 @@ impl Cause {
     /// A change from outside.
     pub(crate) fn foreign() -> Self {
         Self { chain: 0, open: Vec::new() }
+    }
+
+    /// The next link of a chain of this length, which asked for it itself.
+    pub(crate) fn link(chain: u32) -> Self {
+        Self { chain: chain.saturating_add(1), open: Vec::new() }
     }
 
     /// Merges the cause of an item that is merged into this one.
@@ -103,6 +109,14 @@ impl OwnWrites {
             Some(chain) => Cause { chain: chain.saturating_add(1), open: Vec::new() },
             None => Cause { chain: u32::MAX, open: vec![mark] },
         }
+    }
+
+    /// The length of the chain as far as it is known: events that are kept open stay so.
+    pub(crate) fn known_length(&self, cause: &Cause) -> u32 {
+        let known = self.known.lock();
+        let of = |mark| known.chains.get(mark).map_or(0, |chain: &u32| chain.saturating_add(1));
+        let chain = cause.open.iter().map(of).fold(cause.chain, u32::min);
+        if chain == u32::MAX { 0 } else { chain }
     }
 
     /// Decides the events that were kept open, and returns the length of the chain.

@@ -11,20 +11,22 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_resource::pb;
 
 use crate::{
-    cache::{Cache, Keys, References, target},
+    cache::{Keys, References, target},
     key::GroupKind,
+    reconciler::Context,
     request::ReconcileError,
 };
 
 /// A mapper with code of its own.
 #[async_trait]
 pub trait Map: Send + Sync + 'static {
-    /// Maps a resource to resources of the managed type. Results of another type are logged and left out. The resource
+    /// Maps a resource to resources of the managed type. What the mapper writes it has to tell the context, as a reconcile
+    /// has. Results of another type are logged and left out. The resource
     /// may be deleted, or be a former version.
     ///
     /// # Errors
     /// Any error. This resource is mapped again after a wait; the others are not delayed.
-    async fn map(&self, cache: &Arc<Cache>, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError>;
+    async fn map(&self, context: &Context, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError>;
 
     /// Whether to map former versions too. `false` is cheaper, and right when the result depends on the resource's id
     /// and owner alone.
@@ -69,11 +71,11 @@ impl Mapper {
     /// Maps a resource.
     pub(crate) fn map<'a>(
         &'a self,
-        managed: &'a pb::Type,
-        cache: &'a Arc<Cache>,
+        context: &'a Context,
         resource: &'a Arc<pb::Resource>,
     ) -> BoxFuture<'a, Result<Vec<pb::Id>, ReconcileError>> {
         async move {
+            let managed = context.managed();
             Ok(match self {
                 Self::Owner => {
                     let managed = GroupKind::from(managed);
@@ -88,13 +90,13 @@ impl Mapper {
                 Self::Index { of, index, keys } => {
                     let mut ids = Vec::new();
                     for key in keys(resource)? {
-                        let found = cache.list(of, index, &key);
+                        let found = context.cache().list(of, index, &key);
                         let found = found.map_err(|e| ReconcileError::because(e.to_string(), e))?;
                         ids.extend(found.iter().filter_map(|resource| resource.id.clone()));
                     }
                     ids
                 }
-                Self::Custom(map) => map.map(cache, resource).await?,
+                Self::Custom(map) => map.map(context, resource).await?,
             })
         }
         .boxed()

@@ -37,7 +37,7 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn notify_stop(&self, _context: &Context) {}
 }
 
-/// The context of a reconcile: its run, and its place in a chain of own writes. Cheap to clone, and to be handed to the
+/// The context of a reconcile or of a mapping: its run, and its place in a chain of own writes. Cheap to clone, and to be handed to the
 /// code that writes for the reconciler.
 #[derive(Clone)]
 pub struct Context {
@@ -85,13 +85,13 @@ impl Context {
         self.run.ending.is_cancelled()
     }
 
-    /// Records that this reconcile wrote a resource or its status: the id, and the version as stored. To be called
-    /// before the reconcile returns, or else a controller that wakes itself for ever is not found.
+    /// Records that this call wrote a resource or its status: the id, and the version as stored. To be called
+    /// before the call returns, or else a controller that wakes itself for ever is not found.
     pub fn wrote(&self, id: &pb::Id, version: &str) {
         self.run.writes.wrote(id, version, self.chain);
     }
 
-    /// Records that this reconcile deleted a resource: the id, with its uid. To be called as [`Context::wrote`].
+    /// Records that this call deleted a resource: the id, with its uid. To be called as [`Context::wrote`].
     pub fn deleted(&self, id: &pb::Id) {
         self.run.writes.deleted(id, self.chain);
     }

@@ -31,10 +31,11 @@ pub enum Outcome {
     /// There is nothing to do until something changes. A resource that exists is reconciled again after the resync
     /// interval at the latest.
     Done,
-    /// Reconcile again, behind everything that waits. A reconciler that always returns this keeps a worker busy for
-    /// ever, which nothing here prevents: [`crate::Status::requeues`] shows it.
+    /// Reconcile again, behind everything that waits. This is waking oneself, as a write is: a chain of them that is
+    /// too long is slowed down, to one reconcile a second in the end.
     Now,
-    /// Reconcile again after this time at the latest; an earlier timer stays.
+    /// Reconcile again after this time at the latest; an earlier timer stays. Less than a second counts as
+    /// [`Outcome::Now`] does.
     After(Duration),
     /// As [`Outcome::After`], with a reason that is shown in [`crate::Status::deferred`] until the next outcome.
     Deferred(Duration, String),
@@ -45,19 +46,47 @@ pub enum Outcome {
 #[error("{message}")]
 pub struct ReconcileError {
     message: String,
+    kind: ErrorKind,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What follows an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// The key is tried again after a wait, or as soon as it changes.
+    Failed,
+    /// The code broke down: the key is set aside, and not tried before the wait is over, whatever changes.
+    Fault,
+    /// The code was not called: nothing is counted, and the key is tried again after this time.
+    Refused(Duration),
 }
 
 impl ReconcileError {
     /// Makes an error of a message that names the thing and the fault.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None }
+        Self { message: message.into(), kind: ErrorKind::Failed, source: None }
     }
 
     /// Makes an error with its cause.
     pub fn because(message: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { message: message.into(), source: Some(source.into()) }
+        Self { message: message.into(), kind: ErrorKind::Failed, source: Some(source.into()) }
+    }
+
+    /// Makes the error of code that broke down (a trap, a limit) where it should have answered. The resource is set aside:
+    /// it is not tried again before a wait is over ([`crate::Definition::set_aside`]), even if it changes.
+    pub fn fault(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Fault, ..Self::new(message) }
+    }
+
+    /// Makes the error of a call that was refused before it began, and is worth another try after `wait`. It counts
+    /// neither as a reconcile nor as a failure.
+    pub fn refused(message: impl Into<String>, wait: Duration) -> Self {
+        Self { kind: ErrorKind::Refused(wait), ..Self::new(message) }
+    }
+
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
     /// Makes the error of a panic, in Consul's words.

@@ -22,6 +22,10 @@ pub struct ReconcileLimits {
     pub host_calls: u32,
     /// Wall clock of one host call, milliseconds.
     pub host_call_ms: u64,
+    /// Bytes that the files of a granted directory may have together, where its grant has no number of its own.
+    pub directory_bytes: u64,
+    /// Files that a granted directory may have.
+    pub directory_files: u64,
 }
 
 impl Default for ReconcileLimits {
@@ -33,6 +37,8 @@ impl Default for ReconcileLimits {
             memory_bytes: 64 << 20,
             host_calls: 10_000,
             host_call_ms: 5_000,
+            directory_bytes: 64 << 20,
+            directory_files: 10_000,
         }
     }
 }

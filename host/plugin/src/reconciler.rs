@@ -36,6 +36,7 @@ use crate::{
     hook::Hook,
     host::{
         call_context::{CallContext, Cancel},
+        granted_dir::DirQuota,
         reconciler_host::ReconcilerHost,
     },
     load::controller_engine::ControllerEngine,
@@ -183,7 +184,7 @@ impl Reconciler {
         let hook = E::HOOK;
         let (plugin, engine) = (self.plugin.clone(), self.engine.clone());
         let reporter = &plugin.hooks.reporter;
-        let running = InstrumentedCall::begin(reporter, &plugin.sandbox.low_priority, hook)?;
+        let running = InstrumentedCall::begin(reporter, &plugin.sandbox.low_priority, hook, || export.fingerprint())?;
         let until = Instant::now() + self.component.limits.deadline();
         let busy = |limit, setting| reporter.fault(hook.name(), HookFault::Busy { limit, setting }, None);
         let turn = match self.turns.try_acquire() {
@@ -236,6 +237,7 @@ impl Reconciler {
             made: self.plugin.sandbox.made,
             host_call: Duration::from_millis(self.engine.limits.host_call_ms),
             file_turns: self.engine.file_turns.clone(),
+            quota: DirQuota { bytes: self.engine.limits.directory_bytes, files: self.engine.limits.directory_files },
             host_work: Duration::ZERO,
         }
     }

@@ -34,7 +34,9 @@ impl Call {
     /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
     async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         let plugin = self.plugin.clone();
-        let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK)?;
+        let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK, || {
+            export.fingerprint()
+        })?;
         if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
             self.release();
         }

@@ -63,6 +63,31 @@ impl Scope {
         }
     }
 
+    /// The resource, of a type with this scope, that a reference in the resource `holder` means. What the reference leaves
+    /// out of the tenancy is the holder's; but in another partition, the namespace is `default`.
+    #[must_use]
+    pub fn referent(self, reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
+        let mut tenancy = reference.tenancy.clone().unwrap_or_default();
+        let near = holder.tenancy.clone().unwrap_or_default();
+        if tenancy.partition.is_empty() && self != Self::Cluster {
+            tenancy.partition.clone_from(&near.partition);
+        }
+        if tenancy.namespace.is_empty()
+            && !near.namespace.is_empty()
+            && matches!(self, Self::Namespace | Self::Undefined)
+        {
+            let here = tenancy.partition == near.partition;
+            tenancy.namespace = if here { near.namespace } else { tenancy::DEFAULT.to_owned() };
+        }
+        self.fill(&mut tenancy);
+        pb::Id {
+            name: reference.name.clone(),
+            r#type: reference.r#type.clone(),
+            tenancy: Some(tenancy),
+            uid: String::new(),
+        }
+    }
+
     /// As [`Scope::fill`] for queries: a `*` in a unit that the scope lacks is dropped, since stored resources have
     /// that unit empty.
     pub fn fill_query(self, tenancy: &mut pb::Tenancy) {
@@ -140,5 +165,24 @@ mod tests {
         assert_eq!(filled(Scope::Undefined), at("", ""));
         assert_eq!(filled(Scope::Partition), at("default", ""));
         assert_eq!(filled(Scope::Namespace), at("default", "default"));
+    }
+
+    #[test]
+    fn references_are_completed_as_the_target_s_scope_has_it() {
+        let at = |partition: &str, namespace: &str| {
+            Some(pb::Tenancy { partition: partition.into(), namespace: namespace.into() })
+        };
+        let target = |scope: Scope, given: Option<pb::Tenancy>, holder: Option<pb::Tenancy>| {
+            let reference = pb::Reference { tenancy: given, ..pb::Reference::default() };
+            scope.referent(&reference, &pb::Id { tenancy: holder, ..pb::Id::default() }).tenancy
+        };
+        for given in [None, at("", ""), at("p", "")] {
+            assert_eq!(target(Scope::Namespace, given.clone(), at("p", "n")), at("p", "n"));
+        }
+        assert_eq!(target(Scope::Namespace, at("q", ""), at("p", "n")), at("q", "default"));
+        assert_eq!(target(Scope::Namespace, None, None), at("default", "default"));
+        assert_eq!(target(Scope::Partition, None, at("p", "n")), at("p", ""));
+        assert_eq!(target(Scope::Cluster, None, at("p", "n")), at("", ""));
+        assert_eq!(target(Scope::Undefined, None, at("p", "n")), at("p", "n"));
     }
 }

@@ -18,6 +18,15 @@ use crate::{
     write::cas_failure,
 };
 
+/// An incarnation that was deleted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deleted {
+    /// Its id, uid included.
+    pub id: pb::Id,
+    /// The version in which it is marked for deletion, for one that has finalizers; `None` for one that is gone.
+    pub marked: Option<String>,
+}
+
 impl ResourceService {
     /// Deletes a resource. One that does not exist, or exists with another uid, counts as deleted. A version makes the
     /// deletion conditional.
@@ -26,6 +35,14 @@ impl ResourceService {
     /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `Aborted`: the version is not the stored
     /// one. The errors of Write when a resource with finalizers is marked.
     pub async fn delete(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<pb::DeleteResponse, Error> {
+        self.delete_stored(caller, request).await.map(|_| pb::DeleteResponse {})
+    }
+
+    /// As [`ResourceService::delete`]; answers the incarnation that was deleted, whichever the request named.
+    ///
+    /// # Errors
+    /// As [`ResourceService::delete`].
+    pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();
@@ -42,7 +59,7 @@ impl ResourceService {
         loop {
             let mut stored = match self.backend.read(consistency, &id).await {
                 Ok(stored) => stored,
-                Err(StoreError::NotFound) => return Ok(pb::DeleteResponse {}),
+                Err(StoreError::NotFound) => return Ok(None),
                 Err(e) => return Err(store_fault("failed read", &e)),
             };
             let mut hooks = RequestHooks::new(kind.clone(), caller);
@@ -54,32 +71,40 @@ impl ResourceService {
                 return Err(cas_failure());
             }
             match self.delete_or_mark(caller, &registry, stored).await {
-                Ok(()) => return Ok(pb::DeleteResponse {}),
+                Ok(deleted) => return Ok(Some(deleted)),
                 Err(failure) => retry.after(failure).await?,
             }
         }
     }
 
     /// Removes a resource, or marks it while finalizers hold it.
-    async fn delete_or_mark(&self, caller: &Caller, registry: &Registry, stored: pb::Resource) -> Result<(), Failure> {
+    async fn delete_or_mark(
+        &self,
+        caller: &Caller,
+        registry: &Registry,
+        stored: pb::Resource,
+    ) -> Result<Deleted, Failure> {
+        let (id, version) = (stored.id.clone().unwrap_or_default(), stored.version.clone());
         if !meta::has_finalizers(&stored.metadata) {
-            return self.remove(&stored).await.map_err(failed);
+            return self.remove(&stored).await.map(|()| Deleted { id, marked: None }).map_err(failed);
         }
         if meta::is_marked(&stored.metadata) {
-            return Ok(());
+            return Ok(Deleted { id, marked: Some(version) });
         }
-        let (id, version) = (stored.id.clone().unwrap_or_default(), stored.version.clone());
         let mut marked = stored;
         removal::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
         let error = match self.write_as(caller, registry, request).await {
-            Ok(_) => return Ok(()),
+            Ok(answer) => {
+                let marked = answer.resource.unwrap_or_default().version;
+                return Ok(Deleted { id, marked: Some(marked) });
+            }
             Err(error) if error.code == Code::Aborted => return Err(Failure::Conflict(error)),
             Err(error) => error,
         };
         // To Write, a resource that is gone by now is one to be created, which fails in its own way.
         match self.backend.read(Consistency::Consistent, &id).await {
-            Err(StoreError::NotFound) => Ok(()),
+            Err(StoreError::NotFound) => Ok(Deleted { id, marked: None }),
             Ok(now) if now.version != version => Err(Failure::Conflict(cas_failure())),
             _ => Err(Failure::Final(error)),
         }

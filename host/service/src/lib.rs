@@ -35,6 +35,7 @@ mod write;
 mod write_status;
 
 pub use caller::{Caller, Source};
+pub use delete::Deleted;
 pub use list::EncodedList;
 pub use mortise_store::Consistency;
 pub use service::{Options, ResourceService};

@@ -1,10 +1,17 @@
 //! The values of plugins' reconcilers: small ones under keys, for each plugin its own. They are resources (type
 //! `mortise.v1.Value`), and as durable. The plugin's resource owns them, and they are deleted with it.
 //!
+//! A plugin that is removed takes its values with it, in a while; one that is installed under its name begins without any.
+//! So a value counts only if it is owned by the plugin's resource in its present incarnation, and one that is not is
+//! replaced by another resource, which the old one's deletion does not concern.
+//!
+//! A change that has begun goes on to its end, even when its caller gives it up, so that what is in memory stays what is
+//! stored.
+//!
 //! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
 //! many as the store takes for one resource.
 //!
-//! Cost: reading is one read of the store. The first use of a plugin's values lists those of all plugins; from then on
+//! Cost: reading is two reads of the store. The first use of a plugin's values lists those of all plugins; from then on
 //! its keys and sizes are in memory. Writing is one commit; writes of one plugin are made one after another.
 
 use std::{
@@ -14,11 +21,11 @@ use std::{
 };
 
 use mortise_resource::{data, pb, types};
-use mortise_store::{Backend, Consistency, Query, StoreError, TypeKey};
+use mortise_store::{Backend, Batch, Consistency, Mutation, Query, StoreError, TypeKey};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, task::JoinError};
 use ulid::Ulid;
 
 /// Longest key, bytes.
@@ -68,6 +75,9 @@ pub enum ValueError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The server is stopping, or the change met a fault of the host's.
+    #[error("the change was not carried out to its end; read the value before trying again")]
+    Interrupted(#[source] JoinError),
 }
 
 /// The values of all plugins. Cheap to clone.
@@ -85,6 +95,8 @@ type SharedKeys = Arc<Mutex<Option<PluginKeys>>>;
 /// One plugin's keys, and the bytes that each takes with its value.
 #[derive(Default)]
 struct PluginKeys {
+    /// The uid of the plugin's resource, whose values they are.
+    owner: String,
     sizes: BTreeMap<String, usize>,
     bytes: usize,
 }
@@ -112,7 +124,9 @@ impl Values {
     /// [`ValueError::Key`], and faults of the store.
     pub async fn get(&self, plugin: &str, key: &str) -> Result<Option<Vec<u8>>, ValueError> {
         check(key)?;
-        Ok(self.stored(plugin, key).await?.map(|(_, content)| content.value))
+        let Some((resource, content)) = self.stored(plugin, key).await? else { return Ok(None) };
+        let owner = self.owner(plugin).await?;
+        Ok(owner.is_none_or(|owner| owns(&owner, &resource)).then_some(content.value))
     }
 
     /// Sets the value under a key.
@@ -121,9 +135,15 @@ impl Values {
     /// [`ValueError`].
     pub async fn set(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
         check(key)?;
+        let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
+        to_its_end(async move { values.set_now(&plugin, &key, value).await }).await
+    }
+
+    async fn set_now(&self, plugin: &str, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
+        let owner = self.owner(plugin).await?.ok_or(ValueError::NoOwner)?;
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
-        let keys = self.load(&mut keys, plugin).await?;
+        let keys = self.load(&mut keys, plugin, &owner.uid).await?;
         let (size, before) = (key.len() + value.len(), keys.sizes.get(key).copied());
         if before.is_none() && keys.sizes.len() >= self.quota.values {
             return Err(ValueError::Values { limit: self.quota.values });
@@ -133,17 +153,23 @@ impl Values {
             return Err(ValueError::Bytes { would, limit: self.quota.bytes });
         }
         let content = data::Value { plugin: plugin.to_owned(), key: key.to_owned(), value };
-        let mut resource = match self.stored(plugin, key).await? {
-            Some((resource, _)) => resource,
-            None => pb::Resource {
-                id: Some(pb::Id { uid: Ulid::generate().to_string(), ..id(plugin, key) }),
-                owner: Some(self.owner(plugin).await?),
-                ..pb::Resource::default()
-            },
+        let fresh = || pb::Resource {
+            id: Some(pb::Id { uid: Ulid::generate().to_string(), ..id(plugin, key) }),
+            owner: Some(owner.clone()),
+            ..pb::Resource::default()
+        };
+        let (mut mutations, mut resource) = match self.stored(plugin, key).await? {
+            Some((resource, _)) if owns(&owner, &resource) => (Vec::new(), resource),
+            Some((old, _)) => {
+                let delete = Mutation::Delete { id: old.id.unwrap_or_default(), version: old.version };
+                (vec![delete], fresh())
+            }
+            None => (Vec::new(), fresh()),
         };
         resource.generation = Ulid::generate().to_string();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
-        self.backend.write_cas(resource).await?;
+        mutations.push(Mutation::Put(Box::new(resource)));
+        self.backend.commit(Batch { expect: Vec::new(), mutations }).await?;
         keys.set(key, size);
         Ok(())
     }
@@ -154,10 +180,18 @@ impl Values {
     /// [`ValueError::Key`], and faults of the store.
     pub async fn remove(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
         check(key)?;
+        let (values, plugin, key) = (self.clone(), plugin.to_owned(), key.to_owned());
+        to_its_end(async move { values.remove_now(&plugin, &key).await }).await
+    }
+
+    async fn remove_now(&self, plugin: &str, key: &str) -> Result<(), ValueError> {
+        let Some(owner) = self.owner(plugin).await? else { return Ok(()) };
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
-        let keys = self.load(&mut keys, plugin).await?;
-        if let Some((resource, _)) = self.stored(plugin, key).await? {
+        let keys = self.load(&mut keys, plugin, &owner.uid).await?;
+        if let Some((resource, _)) = self.stored(plugin, key).await?
+            && owns(&owner, &resource)
+        {
             self.backend.delete_cas(&resource.id.unwrap_or_default(), &resource.version).await?;
         }
         keys.remove(key);
@@ -169,9 +203,10 @@ impl Values {
     /// # Errors
     /// Faults of the store.
     pub async fn keys(&self, plugin: &str, prefix: &str) -> Result<Vec<String>, ValueError> {
+        let Some(owner) = self.owner(plugin).await? else { return Ok(Vec::new()) };
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
-        let keys = self.load(&mut keys, plugin).await?;
+        let keys = self.load(&mut keys, plugin, &owner.uid).await?;
         let from = keys.sizes.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         Ok(from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).cloned().collect())
     }
@@ -186,8 +221,16 @@ impl Values {
         self.keys.lock().await.entry(plugin.to_owned()).or_default().clone()
     }
 
-    /// The keys, read from the store at their first use.
-    async fn load<'a>(&self, keys: &'a mut Option<PluginKeys>, plugin: &str) -> Result<&'a mut PluginKeys, StoreError> {
+    /// The keys, read from the store at their first use by this incarnation of the plugin's resource.
+    async fn load<'a>(
+        &self,
+        keys: &'a mut Option<PluginKeys>,
+        plugin: &str,
+        owner: &str,
+    ) -> Result<&'a mut PluginKeys, StoreError> {
+        if keys.as_ref().is_some_and(|keys| keys.owner != owner) {
+            *keys = None;
+        }
         if let Some(keys) = keys {
             return Ok(keys);
         }
@@ -196,10 +239,10 @@ impl Values {
             tenancy: pb::Tenancy::default(),
             name_prefix: String::new(),
         };
-        let mut found = PluginKeys::default();
+        let mut found = PluginKeys { owner: owner.to_owned(), ..PluginKeys::default() };
         for resource in self.backend.list(Consistency::Consistent, &query).await? {
             let content = content(&resource);
-            if content.plugin == plugin {
+            if content.plugin == plugin && resource.owner.as_ref().is_some_and(|id| id.uid == owner) {
                 found.set(&content.key, content.key.len() + content.value.len());
             }
         }
@@ -217,8 +260,8 @@ impl Values {
         }
     }
 
-    /// The plugin's own resource.
-    async fn owner(&self, plugin: &str) -> Result<pb::Id, ValueError> {
+    /// The plugin's own resource; `None` when it is not stored.
+    async fn owner(&self, plugin: &str) -> Result<Option<pb::Id>, StoreError> {
         let id = pb::Id {
             uid: String::new(),
             name: plugin.to_owned(),
@@ -226,11 +269,21 @@ impl Values {
             tenancy: Some(pb::Tenancy::default()),
         };
         match self.backend.read(Consistency::Consistent, &id).await {
-            Ok(resource) => resource.id.ok_or(ValueError::NoOwner),
-            Err(StoreError::NotFound) => Err(ValueError::NoOwner),
-            Err(e) => Err(e.into()),
+            Ok(resource) => Ok(resource.id),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(e) => Err(e),
         }
     }
+}
+
+/// Carries a change out even if the caller gives it up.
+async fn to_its_end(change: impl Future<Output = Result<(), ValueError>> + Send + 'static) -> Result<(), ValueError> {
+    tokio::spawn(change).await.map_err(ValueError::Interrupted)?
+}
+
+/// Whether a value is owned by this incarnation.
+fn owns(owner: &pb::Id, value: &pb::Resource) -> bool {
+    value.owner.as_ref().is_some_and(|id| id.uid == owner.uid)
 }
 
 fn check(key: &str) -> Result<(), ValueError> {
@@ -302,7 +355,7 @@ mod tests {
         let (_dir, backend) = store().await;
         let values = Values::new(backend.clone(), Quota::default());
         values.set("a", "k", b"v".to_vec()).await.unwrap();
-        let owner = values.owner("a").await.unwrap();
+        let owner = values.owner("a").await.unwrap().unwrap();
         assert_eq!(backend.list_by_owner(&owner).await.unwrap().len(), 1);
         let error = values.set("nobody", "k", b"v".to_vec()).await.unwrap_err();
         assert!(matches!(error, ValueError::NoOwner), "{error}");
@@ -324,6 +377,47 @@ mod tests {
         values.remove("a", "1").await.unwrap();
         values.set("a", "3", vec![0; 9]).await.unwrap();
         assert_eq!(values.keys("a", "").await.unwrap(), ["2", "3"]);
+    }
+
+    /// The old incarnation's values go with it, later; what the new one was told is stored, stays.
+    #[tokio::test]
+    async fn a_plugin_that_is_installed_again_loses_no_value() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend.clone(), Quota { values: 2, ..Quota::default() });
+        for key in ["k", "other"] {
+            values.set("a", key, b"old".to_vec()).await.unwrap();
+        }
+        let old = values.owner("a").await.unwrap().unwrap();
+        let stored = backend.read(Consistency::Consistent, &old).await.unwrap();
+        backend.delete_cas(&old, &stored.version).await.unwrap();
+        let id = pb::Id { uid: Ulid::generate().to_string(), ..old.clone() };
+        backend.write_cas(pb::Resource { id: Some(id), ..pb::Resource::default() }).await.unwrap();
+
+        assert_eq!(values.get("a", "k").await.unwrap(), None);
+        assert_eq!(values.keys("a", "").await.unwrap(), [""; 0]);
+        values.set("a", "k", b"new".to_vec()).await.unwrap();
+        values.set("a", "one more", Vec::new()).await.unwrap();
+        for child in backend.list_by_owner(&old).await.unwrap() {
+            backend.delete_cas(&child.id.unwrap(), &child.version).await.unwrap();
+        }
+        assert_eq!(values.get("a", "k").await.unwrap().unwrap(), b"new");
+        assert_eq!(values.keys("a", "").await.unwrap(), ["k", "one more"]);
+    }
+
+    #[tokio::test]
+    async fn a_change_that_is_given_up_is_counted_when_it_is_stored() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend, Quota::default());
+        assert!(values.keys("a", "").await.unwrap().is_empty());
+        for n in 0..50 {
+            let key = n.to_string();
+            let patience = std::time::Duration::from_micros(20 * n);
+            let _ = tokio::time::timeout(patience, values.set("a", &key, vec![1])).await;
+            while values.get("a", &key).await.unwrap().is_none() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            assert_eq!(values.keys("a", &key).await.unwrap().first(), Some(&key), "{n}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ids and references: from one to the other, and what an incomplete one means.
 
-use mortise_resource::{pb, tenancy};
+use mortise_resource::{Scope, pb};
 
 /// Every partition and every namespace, for lists.
 #[must_use]
@@ -23,20 +23,7 @@ pub fn reference_to(id: &pb::Id) -> pb::Reference {
 /// another partition, the namespace is `default`.
 #[must_use]
 pub fn referent(reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
-    let pb::Tenancy { mut partition, mut namespace } = reference.tenancy.clone().unwrap_or_default();
-    let near = holder.tenancy.clone().unwrap_or_default();
-    if partition.is_empty() {
-        partition = near.partition.clone();
-    }
-    if namespace.is_empty() && !near.namespace.is_empty() {
-        namespace = if partition == near.partition { near.namespace } else { tenancy::DEFAULT.to_owned() };
-    }
-    pb::Id {
-        name: reference.name.clone(),
-        r#type: reference.r#type.clone(),
-        tenancy: Some(pb::Tenancy { partition, namespace }),
-        uid: String::new(),
-    }
+    Scope::Undefined.referent(reference, holder)
 }
 
 #[cfg(test)]

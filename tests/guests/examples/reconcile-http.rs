@@ -1,5 +1,5 @@
 //! A controller that fetches the URL in its thing's text: by GET, or by POST if there are items, whose lines are the body. A
-//! number is the patience in milliseconds. The status `reconcile-http/things` has the condition `Fetched`: the reason has the
+//! number is the patience in milliseconds; the inner text, if it is a number, says how often it fetches. The status `reconcile-http/things` has the condition `Fetched`: the reason has the
 //! status code, and the message how long the body is and how it begins; or the code and the words of the failure.
 //!
 //! A mutate hook tries the same for things whose name begins with `in-hook`: what came of it is in the text.
@@ -43,6 +43,12 @@ impl Reconciler for Fetches {
     #[allow(clippy::print_stdout, reason = "on WASI it is the log")]
     fn reconcile(&self, ctx: &Context<'_>, thing: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(thing) = thing.read(ctx)? else { return Ok(Outcome::Done) };
+        let times = thing.data.inner.as_ref().and_then(|inner| inner.text.parse().ok()).unwrap_or(1_u32);
+        for _ in 1..times {
+            if let Err(failure) = ctx.http().send(&request(&thing.data)) {
+                return Err(failure.message.into());
+            }
+        }
         let fetched = match ctx.http().send(&request(&thing.data)) {
             Ok(answer) => {
                 println!("fetched {}", thing.name());

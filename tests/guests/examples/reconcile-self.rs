@@ -1,6 +1,9 @@
-//! A controller that adds one to its thing's number each time, and so wakes itself for ever.
+//! A controller that wakes itself for ever. It adds one to its thing's number each time; with the text `again` it asks to be
+//! called again at once instead, and with `anew` it deletes its thing by name and writes it anew.
 
-use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
+use mortise_plugin::{
+    Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Typed,
+};
 use mortise_test_guests::{DESCRIPTORS, Thing};
 
 const THING: Kind<Thing> = Kind::new("reconcile_self", "v1", "Thing");
@@ -17,6 +20,16 @@ impl Reconciler for Restless {
 
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(mut thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        if thing.data.text == "again" {
+            return Ok(Outcome::RequeueNow);
+        }
+        if thing.data.text == "anew" {
+            let mut id = thing.id().clone();
+            id.uid.clear();
+            ctx.delete(&id)?;
+            ctx.write(&Typed::new(id, thing.data))?;
+            return Ok(Outcome::Done);
+        }
         thing.data.number = thing.data.number.wrapping_add(1);
         ctx.write(&thing)?;
         Ok(Outcome::Done)

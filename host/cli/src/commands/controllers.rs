@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mortise_resource::{
-    data::{ControllerReport, ListControllersRequest, ListControllersResponse},
+    data::{ControllerReport, ListControllersRequest, ListControllersResponse, SetAside},
     types::{describe, gvk},
 };
 
@@ -114,6 +114,36 @@ fn describe_one(report: &ControllerReport, ui: &Ui) -> String {
             report.reconciles, report.errors, report.requeues, report.throttled, report.restarts
         ),
     );
+    if report.mapper_queued + report.mapper_errors + report.mapper_skipped + report.index_errors > 0 {
+        line(
+            "mappers",
+            format!(
+                "{} changes waiting, {} errors, {} results left out, {} errors of indexes",
+                report.mapper_queued, report.mapper_errors, report.mapper_skipped, report.index_errors
+            ),
+        );
+    }
+    if report.throttled_now > 0 {
+        let some: Vec<_> = report.throttled_resources.iter().map(describe).collect();
+        line("held back", format!("{}, since they wake themselves: {}", report.throttled_now, some.join(", ")));
+    }
+    if report.set_aside_now > 0 {
+        let one = |aside: &SetAside| {
+            let id = aside.id.as_ref().map(describe).unwrap_or_default();
+            format!("{id} for {:.1?}", std_duration(aside.retry_in.as_ref()))
+        };
+        let some: Vec<_> = report.set_aside.iter().map(one).collect();
+        line("set aside", format!("{}, since they broke it: {}", report.set_aside_now, some.join(", ")));
+    }
+    if !report.put_off.is_empty() {
+        let mut table = Table::new(["resource", "times", "put off"]);
+        for one in &report.put_off {
+            let id = one.id.as_ref().map(describe).unwrap_or_default();
+            table.row(vec![id.into(), one.count.to_string().into(), one.message.as_str().into()]);
+        }
+        out.push('\n');
+        out.push_str(&table.render(ui));
+    }
     if !report.last_errors.is_empty() {
         let mut table = Table::new(["resource", "in a row", "last error"]);
         for error in &report.last_errors {
@@ -146,6 +176,15 @@ mod tests {
             queued: 3,
             errors: 2,
             last_errors: vec![ReconcileError { message: "no".into(), count: 2, ..Default::default() }],
+            throttled_now: 1,
+            throttled_resources: vec![pb::Id { name: "restless".into(), ..pb::Id::default() }],
+            set_aside_now: 1,
+            set_aside: vec![SetAside {
+                id: Some(pb::Id { name: "poison".into(), ..pb::Id::default() }),
+                retry_in: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
+            }],
+            put_off: vec![ReconcileError { message: "no quorum yet".into(), count: 3, ..Default::default() }],
+            index_errors: 7,
             ..ControllerReport::default()
         };
         let ui = Ui { color: false, color_err: false, width: None };
@@ -156,6 +195,11 @@ mod tests {
             "state         BackingOff: no lease\n",
             "queue         3 waiting, oldest -, 0 running, 0 due later\n",
             "RESOURCE   IN A ROW   LAST ERROR\n",
+            "restless",
+            "poison",
+            "for 4.0s",
+            "no quorum yet",
+            "mappers       0 changes waiting, 0 errors, 0 results left out, 7 errors of indexes\n",
         ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }

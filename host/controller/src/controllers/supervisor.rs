@@ -61,6 +61,7 @@ impl Supervisor {
         let mut restarts = RestartBackoff::default();
         let mut known: Option<Arc<Cache>> = None;
         let mut managed: Option<GroupKind> = None;
+        let mut definition: Option<Arc<Definition>> = None;
         let mut pause: Option<(Instant, String)> = None;
         let mut revision = None;
         let mut leased: Option<(Placement, Lease)> = None;
@@ -75,6 +76,10 @@ impl Supervisor {
             if managed.replace(group_kind.clone()).is_some_and(|before| before != group_kind) {
                 self.controller.clear();
                 known = None;
+            }
+            let before = definition.replace(wanted.definition.clone());
+            if before.is_some_and(|before| !Arc::ptr_eq(&before, &wanted.definition)) {
+                self.controller.release();
             }
             match &wanted.mode {
                 Mode::Stop => break,

@@ -33,6 +33,12 @@ impl<C: Content> SharedQueue<C> {
         self.wake.notify_one();
     }
 
+    /// Lets every key run that is set aside.
+    pub(crate) fn release(&self) {
+        self.queue.lock().release(Instant::now());
+        self.wake.notify_one();
+    }
+
     /// Ends every [`SharedQueue::next`], one after the other.
     pub(crate) fn close(&self) {
         self.queue.lock().close();

@@ -9,6 +9,7 @@
 //! - A key that waits keeps its place when it is added again, and takes over the newest content.
 //! - A key in work that is added runs exactly once more, behind what waits by then, with the newest content.
 //! - A key has one timer. An earlier one stays when a later one is set.
+//! - A key that is set aside keeps what is added, and does not run before its wait is over.
 //! - A run absorbs the retry and the resync that were set before it, for it does what they would do; so a new
 //!   resync replaces the old one. A time that the reconciler asked for stays.
 //!
@@ -54,8 +55,14 @@ pub(crate) enum Next<C> {
     Now(C),
     /// After this long.
     After(Duration, C),
+    /// After this long, because it keeps asking for itself.
+    Throttled(Duration, C),
     /// After this long, because it failed; one failure more.
     Retry(Duration, C),
+    /// After this long and not before, whatever is added, because it broke down; one failure more.
+    SetAside(Duration, C),
+    /// After this long and not before, as if it had not run.
+    Postponed(Duration, C),
 }
 
 /// An item in work.
@@ -89,6 +96,14 @@ enum EntryState {
     Again,
 }
 
+/// A key that does not run before its time.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    until: u64,
+    /// Whether it broke down; otherwise it was postponed.
+    aside: bool,
+}
+
 struct Entry<C> {
     key: Key,
     content: Option<Box<C>>,
@@ -97,6 +112,8 @@ struct Entry<C> {
     timer: Option<(u64, TimerReason)>,
     failures: u32,
     place: EntryState,
+    /// Until when the key does not run, whatever is added.
+    held: Option<Held>,
     /// The key was throttled, and has not run since.
     throttled: bool,
     /// The key's timer fired since it was throttled.
@@ -112,6 +129,7 @@ pub(crate) struct Queue<C> {
     timers: BTreeSet<(u64, u32)>,
     running: usize,
     throttled: usize,
+    set_aside: usize,
     /// Counts openings: a run that outlived its opening has no say.
     epoch: u32,
     closed: bool,
@@ -129,6 +147,7 @@ impl<C: Content> Queue<C> {
             timers: BTreeSet::new(),
             running: 0,
             throttled: 0,
+            set_aside: 0,
             epoch: 0,
             closed: true,
             zero,
@@ -198,8 +217,19 @@ impl<C: Content> Queue<C> {
             return Take::Closed;
         }
         self.fire(now);
+        let nanos = self.nanos(now);
         while let Some(index) = self.waiting.pop_front() {
             let Some(entry) = entry(&mut self.entries, index) else { continue };
+            if let Some(held) = entry.held {
+                if held.until > nanos {
+                    entry.place = EntryState::Idle;
+                    let wait = Duration::from_nanos(held.until - nanos);
+                    self.set_timer(index, now, wait, TimerReason::Retry);
+                    continue;
+                }
+                entry.held = None;
+                self.set_aside = self.set_aside.saturating_sub(usize::from(held.aside));
+            }
             let mut content = entry.content.take().unwrap_or_default();
             if let Some(wait) = throttle(&entry.key, &mut content, entry.timer_fired) {
                 entry.place = EntryState::Idle;
@@ -239,14 +269,33 @@ impl<C: Content> Queue<C> {
         let Some(entry) = entry(&mut self.entries, index) else { return false };
         self.running = self.running.saturating_sub(1);
         let again = entry.place == EntryState::Again;
-        entry.failures = if matches!(next, Next::Retry(..)) { job.failures.saturating_add(1) } else { 0 };
+        entry.failures = match next {
+            Next::Retry(..) | Next::SetAside(..) => job.failures.saturating_add(1),
+            Next::Postponed(..) => job.failures,
+            Next::Done(_) | Next::Now(_) | Next::After(..) | Next::Throttled(..) => 0,
+        };
+        let held = match next {
+            Next::SetAside(wait, _) => Some((wait, true)),
+            Next::Postponed(wait, _) => Some((wait, false)),
+            _ => None,
+        };
+        entry.held = held.map(|(wait, aside)| Held { until: since.saturating_add(nanos_of(wait)), aside });
+        self.set_aside += usize::from(held.is_some_and(|(_, aside)| aside));
         let (timer, older) = match next {
             Next::Done(resync) => (resync.map(|wait| (wait, TimerReason::Resync)), None),
             Next::Now(content) => (None, Some(content)),
             Next::After(wait, content) => (Some((wait, TimerReason::Requested)), Some(content)),
-            Next::Retry(wait, content) => (Some((wait, TimerReason::Retry)), Some(content)),
+            Next::Throttled(wait, content) => {
+                if !std::mem::replace(&mut entry.throttled, true) {
+                    self.throttled += 1;
+                }
+                (Some((wait, TimerReason::Throttled)), Some(content))
+            }
+            Next::Retry(wait, content) | Next::SetAside(wait, content) | Next::Postponed(wait, content) => {
+                (Some((wait, TimerReason::Retry)), Some(content))
+            }
         };
-        let now_again = again || (timer.is_none() && older.is_some());
+        let now_again = held.is_none() && (again || (timer.is_none() && older.is_some()));
         if let Some(mut older) = older {
             if let Some(newer) = entry.content.take() {
                 older.merge(*newer);
@@ -262,7 +311,7 @@ impl<C: Content> Queue<C> {
         }
         match timer {
             // The run that follows at once does what these would do.
-            Some((_, TimerReason::Retry | TimerReason::Resync)) if again => {}
+            Some((_, TimerReason::Retry | TimerReason::Resync)) if now_again => {}
             Some((wait, why)) => self.set_timer(index, now, wait, why),
             None => {}
         }
@@ -303,6 +352,38 @@ impl<C: Content> Queue<C> {
             return Vec::new();
         }
         self.entries.iter().flatten().filter(|e| e.throttled).map(|e| e.key.clone()).take(bound).collect()
+    }
+
+    /// The number of keys that are set aside.
+    pub(crate) fn set_aside(&self) -> usize {
+        self.set_aside
+    }
+
+    /// Some of the keys that are set aside, with the time until each is tried again. Walks through every key.
+    pub(crate) fn some_set_aside(&self, bound: usize, now: Instant) -> Vec<(Key, Duration)> {
+        if self.set_aside == 0 {
+            return Vec::new();
+        }
+        let nanos = self.nanos(now);
+        let aside = |entry: &Entry<C>| {
+            let held = entry.held.filter(|held| held.aside)?;
+            Some((entry.key.clone(), Duration::from_nanos(held.until.saturating_sub(nanos))))
+        };
+        self.entries.iter().flatten().filter_map(aside).take(bound).collect()
+    }
+
+    /// Lets every key run that is set aside or postponed: the code that it broke is another one now.
+    pub(crate) fn release(&mut self, now: Instant) {
+        let since = self.nanos(now);
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            let Some(entry) = entry else { continue };
+            if entry.held.take().is_some() && entry.place == EntryState::Idle {
+                entry.place = EntryState::Waiting;
+                entry.since = since;
+                self.waiting.push_back(index);
+            }
+        }
+        self.set_aside = 0;
     }
 
     /// How many keys are known.
@@ -356,6 +437,7 @@ impl<C: Content> Queue<C> {
             timer: None,
             failures: 0,
             place: EntryState::Idle,
+            held: None,
             throttled: false,
             timer_fired: false,
         };
@@ -384,8 +466,12 @@ impl<C: Content> Queue<C> {
     }
 
     fn nanos(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.zero).as_nanos()).unwrap_or(u64::MAX)
+        nanos_of(at.saturating_duration_since(self.zero))
     }
+}
+
+fn nanos_of(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn entry<C>(entries: &mut [Option<Entry<C>>], index: u32) -> Option<&mut Entry<C>> {

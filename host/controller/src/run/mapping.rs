@@ -5,13 +5,18 @@ use std::sync::{Arc, atomic::Ordering};
 
 use mortise_resource::{pb, types};
 
-use super::{state::Run, user_code::catch_panic};
+use super::{
+    reconcile::{REFUSED, throttle},
+    state::Run,
+    user_code::catch_panic,
+};
 use crate::{
     controller::Controller,
     key::{GroupKind, Key},
     mapper::Mapper,
     queue::{MappingItem, Next, ReconcileItem, SharedQueue},
-    request::ReconcileError,
+    reconciler::Context,
+    request::{ErrorKind, ReconcileError},
 };
 
 /// A mapper with its queue.
@@ -35,7 +40,13 @@ impl Mapping {
 /// Maps changes until the queue is closed.
 pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
     let recorder = &run.controller.recorder;
-    while let Some(mut job) = mapping.queue.next(|_, _, _| None).await {
+    // Code of its own may write; what the others lead to is slowed down in the reconciler's queue.
+    let may_write = matches!(*mapping.mapper, Mapper::Custom(_));
+    let throttled = |key: &Key, item: &mut MappingItem, timer_fired| {
+        let chain = if may_write { run.controller.writes.known_length(&item.cause) } else { 0 };
+        throttle(&run, &mapping.place, key, chain, timer_fired)
+    };
+    while let Some(mut job) = mapping.queue.next(throttled).await {
         match catch_panic(map(&run, &mapping, &job.content)).await {
             Ok(ids) => {
                 for id in ids {
@@ -47,13 +58,21 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
                 mapping.queue.finish(job, Next::Done(None));
             }
             Err(error) => {
-                let wait = run.definition.backoff.delay(job.failures);
+                let item = std::mem::take(&mut job.content);
+                let aside = match error.kind() {
+                    ErrorKind::Refused(wait) => {
+                        mapping.queue.finish(job, Next::Postponed(wait.clamp(REFUSED.0, REFUSED.1), item));
+                        continue;
+                    }
+                    kind => kind == ErrorKind::Fault,
+                };
+                let waits = if aside { run.definition.set_aside } else { run.definition.backoff };
+                let wait = waits.delay(job.failures);
                 if job.failures == 0 {
                     tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "{} failed: {error}", mapping.place);
                 }
                 recorder.mapping_failed(&mapping.place, &job.key, error.to_string());
-                let item = std::mem::take(&mut job.content);
-                mapping.queue.finish(job, Next::Retry(wait, item));
+                mapping.queue.finish(job, if aside { Next::SetAside(wait, item) } else { Next::Retry(wait, item) });
             }
         }
         tokio::task::consume_budget().await;
@@ -62,13 +81,14 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
 
 /// The results of the mapper for a resource as it is, and for its former versions.
 async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb::Id>, ReconcileError> {
-    let (cache, managed) = (&run.context.cache, &run.definition.managed);
+    let chain = run.controller.writes.known_length(&item.cause);
+    let context = Context { run: run.context.clone(), chain };
     let Some(changed) = &item.changed else { return Ok(Vec::new()) };
-    let mut ids = mapping.mapper.map(managed, cache, &changed.now).await?;
+    let mut ids = mapping.mapper.map(&context, &changed.now).await?;
     for was in &changed.former {
         // A former version that cannot be mapped now could not be mapped then either, and must not delay the present
         // one.
-        match mapping.mapper.map(managed, cache, was).await {
+        match mapping.mapper.map(&context, was).await {
             Ok(former) => ids.extend(former),
             Err(e) => tracing::debug!(controller = &*run.controller.name, "{}, as it was before: {e}", mapping.place),
         }

@@ -9,18 +9,27 @@ use tracing::{Instrument as _, field::Empty};
 use super::{state::Run, user_code::catch_panic};
 use crate::{
     key::Key,
+    loop_detection::Cause,
     queue::{Job, Next, ReconcileItem},
     reconciler::Context,
-    request::{Outcome, ReconcileError, Request},
-    status::count,
+    request::{ErrorKind, Outcome, ReconcileError, Request},
+    status::{RECONCILE, count},
 };
+
+/// Requeues that far apart are no loop; and the longest that one that is a loop is slowed down for.
+const PACED: Duration = Duration::from_secs(1);
+
+/// The shortest and the longest wait of a key whose reconcile was refused: short, since who refuses it for long pauses the
+/// controller.
+pub(super) const REFUSED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Reconciles keys until the queue is closed.
 pub(crate) async fn reconcile_loop(run: Arc<Run>) {
     let controller = &run.controller;
-    while let Some(mut job) =
-        controller.queue.next(|key, item, timer_fired| throttle(&run, key, item, timer_fired)).await
-    {
+    let throttled = |key: &Key, item: &mut ReconcileItem, timer_fired| {
+        throttle(&run, RECONCILE, key, controller.writes.chain_length(&mut item.cause), timer_fired)
+    };
+    while let Some(mut job) = controller.queue.next(throttled).await {
         let chain = controller.writes.chain_length(&mut job.content.cause);
         let request = Request { key: job.key.clone(), uid: job.content.uid.clone() };
         let context = Context { run: run.context.clone(), chain };
@@ -30,58 +39,102 @@ pub(crate) async fn reconcile_loop(run: Arc<Run>) {
         let begun = Instant::now();
         let call = catch_panic(async { run.definition.reconciler.reconcile(&context, request).await });
         let result = call.instrument(span.clone()).await;
+        if let Err(error) = &result
+            && let ErrorKind::Refused(wait) = error.kind()
+        {
+            span.record("outcome", "refused");
+            let item = std::mem::take(&mut job.content);
+            controller.queue.finish(job, Next::Postponed(wait.clamp(REFUSED.0, REFUSED.1), item));
+            continue;
+        }
         controller.recorder.metrics.seconds.record(begun.elapsed());
         count(&controller.recorder.reconciles);
-        finish(&run, job, result, &span);
+        finish(&run, job, chain, result, &span);
         // Reconciles that never wait must not keep the thread to themselves.
         tokio::task::consume_budget().await;
     }
 }
 
-/// The wait of a key that keeps waking itself; `None` when it may run. Called with the queue locked.
-fn throttle(run: &Run, key: &Key, item: &mut ReconcileItem, timer_fired: bool) -> Option<Duration> {
-    let controller = &run.controller;
-    let chain = controller.writes.chain_length(&mut item.cause);
-    let beyond = chain.checked_sub(run.definition.self_wakes)?.checked_sub(1)?;
+/// The wait of a key that keeps waking itself; `None` when it may run. Called with the queue of `place` locked.
+pub(super) fn throttle(run: &Run, place: &str, key: &Key, chain: u32, timer_fired: bool) -> Option<Duration> {
+    let wait = wait_of(run, chain)?;
     if timer_fired {
         return None;
     }
-    count(&controller.recorder.self_wakes);
-    controller.recorder.metrics.self_wakes.increment(1);
-    let wait = run.definition.backoff.delay(beyond);
-    if beyond == 0 {
-        // Each link of a chain passes here once, so this is said once for each.
-        tracing::warn!(
-            controller = &*controller.name, resource = %key,
-            "the controller keeps waking itself: {chain} reconciles in a row were caused by its own writes. Each further one \
-             waits, {wait:?} and doubling, until something else changes. It should write only what differs from what is stored"
-        );
-    }
+    note_throttled(run, place, key, chain, wait);
     Some(wait)
 }
 
+/// The wait before a link of a chain of this length; `None` when it is not too long.
+fn wait_of(run: &Run, chain: u32) -> Option<Duration> {
+    let beyond = chain.checked_sub(run.definition.self_wakes)?.checked_sub(1)?;
+    Some(run.definition.backoff.delay(beyond))
+}
+
+/// Counts a key that waits because it keeps waking itself.
+fn note_throttled(run: &Run, place: &str, key: &Key, chain: u32, wait: Duration) {
+    let controller = &run.controller;
+    count(&controller.recorder.self_wakes);
+    controller.recorder.metrics.self_wakes.increment(1);
+    if chain == run.definition.self_wakes.saturating_add(1) {
+        // Each link of a chain passes here once, so this is said once for each.
+        tracing::warn!(
+            controller = &*controller.name, resource = %key,
+            "the controller keeps waking itself ({place}): {chain} calls in a row were caused by its own writes and requeues. \
+             Each further one waits, {wait:?} and doubling, until something else changes. It should write only what \
+             differs from what is stored, and ask to be called again when there is something to wait for"
+        );
+    }
+}
+
+/// What follows a reconcile that asked to be called again after `wait`: at once or after less than [`PACED`], it is a link of
+/// the chain.
+fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> Next<ReconcileItem> {
+    let uid = job.content.uid.clone();
+    if wait >= PACED {
+        // A timer has no cause of its own; what is kept is which incarnation it is about.
+        return Next::After(wait, ReconcileItem { uid, ..ReconcileItem::default() });
+    }
+    let item = ReconcileItem { uid, cause: Cause::link(chain) };
+    match wait_of(run, chain.saturating_add(1)) {
+        Some(slowed) => {
+            let wait = slowed.min(PACED).max(wait);
+            note_throttled(run, RECONCILE, &job.key, chain.saturating_add(1), wait);
+            Next::Throttled(wait, item)
+        }
+        None if wait.is_zero() => Next::Now(item),
+        None => Next::After(wait, item),
+    }
+}
+
 /// Records the outcome of a reconcile, and gives the key back to the queue.
-fn finish(run: &Run, job: Job<ReconcileItem>, result: Result<Outcome, ReconcileError>, span: &tracing::Span) {
+fn finish(
+    run: &Run,
+    job: Job<ReconcileItem>,
+    chain: u32,
+    result: Result<Outcome, ReconcileError>,
+    span: &tracing::Span,
+) {
     let (recorder, metrics) = (&run.controller.recorder, &run.controller.recorder.metrics);
     if result.is_ok() && job.failures > 0 {
         recorder.recovered(&job.key);
     }
-    // A timer has no cause of its own; what is kept is which incarnation it is about.
-    let timed = |job: &Job<ReconcileItem>| ReconcileItem { uid: job.content.uid.clone(), ..ReconcileItem::default() };
     let mut reason = None;
     let (label, counter, next) = match result {
         Ok(Outcome::Done) => {
             let exists = run.context.cache.has(&run.definition.managed, &job.key);
             ("done", &metrics.done, Next::Done(run.definition.resync.filter(|_| exists).map(jittered)))
         }
-        Ok(Outcome::Now) => ("now", &metrics.now, Next::Now(timed(&job))),
-        Ok(Outcome::After(wait)) => ("after", &metrics.after, Next::After(wait, timed(&job))),
+        Ok(Outcome::Now) => ("now", &metrics.now, requeue(run, &job, chain, Duration::ZERO)),
+        Ok(Outcome::After(wait)) => ("after", &metrics.after, requeue(run, &job, chain, wait)),
         Ok(Outcome::Deferred(wait, why)) => {
             reason = Some(why);
-            ("deferred", &metrics.deferred, Next::After(wait, timed(&job)))
+            ("deferred", &metrics.deferred, requeue(run, &job, chain, wait))
         }
         Err(error) => {
-            let wait = run.definition.backoff.delay(job.failures);
+            let aside = error.kind() == ErrorKind::Fault;
+            let waits = if aside { run.definition.set_aside } else { run.definition.backoff };
+            let wait = waits.delay(job.failures);
             let item = ReconcileItem { uid: job.content.uid.clone(), cause: job.content.cause.clone() };
             if job.failures == 0 {
                 tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
@@ -89,12 +142,12 @@ fn finish(run: &Run, job: Job<ReconcileItem>, result: Result<Outcome, ReconcileE
                 tracing::debug!(controller = &*run.controller.name, resource = %job.key, ?wait, "reconcile failed: {error}");
             }
             recorder.failed(&job.key, error.to_string());
-            ("error", &metrics.error, Next::Retry(wait, item))
+            ("error", &metrics.error, if aside { Next::SetAside(wait, item) } else { Next::Retry(wait, item) })
         }
     };
     counter.increment(1);
     span.record("outcome", label);
-    if matches!(next, Next::Now(_) | Next::After(..)) {
+    if matches!(next, Next::Now(_) | Next::After(..) | Next::Throttled(..)) {
         count(&recorder.requeues);
         metrics.requeues.increment(1);
     }

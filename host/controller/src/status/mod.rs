@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub use self::recent_errors::RecentError;
 pub(crate) use self::{
     metrics::{ControllerMetrics, Names},
-    recorder::{StatusRecorder, count},
+    recorder::{RECONCILE, StatusRecorder, count},
 };
 use crate::key::Key;
 
@@ -71,6 +71,10 @@ pub struct Status {
     pub throttled: usize,
     /// Some of these, 16 at most.
     pub throttled_keys: Vec<Key>,
+    /// Resources that are set aside, since their reconcile broke down.
+    pub set_aside: usize,
+    /// Some of these, 16 at most, with the time until each is tried again.
+    pub set_aside_keys: Vec<(Key, Duration)>,
     /// Events that wait for mappers, or are retried by them.
     pub mapper_queue_depth: usize,
     /// Reconciles that ended, with every outcome.

@@ -135,6 +135,8 @@ impl StatusRecorder {
             scheduled: 0,
             throttled: 0,
             throttled_keys: Vec::new(),
+            set_aside: 0,
+            set_aside_keys: Vec::new(),
             mapper_queue_depth: 0,
             reconciles: read(&self.reconciles),
             errors: read(&self.errors),

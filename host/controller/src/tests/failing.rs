@@ -6,7 +6,7 @@ use super::{
     harness::{Harness, Probe},
     kit::artist,
 };
-use crate::{Backoff, Outcome};
+use crate::{Backoff, Outcome, ReconcileError};
 
 fn times(probe: &Probe) -> Vec<u64> {
     let times: Vec<u64> =
@@ -73,4 +73,47 @@ async fn what_is_shown_of_errors_is_bounded() {
     harness.settle().await;
     let status = harness.status();
     assert_eq!((status.errors, status.failures.len(), status.scheduled), (300, 256, 300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_breaks_the_code_is_set_aside_however_often_it_changes() {
+    let probe = Probe::new(|_, request, _| async move {
+        if request.key.name() == "poison" { Err(ReconcileError::fault("trapped")) } else { Ok(Outcome::Done) }
+    });
+    let harness = Harness::start(probe, |d| d).await;
+    harness.probe.names();
+    for n in 0..70 {
+        harness.store.put(&artist(), "poison");
+        harness.store.put(&artist(), &format!("fine-{n}"));
+        harness.pass(100).await;
+    }
+    let names = harness.probe.names();
+    let poisoned = names.iter().filter(|name| *name == "poison").count();
+    assert_eq!((poisoned, names.len()), (3, 73), "at 0, 1 and 3 seconds; the next is at 7");
+    let status = harness.status();
+    assert_eq!((status.set_aside, status.queue_depth, status.oldest), (1, 0, None));
+    let (key, wait) = &status.set_aside_keys[0];
+    assert!(key.name() == "poison" && wait.as_millis() <= 100, "{wait:?}");
+    // What broke it is gone with the code.
+    harness.all.replace(super::harness::definition(&Probe::done())).await.unwrap();
+    harness.settle().await;
+    assert_eq!((harness.status().set_aside, harness.status().scheduled), (0, 71));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_is_no_reconcile_and_no_failure() {
+    let refusals = std::sync::atomic::AtomicU32::new(0);
+    let probe = Probe::new(move |_, _, _| {
+        let n = refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async move {
+            if n < 5 { Err(ReconcileError::refused("not now", Duration::from_millis(200))) } else { Ok(Outcome::Done) }
+        }
+    });
+    let harness = Harness::start(probe, |d| d).await;
+    harness.store.put(&artist(), "a");
+    harness.pass(900).await;
+    let status = harness.status();
+    assert_eq!((status.reconciles, status.errors, status.failures.len()), (0, 0, 0));
+    harness.pass(200).await;
+    assert_eq!((harness.status().reconciles, harness.status().errors), (1, 0));
 }

@@ -10,7 +10,7 @@ use super::{
     harness::{Harness, Probe},
     kit::{album, artist, id, pointing, refers, resource},
 };
-use crate::{By, Cache, Definition, Index, IndexKey, Keys, Map, Mapper, ReconcileError};
+use crate::{By, Context, Definition, Index, IndexKey, Keys, Map, Mapper, ReconcileError};
 
 fn watching(mapper: Mapper) -> impl FnOnce(Definition) -> Definition {
     move |d| d.watch(album(), mapper, Vec::new())
@@ -131,7 +131,7 @@ impl Code {
 
 #[async_trait]
 impl Map for Code {
-    async fn map(&self, _: &Arc<Cache>, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
+    async fn map(&self, _: &Context, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
         let name = resource.id.as_ref().unwrap().name.clone();
         self.asked.lock().push(format!("{name}{}", resource.version));
         tokio::time::sleep(self.takes).await;

@@ -129,3 +129,71 @@ async fn one_that_deletes_and_creates_is_found_as_well() {
     harness.pass(3).await;
     assert_eq!((harness.status().reconciles, harness.status().throttled), (11, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn asking_to_be_called_again_at_once_is_waking_oneself() {
+    for after in [None, Some(0), Some(1)] {
+        let probe = Probe::new(move |_, _, _| async move {
+            Ok(after.map_or(Outcome::Now, |ms| Outcome::After(std::time::Duration::from_millis(ms))))
+        });
+        let harness = Harness::start(probe, |d| d).await;
+        harness.store.put(&artist(), "a");
+        harness.pass(20).await;
+        let status = harness.status();
+        assert!((11..=13).contains(&status.reconciles) && status.throttled == 1, "{after:?}: {status:?}");
+        assert_eq!(status.throttled_keys[0].name(), "a");
+        // 5, 10, 20 and so on up to a second, and no longer.
+        harness.pass(60_000).await;
+        let reconciles = harness.status().reconciles;
+        assert!((11 + 7 + 55..=11 + 9 + 60).contains(&reconciles), "{after:?}: {reconciles}");
+        // Whatever else happens wakes it at once, at its whole speed for a while.
+        harness.store.put(&artist(), "a");
+        harness.pass(20).await;
+        assert!(harness.status().reconciles >= reconciles + 10, "{after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_asks_for_a_later_time_is_left_alone() {
+    let probe = Probe::new(|_, _, _| async { Ok(Outcome::After(std::time::Duration::from_secs(1))) });
+    let harness = Harness::start(probe, |d| d).await;
+    harness.store.put(&artist(), "a");
+    harness.pass(100_100).await;
+    assert_eq!((harness.status().reconciles, harness.status().self_wakes), (101, 0));
+}
+
+/// Writes an album each time that it maps one.
+struct WritingMap(Arc<OnceLock<Store>>);
+
+#[async_trait::async_trait]
+impl crate::Map for WritingMap {
+    async fn map(
+        &self,
+        context: &crate::Context,
+        resource: &Arc<mortise_resource::pb::Resource>,
+    ) -> Result<Vec<mortise_resource::pb::Id>, crate::ReconcileError> {
+        let name = resource.id.as_ref().unwrap().name.clone();
+        let version = self.0.get().unwrap().put(&album(), &name);
+        context.wrote(&id(&album(), &name), &version.to_string());
+        Ok(Vec::new())
+    }
+
+    fn follows(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_writes_wakes_itself_too() {
+    let store: Arc<OnceLock<Store>> = Arc::default();
+    let harness = Harness::new(Probe::done());
+    store.set(harness.store.clone()).ok().unwrap();
+    harness.register(|d| d.watch(album(), Mapper::Custom(Arc::new(WritingMap(store))), Vec::new()));
+    harness.settle().await;
+    let before = harness.store.put(&album(), "x");
+    harness.pass(4).await;
+    assert_eq!(harness.status().self_wakes, 1);
+    harness.pass(1_000).await;
+    let after = harness.store.put(&album(), "y");
+    assert!((12..=22).contains(&(after - before)), "{}", after - before);
+}

@@ -265,6 +265,11 @@ section_of! {
         host_calls, Range::new(1, u32::MAX as i64);
         /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
         host_call_ms, TIME;
+        /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a number of its
+        /// own: `directories.NAME.bytes`.
+        directory_bytes, Range::new(1, 1 << 50);
+        /// Files that a granted directory may have for one more to be written.
+        directory_files, Range::new(1, 1 << 20);
     }
 }
 
@@ -277,6 +282,9 @@ section_of! {
         /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine. An unset
         /// one is lowered to `faults`, and no set one may be above it.
         probation_faults, Range::new(1, 10_000);
+        /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent. Faults
+        /// of one input count once, so that one caller's input does not close a hook that serves others.
+        share_percent, Range::new(1, 100);
         /// The window; a hook without a fault for so long leaves probation with the next good call.
         window_ms, TIME;
         /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one is lowered

@@ -11,7 +11,7 @@ use mortise_plugin::testing::{Store, is_type, is_under};
 use mortise_plugin_host::{
     CacheKey, Call, ControllerDecl, DataPathError, Failure, IndexBy, IndexDecl, MutateReply, Plugin,
 };
-use mortise_resource::{Code, Severity, authorizer::AllowAll, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_resource::{Code, Scope, Severity, authorizer::AllowAll, pb, tenancy::WILDCARD, types::Gvk};
 use parking_lot::Mutex;
 use prost::Message as _;
 
@@ -183,7 +183,10 @@ impl Memory {
             (Some(IndexBy::Reference(path)), CacheKey::Id(key), Some(data)) => {
                 let found = path.references(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
                 let holder = one.id.clone().unwrap_or_default();
-                found.iter().any(|to| is_under(&mortise_plugin::referent(to, &holder), key, listing))
+                found.iter().any(|to| {
+                    let scope = to.r#type.as_ref().map_or(Scope::Undefined, |of| self.codec.scope(&of.into()));
+                    is_under(&scope.referent(to, &holder), key, listing)
+                })
             }
             (Some(IndexBy::Value(path)), CacheKey::Value(key), Some(data)) => {
                 let found = path.values(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;

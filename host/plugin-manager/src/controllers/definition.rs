@@ -3,7 +3,7 @@
 //! Fields of watched types are found with the types' descriptors as they are registered at that moment: the type may be
 //! another plugin's, and come, change or go while the controller runs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use mortise_controller::{self as runtime, Backoff, By, Definition, Index, IndexKey, ReconcileError};
@@ -11,7 +11,7 @@ use mortise_plugin_host::{
     self as guest, ControllerDecl, DataPath, DataPathError, IndexBy, IndexDecl, Mapper, Placement, References,
     Values as FieldValues,
 };
-use mortise_resource::{pb, types::Gvk};
+use mortise_resource::{Scope, pb, types::Gvk};
 use mortise_service::registry::{Registry, ResourceType};
 use parking_lot::Mutex;
 use prost_reflect::MessageDescriptor;
@@ -23,12 +23,13 @@ pub(crate) fn whole_name(plugin: &str, controller: &str) -> Arc<str> {
     format!("{plugin}/{controller}").into()
 }
 
-/// What the runtime is given.
+/// What the runtime is given. A resource whose reconcile breaks down waits as a hook does in quarantine.
 pub(crate) fn definition(
     plugin: &str,
     decl: &ControllerDecl,
     controller: Arc<Controller>,
     registry: &Arc<ArcSwap<Registry>>,
+    (aside_first, aside_longest): (Duration, Duration),
 ) -> Definition {
     let placement = match decl.placement {
         Placement::Singleton => runtime::Placement::Singleton,
@@ -40,7 +41,8 @@ pub(crate) fn definition(
         .placement(placement)
         .parallel(decl.parallel)
         .resync(Some(decl.resync))
-        .backoff(Backoff::new(decl.backoff_base, decl.backoff_max));
+        .backoff(Backoff::new(decl.backoff_base, decl.backoff_max))
+        .set_aside(Backoff::new(aside_first, aside_longest));
     for one in &decl.indexes {
         made = made.index(index(&decl.manages, one));
     }
@@ -79,13 +81,21 @@ fn by(of: &Gvk, by: &IndexBy, registry: &Arc<ArcSwap<Registry>>) -> By {
     }
 }
 
-/// What a field of a type refers to.
+/// What a field of a type refers to: what a reference leaves out of its tenancy is completed, as in `plugin test`.
 fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> runtime::References {
     let path = path.clone();
     let found = Resolved::new(of, registry, move |message| path.references(message));
+    let registry = registry.clone();
     Arc::new(move |resource: &pb::Resource| {
-        let Some(data) = &resource.data else { return Ok(Vec::new()) };
-        found.with(|field: &References| field.of(&data.value))
+        let (Some(data), Some(holder)) = (&resource.data, &resource.id) else { return Ok(Vec::new()) };
+        let registry = registry.load();
+        let complete = |mut reference: pb::Reference| {
+            let target = reference.r#type.as_ref().and_then(|of| registry.resolve(of).ok());
+            let scope = target.map_or(Scope::Undefined, |target| target.scope);
+            reference.tenancy = scope.referent(&reference, holder).tenancy;
+            reference
+        };
+        Ok(found.with(|field: &References| field.of(&data.value))?.into_iter().map(complete).collect())
     })
 }
 

@@ -3,7 +3,7 @@
 use std::{future::pending, sync::Arc};
 
 use async_trait::async_trait;
-use mortise_controller::{Cache, Context, Map, Outcome, ReconcileError, Request};
+use mortise_controller::{Context, Map, Outcome, ReconcileError, Request};
 use mortise_plugin_host as guest;
 use mortise_resource::pb;
 
@@ -24,7 +24,7 @@ pub(crate) struct Controller {
 impl mortise_controller::Reconciler for Controller {
     async fn reconcile(&self, context: &Context, request: Request) -> Result<Outcome, ReconcileError> {
         let id = request.id(context.managed());
-        let (host, cancel) = (Client::reconciling(&self.shared, context), guest::Cancel::default());
+        let (host, cancel) = (Client::new(&self.shared, context), guest::Cancel::default());
         let call = || self.reconciler.reconcile(&self.name, &id, host, &cancel);
         match told(context, &cancel, call).await {
             Ok(guest::Outcome::Done) => Ok(Outcome::Done),
@@ -39,7 +39,7 @@ impl mortise_controller::Reconciler for Controller {
         if !self.initializes {
             return Ok(());
         }
-        let (host, cancel) = (Client::reconciling(&self.shared, context), guest::Cancel::default());
+        let (host, cancel) = (Client::new(&self.shared, context), guest::Cancel::default());
         let call = || self.reconciler.initialize(&self.name, host, &cancel);
         told(context, &cancel, call).await.map_err(failed)
     }
@@ -47,8 +47,8 @@ impl mortise_controller::Reconciler for Controller {
 
 #[async_trait]
 impl Map for Controller {
-    async fn map(&self, cache: &Arc<Cache>, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
-        let host = Client::mapping(&self.shared, cache);
+    async fn map(&self, context: &Context, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
+        let host = Client::new(&self.shared, context);
         self.reconciler.map(&self.name, resource, host, &guest::Cancel::default()).await.map_err(failed)
     }
 }
@@ -71,6 +71,10 @@ async fn told<F: Future>(context: &Context, cancel: &guest::Cancel, call: impl F
 fn failed(error: guest::ReconcileError) -> ReconcileError {
     match error {
         guest::ReconcileError::Guest(message) => ReconcileError::new(message),
-        guest::ReconcileError::Fault(fault) => ReconcileError::new(fault.to_string()),
+        guest::ReconcileError::Fault(error) => match error.fault {
+            guest::HookFault::Quarantined { retry_in, .. } => ReconcileError::refused(error.to_string(), retry_in),
+            _ if error.counts => ReconcileError::fault(error.to_string()),
+            _ => ReconcileError::new(error.to_string()),
+        },
     }
 }

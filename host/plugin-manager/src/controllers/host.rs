@@ -7,10 +7,10 @@
 use std::{hash::BuildHasher as _, sync::Arc};
 
 use async_trait::async_trait;
-use mortise_controller::{Cache, CacheError, Context, IndexKey};
+use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, Failure, ReconcilerHost};
 use mortise_resource::{Code, Error, authorizer::Authorizer, pb, tenancy::WILDCARD, types};
-use mortise_service::{Caller, Consistency, ResourceService};
+use mortise_service::{Caller, Consistency, Deleted, ResourceService};
 
 use mortise_service::values::{ValueError, Values};
 
@@ -74,28 +74,20 @@ impl ControllerContext {
 /// One reconcile's host.
 pub(crate) struct Client {
     shared: Arc<ControllerContext>,
-    cache: Arc<Cache>,
-    /// The run, for what is written on its behalf; none for a mapper, which writes too, but whose writes are told apart by
-    /// nobody.
-    context: Option<Context>,
+    /// The call on whose behalf it is asked, which is told what was written.
+    context: Context,
 }
 
 impl Client {
-    pub(crate) fn reconciling(shared: &Arc<ControllerContext>, context: &Context) -> Arc<Self> {
-        Arc::new(Self { shared: shared.clone(), cache: context.cache().clone(), context: Some(context.clone()) })
-    }
-
-    pub(crate) fn mapping(shared: &Arc<ControllerContext>, cache: &Arc<Cache>) -> Arc<Self> {
-        Arc::new(Self { shared: shared.clone(), cache: cache.clone(), context: None })
+    pub(crate) fn new(shared: &Arc<ControllerContext>, context: &Context) -> Arc<Self> {
+        Arc::new(Self { shared: shared.clone(), context: context.clone() })
     }
 
     fn stored(&self, operation: &'static str, resource: Option<pb::Resource>) -> Result<pb::Resource, Failure> {
         let resource = resource.unwrap_or_default();
         let id = resource.id.clone().unwrap_or_default();
         self.shared.wrote(operation, &id);
-        if let Some(context) = &self.context {
-            context.wrote(&id, &resource.version);
-        }
+        self.context.wrote(&id, &resource.version);
         Ok(resource)
     }
 }
@@ -137,23 +129,25 @@ impl ReconcilerHost for Client {
 
     async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
         let request = pb::DeleteRequest { id: Some(id.clone()), version };
-        self.shared.service.delete(&self.shared.caller, request).await?;
+        let deleted = self.shared.service.delete_stored(&self.shared.caller, request).await?;
         self.shared.wrote("delete", &id);
-        if let Some(context) = &self.context {
-            context.deleted(&id);
+        match deleted {
+            Some(Deleted { id, marked: None }) => self.context.deleted(&id),
+            Some(Deleted { id, marked: Some(version) }) => self.context.wrote(&id, &version),
+            None => {}
         }
         Ok(())
     }
 
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
         let key = index_key(&index, &key, true);
-        let found = self.cache.get_by(&of, &index, &key).map_err(unknown)?;
+        let found = self.context.cache().get_by(&of, &index, &key).map_err(unknown)?;
         Ok(found.map(|resource| pb::Resource::clone(&resource)))
     }
 
     async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
         let key = index_key(&index, &key, false);
-        let found = self.cache.list(&of, &index, &key).map_err(unknown)?;
+        let found = self.context.cache().list(&of, &index, &key).map_err(unknown)?;
         Ok(found.iter().map(|resource| pb::Resource::clone(resource)).collect())
     }
 
@@ -201,7 +195,7 @@ fn refused(error: ValueError) -> Failure {
         ValueError::Key(_) => Code::InvalidArgument,
         ValueError::Values { .. } | ValueError::Bytes { .. } => Code::ResourceExhausted,
         ValueError::NoOwner => Code::Unavailable,
-        ValueError::Store(_) => Code::Internal,
+        ValueError::Store(_) | ValueError::Interrupted(_) => Code::Internal,
     };
     Error::new(code, error.to_string()).into()
 }

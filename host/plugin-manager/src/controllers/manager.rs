@@ -198,7 +198,7 @@ impl ControllerManager {
                 initializes: decl.initializes,
                 shared,
             });
-            let made = definition(plugin.name(), decl, controller, &self.0.registry);
+            let made = definition(plugin.name(), decl, controller, &self.0.registry, plugin.health().waits());
             let started = if old.contains(&name) {
                 // A version before may have been paused for its faults; this one has none yet.
                 let replaced = self.0.controllers.replace(made).await;
@@ -227,7 +227,7 @@ impl ControllerManager {
     }
 
     /// Pauses a plugin's controllers while their hook is quarantined. When its time is over they run again, and the first
-    /// reconcile is the trial.
+    /// reconcile is the trial; if that fails, they pause again.
     async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
         let Some(mut changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
         loop {
@@ -252,11 +252,11 @@ impl ControllerManager {
     }
 }
 
-/// How long a plugin's reconcilers are left alone from now on, and why; none when they are not.
+/// How long a plugin's reconcilers are left alone from now on, and why; none when they are not, or have their trial.
 fn quarantine(plugin: &Plugin) -> Option<(Duration, String)> {
     let report = plugin.health().report();
     let hook = report.hooks.into_iter().find(|hook| hook.hook == RECONCILE)?;
-    hook.retry_in.map(|wait| (wait, hook.last_fault))
+    hook.retry_in.filter(|_| !hook.on_trial).map(|wait| (wait, hook.last_fault))
 }
 
 /// Controllers that would wake each other for ever, in Consul's words.

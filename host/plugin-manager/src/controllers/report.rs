@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use mortise_controller::{RecentError, State, Status};
-use mortise_resource::{data, pb};
+use mortise_controller::{Key, RecentError, State, Status};
+use mortise_resource::{data, pb, types::gvk};
 
 /// Details of a controller that its status does not hold.
 pub(crate) struct About<'a> {
@@ -25,8 +25,15 @@ pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport
         State::Stopped => ("Stopped", String::new()),
     };
     let manages = about.manages;
-    let last_errors =
-        status.failures.iter().filter(|error| !error.resolved).map(|error| failure(error, &manages)).collect();
+    let types: Vec<_> = about.watches.iter().chain([&manages]).cloned().collect();
+    let shown = |errors: &[RecentError]| {
+        errors.iter().filter(|error| !error.resolved).map(|error| failure(error, &manages, &types)).collect()
+    };
+    let (last_errors, put_off) = (shown(&status.failures), shown(&status.deferred));
+    let aside = |(key, wait): &(Key, Duration)| data::SetAside {
+        id: Some(key.id(&manages, None)),
+        retry_in: Some(duration(*wait)),
+    };
     data::ControllerReport {
         name: status.name.to_string(),
         plugin: about.plugin.to_owned(),
@@ -43,15 +50,25 @@ pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport
         throttled: status.self_wakes,
         restarts: status.restarts,
         last_errors,
+        throttled_now: status.throttled as u64,
+        throttled_resources: status.throttled_keys.iter().map(|key| key.id(&manages, None)).collect(),
+        set_aside_now: status.set_aside as u64,
+        set_aside: status.set_aside_keys.iter().map(aside).collect(),
+        put_off,
+        mapper_queued: status.mapper_queue_depth as u64,
+        mapper_errors: status.mapper_errors,
+        mapper_skipped: status.mapper_skipped,
+        index_errors: status.index_errors,
         manages: Some(manages),
     }
 }
 
-/// What a reconcile, a mapper or an index failed with.
-fn failure(error: &RecentError, manages: &pb::Type) -> data::ReconcileError {
+/// What a reconcile, a mapper or an index failed with. The place of the latter two ends with the type that it was about.
+fn failure(error: &RecentError, manages: &pb::Type, types: &[pb::Type]) -> data::ReconcileError {
     let reconciling = &*error.place == "reconcile";
+    let of = if reconciling { Some(manages) } else { types.iter().find(|of| error.place.ends_with(&gvk(of))) };
     data::ReconcileError {
-        id: Some(error.key.id(manages, None)).filter(|_| reconciling),
+        id: of.map(|of| error.key.id(of, None)),
         message: if reconciling { error.message.clone() } else { format!("{}: {}", error.place, error.message) },
         count: error.count,
         first: Some(timestamp(error.first)),

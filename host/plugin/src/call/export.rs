@@ -4,7 +4,10 @@
 //! An export is called by [`Instance::call`](crate::call::instance::Instance::call) alone. Where an answer breaks the
 //! contract, `call` returns the [`HookFault`] as its error, which ends the instance as a trap does.
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hasher as _},
+    sync::Arc,
+};
 
 use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
 use wasmtime::{
@@ -57,7 +60,23 @@ pub(crate) trait Export: Send + 'static {
 /// An export that is called again and again while the plugin serves, and is counted and quarantined by its hook.
 pub(crate) trait HookExport: Export {
     const HOOK: Hook;
+
+    /// What it is called with, to tell one input from another.
+    fn input(&self) -> Vec<&[u8]>;
+
+    /// A hash of the input: of its length and its first [`HASHED`] bytes, since a guest's arguments can be large.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for part in self.input() {
+            hasher.write_usize(part.len());
+            hasher.write(part.get(..HASHED).unwrap_or(part));
+        }
+        hasher.finish()
+    }
 }
+
+/// Bytes of an argument that tell one input from another.
+const HASHED: usize = 4 << 10;
 
 /// Where the hooks of requests are in a component.
 pub(crate) struct HookExports {
@@ -154,6 +173,10 @@ impl Export for Mutate {
 
 impl HookExport for Mutate {
     const HOOK: Hook = Hook::Mutate;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.resource]
+    }
 }
 
 /// `validating.validate` of an encoded resource, with the one that is stored.
@@ -180,6 +203,10 @@ impl Export for Validate {
 
 impl HookExport for Validate {
     const HOOK: Hook = Hook::Validate;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.resource]
+    }
 }
 
 /// `upgrading.upgrade` of data of an older schema version.
@@ -210,6 +237,10 @@ impl Export for Upgrade {
 
 impl HookExport for Upgrade {
     const HOOK: Hook = Hook::Upgrade;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.data]
+    }
 }
 
 /// `authorizing.read` of an encoded id, with the encoded resource where it is at hand.
@@ -239,6 +270,10 @@ impl Export for AuthorizeRead {
 
 impl HookExport for AuthorizeRead {
     const HOOK: Hook = Hook::AuthorizeRead;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.id]
+    }
 }
 
 /// `authorizing.write` of an encoded resource.
@@ -267,6 +302,10 @@ impl Export for AuthorizeWrite {
 
 impl HookExport for AuthorizeWrite {
     const HOOK: Hook = Hook::AuthorizeWrite;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.resource]
+    }
 }
 
 /// `authorizing.list` of a type in a tenancy.
@@ -293,6 +332,10 @@ impl Export for AuthorizeList {
 
 impl HookExport for AuthorizeList {
     const HOOK: Hook = Hook::AuthorizeList;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![self.of.kind.as_bytes(), self.within.partition.as_bytes(), self.within.namespace.as_bytes()]
+    }
 }
 
 /// `controlling.reconcile` of an encoded id.
@@ -314,6 +357,10 @@ impl Export for Reconcile {
 
 impl HookExport for Reconcile {
     const HOOK: Hook = Hook::Reconcile;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![self.controller.as_bytes(), &self.id]
+    }
 }
 
 /// `mapping.map` of an encoded resource that changed.
@@ -335,6 +382,10 @@ impl Export for Map {
 
 impl HookExport for Map {
     const HOOK: Hook = Hook::Map;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![self.controller.as_bytes(), &self.changed]
+    }
 }
 
 /// `initializing.initialize` of a controller.
@@ -355,6 +406,10 @@ impl Export for Initialize {
 
 impl HookExport for Initialize {
     const HOOK: Hook = Hook::Initialize;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![self.controller.as_bytes()]
+    }
 }
 
 /// `plugin.describe`: the encoded manifest.

@@ -21,7 +21,7 @@ use crate::{
         instance::{CallFailure, Instance},
     },
     engine::{
-        store::{WORKED, excused, store},
+        store::{excused, store, was_starved},
         ticker::{TickGuard, Ticker},
     },
     error::{HookError, HookFault},
@@ -64,6 +64,8 @@ pub(crate) struct HookInstance {
     starved: bool,
     /// Wall clock of the request, or of the item that has its own.
     within: Duration,
+    /// Processor time of the hooks of that request or item so far.
+    worked: Duration,
     calls: u32,
     bytes: usize,
     _ticking: TickGuard,
@@ -112,6 +114,7 @@ impl HookInstance {
             reporter: reporter.clone(),
             starved,
             within: left,
+            worked: Duration::ZERO,
             calls: 0,
             bytes: 0,
             _ticking: ticking,
@@ -134,6 +137,7 @@ impl HookInstance {
         self.instance.refuel(fuel);
         self.starved = false;
         self.within = deadline;
+        self.worked = Duration::ZERO;
     }
 
     /// Fuel that the last call used, units.
@@ -152,13 +156,14 @@ impl HookInstance {
         self.bytes += export.size();
         let until = self.instance.state().deadline;
         let (outcome, work) = self.instance.call(export, until).await;
+        self.worked += work;
         let state = self.instance.state();
         if work >= SHARE && could_have_worked(self.spent(), state.memory, state.host_calls) {
             let why = || format!("a call took {work:?} of processor time after its first tick");
             self.reporter.lower_priority(E::HOOK, why);
         }
         outcome.map_err(|CallFailure { fault, cause }| {
-            let starved = self.starved || work < self.within / WORKED;
+            let starved = self.starved || was_starved(self.worked, self.within);
             excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), starved)
         })
     }

@@ -24,14 +24,16 @@ pub(crate) struct InstrumentedCall<'a> {
 }
 
 impl<'a> InstrumentedCall<'a> {
-    /// Begins, unless the hook is quarantined. The span costs one load of a static while no subscriber takes spans.
+    /// Begins with this input, unless the hook is quarantined. The span costs one load of a static while no subscriber
+    /// takes spans.
     pub(crate) fn begin(
         reporter: &'a Reporter,
         threads: &'a LowPriorityThreads,
         hook: Hook,
+        input: impl FnOnce() -> u64,
     ) -> Result<Self, HookError> {
         let name = hook.name();
-        let pass = reporter.health.admit(hook).map_err(|fault| reporter.fault(name, fault, None))?;
+        let pass = reporter.health.admit(hook, input).map_err(|fault| reporter.fault(name, fault, None))?;
         let span = tracing::debug_span!(
             target: "mortise::span", "hook",
             plugin = &*reporter.plugin, version = &*reporter.version, hook = name, fuel = Empty, fault = Empty

@@ -23,7 +23,7 @@ use crate::{
         instance::{CallFailure, Instance},
     },
     engine::{
-        store::{WORKED, excused, store},
+        store::{excused, store, was_starved},
         ticker::TICK,
     },
     error::{HookError, HookFault},
@@ -156,7 +156,7 @@ impl WarmInstance {
         }
         // A call that waited for the host, or for a core, is late by no fault of its own.
         outcome.map_err(|CallFailure { fault, cause }| {
-            excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), work < within / WORKED)
+            excused(self.reporter.fault(E::NAME, fault, cause.as_ref()), was_starved(work, within))
         })
     }
 }

@@ -42,6 +42,9 @@ pub struct Directory {
     /// Whether files in it may be written and removed.
     #[serde(default)]
     pub write: bool,
+    /// Bytes that its files may have together for one more to be written; `None` for `controllers.directory_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// Where the host reads a granted secret from.
@@ -355,7 +358,7 @@ mod tests {
         ];
         let requests = requests.map(|wants| wire::GrantRequest { wants: Some(wants), reason: "r".into() }).to_vec();
         let requests = GrantRequests::read(wire::GrantRequests { requests }).unwrap();
-        let directory = || Directory { path: "/x".into(), write: true };
+        let directory = || Directory { path: "/x".into(), write: true, bytes: None };
         let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
         let grants = Grants {
             read: vec![

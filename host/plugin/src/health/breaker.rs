@@ -12,14 +12,26 @@
 //! outcome is known. A hook that comes back is on probation, and the next bout of quarantine waits twice as long, until
 //! a quiet window made it healthy again. A trial whose caller went away is free for the next caller.
 //!
-//! Bounded: at most `MAX_FAULTS` moments are remembered, and one text.
+//! # Whose fault it is
+//! A number of faults alone does not quarantine: they must also be a share of the calls (`share_percent`), or else one
+//! caller's input would close the hook for all. Faults count by input there, so that one input that is sent again and
+//! again weighs as much as one call that ended well. In quarantine, an input that is known to have set off a fault is
+//! the trial only when the wait has passed twice and no other input came: others have the better chance.
+//!
+//! Bounded: at most `MAX_FAULTS` faults and their inputs are remembered, [`MAX_POISON`] inputs in quarantine, and one text.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 /// Most faults that a window can be asked to hold.
 const MAX_FAULTS: u32 = 10_000;
+
+/// Inputs that are remembered in quarantine for having set off a fault.
+const MAX_POISON: usize = 256;
 
 /// What callers are told to wait while a trial is under way, at most.
 const TRIAL_TAKES: Duration = Duration::from_secs(1);
@@ -33,6 +45,9 @@ pub struct Quarantine {
     /// Faults of one hook within the window that put it on probation; and those that a hook may have after quarantine
     /// before it goes back.
     pub probation_faults: u32,
+    /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent;
+    /// faults of one input count once.
+    pub share_percent: u32,
     /// The window, milliseconds; also how long a hook must be without fault to leave probation.
     pub window_ms: u64,
     /// The first wait, milliseconds; it doubles with each trial that fails.
@@ -49,6 +64,7 @@ impl Default for Quarantine {
         Self {
             faults: 10,
             probation_faults: 3,
+            share_percent: 95,
             window_ms: 60_000,
             backoff_ms: 1_000,
             max_backoff_ms: 60_000,
@@ -119,12 +135,70 @@ enum Phase {
     },
 }
 
+/// A fault within the window.
+#[derive(Debug)]
+struct Fault {
+    at: Duration,
+    /// The input that set it off; `None` for a call that began while the hook was healthy, which is not looked at.
+    input: Option<u64>,
+    /// Calls that had ended well by then.
+    good: u64,
+}
+
+/// The faults within the window, oldest first.
+#[derive(Debug, Default)]
+struct Window {
+    faults: VecDeque<Fault>,
+    /// How many of them each known input set off.
+    inputs: HashMap<u64, u32>,
+}
+
+impl Window {
+    fn push(&mut self, fault: Fault, window: Duration) {
+        let now = fault.at;
+        if let Some(input) = fault.input {
+            *self.inputs.entry(input).or_default() += 1;
+        }
+        self.faults.push_back(fault);
+        let is_over = |oldest: &Fault| now.saturating_sub(oldest.at) > window;
+        while self.faults.len() > MAX_FAULTS as usize || self.faults.front().is_some_and(is_over) {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        let Some(input) = self.faults.pop_front().and_then(|fault| fault.input) else { return };
+        if let Some(count) = self.inputs.get_mut(&input) {
+            *count -= 1;
+            if *count == 0 {
+                self.inputs.remove(&input);
+            }
+        }
+    }
+
+    /// Inputs that set off a fault: the known ones, and each of the others as one of its own.
+    fn faulty_inputs(&self) -> u64 {
+        let known: u64 = self.inputs.values().map(|count| u64::from(*count)).sum();
+        self.inputs.len() as u64 + (self.faults.len() as u64).saturating_sub(known)
+    }
+
+    fn clear(&mut self) {
+        self.faults.clear();
+        self.inputs.clear();
+    }
+}
+
 /// One hook's state. Moments are times since any fixed one.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     phase: Phase,
-    /// When it failed, within the window.
-    recent: VecDeque<Duration>,
+    recent: Window,
+    /// When it last came back from quarantine, and the calls that had ended well before the one that brought it back.
+    returned: Option<(Duration, u64)>,
+    /// Inputs that set off faults before it was quarantined, or were a trial that failed; the oldest first.
+    poison: VecDeque<u64>,
+    /// Bouts of quarantine, each failed trial included.
+    bouts: u64,
     failed_trials: u32,
     trials: u64,
     faults: u64,
@@ -145,6 +219,16 @@ impl Breaker {
         self.faults
     }
 
+    /// Bouts of quarantine since it was made; a trial that fails begins another one.
+    pub(crate) fn bouts(&self) -> u64 {
+        self.bouts
+    }
+
+    /// Whether a trial is under way, or anyone's next call is one.
+    pub(crate) fn is_on_trial(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Quarantined { until, trial } if trial.is_some() || now >= until)
+    }
+
     /// The last fault, in words; empty when there was none.
     pub(crate) fn last_fault(&self) -> &str {
         &self.last_fault
@@ -159,9 +243,15 @@ impl Breaker {
         }
     }
 
-    /// May a call begin?
-    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration) -> Admission {
+    /// May a call with this input begin?
+    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, input: u64) -> Admission {
         let Phase::Quarantined { until, trial } = &mut self.phase else { return Admission::Go };
+        if trial.is_none() && self.poison.contains(&input) {
+            let last = until.saturating_add(rules.backoff(self.failed_trials));
+            if now < last {
+                return Admission::Refused(last.saturating_sub(now));
+            }
+        }
         if trial.is_none() && now >= *until {
             self.trials += 1;
             *trial = Some(self.trials);
@@ -170,8 +260,9 @@ impl Breaker {
         Admission::Refused(self.retry_in(rules, now).unwrap_or_default())
     }
 
-    /// A call ended well. `trial` is the number that it was admitted with.
-    pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>) {
+    /// A call ended well. `trial` is the number that it was admitted with, `good` the calls that ended well so far, this
+    /// one included.
+    pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>, good: u64) {
         match &mut self.phase {
             Phase::Healthy => {}
             Phase::Probation { unproven, since, .. } => {
@@ -179,44 +270,64 @@ impl Breaker {
                 if now.saturating_sub(*since) >= rules.window() {
                     self.phase = Phase::Healthy;
                     self.recent.clear();
+                    self.poison.clear();
+                    self.returned = None;
                     self.failed_trials = 0;
                 }
             }
             Phase::Quarantined { trial: Some(pending), .. } if trial == Some(*pending) => {
                 self.phase = Phase::Probation { returned: true, unproven: true, since: now };
+                self.returned = Some((now, good.saturating_sub(1)));
             }
             // It began before the quarantine.
             Phase::Quarantined { .. } => {}
         }
     }
 
-    /// A call ended with a fault of the plugin.
-    pub(crate) fn failed(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>, what: String) {
+    /// A call ended with a fault of the plugin. `trial` is the number that it was admitted with, `input` is known unless
+    /// the hook was healthy when it began, and `good` are the calls that ended well so far.
+    pub(crate) fn failed(
+        &mut self,
+        rules: &Quarantine,
+        now: Duration,
+        (trial, input): (Option<u64>, Option<u64>),
+        good: u64,
+        what: String,
+    ) {
         self.faults += 1;
         self.last_fault = what;
         if let Phase::Quarantined { trial: pending, .. } = self.phase {
             // One that began before the quarantine says nothing new.
             if pending.is_some() && pending == trial {
+                self.poison.extend(input);
                 self.lock_up(rules, now, self.failed_trials.saturating_add(1));
             }
             return;
         }
-        self.recent.push_back(now);
-        while self.recent.front().is_some_and(|at| now.saturating_sub(*at) > rules.window()) {
-            self.recent.pop_front();
-        }
-        let count = self.recent.len();
+        self.recent.push(Fault { at: now, input, good }, rules.window());
+        let count = self.recent.faults.len();
         let (returned, forgiven) = match self.phase {
             Phase::Probation { unproven: true, .. } => (true, 1),
             Phase::Probation { returned: true, .. } => (true, rules.probation()),
             _ => (false, rules.limit()),
         };
-        if count >= forgiven {
+        if count >= forgiven && self.is_the_rule(rules, now, good) {
             let failed_trials = if returned { self.failed_trials.saturating_add(1) } else { 0 };
             self.lock_up(rules, now, failed_trials);
         } else if returned || count >= rules.probation() {
             self.phase = Phase::Probation { returned, unproven: false, since: now };
         }
+    }
+
+    /// Whether so many of the calls since the first fault of the window were faults that the hook itself is to blame.
+    fn is_the_rule(&self, rules: &Quarantine, now: Duration, good: u64) -> bool {
+        let first = self.recent.faults.front().map_or(good, |fault| fault.good);
+        // What brought it back from quarantine counts as well: it is why it is called at all.
+        let returned = self.returned.filter(|(at, _)| now.saturating_sub(*at) <= rules.window());
+        let since = returned.map_or(first, |(_, good)| first.min(good));
+        let (faulty, good) = (self.recent.faulty_inputs(), good.saturating_sub(since));
+        let share = u64::from(rules.share_percent.clamp(1, 100));
+        faulty.saturating_mul(100) >= faulty.saturating_add(good).saturating_mul(share)
     }
 
     /// A trial that has no outcome: its caller went away, or the host had no room for it. The next caller's is one.
@@ -230,11 +341,15 @@ impl Breaker {
 
     /// Healthy, as if nothing had been. Trials under way mean nothing any more.
     pub(crate) fn reset(&mut self) {
-        *self = Self { trials: self.trials, ..Self::default() };
+        *self = Self { trials: self.trials, bouts: self.bouts, ..Self::default() };
     }
 
     fn lock_up(&mut self, rules: &Quarantine, now: Duration, failed_trials: u32) {
         self.failed_trials = failed_trials;
+        self.bouts += 1;
+        self.poison.extend(self.recent.inputs.keys());
+        self.poison.drain(..self.poison.len().saturating_sub(MAX_POISON));
+        self.returned = None;
         self.recent.clear();
         self.phase = Phase::Quarantined { until: now + rules.backoff(failed_trials), trial: None };
     }

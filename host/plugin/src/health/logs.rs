@@ -5,7 +5,12 @@
 //! many, by the channel. A line below the plugin's level costs nothing and is not counted; one over its rate is dropped
 //! and counted, which is said once a second at most.
 //!
-//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`).
+//! The host's own lines about a plugin (faults, quarantine, low priority) have a level, a rate and a ring of their own, which
+//! the plugin cannot use up: no flood of its lines hides what became of it. What the plugin sets off line by line, such as
+//! a refused request, is its own.
+//!
+//! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`); of the host's,
+//! `HOST_LINES` a second, as many kept, and `HOST_BYTES`.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -20,6 +25,12 @@ use tokio::sync::broadcast;
 
 /// Plugins whose lines are kept; of one more, the one that was silent longest is forgotten.
 const MAX_PLUGINS: usize = 1_024;
+
+/// Lines of the host's about one plugin in a second, and lines that are kept. Not a setting: it says a few a second at most.
+const HOST_LINES: usize = 100;
+
+/// Bytes of these lines, in a second and kept.
+const HOST_BYTES: usize = 256 << 10;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,13 +114,47 @@ pub struct Logs {
     live: broadcast::Sender<Arc<LogLine>>,
 }
 
-/// One plugin's lines, and its use of the current second.
-struct PluginLog {
+/// How many lines are taken, and kept.
+struct Bounds {
+    lines_per_second: usize,
+    bytes_per_second: usize,
+    kept_lines: usize,
+    kept_bytes: usize,
+}
+
+impl Bounds {
+    /// Of the lines about a plugin that the host writes.
+    const HOST: Self = Self {
+        lines_per_second: HOST_LINES,
+        bytes_per_second: HOST_BYTES,
+        kept_lines: HOST_LINES,
+        kept_bytes: HOST_BYTES,
+    };
+
+    /// Of a plugin's own lines.
+    fn of(settings: &LogSettings) -> Self {
+        Self {
+            lines_per_second: settings.lines_per_second as usize,
+            bytes_per_second: settings.bytes_per_second,
+            kept_lines: settings.kept_lines,
+            kept_bytes: settings.kept_bytes,
+        }
+    }
+}
+
+/// The last lines of one writer about one plugin, and its use of the current second.
+struct Lines {
     ring: VecDeque<Arc<LogLine>>,
     bytes: usize,
     second: Instant,
-    lines_in_second: u32,
+    lines_in_second: usize,
     bytes_in_second: usize,
+}
+
+/// One plugin's lines.
+struct PluginLog {
+    guest: Lines,
+    host: Lines,
     /// Dropped and not said yet.
     dropped: u64,
     said: Option<Instant>,
@@ -128,7 +173,10 @@ impl Logs {
     pub fn tail(&self, plugin: &str, last: usize) -> Vec<Arc<LogLine>> {
         let books = self.books.lock();
         let Some(book) = books.get(plugin) else { return Vec::new() };
-        book.ring.iter().skip(book.ring.len().saturating_sub(last)).cloned().collect()
+        let mut lines: Vec<_> = book.guest.ring.iter().chain(&book.host.ring).cloned().collect();
+        lines.sort_by_key(|line| line.at);
+        lines.drain(..lines.len().saturating_sub(last));
+        lines
     }
 
     /// Every line of every plugin from now on.
@@ -142,9 +190,9 @@ impl Logs {
         level <= self.levels.get(plugin).copied().unwrap_or(3)
     }
 
-    /// Takes a line of the host's about a plugin. It may have several lines.
+    /// Takes a line of the host's about a plugin, whatever the plugin's level. It may have several lines.
     pub(crate) fn host(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
-        self.write(plugin, hook, level, message, Vec::new());
+        self.write_at(Instant::now(), true, plugin, hook, level, message, Vec::new());
     }
 
     /// Takes a line of the plugin itself: what could forge lines of a log is replaced.
@@ -169,13 +217,14 @@ impl Logs {
         fields: Vec<(String, String)>,
     ) {
         if self.wants(plugin, level) {
-            self.write_at(Instant::now(), plugin, hook, level, message, fields);
+            self.write_at(Instant::now(), false, plugin, hook, level, message, fields);
         }
     }
 
     fn write_at(
         &self,
         now: Instant,
+        of_the_host: bool,
         plugin: &str,
         hook: &'static str,
         level: u8,
@@ -188,11 +237,18 @@ impl Logs {
         let mut taken = Vec::with_capacity(2);
         let mut books = self.books.lock();
         if !books.contains_key(&plugin) && books.len() >= MAX_PLUGINS {
-            let silent = books.iter().min_by_key(|(_, book)| book.second).map(|(name, _)| name.clone());
+            let silent = books
+                .iter()
+                .min_by_key(|(_, book)| book.guest.second.max(book.host.second))
+                .map(|(name, _)| name.clone());
             silent.map(|name| books.remove(&name));
         }
         let book = books.entry(plugin.clone()).or_insert_with(|| PluginLog::new(now));
-        let fits = book.spend(&self.settings, now, size);
+        let (bounds, lines) = match of_the_host {
+            true => (Bounds::HOST, &mut book.host),
+            false => (Bounds::of(&self.settings), &mut book.guest),
+        };
+        let fits = lines.spend(&bounds, now, size);
         if !fits {
             book.dropped += 1;
             metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => plugin.to_string()).increment(1);
@@ -206,8 +262,9 @@ impl Logs {
         if fits {
             taken.push(Arc::new(line));
         }
+        let lines = if of_the_host { &mut book.host } else { &mut book.guest };
         for line in &taken {
-            book.keep(&self.settings, line.clone());
+            lines.keep(&bounds, line.clone());
         }
         drop(books);
         for line in taken {
@@ -220,26 +277,24 @@ impl Logs {
 
 impl PluginLog {
     fn new(now: Instant) -> Self {
-        Self {
-            ring: VecDeque::new(),
-            bytes: 0,
-            second: now,
-            lines_in_second: 0,
-            bytes_in_second: 0,
-            dropped: 0,
-            said: None,
-        }
+        Self { guest: Lines::new(now), host: Lines::new(now), dropped: 0, said: None }
+    }
+}
+
+impl Lines {
+    fn new(now: Instant) -> Self {
+        Self { ring: VecDeque::new(), bytes: 0, second: now, lines_in_second: 0, bytes_in_second: 0 }
     }
 
     /// Counts a line against the current second; whether it fits.
-    fn spend(&mut self, settings: &LogSettings, now: Instant, size: usize) -> bool {
+    fn spend(&mut self, bounds: &Bounds, now: Instant, size: usize) -> bool {
         if now.saturating_duration_since(self.second) >= SECOND {
             self.second = now;
             self.lines_in_second = 0;
             self.bytes_in_second = 0;
         }
-        let fits = self.lines_in_second < settings.lines_per_second
-            && self.bytes_in_second.saturating_add(size) <= settings.bytes_per_second;
+        let fits = self.lines_in_second < bounds.lines_per_second
+            && self.bytes_in_second.saturating_add(size) <= bounds.bytes_per_second;
         if fits {
             self.lines_in_second += 1;
             self.bytes_in_second += size;
@@ -247,10 +302,10 @@ impl PluginLog {
         fits
     }
 
-    fn keep(&mut self, settings: &LogSettings, line: Arc<LogLine>) {
+    fn keep(&mut self, bounds: &Bounds, line: Arc<LogLine>) {
         self.bytes += line.size();
         self.ring.push_back(line);
-        while self.ring.len() > settings.kept_lines || self.bytes > settings.kept_bytes {
+        while self.ring.len() > bounds.kept_lines || self.bytes > bounds.kept_bytes {
             let Some(oldest) = self.ring.pop_front() else { break };
             self.bytes -= oldest.size();
         }
@@ -314,8 +369,9 @@ mod tests {
     fn the_rate_is_bounded_and_what_is_dropped_is_said_once_a_second() {
         let logs = logs(LogSettings { lines_per_second: 2, ..LogSettings::default() });
         let begun = Instant::now();
-        let say = |ms| logs.write_at(begun + Duration::from_millis(ms), "p", "", 3, format!("at {ms}"), Vec::new());
-        let others = |ms| logs.write_at(begun + Duration::from_millis(ms), "q", "", 3, "q".into(), Vec::new());
+        let say =
+            |ms| logs.write_at(begun + Duration::from_millis(ms), false, "p", "", 3, format!("at {ms}"), Vec::new());
+        let others = |ms| logs.write_at(begun + Duration::from_millis(ms), false, "q", "", 3, "q".into(), Vec::new());
         [0, 1, 2, 3, 4, 999].into_iter().for_each(say);
         others(5);
         [1_001, 1_002, 1_003, 1_500, 9_000].into_iter().for_each(say);
@@ -327,11 +383,27 @@ mod tests {
         assert_eq!(logs.tail("q", 9).len(), 1, "a plugin's rate is its own");
     }
 
+    /// Its quarantine is in the log, and stays there, whatever the plugin writes before and after.
+    #[test]
+    fn no_plugin_hides_what_the_host_says_of_it() {
+        let logs = logs(LogSettings { lines_per_second: 5, kept_lines: 5, ..LogSettings::default() });
+        let flood = || (0..1_000).for_each(|n| logs.guest("p", "", 3, &n.to_string(), Vec::new()));
+        flood();
+        logs.host("p", "reconcile", 1, "hook reconcile is quarantined".into());
+        flood();
+        let lines = texts(&logs.tail("p", 99));
+        assert!(lines.iter().any(|line| line == "hook reconcile is quarantined"), "{lines:?}");
+        logs.host("mute", "", 2, "said of one that logs nothing".into());
+        assert_eq!(texts(&logs.tail("mute", 9)), ["said of one that logs nothing"]);
+        (0..10_000).for_each(|n| logs.host("p", "", 1, n.to_string()));
+        assert!(logs.tail("p", usize::MAX).len() <= 5 + HOST_LINES, "the host's are bounded, too");
+    }
+
     #[test]
     fn bytes_count_too() {
         let logs = logs(LogSettings { bytes_per_second: 100, ..LogSettings::default() });
         let begun = Instant::now();
-        let say = |text: &str| logs.write_at(begun, "p", "", 3, text.into(), vec![("k".into(), "v".into())]);
+        let say = |text: &str| logs.write_at(begun, false, "p", "", 3, text.into(), vec![("k".into(), "v".into())]);
         [60, 40, 36].into_iter().for_each(|size| say(&"x".repeat(size)));
         let sizes: Vec<_> = logs.tail("p", 9).iter().map(|line| line.message.len()).collect();
         assert_eq!((sizes.first(), sizes.last()), (Some(&60), Some(&36)));

@@ -3,13 +3,13 @@
 //! Faults of the plugin count; being too busy, a call that its caller gave up, and what the host could not do, do not.
 //! Each loaded component has a health of its own, so a new file starts healthy.
 //!
-//! Cost: a healthy hook pays one relaxed load before the call and one after it. A fault, and any call of a hook that is
-//! not healthy, takes the hook's lock for a moment.
+//! Cost: a healthy hook pays one relaxed load before the call, and a load and an addition after it. A fault, and any call
+//! of a hook that is not healthy, takes the hook's lock for a moment, and the call's input is hashed.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -46,6 +46,8 @@ pub struct Health {
 struct Cell {
     /// The breaker's state, to be read without its lock.
     state: AtomicU8,
+    /// Calls that ended well.
+    good: AtomicU64,
     breaker: Mutex<Breaker>,
 }
 
@@ -71,6 +73,8 @@ pub struct HookHealth {
     pub last_fault: String,
     /// When a quarantined hook is tried again, from now; nothing otherwise.
     pub retry_in: Option<Duration>,
+    /// Whether a quarantined hook has its trial now, or with its next call.
+    pub on_trial: bool,
 }
 
 impl Health {
@@ -93,7 +97,13 @@ impl Health {
         HealthReport { state, hooks }
     }
 
-    /// A counter that changes with every change of a hook's state.
+    /// The first and the longest wait of a quarantine.
+    #[must_use]
+    pub fn waits(&self) -> (Duration, Duration) {
+        (Duration::from_millis(self.rules.backoff_ms), Duration::from_millis(self.rules.max_backoff_ms))
+    }
+
+    /// A counter that changes with every change of a hook's state, and with each trial that failed.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -111,48 +121,56 @@ impl Health {
         self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Quarantined as u8
     }
 
-    /// Asks for a call.
+    /// Asks for a call with this input, which is asked for unless the hook is healthy.
     ///
     /// # Errors
     /// [`HookFault::Quarantined`].
-    pub(crate) fn admit(&self, hook: Hook) -> Result<Pass<'_>, HookFault> {
-        let pass = |trial| Pass { health: self, hook, trial };
-        if !self.is_quarantined(hook) {
-            return Ok(pass(None));
+    pub(crate) fn admit(&self, hook: Hook, input: impl FnOnce() -> u64) -> Result<Pass<'_>, HookFault> {
+        let pass = |trial, input| Pass { health: self, hook, trial, input };
+        if self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Healthy as u8 {
+            return Ok(pass(None, None));
         }
-        let admitted = self.with(hook, |breaker, now| match breaker.admit(&self.rules, now) {
+        let input = input();
+        if !self.is_quarantined(hook) {
+            return Ok(pass(None, Some(input)));
+        }
+        let admitted = self.with(hook, |breaker, now| match breaker.admit(&self.rules, now, input) {
             Admission::Go => Ok(None),
             Admission::Trial(number) => Ok(Some(number)),
             Admission::Refused(retry_in) => {
                 Err(HookFault::Quarantined { retry_in, last: breaker.last_fault().to_owned() })
             }
         });
-        admitted.map(pass)
+        admitted.map(|trial| pass(trial, Some(input)))
     }
 
-    /// Counts a fault that was found in an answer after the call had ended.
+    /// Counts a fault that was found in an answer after the call had ended, which had counted as one that ended well.
     pub(crate) fn blame(&self, hook: Hook, what: &HookFault) {
-        self.failed(hook, None, what);
+        let less = |good: u64| Some(good.saturating_sub(1));
+        // Always stores: the closure has no `None`.
+        let _ = self.cell(hook).good.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.failed(hook, (None, None), what);
     }
 
-    fn failed(&self, hook: Hook, trial: Option<u64>, what: &HookFault) {
+    fn failed(&self, hook: Hook, call: (Option<u64>, Option<u64>), what: &HookFault) {
         let mut text = what.to_string();
         if text.len() > MAX_TEXT {
             let end = (0..=MAX_TEXT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
             text.truncate(end);
         }
-        self.with(hook, |breaker, now| breaker.failed(&self.rules, now, trial, text));
+        let good = self.cell(hook).good.load(Ordering::Relaxed);
+        self.with(hook, |breaker, now| breaker.failed(&self.rules, now, call, good, text));
     }
 
-    /// Does something to a hook's breaker, and tells of a change of its state.
+    /// Does something to a hook's breaker, and tells of a change of its state, and of a trial that failed.
     fn with<R>(&self, hook: Hook, act: impl FnOnce(&mut Breaker, Duration) -> R) -> R {
         let cell = self.cell(hook);
         let mut breaker = cell.breaker.lock();
-        let before = breaker.state();
+        let (before, bouts) = (breaker.state(), breaker.bouts());
         let now = (self.clock)();
         let done = act(&mut breaker, now);
         let after = breaker.state();
-        if before != after {
+        if before != after || bouts != breaker.bouts() {
             cell.state.store(after as u8, Ordering::Relaxed);
             let told = described(hook, &breaker, &self.rules, now);
             // Under the lock, so that nobody hears of changes in the wrong order.
@@ -189,6 +207,7 @@ fn described(hook: Hook, breaker: &Breaker, rules: &Quarantine, now: Duration) -
         faults: breaker.faults(),
         last_fault: breaker.last_fault().to_owned(),
         retry_in: breaker.retry_in(rules, now),
+        on_trial: breaker.is_on_trial(now),
     }
 }
 
@@ -198,21 +217,25 @@ pub(crate) struct Pass<'a> {
     health: &'a Health,
     hook: Hook,
     trial: Option<u64>,
+    /// What the hook is called with; `None` while it is healthy.
+    input: Option<u64>,
 }
 
 impl Pass<'_> {
     /// The call ended well.
     pub(crate) fn succeeded(mut self) {
-        if self.health.cell(self.hook).state.load(Ordering::Relaxed) != HealthState::Healthy as u8 {
+        let cell = self.health.cell(self.hook);
+        let good = cell.good.fetch_add(1, Ordering::Relaxed) + 1;
+        if cell.state.load(Ordering::Relaxed) != HealthState::Healthy as u8 {
             let trial = self.trial.take();
-            self.health.with(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, trial));
+            self.health.with(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, trial, good));
         }
     }
 
     /// The call ended with a fault of the plugin.
     pub(crate) fn failed(mut self, what: &HookFault) {
         let trial = self.trial.take();
-        self.health.failed(self.hook, trial, what);
+        self.health.failed(self.hook, (trial, self.input), what);
     }
 }
 
@@ -251,7 +274,7 @@ mod tests {
     }
 
     fn quarantine(health: &Health, hook: Hook) {
-        (0..10).for_each(|_| health.admit(hook).unwrap().failed(&trap()));
+        (0..10).for_each(|n| health.admit(hook, || n).unwrap().failed(&trap()));
         assert!(health.is_quarantined(hook));
     }
 
@@ -260,8 +283,8 @@ mod tests {
         let (health, seconds, heard) = health();
         let changes = health.subscribe();
         quarantine(&health, Hook::Validate);
-        assert!(health.admit(Hook::Mutate).is_ok());
-        let refused = health.admit(Hook::Validate).err().unwrap();
+        assert!(health.admit(Hook::Mutate, || 0).is_ok());
+        let refused = health.admit(Hook::Validate, || 0).err().unwrap();
         let HookFault::Quarantined { retry_in, last } = refused else { panic!("{refused:?}") };
         assert_eq!((retry_in, last.as_str()), (Duration::from_secs(1), "trapped: it was told to"));
         let report = health.report();
@@ -272,7 +295,7 @@ mod tests {
         assert_eq!(report.hooks[1].retry_in, Some(Duration::from_secs(1)));
 
         seconds.store(1, Ordering::Relaxed);
-        health.admit(Hook::Validate).unwrap().succeeded();
+        health.admit(Hook::Validate, || 0).unwrap().succeeded();
         assert_eq!(*changes.borrow(), 3);
         let states: Vec<_> = heard.lock().iter().map(|(hook, state)| (hook.name(), *state)).collect();
         let expected = [HealthState::Probation, HealthState::Quarantined, HealthState::Probation];
@@ -284,11 +307,11 @@ mod tests {
         let (health, seconds, _) = health();
         quarantine(&health, Hook::Mutate);
         seconds.store(1, Ordering::Relaxed);
-        let trial = health.admit(Hook::Mutate).unwrap();
-        assert!(health.admit(Hook::Mutate).is_err());
+        let trial = health.admit(Hook::Mutate, || 0).unwrap();
+        assert!(health.admit(Hook::Mutate, || 0).is_err());
         drop(trial);
         assert!(health.is_quarantined(Hook::Mutate));
-        health.admit(Hook::Mutate).unwrap().succeeded();
+        health.admit(Hook::Mutate, || 0).unwrap().succeeded();
         assert!(!health.is_quarantined(Hook::Mutate));
     }
 
@@ -299,7 +322,23 @@ mod tests {
         quarantine(&health, Hook::Validate);
         health.reset();
         assert_eq!(health.report().state, HealthState::Healthy);
-        assert!(health.admit(Hook::Mutate).is_ok() && health.admit(Hook::Validate).is_ok());
+        assert!(health.admit(Hook::Mutate, || 0).is_ok() && health.admit(Hook::Validate, || 0).is_ok());
+    }
+
+    /// Who pauses controllers while their hook is quarantined has to hear of it.
+    #[test]
+    fn a_trial_that_fails_is_told() {
+        let (health, seconds, heard) = health();
+        quarantine(&health, Hook::Mutate);
+        let changes = health.subscribe();
+        let before = *changes.borrow();
+        seconds.store(1, Ordering::Relaxed);
+        assert!(health.report().hooks[0].on_trial);
+        health.admit(Hook::Mutate, || 99).unwrap().failed(&trap());
+        assert_eq!(*changes.borrow(), before + 1);
+        assert_eq!(heard.lock().last(), Some(&(Hook::Mutate, HealthState::Quarantined)));
+        let now = &health.report().hooks[0];
+        assert_eq!((now.retry_in, now.on_trial), (Some(Duration::from_secs(2)), false));
     }
 
     #[test]
@@ -307,7 +346,7 @@ mod tests {
         let (health, seconds, _) = health();
         quarantine(&health, Hook::Mutate);
         seconds.store(1, Ordering::Relaxed);
-        health.admit(Hook::Mutate).unwrap().succeeded();
+        health.admit(Hook::Mutate, || 0).unwrap().succeeded();
         health.blame(Hook::Mutate, &HookFault::Answer("nonsense".into()));
         assert!(health.is_quarantined(Hook::Mutate));
         assert_eq!(health.report().hooks[0].retry_in, Some(Duration::from_secs(2)));

@@ -129,6 +129,10 @@ fn health(
         metrics.hook(hook).is(now.state);
         let (name, faults) = (hook.name(), now.faults);
         let (level, text) = match (before, now.state) {
+            (HealthState::Quarantined, HealthState::Quarantined) => {
+                let wait = now.retry_in.unwrap_or_default();
+                (2, format!("hook {name} stays quarantined: its trial failed; tried again in {wait:?}"))
+            }
             (_, HealthState::Quarantined) => {
                 let wait = now.retry_in.unwrap_or_default();
                 (1, format!("hook {name} is quarantined: {faults} faults so far; tried again in {wait:?}"))

@@ -22,7 +22,10 @@ use tokio::sync::Semaphore;
 use crate::{
     bindings,
     grants::Permit,
-    host::reconciler_host::{Failure, ReconcilerHost},
+    host::{
+        granted_dir::DirQuota,
+        reconciler_host::{Failure, ReconcilerHost},
+    },
 };
 
 /// Tells a controller's call that it should come to an end soon. Clones are one flag.
@@ -59,6 +62,8 @@ pub(crate) struct CallContext {
     pub(crate) host_call: Duration,
     /// Bounds the threads that wait for files.
     pub(crate) file_turns: Arc<Semaphore>,
+    /// What a granted directory may hold.
+    pub(crate) quota: DirQuota,
     /// Processor time that went into host calls: it is not the guest's.
     pub(crate) host_work: Duration,
 }
@@ -72,6 +77,7 @@ pub(crate) struct Question {
     /// When the answer is of no use any more.
     pub(crate) until: Instant,
     pub(crate) file_turns: Arc<Semaphore>,
+    pub(crate) quota: DirQuota,
 }
 
 /// What a host call that may fail answers: the outer error ends the guest.

@@ -12,7 +12,7 @@ use crate::{
     grants::{Directory, Permit},
     host::{
         call_context::{Answer, Question},
-        granted_dir::GrantedDir,
+        granted_dir::{DirQuota, GrantedDir},
         reconciler_host::Failure,
         state::State,
     },
@@ -35,7 +35,8 @@ impl Host for State {
         self.ask("files.write", |question| async move {
             question.bounded("files.write", content.len())?;
             let granted = granted(&question.permit, &directory, true)?;
-            blocking(question, move |until| open(&directory, &granted)?.write(&name, &content, until)).await
+            let quota = DirQuota { bytes: granted.bytes.unwrap_or(question.quota.bytes), ..question.quota };
+            blocking(question, move |until| open(&directory, &granted)?.write(&name, &content, quota, until)).await
         })
         .await
     }

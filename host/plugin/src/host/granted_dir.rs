@@ -11,7 +11,8 @@
 //! All of it waits for the disk: it belongs on threads that may wait.
 //!
 //! # Limits
-//! Content and lists are bounded by the caller. A writer waits for its turn until the caller's moment.
+//! Content and lists are bounded by the caller, and so is what a directory holds after a write ([`DirQuota`]): every file in
+//! it counts, whoever wrote it, and each write looks at all of them. A writer waits for its turn until the caller's moment.
 
 use std::{
     fs::File,
@@ -39,6 +40,15 @@ const MAX_NAME: usize = 255;
 
 /// How often a writer looks whether it is its turn.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// What a directory may hold after a file was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DirQuota {
+    /// Bytes of all files.
+    pub(crate) bytes: u64,
+    /// Files.
+    pub(crate) files: u64,
+}
 
 /// An open directory.
 pub(crate) struct GrantedDir(OwnedFd);
@@ -75,7 +85,7 @@ impl GrantedDir {
     }
 
     /// Puts a file in place, whole. One that is there keeps its mode.
-    pub(crate) fn write(&self, name: &str, content: &[u8], until: Instant) -> Result<(), Failure> {
+    pub(crate) fn write(&self, name: &str, content: &[u8], quota: DirQuota, until: Instant) -> Result<(), Failure> {
         check_name(name)?;
         let failed = |e: io::Error| failed("writing", name, e);
         self.take_turn(name, until)?;
@@ -87,6 +97,7 @@ impl GrantedDir {
             Err(Errno::NOENT) => None,
             Err(e) => return Err(failed(e.into())),
         };
+        self.admit(name, content.len() as u64, quota)?;
         let temporary = temporary(name);
         // Nobody else's: writers take turns.
         match rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty()) {
@@ -99,6 +110,41 @@ impl GrantedDir {
             let _ = rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty());
         }
         placed.map_err(failed)
+    }
+
+    /// Whether a file of this size may take its place. Files that are not in their place yet count too: they take room.
+    fn admit(&self, name: &str, size: u64, quota: DirQuota) -> Result<(), Failure> {
+        let (mut bytes, mut files) = (size, 1_u64);
+        let replaced = temporary(name);
+        for entry in Dir::read_from(&self.0).map_err(|e| failed("writing", name, e.into()))? {
+            let entry = entry.map_err(|e| failed("writing", name, e.into()))?;
+            let other = entry.file_name();
+            if other.to_bytes() == name.as_bytes() || other.to_bytes() == replaced.as_bytes() {
+                continue;
+            }
+            // One that went meanwhile takes no room.
+            let Ok(found) = rustix::fs::statat(&self.0, other, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(found.st_mode).is_file() {
+                bytes = bytes.saturating_add(found.st_size.unsigned_abs());
+                files += 1;
+            }
+        }
+        let text = if bytes > quota.bytes {
+            format!(
+                "file {name:?}: the directory would hold {bytes} bytes, more than its limit of {} (controllers.directory_bytes, or \
+                 `bytes` in its grant); remove files, or raise the limit",
+                quota.bytes
+            )
+        } else if files > quota.files {
+            format!(
+                "file {name:?}: the directory would hold {files} files, more than the limit of {} (controllers.directory_files); \
+                 remove some, or raise the limit",
+                quota.files
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(Code::ResourceExhausted, text))
     }
 
     fn place(&self, temporary: &str, name: &str, content: &[u8], mode: Option<Mode>) -> io::Result<()> {

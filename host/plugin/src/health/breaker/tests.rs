@@ -11,7 +11,7 @@ fn rules() -> Quarantine {
 }
 
 fn fail(breaker: &mut Breaker, now: Duration, trial: Option<u64>) {
-    breaker.failed(&rules(), now, trial, "trapped".into());
+    breaker.failed(&rules(), now, (trial, None), 0, "trapped".into());
 }
 
 /// One that was quarantined at a moment.
@@ -23,7 +23,7 @@ fn quarantined(now: Duration) -> Breaker {
 }
 
 fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
-    match breaker.admit(&rules(), now) {
+    match breaker.admit(&rules(), now, 0) {
         Admission::Trial(number) => number,
         other => panic!("no trial: {other:?}"),
     }
@@ -33,7 +33,7 @@ fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
 fn healthy_probation_quarantined() {
     let mut breaker = Breaker::default();
     for (n, expected) in [Healthy, Healthy, Probation, Probation].into_iter().enumerate() {
-        assert_eq!(breaker.admit(&rules(), at(0)), Admission::Go);
+        assert_eq!(breaker.admit(&rules(), at(0), 0), Admission::Go);
         fail(&mut breaker, at(n as u64), None);
         assert_eq!(breaker.state(), expected, "{n}");
         assert_eq!(breaker.retry_in(&rules(), at(0)), None);
@@ -43,7 +43,7 @@ fn healthy_probation_quarantined() {
     fail(&mut breaker, at(9), None);
     assert_eq!(breaker.state(), Quarantined);
     assert_eq!((breaker.faults(), breaker.last_fault()), (10, "trapped"));
-    assert_eq!(breaker.admit(&rules(), at(9)), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(9), 0), Admission::Refused(at(1)));
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn old_faults_do_not_count() {
 }
 
 #[test]
-fn success_does_not_hide_faults() {
+fn few_successes_do_not_hide_faults() {
     let mut breaker = Breaker::default();
-    for n in 0..10 {
-        breaker.succeeded(&rules(), at(n), None);
-        fail(&mut breaker, at(n), None);
+    for n in 0..20 {
+        breaker.succeeded(&rules(), at(n), None, u64::from(n > 9));
+        breaker.failed(&rules(), at(n), (None, None), u64::from(n > 9), "trapped".into());
     }
     assert_eq!(breaker.state(), Quarantined);
 }
@@ -70,9 +70,9 @@ fn success_does_not_hide_faults() {
 fn a_quiet_window_and_a_good_call_end_probation() {
     let mut breaker = Breaker::default();
     (0..3).for_each(|_| fail(&mut breaker, at(0), None));
-    breaker.succeeded(&rules(), at(59), None);
+    breaker.succeeded(&rules(), at(59), None, 0);
     assert_eq!(breaker.state(), Probation);
-    breaker.succeeded(&rules(), at(60), None);
+    breaker.succeeded(&rules(), at(60), None, 0);
     assert_eq!(breaker.state(), Healthy);
     fail(&mut breaker, at(61), None);
     assert_eq!(breaker.state(), Healthy, "the old faults are forgotten");
@@ -81,13 +81,13 @@ fn a_quiet_window_and_a_good_call_end_probation() {
 #[test]
 fn one_trial_at_a_time() {
     let mut breaker = quarantined(at(0));
-    assert_eq!(breaker.admit(&rules(), Duration::from_millis(999)), Admission::Refused(Duration::from_millis(1)));
+    assert_eq!(breaker.admit(&rules(), Duration::from_millis(999), 0), Admission::Refused(Duration::from_millis(1)));
     let number = trial(&mut breaker, at(1));
-    assert_eq!(breaker.admit(&rules(), at(1)), Admission::Refused(at(1)));
-    assert_eq!(breaker.admit(&rules(), at(99)), Admission::Refused(at(1)), "even if it takes long");
-    breaker.succeeded(&rules(), at(100), Some(number));
+    assert_eq!(breaker.admit(&rules(), at(1), 0), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(99), 0), Admission::Refused(at(1)), "even if it takes long");
+    breaker.succeeded(&rules(), at(100), Some(number), 0);
     assert_eq!(breaker.state(), Probation);
-    assert_eq!(breaker.admit(&rules(), at(100)), Admission::Go);
+    assert_eq!(breaker.admit(&rules(), at(100), 0), Admission::Go);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn each_failed_trial_doubles_the_wait_up_to_a_bound() {
     let mut breaker = quarantined(at(0));
     let mut now = at(0);
     for wait in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
-        assert_eq!(breaker.admit(&rules(), now), Admission::Refused(at(wait)));
+        assert_eq!(breaker.admit(&rules(), now, 0), Admission::Refused(at(wait)));
         now += at(wait);
         let number = trial(&mut breaker, now);
         fail(&mut breaker, now, Some(number));
@@ -113,8 +113,8 @@ fn each_failed_trial_doubles_the_wait_up_to_a_bound() {
 fn who_comes_back_is_forgiven_less_and_waits_longer() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number));
-    breaker.succeeded(&rules(), at(2), None);
+    breaker.succeeded(&rules(), at(1), Some(number), 0);
+    breaker.succeeded(&rules(), at(2), None, 0);
     (0..2).for_each(|_| fail(&mut breaker, at(3), None));
     assert_eq!(breaker.state(), Probation);
     fail(&mut breaker, at(3), None);
@@ -126,7 +126,7 @@ fn who_comes_back_is_forgiven_less_and_waits_longer() {
 fn a_fault_right_after_the_trial_takes_it_back() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number));
+    breaker.succeeded(&rules(), at(1), Some(number), 0);
     fail(&mut breaker, at(1), None);
     assert_eq!(breaker.retry_in(&rules(), at(1)), Some(at(2)));
 }
@@ -135,10 +135,10 @@ fn a_fault_right_after_the_trial_takes_it_back() {
 fn a_long_good_time_after_quarantine_forgets_it() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number));
-    breaker.succeeded(&rules(), at(60), None);
+    breaker.succeeded(&rules(), at(1), Some(number), 0);
+    breaker.succeeded(&rules(), at(60), None, 0);
     assert_eq!(breaker.state(), Probation);
-    breaker.succeeded(&rules(), at(61), None);
+    breaker.succeeded(&rules(), at(61), None, 0);
     assert_eq!(breaker.state(), Healthy);
     (0..10).for_each(|_| fail(&mut breaker, at(62), None));
     assert_eq!(breaker.retry_in(&rules(), at(62)), Some(at(1)), "the first wait again");
@@ -152,25 +152,25 @@ fn a_trial_without_an_outcome_is_free_again() {
     assert_eq!(breaker.state(), Quarantined);
     let second = trial(&mut breaker, at(1));
     breaker.released(first);
-    assert_eq!(breaker.admit(&rules(), at(1)), Admission::Refused(at(1)), "the second is still under way");
-    breaker.succeeded(&rules(), at(2), Some(first));
+    assert_eq!(breaker.admit(&rules(), at(1), 0), Admission::Refused(at(1)), "the second is still under way");
+    breaker.succeeded(&rules(), at(2), Some(first), 0);
     assert_eq!(breaker.state(), Quarantined, "a trial that was given up decides nothing");
-    breaker.succeeded(&rules(), at(2), Some(second));
+    breaker.succeeded(&rules(), at(2), Some(second), 0);
     assert_eq!(breaker.state(), Probation);
 }
 
 #[test]
 fn calls_that_began_before_the_quarantine_change_nothing() {
     let mut breaker = quarantined(at(0));
-    breaker.succeeded(&rules(), at(1), None);
+    breaker.succeeded(&rules(), at(1), None, 0);
     fail(&mut breaker, at(1), None);
     assert_eq!(breaker.state(), Quarantined);
     assert_eq!(breaker.faults(), 11);
     let number = trial(&mut breaker, at(1));
     fail(&mut breaker, at(1), None);
-    breaker.succeeded(&rules(), at(1), None);
-    assert_eq!(breaker.admit(&rules(), at(1)), Admission::Refused(at(1)));
-    breaker.succeeded(&rules(), at(1), Some(number));
+    breaker.succeeded(&rules(), at(1), None, 0);
+    assert_eq!(breaker.admit(&rules(), at(1), 0), Admission::Refused(at(1)));
+    breaker.succeeded(&rules(), at(1), Some(number), 0);
     assert_eq!(breaker.state(), Probation);
 }
 
@@ -183,7 +183,7 @@ fn reset_lifts_at_once_and_old_trials_mean_nothing() {
     (0..10).for_each(|_| fail(&mut breaker, at(2), None));
     let next = trial(&mut breaker, at(3));
     assert_ne!(number, next);
-    breaker.succeeded(&rules(), at(3), Some(number));
+    breaker.succeeded(&rules(), at(3), Some(number), 0);
     assert_eq!(breaker.state(), Quarantined);
     fail(&mut breaker, at(3), Some(next));
     assert_eq!(breaker.retry_in(&rules(), at(3)), Some(at(2)));
@@ -193,11 +193,58 @@ fn reset_lifts_at_once_and_old_trials_mean_nothing() {
 fn odd_settings_are_bounded() {
     let odd = Quarantine { faults: 0, probation_faults: 0, window_ms: 0, backoff_ms: 0, max_backoff_ms: 0, ..rules() };
     let mut breaker = Breaker::default();
-    breaker.failed(&odd, at(0), None, String::new());
+    breaker.failed(&odd, at(0), (None, None), 0, String::new());
     assert_eq!(breaker.state(), Quarantined);
-    assert_eq!(breaker.admit(&odd, at(0)), Admission::Refused(Duration::from_millis(1)));
+    assert_eq!(breaker.admit(&odd, at(0), 0), Admission::Refused(Duration::from_millis(1)));
     let many = Quarantine { faults: u32::MAX, ..rules() };
     let mut breaker = Breaker::default();
-    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), None, String::new()));
+    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), (None, None), 0, String::new()));
     assert_eq!(breaker.state(), Quarantined);
+}
+
+/// Ten faults among so many calls that ended well, from so many inputs.
+fn among(good: u64, inputs: u64) -> HealthState {
+    let mut breaker = Breaker::default();
+    for n in 0..10 {
+        breaker.failed(&rules(), at(n), (None, Some(n % inputs)), n * good / 9, "trapped".into());
+    }
+    breaker.state()
+}
+
+#[test]
+fn the_share_of_calls_decides() {
+    assert_eq!(among(0, 10), Quarantined, "nothing else");
+    assert_eq!(among(1, 10), Probation, "one in eleven ended well");
+    assert_eq!(among(0, 1), Quarantined, "one input, and no other call");
+    assert_eq!(among(1, 1), Probation, "one input ten times weighs as much as one call");
+    let lax = Quarantine { share_percent: 50, ..rules() };
+    let mut breaker = Breaker::default();
+    (0..10).for_each(|n| breaker.failed(&lax, at(n), (None, Some(n)), n, String::new()));
+    assert_eq!(breaker.state(), Quarantined, "ten of nineteen");
+}
+
+#[test]
+fn an_input_that_set_it_off_is_the_trial_only_when_no_other_comes() {
+    let mut breaker = Breaker::default();
+    (0..10).for_each(|_| breaker.failed(&rules(), at(0), (None, Some(13)), 0, "trapped".into()));
+    assert_eq!(breaker.admit(&rules(), at(1), 13), Admission::Refused(at(1)));
+    assert!(matches!(breaker.admit(&rules(), at(1), 7), Admission::Trial(_)));
+    breaker.released(1);
+    assert_eq!(breaker.admit(&rules(), at(2), 13), Admission::Trial(2));
+    // A trial that fails makes its input one of those.
+    breaker.failed(&rules(), at(2), (Some(2), Some(8)), 0, "trapped".into());
+    assert_eq!(breaker.admit(&rules(), at(4), 8), Admission::Refused(at(2)));
+    assert_eq!(breaker.admit(&rules(), at(4), 9), Admission::Trial(3));
+}
+
+#[test]
+fn one_poison_does_not_take_back_a_hook_that_serves_others() {
+    let mut breaker = Breaker::default();
+    (0..10).for_each(|_| breaker.failed(&rules(), at(0), (None, Some(13)), 0, "trapped".into()));
+    let number = trial(&mut breaker, at(1));
+    breaker.succeeded(&rules(), at(1), Some(number), 1);
+    (2..60).for_each(|n| breaker.failed(&rules(), at(n), (None, Some(13)), 1, "trapped".into()));
+    assert_eq!(breaker.state(), Probation);
+    (0..50).for_each(|n| breaker.failed(&rules(), at(60), (None, Some(100 + n)), 1, "trapped".into()));
+    assert_eq!(breaker.state(), Quarantined, "fifty others");
 }

@@ -9,6 +9,9 @@ use super::*;
 
 const LIMIT: usize = 1 << 20;
 
+/// Enough for every test but those of the quota.
+const ROOM: DirQuota = DirQuota { bytes: 1 << 30, files: 1_000 };
+
 /// A granted directory; its parent holds a file that is out of bounds.
 struct Place {
     _top: tempfile::TempDir,
@@ -30,7 +33,7 @@ impl Place {
     }
 
     fn write(&self, name: &str, content: &str) -> Result<(), Failure> {
-        self.folder().write(name, content.as_bytes(), soon())
+        self.folder().write(name, content.as_bytes(), ROOM, soon())
     }
 
     fn everything(&self) -> Vec<String> {
@@ -79,7 +82,7 @@ fn no_name_leads_out_of_the_directory() {
         let folder = place.folder();
         for failure in [
             folder.read(name, LIMIT).unwrap_err(),
-            folder.write(name, b"x", soon()).unwrap_err(),
+            folder.write(name, b"x", ROOM, soon()).unwrap_err(),
             folder.remove(name).unwrap_err(),
         ] {
             assert_eq!(failure.code, 3, "{name:?}: {failure:?}");
@@ -172,7 +175,7 @@ fn a_writer_waits_for_its_turn_and_no_longer_than_told() {
     let place = Place::new();
     let other = place.folder();
     other.take_turn("a", soon()).unwrap();
-    let failure = place.folder().write("a", b"x", Instant::now() + Duration::from_millis(20)).unwrap_err();
+    let failure = place.folder().write("a", b"x", ROOM, Instant::now() + Duration::from_millis(20)).unwrap_err();
     assert_eq!(failure.code, 14, "{failure:?}");
     drop(other);
     place.write("a", "x").unwrap();
@@ -204,4 +207,23 @@ fn readers_see_the_old_content_or_the_new() {
         assert!(reader.join().unwrap() > 0);
     });
     assert_eq!(place.everything(), ["shared"]);
+}
+
+#[test]
+fn a_directory_holds_so_much_and_no_more() {
+    let place = Place::new();
+    let quota = DirQuota { bytes: 10, files: 2 };
+    let write = |name: &str, content: &str| place.folder().write(name, content.as_bytes(), quota, soon());
+    fs::write(place.inside.join("the-operators"), "123").unwrap();
+    write("a", "1234567").unwrap();
+    // In the place of the old content, not beside it.
+    write("a", "7654321").unwrap();
+    let failure = write("a", "12345678").unwrap_err();
+    assert_eq!(failure.code, 8);
+    assert!(failure.message.contains("would hold 11 bytes, more than its limit of 10"), "{}", failure.message);
+    let failure = write("b", "").unwrap_err();
+    assert!(failure.message.contains("would hold 3 files") && failure.message.contains("controllers.directory_files"));
+    assert_eq!(place.folder().read("a", LIMIT).unwrap().unwrap(), b"7654321", "a refusal changes nothing");
+    place.folder().remove("a").unwrap();
+    write("b", "1234567").unwrap();
 }

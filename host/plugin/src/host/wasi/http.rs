@@ -208,7 +208,7 @@ impl Call {
                 authority.rsplit('@').next().unwrap_or_default()
             ),
         };
-        self.logs.host(&self.plugin, self.hook, 2, text);
+        self.logs.write(&self.plugin, self.hook, 2, text, Vec::new());
         None
     }
 

@@ -1,7 +1,13 @@
 //! Links `wasi:http` in the engine for controllers.
 
 use wasmtime::component::{Linker, Resource, ResourceTable};
-use wasmtime_wasi_http::{Error, WasiHttpCtxView, WasiHttpView, p2::bindings::http::types::ErrorCode};
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiHttpCtxView, WasiHttpView,
+    p2::{
+        bindings::http::{outgoing_handler, types::ErrorCode},
+        types::HostOutgoingRequest,
+    },
+};
 use wasmtime_wasi_io::IoView;
 
 use super::http::Http;
@@ -19,6 +25,19 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
             let fault = store.data_mut().table().get(&fault)?;
             let known = fault.downcast_ref::<ErrorCode>().cloned();
             Ok((known.or_else(|| fault.downcast_ref::<Error>().map(code)),))
+        },
+    )?;
+    // Nor does it free the options of a request, which are its own by then.
+    linker.instance("wasi:http/outgoing-handler@0.2.12")?.func_wrap(
+        "handle",
+        |mut store, (request, options): (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>)| {
+            let given = options.as_ref().map(Resource::rep);
+            let mut view = store.data_mut().http();
+            let handled = outgoing_handler::Host::handle(&mut view, request, options);
+            if let Some(options) = given {
+                view.table.delete(Resource::<RequestOptions>::new_own(options))?;
+            }
+            Ok((handled.map_or_else(|fault| fault.downcast().map(Err), |answer| Ok(Ok(answer)))?,))
         },
     )?;
     linker.allow_shadowing(false);
