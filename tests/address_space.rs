@@ -1,4 +1,5 @@
-//! Starts, and answers the same, wherever address space is scarce. Needs `prlimit` (util-linux); says SKIPPED without it.
+//! Starts, and answers the same, wherever address space is scarce. Needs `prlimit` (util-linux); says SKIPPED without
+//! it.
 
 use crate::common::{Setup, artist, decoded, refusal, thing};
 use mortise_test_guests::Thing;

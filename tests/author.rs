@@ -1,6 +1,8 @@
-//! The plugin author's loop with the real binary: a plugin from nothing, built, tested, served, changed while it serves.
+//! The plugin author's loop with the real binary: a plugin from nothing, built, tested, served, changed while it
+//! serves.
 //!
-//! Building takes the time, so one test does all of it, one step after the other, in one folder with one target directory.
+//! Building takes the time, so one test does all of it, one step after the other, in one folder with one target
+//! directory.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! What the author's loop says when something is wrong: each message whole, with what to type next. Nothing is built here.
+//! What the author's loop says when something is wrong: each message whole, with what to type next. Nothing is built
+//! here.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! Backup and restore over the wire: one moment of a busy server comes back, with its plugins; nothing else is believed.
+//! Backup and restore over the wire: one moment of a busy server comes back, with its plugins; nothing else is
+//! believed.
 
 use std::{
     collections::BTreeMap,
@@ -111,7 +112,8 @@ async fn one_moment_of_a_busy_server_comes_back() {
     server.write(album("owned", owner.id.as_ref())).await.unwrap();
     let stamped = server.write(thing("version_stamp", "thing", &Thing::default())).await.unwrap();
 
-    // Each writer works on resources of its own, which it creates, replaces and deletes, and notes what was acknowledged.
+    // Each writer works on resources of its own, which it creates, replaces and deletes, and notes what was
+    // acknowledged.
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let server = Arc::new(server);
     let writers: Vec<_> = (0..64)

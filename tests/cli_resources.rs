@@ -228,7 +228,8 @@ async fn another_version_of_a_type_can_be_applied() {
     t.finish();
 }
 
-/// A plugin with the type `bag.v1.Bag`, without hooks: text = 1, numbers = 2 (repeated int32), notes = 3 (map of strings).
+/// A plugin with the type `bag.v1.Bag`, without hooks: text = 1, numbers = 2 (repeated int32), notes = 3 (map of
+/// strings).
 pub fn bags() -> Vec<u8> {
     let field = |name: &str, number, label: Label, ty: Type| FieldDescriptorProto {
         name: Some(name.into()),

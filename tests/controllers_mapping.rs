@@ -1,5 +1,5 @@
-//! How a change of one resource reaches another: by function, by name, by reference and by index; and what a controller does
-//! before it starts.
+//! How a change of one resource reaches another: by function, by name, by reference and by index; and what a controller
+//! does before it starts.
 
 use std::fs;
 

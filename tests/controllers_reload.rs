@@ -1,4 +1,5 @@
-//! A reload in the middle of the work: what runs gets time to end, the queue is handed over, everything is looked at once.
+//! A reload in the middle of the work: what runs gets time to end, the queue is handed over, everything is looked at
+//! once.
 
 use std::{fs, time::Duration};
 
@@ -64,7 +65,8 @@ async fn every_managed_resource_is_reconciled_once_more_after_a_reload() {
     assert_eq!(seen.deferred, 50, "and within eight hours again");
 }
 
-/// A controller that depends on a setting: the setting comes and goes while the server runs, and the controller with it.
+/// A controller that depends on a setting: the setting comes and goes while the server runs, and the controller with
+/// it.
 #[tokio::test]
 async fn a_setting_switches_a_controller_on_and_off() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Plugins that misbehave in a hook: what ends them, what the caller is told, and that nothing else is the worse for it.
+//! Plugins that misbehave in a hook: what ends them, what the caller is told, and that nothing else is the worse for
+//! it.
 
 use std::time::{Duration, Instant};
 

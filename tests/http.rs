@@ -1,5 +1,5 @@
-//! Consul's HTTP mapping: routes, methods, parameters, bodies, codes. Watches: `http_watch.rs`; what Consul does not have:
-//! `http_types.rs`; limits and odd clients: `http_limits.rs`.
+//! Consul's HTTP mapping: routes, methods, parameters, bodies, codes. Watches: `http_watch.rs`; what Consul does not
+//! have: `http_types.rs`; limits and odd clients: `http_limits.rs`.
 
 use crate::common::{
     Server, Setup, album, artist, bad_names, concept, demo, gvk, id, id_of, label, make_place, name_rule, noted, owned,

@@ -1,5 +1,5 @@
-//! Black-box tests: the binary, over the wire. One program, since each would hold the whole of the server's messages and
-//! its clients; a file for each subject.
+//! Black-box tests: the binary, over the wire. One program, since each would hold the whole of the server's messages
+//! and its clients; a file for each subject.
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,

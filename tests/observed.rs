@@ -96,7 +96,8 @@ async fn metrics_count_what_plugins_do() {
     assert_eq!(loads[r#"plugin="(others)",outcome="refused""#], 1.0);
 }
 
-/// Whoever faults, or works for long without fault, runs at low priority from then on; nobody else does, and answers stay.
+/// Whoever faults, or works for long without fault, runs at low priority from then on; nobody else does, and answers
+/// stay.
 #[tokio::test]
 async fn a_plugin_that_takes_more_than_its_share_is_set_aside() {
     let server = patient().guest("panic").guest("log-flood").start().await;

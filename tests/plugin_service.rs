@@ -259,7 +259,8 @@ async fn logs_are_kept_and_followed() {
     assert!(ended.await.unwrap().is_ok_and(|line| line.is_none()), "the server's end is the log's");
 }
 
-/// `describe` of what comes next to one plugin's file does not return; what is done with another plugin does not wait for it.
+/// `describe` of what comes next to one plugin's file does not return; what is done with another plugin does not wait
+/// for it.
 #[tokio::test]
 async fn one_plugin_does_not_wait_for_another() {
     let server = Setup::new()

@@ -1,5 +1,5 @@
-//! The bundled plugin `routes`, with a real nginx: requests go where Routes say, as soon as nginx has reloaded. Says SKIPPED
-//! without nginx.
+//! The bundled plugin `routes`, with a real nginx: requests go where Routes say, as soon as nginx has reloaded. Says
+//! SKIPPED without nginx.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Stored data of an older schema version: as its type has it now, for every RPC, under the same version and generation.
+//! Stored data of an older schema version: as its type has it now, for every RPC, under the same version and
+//! generation.
 
 use std::path::Path;
 

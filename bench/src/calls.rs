@@ -1,6 +1,6 @@
 //! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks, mutate, validate
-//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose authorisation
-//! is declared. "Read through a hook" asks the guest each time: no decision is remembered.
+//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose
+//! authorisation is declared. "Read through a hook" asks the guest each time: no decision is remembered.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,8 +1,8 @@
-//! Packs the sources of the guest SDK, and all that it needs to compile outside of this repository, so that `mortise plugin
-//! new` works for somebody who has nothing but the binary.
+//! Packs the sources of the guest SDK, and all that it needs to compile outside of this repository, so that `mortise
+//! plugin new` works for somebody who has nothing but the binary.
 //!
-//! What is packed is a cut of the repository with its folders where they are: the SDK's paths to `wit/` and `proto/` stay as
-//! they are. The top Cargo.toml is cut to what these crates inherit.
+//! What is packed is a cut of the repository with its folders where they are: the SDK's paths to `wit/` and `proto/`
+//! stay as they are. The top Cargo.toml is cut to what these crates inherit.
 
 use std::{
     collections::BTreeSet,

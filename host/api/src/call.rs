@@ -30,8 +30,8 @@ pub(crate) fn span_of_call(method: &'static str) -> Span {
     tracing::debug_span!(target: "mortise::span", "rpc", method)
 }
 
-/// Runs a call. A panic is a defect of ours; it must not take the connection with it. Calls of the
-/// resource API are thousands of bytes: they come in a box, or else every layer on their way here would hold them twice.
+/// Runs a call. A panic is a defect of ours; it must not take the connection with it. Calls of the resource API are
+/// thousands of bytes: they come in a box, or else every layer on their way here would hold them twice.
 ///
 /// # Errors
 /// Those of the call; `Internal` for a panic.

@@ -63,7 +63,8 @@ pub struct ServerOptions {
     pub http_addr: SocketAddr,
     /// Largest request, bytes.
     pub max_request_bytes: usize,
-    /// Connections of the gRPC port at once; further ones are closed. One has as long to begin as HTTP gives for a head.
+    /// Connections of the gRPC port at once; further ones are closed. One has as long to begin as HTTP gives for a
+    /// head.
     pub max_connections: usize,
     /// Streams of one connection at once.
     pub max_streams: u32,
@@ -255,7 +256,8 @@ impl OpenPorts {
             let mut http = tokio::spawn(http::serve(self.http, router, probes, self.options.http, stopping));
 
             tokio::pin!(grpc);
-            // Without one of these the server would look alive and not be: it ends, and whatever started it starts it again.
+            // Without one of these the server would look alive and not be: it ends, and whatever started it starts it
+            // again.
             let (task, ended) = tokio::select! {
                 served = &mut grpc => {
                     upkeep.abort();

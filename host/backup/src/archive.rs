@@ -1,7 +1,7 @@
 //! Reading a backup's file.
 //!
-//! Three things hold before anything of it is used: its seal, over all of its bytes; the sum of each entry; and that each
-//! record is one that the snapshot can have, and all are there.
+//! Three things hold before anything of it is used: its seal, over all of its bytes; the sum of each entry; and that
+//! each record is one that the snapshot can have, and all are there.
 
 use std::{
     collections::BTreeMap,

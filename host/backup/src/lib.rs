@@ -1,14 +1,14 @@
 //! Backups: a running server as one file, and a data directory made of it. docs/backup-format.md draws the file.
 //!
 //! - [`stream`]: everything of a server as of one commit, as a stream of bytes, while it serves.
-//! - [`Archive`]: a backup's file. It is sealed: one that ends early, goes on too long or was changed anywhere is refused
-//!   before anything in it is believed.
-//! - [`restore`]: a data directory and a plugin folder made of a backup, in one step, with nothing touched before the whole
-//!   archive was read and found good.
+//! - [`Archive`]: a backup's file. It is sealed: one that ends early, goes on too long or was changed anywhere is
+//!   refused before anything in it is believed.
+//! - [`restore`]: a data directory and a plugin folder made of a backup, in one step, with nothing touched before the
+//!   whole archive was read and found good.
 //!
 //! # Cost
-//! Both ways hold a few MiB in memory, whatever the size. Reading and writing go at the speed of compression, some 100 MB of
-//! resources a second on one core.
+//! Both ways hold a few MiB in memory, whatever the size. Reading and writing go at the speed of compression, some 100
+//! MB of resources a second on one core.
 
 mod archive;
 mod entry;

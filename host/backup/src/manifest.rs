@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use mortise_store::{SnapshotHead, TypeKey};
 use serde::{Deserialize, Serialize};
 
-/// The format that this release writes, and the newest that it reads. Raised by whatever an older release would misread;
-/// further keys of the manifest are no such thing.
+/// The format that this release writes, and the newest that it reads. Raised by whatever an older release would
+/// misread; further keys of the manifest are no such thing.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// What `format` says.

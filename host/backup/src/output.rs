@@ -39,12 +39,12 @@ pub struct Piece {
     pub records: u64,
 }
 
-/// Writes a backup of a snapshot and the files beside it into a channel. `begun` is called with what it will hold, before
-/// the first piece.
+/// Writes a backup of a snapshot and the files beside it into a channel. `begun` is called with what it will hold,
+/// before the first piece.
 ///
 /// # Errors
-/// Faults of the store and of the files; [`BackupError::ReaderGone`] when the channel is closed. What was sent until then is
-/// no backup: its seal is missing.
+/// Faults of the store and of the files; [`BackupError::ReaderGone`] when the channel is closed. What was sent until
+/// then is no backup: its seal is missing.
 pub async fn stream(
     mut snapshot: Box<dyn Snapshot>,
     sources: Sources,

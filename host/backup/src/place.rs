@@ -6,8 +6,9 @@
 //! <data_dir>/replaced/        what was there before, until the new is in its place
 //! ```
 //!
-//! `restore.ready` is put into place by moves, each of which finds out for itself whether it was made already, and by copies
-//! into the plugin folder, which may be made again. So it can be interrupted anywhere: whoever comes next, a server that starts or another restore, goes on ([`finish_interrupted`]).
+//! `restore.ready` is put into place by moves, each of which finds out for itself whether it was made already, and by
+//! copies into the plugin folder, which may be made again. So it can be interrupted anywhere: whoever comes next, a
+//! server that starts or another restore, goes on ([`finish_interrupted`]).
 
 use std::{
     ffi::OsStr,
@@ -39,11 +40,12 @@ pub(crate) const FOLDER: &str = "folder";
 /// Which folder that is.
 pub(crate) const FOLDER_PATH: &str = "folder.path";
 
-/// What is moved: from `restore.ready` to the data directory. The store's own directory has the lock in it, which stays.
+/// What is moved: from `restore.ready` to the data directory. The store's own directory has the lock in it, which
+/// stays.
 const MOVES: [&str; 3] = ["store/store", PLUGINS, RESTORED];
 
-/// Completes a restore that was interrupted after it was decided. Nothing happens when there is none. Before the store of
-/// the directory is opened.
+/// Completes a restore that was interrupted after it was decided. Nothing happens when there is none. Before the store
+/// of the directory is opened.
 ///
 /// # Errors
 /// [`BackupError::Store`] when a process has the store; faults of the file system.
@@ -102,8 +104,8 @@ pub(crate) fn put(data_dir: &Path) -> Result<(), BackupError> {
     Ok(sync(data_dir)?)
 }
 
-/// Puts the files of the plugin folder into place, each whole or not at all. They are copied, since the folder may be on
-/// another disk; a second time does no harm.
+/// Puts the files of the plugin folder into place, each whole or not at all. They are copied, since the folder may be
+/// on another disk; a second time does no harm.
 fn put_folder(ready: &Path) -> Result<(), BackupError> {
     let (from, path) = (ready.join(FOLDER), ready.join(FOLDER_PATH));
     if !path.exists() {

@@ -1,9 +1,9 @@
 //! Restoring: a data directory and a plugin folder made of a backup.
 //!
-//! In this order: the whole archive is read and found good; what is in the way is looked for; the store is locked; everything
-//! is made beside what is there, compared and made durable; and then the new takes the place of the old, the files of the
-//! plugin folder with it, in a step that is completed also when it is interrupted ([`place`](crate::place)). Whatever fails
-//! before that leaves everything as it was.
+//! In this order: the whole archive is read and found good; what is in the way is looked for; the store is locked;
+//! everything is made beside what is there, compared and made durable; and then the new takes the place of the old, the
+//! files of the plugin folder with it, in a step that is completed also when it is interrupted
+//! ([`place`](crate::place)). Whatever fails before that leaves everything as it was.
 
 use std::{
     fs::{self, File},
@@ -61,7 +61,8 @@ pub struct Restored {
 /// Restores an archive. Blocks.
 ///
 /// # Errors
-/// [`BackupError::Occupied`]; [`BackupError::Store`], such as when a server has the directory; faults of the file system.
+/// [`BackupError::Occupied`]; [`BackupError::Store`], such as when a server has the directory; faults of the file
+/// system.
 pub fn restore(
     mut archive: Archive,
     target: &Target,

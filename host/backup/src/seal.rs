@@ -1,9 +1,9 @@
 //! The seal: the last bytes of a backup, which say what all bytes before them are.
 //!
-//! A backup is a gzip stream of two members. The second holds nothing; in its extra field (RFC 1952, subfield `MT`) stand
-//! the SHA-256 and the number of all bytes before it. Every bit of the seal is given by these two, so a backup that is cut
-//! off, goes on, or differs in any bit is noticed, while gzip and tar take no notice of it. It is no signature: who can change
-//! the file can seal it anew.
+//! A backup is a gzip stream of two members. The second holds nothing; in its extra field (RFC 1952, subfield `MT`)
+//! stand the SHA-256 and the number of all bytes before it. Every bit of the seal is given by these two, so a backup
+//! that is cut off, goes on, or differs in any bit is noticed, while gzip and tar take no notice of it. It is no
+//! signature: who can change the file can seal it anew.
 
 use sha2::{Digest as _, Sha256};
 

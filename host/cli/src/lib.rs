@@ -1,10 +1,10 @@
-//! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share how the
-//! server is reached (`connect`: [`Connect`], [`Session`]), how resources are named, shown and waited for (`resources`), how files
-//! of them are read, ordered and compared with what is stored (`apply`), how output looks (`output`: [`Ui`], [`Table`],
-//! [`Progress`]), and how a command fails ([`CliError`], [`Exit`]).
+//! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share how the server is
+//! reached (`connect`: [`Connect`], [`Session`]), how resources are named, shown and waited for (`resources`), how
+//! files of them are read, ordered and compared with what is stored (`apply`), how output looks (`output`: [`Ui`],
+//! [`Table`], [`Progress`]), and how a command fails ([`CliError`], [`Exit`]).
 //!
-//! It speaks gRPC and knows nothing of how a server works inside, so that it is quick to build and could be a program of
-//! its own.
+//! It speaks gRPC and knows nothing of how a server works inside, so that it is quick to build and could be a program
+//! of its own.
 
 mod apply;
 pub mod args;

@@ -109,7 +109,8 @@ impl Definition {
         self
     }
 
-    /// Sets how long a resource is set aside whose reconcile, or whose mapping, ended with [`crate::ReconcileError::fault`].
+    /// Sets how long a resource is set aside whose reconcile, or whose mapping, ended with
+    /// [`crate::ReconcileError::fault`].
     #[must_use]
     pub fn set_aside(mut self, waits: Backoff) -> Self {
         self.set_aside = waits;

@@ -3,11 +3,11 @@
 //! A reconcile that writes without comparing wakes itself through its own write, at full speed. So each item in a queue
 //! carries the length of the chain that led to it: 0 when something from outside did; n+1 when it was woken by what a
 //! reconcile with chain n of this controller wrote. It does not matter whether the chain goes through one key or
-//! through several that wake each other, or through a mapper that writes. A reconcile that asks to be called again at once
-//! is a link of a chain as well. Items that merge keep the shortest chain: work that spreads over many
-//! resources and settles stays short, while in a loop without news from outside even the shortest grows. Timers of a
-//! second and more say nothing about causes. A key whose chain is over the limit waits ([`crate::Definition::self_wakes`]) until its wait
-//! is over or a change from outside wakes it.
+//! through several that wake each other, or through a mapper that writes. A reconcile that asks to be called again at
+//! once is a link of a chain as well. Items that merge keep the shortest chain: work that spreads over many resources
+//! and settles stays short, while in a loop without news from outside even the shortest grows. Timers of a second and
+//! more say nothing about causes. A key whose chain is over the limit waits ([`crate::Definition::self_wakes`]) until
+//! its wait is over or a change from outside wakes it.
 //!
 //! # How a write is recognised
 //! The code that writes for a reconciler calls [`crate::Context::wrote`] with the version that was stored, before the

@@ -20,9 +20,9 @@ use crate::{
 /// A mapper with code of its own.
 #[async_trait]
 pub trait Map: Send + Sync + 'static {
-    /// Maps a resource to resources of the managed type. What the mapper writes it has to tell the context, as a reconcile
-    /// has. Results of another type are logged and left out. The resource
-    /// may be deleted, or be a former version.
+    /// Maps a resource to resources of the managed type. What the mapper writes it has to tell the context, as a
+    /// reconcile has. Results of another type are logged and left out. The resource may be deleted, or be a former
+    /// version.
     ///
     /// # Errors
     /// Any error. This resource is mapped again after a wait; the others are not delayed.

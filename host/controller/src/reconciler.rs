@@ -37,8 +37,8 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn notify_stop(&self, _context: &Context) {}
 }
 
-/// The context of a reconcile or of a mapping: its run, and its place in a chain of own writes. Cheap to clone, and to be handed to the
-/// code that writes for the reconciler.
+/// The context of a reconcile or of a mapping: its run, and its place in a chain of own writes. Cheap to clone, and to
+/// be handed to the code that writes for the reconciler.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) run: Arc<RunContext>,

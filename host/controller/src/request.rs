@@ -73,8 +73,8 @@ impl ReconcileError {
         Self { message: message.into(), kind: ErrorKind::Failed, source: Some(source.into()) }
     }
 
-    /// Makes the error of code that broke down (a trap, a limit) where it should have answered. The resource is set aside:
-    /// it is not tried again before a wait is over ([`crate::Definition::set_aside`]), even if it changes.
+    /// Makes the error of code that broke down (a trap, a limit) where it should have answered. The resource is set
+    /// aside: it is not tried again before a wait is over ([`crate::Definition::set_aside`]), even if it changes.
     pub fn fault(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Fault, ..Self::new(message) }
     }

@@ -2,19 +2,20 @@
 //!
 //! # Contract
 //! - *Atomic*: at any moment a path shows the old content or the new one. A rename on one file system gives that.
-//! - *Durable*: when a function returns, its effect survives a loss of power. A sync of the file before the rename and a sync
-//!   of the directory after it give that.
+//! - *Durable*: when a function returns, its effect survives a loss of power. A sync of the file before the rename and
+//!   a sync of the directory after it give that.
 //!
-//! Each function says which of them it gives. Links are followed, except that a rename replaces a link at its target and a
-//! removal removes the link itself. A granted directory of a plugin, in which no link may be followed, is therefore no case
-//! for this crate: the plugin host opens relative to the directory there.
+//! Each function says which of them it gives. Links are followed, except that a rename replaces a link at its target
+//! and a removal removes the link itself. A granted directory of a plugin, in which no link may be followed, is
+//! therefore no case for this crate: the plugin host opens relative to the directory there.
 //!
 //! # Cost and limits
-//! A durable operation waits for the disk, once for the file and once for each directory that it changes: milliseconds on
-//! most. Everything blocks. A process that is killed may leave a file `.mortise-….part` in the directory that it wrote into.
+//! A durable operation waits for the disk, once for the file and once for each directory that it changes: milliseconds
+//! on most. Everything blocks. A process that is killed may leave a file `.mortise-….part` in the directory that it
+//! wrote into.
 //!
-//! `tempfile` makes the unfinished file and renames it. It syncs nothing and makes no directories, which is what is written
-//! here.
+//! `tempfile` makes the unfinished file and renames it. It syncs nothing and makes no directories, which is what is
+//! written here.
 
 use std::{
     fs::{self, File},
@@ -99,8 +100,8 @@ pub fn remove(path: &Path) -> Result<(), FsError> {
     }
 }
 
-/// Replaces a file through another name in its directory, atomically and durably. The next call writes over an unfinished
-/// file that a crash left under that name. The file has the mode that the process gives to new files.
+/// Replaces a file through another name in its directory, atomically and durably. The next call writes over an
+/// unfinished file that a crash left under that name. The file has the mode that the process gives to new files.
 ///
 /// # Errors
 /// Faults of the file system; then the old content may be there, or the new one.

@@ -147,8 +147,8 @@ impl Build {
         self
     }
 
-    /// Lets cargo talk to the user while it works: its progress and the compiler's words go to standard error as they come,
-    /// and are not repeated in the error.
+    /// Lets cargo talk to the user while it works: its progress and the compiler's words go to standard error as they
+    /// come, and are not repeated in the error.
     #[must_use]
     pub fn live(mut self) -> Self {
         self.live = true;
@@ -279,8 +279,9 @@ impl BuildOutput {
 }
 
 impl OutDir {
-    /// The target directory in which guests have theirs. In build scripts and tests it is read off `OUT_DIR`, which also knows
-    /// of `--target-dir`: it is the nearest directory above that cargo tagged. Elsewhere it is the one that cargo names.
+    /// The target directory in which guests have theirs. In build scripts and tests it is read off `OUT_DIR`, which
+    /// also knows of `--target-dir`: it is the nearest directory above that cargo tagged. Elsewhere it is the one that
+    /// cargo names.
     fn base(&self, package: &Package) -> PathBuf {
         let out = env::var_os("OUT_DIR").map(PathBuf::from).filter(|_| !matches!(self, Self::InTarget(_)));
         let tagged = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()));

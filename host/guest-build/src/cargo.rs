@@ -163,7 +163,8 @@ struct ArtifactTarget {
     crate_types: Vec<String>,
 }
 
-/// Picks the package's own cdylibs from cargo's messages. Lines of other reasons have other fields, and are passed over.
+/// Picks the package's own cdylibs from cargo's messages. Lines of other reasons have other fields, and are passed
+/// over.
 fn modules(messages: &str, package: &Package) -> Vec<Module> {
     messages
         .lines()

@@ -1,7 +1,7 @@
 //! What cargo knows about the workspace: its root, its target directory, its packages.
 //!
-//! Four fields of `cargo metadata` are read. The crate `cargo_metadata` reads all of them, and would bring its own crates for
-//! paths, platforms and versions before everything that embeds a plugin.
+//! Four fields of `cargo metadata` are read. The crate `cargo_metadata` reads all of them, and would bring its own
+//! crates for paths, platforms and versions before everything that embeds a plugin.
 
 use std::{
     fs,

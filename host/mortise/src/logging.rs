@@ -6,8 +6,8 @@ use tracing_subscriber::fmt::{self, format::FmtSpan};
 
 use crate::settings::{Log, SettingError};
 
-/// Starts logging. Spans are off unless `log.spans` asks for them; each place that makes one asks once, when it is first
-/// reached, and then costs one load.
+/// Starts logging. Spans are off unless `log.spans` asks for them; each place that makes one asks once, when it is
+/// first reached, and then costs one load.
 pub(crate) fn start(log: &Log) -> Result<(), SettingError> {
     let filter = log.filter()?;
     let spans = if log.spans { FmtSpan::CLOSE } else { FmtSpan::NONE };

@@ -1,4 +1,5 @@
-//! What the manager of plugins is started with: folders, patience, bundled plugins, and settings that can be read again.
+//! What the manager of plugins is started with: folders, patience, bundled plugins, and settings that can be read
+//! again.
 
 use std::{path::PathBuf, time::Duration};
 

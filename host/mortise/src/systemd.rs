@@ -24,8 +24,8 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping: calls in flight finish")]);
 }
 
-/// Pings the watchdog twice as often as it asks for, from a task of the runtime: threads that are all stuck do not. `None`
-/// when there is no watchdog. Ends with the runtime.
+/// Pings the watchdog twice as often as it asks for, from a task of the runtime: threads that are all stuck do not.
+/// `None` when there is no watchdog. Ends with the runtime.
 pub(crate) fn watchdog() -> Option<JoinHandle<()>> {
     let every = sd_notify::watchdog_enabled()?.div_f64(2.0).max(Duration::from_millis(1));
     tracing::info!(?every, "systemd's watchdog is told that the server is alive");

@@ -1,7 +1,7 @@
 //! `mortise plugin bench`: what a plugin's hooks and reconcilers cost, one call after the other.
 //!
-//! Each hook is called as a request calls it, in a fresh instance; the row `(empty)` is the instance alone, which nothing can
-//! be quicker than. Reconcilers run in a warm instance, as on a server, with a store in memory.
+//! Each hook is called as a request calls it, in a fresh instance; the row `(empty)` is the instance alone, which
+//! nothing can be quicker than. Reconcilers run in a warm instance, as on a server, with a store in memory.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
 //! Which names a new plugin may have, and what its files, modules and messages are called after them.
 //!
-//! A name becomes that of a plugin, a crate, and, unless a type is given, a protobuf package and a message; so each rule of
-//! those holds, and is said in their words.
+//! A name becomes that of a plugin, a crate, and, unless a type is given, a protobuf package and a message; so each
+//! rule of those holds, and is said in their words.
 
 use heck::{ToSnakeCase as _, ToUpperCamelCase as _};
 use mortise_cli::CliError;

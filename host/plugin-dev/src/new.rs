@@ -55,8 +55,8 @@ impl New {
             Some(given) => checkout(given)?,
         };
         refuse_to_overwrite(&dir, &self.name)?;
-        // Nothing is left half done: the last step puts all of it where it belongs. A folder that is there stays the same
-        // one: it may be somebody's current one.
+        // Nothing is left half done: the last step puts all of it where it belongs. A folder that is there stays the
+        // same one: it may be somebody's current one.
         let is_there = dir.is_dir();
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = if is_there { dir.as_path() } else { parent };

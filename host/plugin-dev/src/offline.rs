@@ -14,8 +14,8 @@ use crate::fault;
 /// Instances at once: one is called at a time, and few reserve less address space.
 const INSTANCES: u32 = 4;
 
-/// Wall clock of one request. On a server it is shorter; but how far a hook gets in a time is a matter of the machine, and
-/// what it costs is told by its fuel, which is the same everywhere.
+/// Wall clock of one request. On a server it is shorter; but how far a hook gets in a time is a matter of the machine,
+/// and what it costs is told by its fuel, which is the same everywhere.
 const DEADLINE_MS: u64 = 10_000;
 
 /// A component's file, read once, and a sandbox for it.
@@ -26,8 +26,8 @@ pub(crate) struct Offline {
 }
 
 impl Offline {
-    /// With the limits that a server has unless its config.toml says otherwise, but for quarantine (each call is its own)
-    /// and for time.
+    /// With the limits that a server has unless its config.toml says otherwise, but for quarantine (each call is its
+    /// own) and for time.
     ///
     /// # Errors
     /// A file that cannot be read; a machine without room for a sandbox.

@@ -1,4 +1,5 @@
-//! The sources of the guest SDK, which this binary carries: a plugin can be written with nothing but rustup and `mortise`.
+//! The sources of the guest SDK, which this binary carries: a plugin can be written with nothing but rustup and
+//! `mortise`.
 
 use std::{fs, io, path::Path};
 

@@ -1,7 +1,7 @@
 //! The files of a new plugin, which this binary carries, with places for its names.
 //!
-//! A place is a name in double braces, and is replaced wherever it is: no file has a condition or a loop, so a template engine
-//! would bring nothing but an escape for the braces of Rust's own formats.
+//! A place is a name in double braces, and is replaced wherever it is: no file has a condition or a loop, so a template
+//! engine would bring nothing but an escape for the braces of Rust's own formats.
 
 use crate::{lockfile, names::Names};
 

@@ -1,9 +1,9 @@
 //! What the manager's task, commands and loads share.
 //!
-//! The state is behind one lock, which is held for a step: comparing, writing a record, swapping the registry. What takes
-//! long (reading, compiling, comparing with what is stored) runs without it, so that no plugin waits for another; what it
-//! was computed for is compared again when the lock is taken to apply it. Transitions of one plugin wait for each other
-//! ([`Turns`]).
+//! The state is behind one lock, which is held for a step: comparing, writing a record, swapping the registry. What
+//! takes long (reading, compiling, comparing with what is stored) runs without it, so that no plugin waits for another;
+//! what it was computed for is compared again when the lock is taken to apply it. Transitions of one plugin wait for
+//! each other ([`Turns`]).
 
 use std::sync::Arc;
 

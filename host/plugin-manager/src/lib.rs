@@ -1,15 +1,15 @@
 //! Brings plugins into service and out of it, and keeps `mortise.v1.Plugin` true.
 //!
-//! [`Manager`] is the handle. A task (`task`) looks at files and settings when they change; what changed is handled next to
-//! it, as commands are. What they share is behind one lock, held for a step at a time (`core`); transitions of one plugin
-//! wait for each other, those of different plugins do not (`turns`). The two machines, of a plugin and of a file, are drawn
-//! in `state`.
+//! [`Manager`] is the handle. A task (`task`) looks at files and settings when they change; what changed is handled
+//! next to it, as commands are. What they share is behind one lock, held for a step at a time (`core`); transitions of
+//! one plugin wait for each other, those of different plugins do not (`turns`). The two machines, of a plugin and of a
+//! file, are drawn in `state`.
 //!
 //! A component goes through named stages, which the plugin's resource shows: the content settles and is complete
 //! ([`files`]), it compiles and describes itself, it is compared with what is stored (`load::canary`), its component is
 //! kept (`component_store`), and only then the registry is swapped, in one step (`load::transition`). What fails before
-//! that leaves everything as it was, and is said in the resource (`plugin_resources`). The version that was replaced is dropped
-//! when the last call in it has ended (`load::drain`).
+//! that leaves everything as it was, and is said in the resource (`plugin_resources`). The version that was replaced is
+//! dropped when the last call in it has ended (`load::drain`).
 //!
 //! Cost: looking at the folder is one `stat` for each file; a transition is a handful of durable writes beside its
 //! compiling, which happens on threads of its own. Bounds: [`manager::QUEUE`] commands are under way at once, and

@@ -47,9 +47,9 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows files,
-    /// settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic step of the
-    /// file system, the store or the registry.
+    /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
+    /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic
+    /// step of the file system, the store or the registry.
     ///
     /// # Errors
     /// [`StartError`]. A plugin that cannot be loaded is no error: it is said in its resource and in the log.

@@ -101,8 +101,8 @@ impl ManagerTask {
                 }
             }
         }
-        // A file that is new may be one that is gone, renamed, and its plugin is not removed then. What it provides is known
-        // when it is loaded; that wakes this task.
+        // A file that is new may be one that is gone, renamed, and its plugin is not removed then. What it provides is
+        // known when it is loaded; that wakes this task.
         let unknown = state.files.values().any(|file| file.is_busy() && file.provides.is_none());
         if !unknown {
             for name in gone {

@@ -1,8 +1,8 @@
-//! One transition at a time for each plugin. Those who wait for a plugin get their turn in the order in which they came;
-//! plugins do not wait for each other.
+//! One transition at a time for each plugin. Those who wait for a plugin get their turn in the order in which they
+//! came; plugins do not wait for each other.
 //!
-//! A task has one turn at most, and waits for none while it holds the lock of the state or a place for a load; so no two
-//! wait for each other.
+//! A task has one turn at most, and waits for none while it holds the lock of the state or a place for a load; so no
+//! two wait for each other.
 
 use std::{
     collections::HashMap,

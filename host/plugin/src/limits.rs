@@ -39,8 +39,8 @@ pub struct Limits {
     pub log_bytes: usize,
     /// Requests of one plugin that run at once; the others wait, within their deadline.
     pub concurrency: usize,
-    /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond or
-    /// two of processor time, milliseconds; 0 leaves them among the others.
+    /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond
+    /// or two of processor time, milliseconds; 0 leaves them among the others.
     pub low_priority_ms: u64,
     /// Size of a component's file, bytes.
     pub component_bytes: usize,

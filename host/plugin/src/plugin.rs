@@ -1,7 +1,7 @@
 //! A loaded plugin: compiled, its manifest checked, ready to be instantiated.
 //!
-//! Loading prepares the component (`prepare`), sets it to its settings and lets it judge them, and makes its controllers
-//! ready, if it has some. Nothing of it touches plugins that serve already.
+//! Loading prepares the component (`prepare`), sets it to its settings and lets it judge them, and makes its
+//! controllers ready, if it has some. Nothing of it touches plugins that serve already.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -215,8 +215,8 @@ impl Plugin {
         &self.hooks.reporter.health
     }
 
-    /// Tells the metrics that this component serves from now on: called by the manager of plugins, since one that is only
-    /// looked at must not show. `replaced` says that another one of its name did until now.
+    /// Tells the metrics that this component serves from now on: called by the manager of plugins, since one that is
+    /// only looked at must not show. `replaced` says that another one of its name did until now.
     pub fn now_serves(&self, replaced: bool) {
         count_load(&self.hooks.reporter.metrics.label(), if replaced { "replaced" } else { "new" });
         for hook in self.health().report().hooks {
@@ -239,7 +239,8 @@ impl Plugin {
         !skipped.is_empty() && skipped.contains(&gvk.to_string())
     }
 
-    /// Whether its hooks, or its controllers, run at low priority now, since a call took more than its share or faulted.
+    /// Whether its hooks, or its controllers, run at low priority now, since a call took more than its share or
+    /// faulted.
     #[must_use]
     pub fn has_low_priority(&self) -> bool {
         [Hook::Mutate, Hook::Reconcile].into_iter().any(|hook| self.hooks.reporter.has_low_priority(hook))

@@ -44,8 +44,8 @@ impl Default for ReconcileLimits {
 }
 
 impl ReconcileLimits {
-    /// All that holds for a reconcile of a plugin that asks for `asked`: these limits, and the hooks' where there is none
-    /// here. A manifest lowers the memory alone; its fuel and its time are those of requests.
+    /// All that holds for a reconcile of a plugin that asks for `asked`: these limits, and the hooks' where there is
+    /// none here. A manifest lowers the memory alone; its fuel and its time are those of requests.
     pub(crate) fn over(&self, hooks: &Limits, asked: &manifest::Limits) -> Limits {
         let base = Limits {
             fuel: self.fuel,

@@ -1,17 +1,17 @@
 //! Calls of a plugin's controllers, in warm instances.
 //!
 //! # Contract
-//! Each call has an instance to itself, and the limits of `[controllers]`. Faults count towards the plugin's health under
-//! `reconcile`, `map` and `initialize`; what the guest itself calls an error does not. Who calls sees to it that a resource is
-//! not reconciled twice at once. Dropping a future ends the call, and its instance.
+//! Each call has an instance to itself, and the limits of `[controllers]`. Faults count towards the plugin's health
+//! under `reconcile`, `map` and `initialize`; what the guest itself calls an error does not. Who calls sees to it that
+//! a resource is not reconciled twice at once. Dropping a future ends the call, and its instance.
 //!
 //! # Cost
 //! A call in a warm instance takes a microsecond or two beyond its work, a fresh one some tens more.
 //!
 //! # Limits
 //! At most as many calls at once as the controllers that run ask for together, and as there are instances
-//! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor time
-//! has them run at low priority (`sandbox.low_priority_ms`); that does not concern its hooks.
+//! (`controllers.instances`); further ones wait, within their deadline. A plugin whose controllers take much processor
+//! time has them run at low priority (`sandbox.low_priority_ms`); that does not concern its hooks.
 
 use std::{
     sync::Arc,

@@ -1,9 +1,9 @@
 //! The engine, its ticker, its pool and its cache, made together: none can exist without the others.
 //!
 //! Every call has fuel and a deadline. Fuel bounds work, deterministically. The deadline is held by epochs: a thread
-//! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest comes back to the
-//! host, which ends it if its time is over and otherwise lets other tasks of the thread go first. That also holds for a
-//! guest that burns little fuel in big steps. The thread sleeps while nothing runs.
+//! advances the engine's epoch once a millisecond while any call runs, and at each tick a running guest comes back to
+//! the host, which ends it if its time is over and otherwise lets other tasks of the thread go first. That also holds
+//! for a guest that burns little fuel in big steps. The thread sleeps while nothing runs.
 //!
 //! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
 //! reserves address space, not memory; its size is found by [`crate::pool`].
@@ -82,8 +82,8 @@ impl Sandbox {
     /// Takes a few milliseconds. Starts one thread, which ends when the last clone of the sandbox is gone.
     ///
     /// # Errors
-    /// [`LoadError::Host`] when the address space is too small for the pool, or `cache_dir` is no directory. One that cannot
-    /// be used is said in the log, and does without.
+    /// [`LoadError::Host`] when the address space is too small for the pool, or `cache_dir` is no directory. One that
+    /// cannot be used is said in the log, and does without.
     pub fn new(limits: &Limits, cache_dir: PathBuf) -> Result<Self, LoadError> {
         Self::with_options(limits, SandboxOptions::default(), cache_dir)
     }

@@ -63,8 +63,8 @@ impl Scope {
         }
     }
 
-    /// The resource, of a type with this scope, that a reference in the resource `holder` means. What the reference leaves
-    /// out of the tenancy is the holder's; but in another partition, the namespace is `default`.
+    /// The resource, of a type with this scope, that a reference in the resource `holder` means. What the reference
+    /// leaves out of the tenancy is the holder's; but in another partition, the namespace is `default`.
     #[must_use]
     pub fn referent(self, reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
         let mut tenancy = reference.tenancy.clone().unwrap_or_default();

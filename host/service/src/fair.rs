@@ -1,14 +1,14 @@
 //! What calls share, handed out fairly: places, or bytes of results.
 //!
 //! # Contract
-//! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them. Within
-//! a caller calls are served in order. While a caller holds something it gets no more than half of all there is; the
-//! other half is for others, however little it gives back. A share goes back when it is dropped; so does a place in the
-//! queue.
+//! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.
+//! Within a caller calls are served in order. While a caller holds something it gets no more than half of all there is;
+//! the other half is for others, however little it gives back. A share goes back when it is dropped; so does a place in
+//! the queue.
 //!
 //! # No deadlocks
-//! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks for all
-//! it needs at once.
+//! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks
+//! for all it needs at once.
 //!
 //! # Cost
 //! A lock and a look-up for each share that is free; a channel besides when it is waited for. Handing out looks at each
@@ -150,8 +150,8 @@ impl State {
         held == 0 || held + units <= total / 2
     }
 
-    /// The next waiter that can be served; its units are taken. A caller that holds its half is passed over; one that asks for
-    /// more than is free is waited for, or else large shares would never come together.
+    /// The next waiter that can be served; its units are taken. A caller that holds its half is passed over; one that
+    /// asks for more than is free is waited for, or else large shares would never come together.
     fn next(&mut self, total: usize) -> Option<(Waiter, Source)> {
         for _ in 0..self.turns.len() {
             let source = self.turns.pop_front()?;

@@ -184,8 +184,8 @@ impl RequestHooks {
         }
     }
 
-    /// Gives the plugin's instance back: there are few of them, and the next step waits for a disk, a client, or a place
-    /// of another kind, another instance included. Who waited with this one in hand could wait for itself.
+    /// Gives the plugin's instance back: there are few of them, and the next step waits for a disk, a client, or a
+    /// place of another kind, another instance included. Who waited with this one in hand could wait for itself.
     pub(crate) fn release(&mut self) {
         if let Some(call) = &mut self.call {
             call.release();

@@ -1,10 +1,11 @@
 //! List: the resources of a type in one place or everywhere.
 //!
 //! # Limits
-//! The type is read in pages, as of one commit. A list for a client is encoded as it is read, since what waits to be sent
-//! takes a quarter of the memory that way, and counts against `service.list_bytes` until it is sent. A list gets its first
-//! share before it is read, so those that are read at once are bounded, too, and with them the windows of noted changes in
-//! the store. One that turns out larger gives back what it has and waits for more, with nothing in hand.
+//! The type is read in pages, as of one commit. A list for a client is encoded as it is read, since what waits to be
+//! sent takes a quarter of the memory that way, and counts against `service.list_bytes` until it is sent. A list gets
+//! its first share before it is read, so those that are read at once are bounded, too, and with them the windows of
+//! noted changes in the store. One that turns out larger gives back what it has and waits for more, with nothing in
+//! hand.
 //!
 //! Lists of controllers of this process are not encoded; what a plugin may take bounds them.
 
@@ -35,8 +36,8 @@ const PIECE: usize = 64 << 10;
 /// The field of `ListResponse` that has the resources, and its wire type.
 const RESOURCES: u8 = 1 << 3 | 2;
 
-/// A list that is ready to be sent: a `ListResponse`, encoded, in pieces. Counts against `service.list_bytes` until it is
-/// dropped.
+/// A list that is ready to be sent: a `ListResponse`, encoded, in pieces. Counts against `service.list_bytes` until it
+/// is dropped.
 pub struct EncodedList {
     pieces: VecDeque<Bytes>,
     bytes: usize,

@@ -98,8 +98,8 @@ impl ResourceService {
     /// Upgrades and stores every resource of a type that is stored in an older schema version. Goes on after failures
     /// and reports at most `max_failures` of them.
     ///
-    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer and are
-    /// left alone.
+    /// Reads the type in pages, as of the commit at which it begins. Resources that are written concurrently are newer
+    /// and are left alone.
     ///
     /// # Errors
     /// Faults of the store only.

@@ -1,12 +1,12 @@
 //! The values of plugins' reconcilers: small ones under keys, for each plugin its own. They are resources (type
 //! `mortise.v1.Value`), and as durable. The plugin's resource owns them, and they are deleted with it.
 //!
-//! A plugin that is removed takes its values with it, in a while; one that is installed under its name begins without any.
-//! So a value counts only if it is owned by the plugin's resource in its present incarnation, and one that is not is
-//! replaced by another resource, which the old one's deletion does not concern.
+//! A plugin that is removed takes its values with it, in a while; one that is installed under its name begins without
+//! any. So a value counts only if it is owned by the plugin's resource in its present incarnation, and one that is not
+//! is replaced by another resource, which the old one's deletion does not concern.
 //!
-//! A change that has begun goes on to its end, even when its caller gives it up, so that what is in memory stays what is
-//! stored.
+//! A change that has begun goes on to its end, even when its caller gives it up, so that what is in memory stays what
+//! is stored.
 //!
 //! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
 //! many as the store takes for one resource.

@@ -1,10 +1,10 @@
 //! WatchList: a snapshot, its end, then every change, in commit order.
 //!
 //! # Limits
-//! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose snapshots
-//! are read at once (`service.max_snapshots`); it gives the place back with the end of its snapshot. Of a snapshot one page
-//! is in memory. Events wait in a buffer of the store that is bounded in events and bytes. A reader that falls further
-//! behind gets `Aborted` and starts again; it never misses an event unnoticed.
+//! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose
+//! snapshots are read at once (`service.max_snapshots`); it gives the place back with the end of its snapshot. Of a
+//! snapshot one page is in memory. Events wait in a buffer of the store that is bounded in events and bytes. A reader
+//! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.
 //!
 //! Each event is authorized when it is delivered, with the type as it is registered then.
 

@@ -1,7 +1,7 @@
 //! Measures the store on this machine: `cargo run --release -p mortise-store --example figures -- DIR [RESOURCES]`.
 //!
-//! DIR should be on the disk that matters. When it does not exist, it is filled with RESOURCES (default 100,000); it stays
-//! behind, and a second run measures a store that is opened cold.
+//! DIR should be on the disk that matters. When it does not exist, it is filled with RESOURCES (default 100,000); it
+//! stays behind, and a second run measures a store that is opened cold.
 
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "a tool for developers; printing is what it is for")]
 

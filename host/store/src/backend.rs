@@ -11,13 +11,13 @@
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
-//! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long they are
-//!   read and whatever is written meanwhile.
+//! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long they
+//!   are read and whatever is written meanwhile.
 //!
 //! # Cost
 //! Read is a point lookup; List, ListByOwner and wildcards are range scans over what they return, never over the store.
-//! A list holds its result in memory, a scan and the snapshot of a watch a page of it. A snapshot holds a page in memory, and
-//! makes no writer wait.
+//! A list holds its result in memory, a scan and the snapshot of a watch a page of it. A snapshot holds a page in
+//! memory, and makes no writer wait.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -135,8 +135,8 @@ impl From<&pb::Id> for ExpectedId {
 pub struct Batch {
     /// Checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
     pub expect: Vec<Expectation>,
-    /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event with
-    /// a version of its own.
+    /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event
+    /// with a version of its own.
     pub mutations: Vec<Mutation>,
 }
 
@@ -161,12 +161,13 @@ pub enum WatchEvent {
 
 /// A scan in progress: what a query matches as of the commit at which it was opened, page by page. Dropping it ends it.
 ///
-/// It holds one page, and of what it has yet to give what changed since it was opened; no page is read before it is asked for.
+/// It holds one page, and of what it has yet to give what changed since it was opened; no page is read before it is
+/// asked for.
 #[async_trait]
 pub trait Cursor: Send {
-    /// The next resources, in byte order of partition, namespace, name: at least one, at most some thousand or about a MiB,
-    /// and those among them that changed meanwhile. `None` after the last, then and ever after. Safe to cancel: a page that was not
-    /// returned is returned by the next call.
+    /// The next resources, in byte order of partition, namespace, name: at least one, at most some thousand or about a
+    /// MiB, and those among them that changed meanwhile. `None` after the last, then and ever after. Safe to cancel: a
+    /// page that was not returned is returned by the next call.
     ///
     /// # Errors
     /// Faults of the store, [`StoreError::Closed`] once it is dropped. After an error the cursor is dead.
@@ -213,8 +214,8 @@ pub struct SnapshotHead {
     pub sequence: u64,
     /// How many resources there are of each type.
     pub resources: BTreeMap<TypeKey, u64>,
-    /// The oldest event of the history; `sequence + 1` when there is none. The events are those from here to `sequence`,
-    /// without a gap.
+    /// The oldest event of the history; `sequence + 1` when there is none. The events are those from here to
+    /// `sequence`, without a gap.
     pub first_event: u64,
     /// Lengths of the events' payloads together, bytes.
     pub event_bytes: u64,
@@ -271,15 +272,16 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether the store does what it is there for. A full disk is for its operator to see to, and a restart would not help.
+    /// Whether the store does what it is there for. A full disk is for its operator to see to, and a restart would not
+    /// help.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.poisoned.is_none()
     }
 }
 
-/// Bytes of a resource as limits count them: encoded, without its version, which is the store's own, and without the mark of a
-/// deletion, which has to be possible for what just fits.
+/// Bytes of a resource as limits count them: encoded, without its version, which is the store's own, and without the
+/// mark of a deletion, which has to be possible for what just fits.
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
     // Each entry of a map is a message of its own, with a tag and a length before it, its key, and its value.
@@ -322,14 +324,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Only faults of the store itself.
     async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError>;
 
-    /// Resources owned by exactly this incarnation (GroupVersion aside), of every type, in no particular order. The owner
-    /// may be long gone.
+    /// Resources owned by exactly this incarnation (GroupVersion aside), of every type, in no particular order. The
+    /// owner may be long gone.
     ///
     /// # Errors
     /// Only faults of the store itself.
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError>;
 
-    /// Opens a watch: the matching resources as upserts, in the order of a list, the end marker, then every later change.
+    /// Opens a watch: the matching resources as upserts, in the order of a list, the end marker, then every later
+    /// change.
     ///
     /// # Errors
     /// Only faults of the store itself.
@@ -350,8 +353,8 @@ pub trait Backend: Send + Sync + 'static {
     /// What is wrong with the store, as of now and after each change.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// The store in numbers, as of the newest commit. The first call since the start counts the resources, about a second
-    /// for each million, in small steps between which writes go on; later calls know.
+    /// The store in numbers, as of the newest commit. The first call since the start counts the resources, about a
+    /// second for each million, in small steps between which writes go on; later calls know.
     ///
     /// # Errors
     /// Only faults of the store itself.

@@ -94,8 +94,8 @@ pub enum StoreError {
     /// The store is shutting down.
     #[error("the store is closed")]
     Closed,
-    /// The disk has no room for a write. Nothing of it was stored; deletions go on as long as what is kept for them lasts, and
-    /// writes as soon as there is room.
+    /// The disk has no room for a write. Nothing of it was stored; deletions go on as long as what is kept for them
+    /// lasts, and writes as soon as there is room.
     #[error("{}: the disk is full: {missing} bytes are missing; make room: deletions are still taken, and writes again once there is room", path.display())]
     Full {
         /// The file that room was wanted for.

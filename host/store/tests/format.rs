@@ -1,8 +1,8 @@
 //! Stores of every released format must open for ever: one of each is kept in `tests/formats/`.
 //!
-//! A format that was released is never written again. To add one: raise the format, then run
-//! `cargo test -p mortise-store --test format -- --ignored make`, and add its folders here: one of a store that was closed, and
-//! one of a store that was not.
+//! A format that was released is never written again. To add one: raise the format, then run `cargo test -p
+//! mortise-store --test format -- --ignored make`, and add its folders here: one of a store that was closed, and one of
+//! a store that was not.
 
 #![allow(clippy::unwrap_used, reason = "tests panic to report")]
 

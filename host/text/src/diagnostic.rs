@@ -11,8 +11,8 @@ use crate::{
 
 /// One finding in a text.
 ///
-/// Prints as `file:line:column: field: what; remedy`, and in HCL as `file:line,column-column: what; remedy`, which is how
-/// Consul's command line writes it.
+/// Prints as `file:line:column: field: what; remedy`, and in HCL as `file:line,column-column: what; remedy`, which is
+/// how Consul's command line writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Where it begins.
@@ -136,8 +136,8 @@ impl Sink {
     }
 }
 
-/// A part of a finding as a terminal may have it: names come from the text, may be of any length, and may hold what a terminal
-/// would obey.
+/// A part of a finding as a terminal may have it: names come from the text, may be of any length, and may hold what a
+/// terminal would obey.
 fn fit_to_print(text: &str, at_most: usize) -> String {
     let mut letters = text.chars();
     let mut fit = String::with_capacity(text.len().min(at_most));

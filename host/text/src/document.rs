@@ -18,8 +18,8 @@ use crate::{
 /// One resource that a text describes.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// The resource. Its data is encoded, with entries of maps sorted; its status is empty, whatever the text says, since
-    /// clients do not write that: see [`Document::status`].
+    /// The resource. Its data is encoded, with entries of maps sorted; its status is empty, whatever the text says,
+    /// since clients do not write that: see [`Document::status`].
     pub resource: pb::Resource,
     /// Where it begins.
     pub place: Place,
@@ -32,9 +32,9 @@ pub struct Document {
 }
 
 impl Document {
-    /// The place of a field, or of what is nearest above it when the field is not there. Paths are as in faults and in the
-    /// server's violations: `data.group_members["drums"]`, `data.tracks[3]`, `resource.id.name`; a path that makes no
-    /// sense means the document as a whole.
+    /// The place of a field, or of what is nearest above it when the field is not there. Paths are as in faults and in
+    /// the server's violations: `data.group_members["drums"]`, `data.tracks[3]`, `resource.id.name`; a path that makes
+    /// no sense means the document as a whole.
     #[must_use]
     pub fn locate(&self, path: &str) -> Place {
         let span = path::find(&self.root, path, self.format);
@@ -67,8 +67,8 @@ impl Document {
         sink.finish().map(|()| read)
     }
 
-    /// Fills in the tenancy that the text leaves open, as far as the type's scope has it: the resource's own, and that of an
-    /// owner written in short, which is in the resource's units.
+    /// Fills in the tenancy that the text leaves open, as far as the type's scope has it: the resource's own, and that
+    /// of an owner written in short, which is in the resource's units.
     pub fn place_in(&mut self, partition: &str, namespace: &str, types: &dyn Types) {
         let Some(id) = &mut self.resource.id else { return };
         fill(id, partition, namespace, types);

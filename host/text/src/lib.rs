@@ -1,10 +1,10 @@
 //! Resources as text: YAML, JSON and HCL, typed by the descriptors of their messages.
 //!
-//! [`parse()`] turns a text into [`Document`]s, or into [`Diagnostics`] that each name the file, line, column and field, what is
-//! wrong and what to do about it. [`to_yaml`] and [`to_json`] print what reads back as the same resource, and [`consul`]
-//! prints as Consul does. [`Reader`] and [`Writer`] do the same for streams of any length. [`diff::diff`] compares. What is
-//! known of types comes through [`Types`], usually a [`TypeTable`] of what TypeService says. Nothing here knows a file
-//! system or a transport.
+//! [`parse()`] turns a text into [`Document`]s, or into [`Diagnostics`] that each name the file, line, column and
+//! field, what is wrong and what to do about it. [`to_yaml`] and [`to_json`] print what reads back as the same
+//! resource, and [`consul`] prints as Consul does. [`Reader`] and [`Writer`] do the same for streams of any length.
+//! [`diff::diff`] compares. What is known of types comes through [`Types`], usually a [`TypeTable`] of what TypeService
+//! says. Nothing here knows a file system or a transport.
 //!
 //! # What a resource looks like
 //!
@@ -20,11 +20,11 @@
 //!   groupMembers: {jonathan: vocals}
 //! ```
 //!
-//! A text holds any number of them: YAML documents, JSON values after each other, lists, and `{"resources": […]}`. `version`
-//! and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Data is proto3's JSON in YAML and
-//! JSON, with these additions: names may be protobuf's, durations may be written as Go does (`1h30m`), `@unknown` holds
-//! fields that the descriptor does not know, and data without a form in JSON is `@type` and `@bytes`. A string field takes
-//! a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
+//! A text holds any number of them: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
+//! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Data is proto3's
+//! JSON in YAML and JSON, with these additions: names may be protobuf's, durations may be written as Go does (`1h30m`),
+//! `@unknown` holds fields that the descriptor does not know, and data without a form in JSON is `@type` and `@bytes`.
+//! A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
 //!
 //! # Cost and limits
 //!

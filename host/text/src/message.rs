@@ -1,7 +1,7 @@
 //! One message as proto3 JSON by itself: a resource's data or owner, as the HTTP API takes it.
 //!
-//! It is the mapping that files are read with (`data`), with the same bounds and the same findings. Every finding has a path
-//! here, also where the text is no JSON or a key occurs twice, since a client of the HTTP API sees no lines.
+//! It is the mapping that files are read with (`data`), with the same bounds and the same findings. Every finding has a
+//! path here, also where the text is no JSON or a key occurs twice, since a client of the HTTP API sees no lines.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub fn message_from_json(
     read_json(text, root, descriptor, limits, |decoder, node| decoder.message(descriptor, node))
 }
 
-/// Reads the data of a resource: a message, or `@type` and `@bytes`, as data without a form in JSON is printed. Entries of
-/// maps are encoded in order.
+/// Reads the data of a resource: a message, or `@type` and `@bytes`, as data without a form in JSON is printed. Entries
+/// of maps are encoded in order.
 ///
 /// # Errors
 /// What is wrong with the text, as far as `limits` allow to look.

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Format {
-    /// What a text looks like: JSON when it begins with `{` or `[`, HCL when its first line of substance is a block or an
-    /// attribute (`ID {`, `ID = …`), and YAML otherwise.
+    /// What a text looks like: JSON when it begins with `{` or `[`, HCL when its first line of substance is a block or
+    /// an attribute (`ID {`, `ID = …`), and YAML otherwise.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         let text = text.trim_start_matches('\u{feff}');
@@ -41,8 +41,8 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// Reads every resource of a text, within the default [`Limits`]. Without a format, the extension of the name decides, and
-/// after that the text.
+/// Reads every resource of a text, within the default [`Limits`]. Without a format, the extension of the name decides,
+/// and after that the text.
 ///
 /// # Errors
 /// Everything that is wrong with the text; there are no documents then.

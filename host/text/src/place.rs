@@ -56,7 +56,8 @@ impl Span {
     }
 }
 
-/// Finds lines and columns of byte offsets. Building it takes one pass over the text, a look-up a search over its lines.
+/// Finds lines and columns of byte offsets. Building it takes one pass over the text, a look-up a search over its
+/// lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     text: Arc<str>,

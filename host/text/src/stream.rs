@@ -1,9 +1,9 @@
 //! Reads and writes resources one at a time, so that a million of them need no more memory than the largest.
 //!
-//! A text is cut where one value ends for certain, and each part is read as [`parse`](crate::parse()) would read it, with the
-//! lines of the whole file: YAML at lines of `---`, which cannot stand inside of anything; JSON at the end of each value. A
-//! list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. What is wrong with one part does not
-//! keep the next from being read.
+//! A text is cut where one value ends for certain, and each part is read as [`parse`](crate::parse()) would read it,
+//! with the lines of the whole file: YAML at lines of `---`, which cannot stand inside of anything; JSON at the end of
+//! each value. A list, or `{"resources": […]}`, is one value and has to fit into [`Limits::bytes`]. What is wrong with
+//! one part does not keep the next from being read.
 
 use std::{
     collections::VecDeque,
@@ -70,8 +70,8 @@ pub struct Reader<'a, R> {
 const PART_BYTES: usize = 16 << 20;
 
 impl<'a, R: BufRead> Reader<'a, R> {
-    /// Reads from `reader`; `name` is the file as its user named it, `-` being the standard input. Without a format, the
-    /// name's extension decides, and after that how the text begins.
+    /// Reads from `reader`; `name` is the file as its user named it, `-` being the standard input. Without a format,
+    /// the name's extension decides, and after that how the text begins.
     pub fn new(reader: R, name: &str, format: Option<Format>, types: &'a dyn Types) -> Self {
         Self::within(reader, name, format, types, Limits { bytes: PART_BYTES, ..Limits::default() })
     }

@@ -8,7 +8,8 @@ pub(crate) enum Tree {
     Null,
     Bool(bool),
     Int(i64),
-    /// An integer of 64 bits, which JSON writes as a string since many of its readers lose digits, and YAML as a number.
+    /// An integer of 64 bits, which JSON writes as a string since many of its readers lose digits, and YAML as a
+    /// number.
     Long(i128),
     Double(f64),
     Float(f32),

@@ -1,11 +1,11 @@
 //! The demo controller: every artist gets albums.
 //!
-//! Three for each artist, ten for one who sings the blues. Which ones follows from the moment when the artist was created, so
-//! that albums that somebody deletes come back as they were. Albums of the artist's that are not among them, and whose names
-//! begin with the artist's, are deleted.
+//! Three for each artist, ten for one who sings the blues. Which ones follows from the moment when the artist was
+//! created, so that albums that somebody deletes come back as they were. Albums of the artist's that are not among
+//! them, and whose names begin with the artist's, are deleted.
 //!
-//! It does not run unless the operator wants it, `[plugin.demo.settings] controller = true`: clients that test against the demo
-//! types do not expect company.
+//! It does not run unless the operator wants it, `[plugin.demo.settings] controller = true`: clients that test against
+//! the demo types do not expect company.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,

@@ -1,8 +1,8 @@
 //! The demo types of Consul's resource service: artists, albums, record labels and their like.
 //!
 //! Bundled with Mortise and switched on by `mortise dev`. What each type does is what clients of Consul's demo types
-//! rely on: types, scopes, hooks and their wording are Consul's. The warnings about albums are ours. The demo controller,
-//! which gives every artist albums, waits for `[plugin.demo.settings] controller = true`.
+//! rely on: types, scopes, hooks and their wording are Consul's. The warnings about albums are ours. The demo
+//! controller, which gives every artist albums, waits for `[plugin.demo.settings] controller = true`.
 
 use mortise_plugin::{Decision, Diagnostics, Plugin, ResourceType, Scope, Typed, authorize::key_read, field, pb::Id};
 

@@ -1,8 +1,9 @@
-//! Reads a file before it replaces the old one: whether it says, in nginx's language, nothing but what this plugin means to say.
+//! Reads a file before it replaces the old one: whether it says, in nginx's language, nothing but what this plugin
+//! means to say.
 //!
-//! It takes the text apart by itself and knows nothing of how it was put together: characters, blocks, directives and their
-//! arguments have to be among those that belong there. Quotes, backslashes, control characters and whatever is beyond ASCII
-//! never do; `$` only where a whole directive is one that is always the same.
+//! It takes the text apart by itself and knows nothing of how it was put together: characters, blocks, directives and
+//! their arguments have to be among those that belong there. Quotes, backslashes, control characters and whatever is
+//! beyond ASCII never do; `$` only where a whole directive is one that is always the same.
 //!
 //! # Limits
 //! It does not look up names, and knows nothing of files that are not Mortise's: `nginx -t` does.

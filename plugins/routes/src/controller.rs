@@ -1,21 +1,21 @@
 //! Makes the directory so as the Routes say.
 //!
 //! # Contract
-//! - A change of a Route concerns all that share its hostname, and those that share the one it had before, which its file
-//!   tells. Their files and their status are brought in order together.
-//! - What the Routes say is taken from the controller's cache alone: it never goes back, so no file does. What is decided on
-//!   a cache that is behind is decided anew when it has caught up, since that wakes the controller.
-//! - A Route has a file only after it has the finalizer. It loses the finalizer after its file is gone, and after no other
-//!   file names it.
+//! - A change of a Route concerns all that share its hostname, and those that share the one it had before, which its
+//!   file tells. Their files and their status are brought in order together.
+//! - What the Routes say is taken from the controller's cache alone: it never goes back, so no file does. What is
+//!   decided on a cache that is behind is decided anew when it has caught up, since that wakes the controller.
+//! - A Route has a file only after it has the finalizer. It loses the finalizer after its file is gone, and after no
+//!   other file names it.
 //! - A file is written only if its text changes, and only after it was checked ([`crate::plan`]).
 //!
 //! # Cost
-//! Each reconcile reads the files of all Routes of the hostname: some thousand Routes of one hostname are too many, of many
-//! hostnames are not.
+//! Each reconcile reads the files of all Routes of the hostname: some thousand Routes of one hostname are too many, of
+//! many hostnames are not.
 //!
 //! # Limits
-//! The finalizer waits for the directory: without the grant, a Route that has a file cannot go. Files whose Routes were lost
-//! with the data directory stay.
+//! The finalizer waits for the directory: without the grant, a Route that has a file cannot go. Files whose Routes were
+//! lost with the data directory stay.
 
 use std::time::Duration;
 
@@ -133,7 +133,8 @@ impl RouteFiles<'_> {
         Ok(())
     }
 
-    /// Removes the file of a Route that the cache has no more, or marked, after seeing to it that no other file names it.
+    /// Removes the file of a Route that the cache has no more, or marked, after seeing to it that no other file names
+    /// it.
     fn forget(&self, id: &pb::Id, hostname: Option<&str>) -> Result<(), RouteError> {
         let name = RouteName::of(id).file();
         let text = self.read(&name)?;

@@ -1,7 +1,8 @@
 //! What one Route puts into nginx's configuration, as text and back.
 //!
-//! A file says in its head which hostname and path it is for, so that what a Route was before can be read off its file; then
-//! the Route's `upstream` block; then, in the file of a hostname's oldest Route, the `server` block of the hostname.
+//! A file says in its head which hostname and path it is for, so that what a Route was before can be read off its file;
+//! then the Route's `upstream` block; then, in the file of a hostname's oldest Route, the `server` block of the
+//! hostname.
 //!
 //! Everything that goes in has passed [`crate::rules`], and what comes out goes through [`crate::check`].
 
@@ -113,8 +114,8 @@ pub(crate) struct ServerBlock<'a> {
 }
 
 impl ServerBlock<'_> {
-    /// A location is for whole segments: nginx alone would take `/api` for a beginning of `/apis`. What no Route is for is not
-    /// found: without a location, nginx would look among its own files.
+    /// A location is for whole segments: nginx alone would take `/api` for a beginning of `/apis`. What no Route is for
+    /// is not found: without a location, nginx would look among its own files.
     fn render(&self, hostname: &str, text: &mut String) {
         let default = if hostname == "_" { " default_server" } else { "" };
         let _ = writeln!(text, "\nserver {{\n    listen {}{default};\n    server_name {hostname};", self.listen);

@@ -1,13 +1,13 @@
 //! Routes of an edge proxy: requests for a hostname and what is below a path go to upstreams.
 //!
-//! Bundled with Mortise under the name `routes`; README.md says how to switch it on. `edge.v1.Route` is reconciled into files
-//! that nginx includes, one for each Route, in the directory granted as `nginx`.
+//! Bundled with Mortise under the name `routes`; README.md says how to switch it on. `edge.v1.Route` is reconciled into
+//! files that nginx includes, one for each Route, in the directory granted as `nginx`.
 //!
 //! # Contract
-//! - `rules` says what a Route may hold. Nothing gets past it that could mean more than a name in nginx's language; `check`
-//!   reads each file again before it replaces the old one, with a grammar of its own.
-//! - `plan` says who gets what: the older Route keeps a path that two want, and the file of a hostname's oldest Route has the
-//!   `server` block for all of them.
+//! - `rules` says what a Route may hold. Nothing gets past it that could mean more than a name in nginx's language;
+//!   `check` reads each file again before it replaces the old one, with a grammar of its own.
+//! - `plan` says who gets what: the older Route keeps a path that two want, and the file of a hostname's oldest Route
+//!   has the `server` block for all of them.
 //! - `controller` makes the directory so, and says so in the status `edge.v1/routes`.
 //!
 //! # Limits

@@ -4,9 +4,11 @@
 //! - The older of two Routes for one path has it; age is the uid's, a ULID. The younger has no file.
 //! - A Route that the rules refuse keeps what it had, read off its file. It can only have got in under other rules.
 //! - The `server` block of a hostname stands in the file of the oldest Route that has one.
-//! - No text leaves that has not been checked. If one fails there is no plan, and the hostname's files stay as they are.
-//! - Files come in the order in which nginx may read the directory at any moment: no name of an upstream is used before its
-//!   block is there, a new `server` block is there before the old one goes (nginx then warns of the second), and removals are last.
+//! - No text leaves that has not been checked. If one fails there is no plan, and the hostname's files stay as they
+//!   are.
+//! - Files come in the order in which nginx may read the directory at any moment: no name of an upstream is used before
+//!   its block is there, a new `server` block is there before the old one goes (nginx then warns of the second), and
+//!   removals are last.
 //!
 //! # Cost
 //! Linear in the number of Routes, but for the search of a path.

@@ -1,7 +1,7 @@
 //! What a Route may hold.
 //!
-//! Everything that passes is made of letters, digits and a few marks that mean nothing in nginx's language: no quotes, braces,
-//! semicolons, blanks, dollars, backslashes or control characters, and no letters beyond ASCII.
+//! Everything that passes is made of letters, digits and a few marks that mean nothing in nginx's language: no quotes,
+//! braces, semicolons, blanks, dollars, backslashes or control characters, and no letters beyond ASCII.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

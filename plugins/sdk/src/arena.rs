@@ -7,9 +7,9 @@
 //! 512 KiB at a time while the host allows that, and by just what is needed when it does not.
 //!
 //! # Limits
-//! Memory is never given back. An instance lives for one request, after which the host takes all of it; one that reconciles
-//! lives for many calls, and the host retires it when its memory has grown. To start anew at the end of a call would be unsound:
-//! statics of the plugin may point into the arena.
+//! Memory is never given back. An instance lives for one request, after which the host takes all of it; one that
+//! reconciles lives for many calls, and the host retires it when its memory has grown. To start anew at the end of a
+//! call would be unsound: statics of the plugin may point into the arena.
 
 #![allow(unsafe_code, reason = "an allocator hands out raw memory; the argument stands at `Arena`")]
 

@@ -1,7 +1,7 @@
 //! The controller's cache: what its own watches have seen, found by id or by an index.
 //!
-//! Reading it is no request, so it costs a hundredth of one. It may be a little behind, even behind what the controller wrote
-//! itself; what is decided by it is decided again when it has caught up.
+//! Reading it is no request, so it costs a hundredth of one. It may be a little behind, even behind what the controller
+//! wrote itself; what is decided by it is decided again when it has caught up.
 
 use mortise_resource::pb;
 

@@ -1,9 +1,9 @@
 //! Comparing bytes, eight at a time.
 //!
-//! `compiler_builtins` compares byte by byte on wasm32, and WebAssembly has no instruction for it: a sixth of a guest's time
-//! went into the keys of maps and the names of types, of 16 to 19 µs that the three hooks of one write take
-//! (`mortise-bench hooks`). This takes the place of `memcmp` in every plugin, for all that is compared in it. The core module
-//! exports the symbol, as any that has a C name; the component around it does not.
+//! `compiler_builtins` compares byte by byte on wasm32, and WebAssembly has no instruction for it: a sixth of a guest's
+//! time went into the keys of maps and the names of types, of 16 to 19 µs that the three hooks of one write take
+//! (`mortise-bench hooks`). This takes the place of `memcmp` in every plugin, for all that is compared in it. The core
+//! module exports the symbol, as any that has a C name; the component around it does not.
 //!
 //! No library does it: those that compare wider do so in functions of their own, and the compiler calls `memcmp`.
 

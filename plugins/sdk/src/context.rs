@@ -1,4 +1,5 @@
-//! What a reconciler has to work with: resources here, the rest behind [`Context::cache`], [`Context::kv`] and their like.
+//! What a reconciler has to work with: resources here, the rest behind [`Context::cache`], [`Context::kv`] and their
+//! like.
 
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lists a type in a tenancy ([`crate::everywhere`] is all of them), names that begin with a prefix; an empty one is every
-    /// name.
+    /// Lists a type in a tenancy ([`crate::everywhere`] is all of them), names that begin with a prefix; an empty one
+    /// is every name.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -86,8 +87,8 @@ impl<'a> Context<'a> {
 
     /// Creates or updates a resource; answers what is stored.
     ///
-    /// A resource that was read is written over the version that was read, or not at all ([`Failure::is_conflict`]). One made
-    /// by [`Typed::new`] takes whatever is there, but its owner.
+    /// A resource that was read is written over the version that was read, or not at all ([`Failure::is_conflict`]).
+    /// One made by [`Typed::new`] takes whatever is there, but its owner.
     ///
     /// # Errors
     /// The host's.
@@ -95,8 +96,8 @@ impl<'a> Context<'a> {
         Typed::stored(&self.host.write(&resource.to_bytes()?)?)
     }
 
-    /// Deletes a resource: one with finalizers is marked, any other goes, with all that it owns. What is not there is deleted
-    /// already. With a uid, only that incarnation counts.
+    /// Deletes a resource: one with finalizers is marked, any other goes, with all that it owns. What is not there is
+    /// deleted already. With a uid, only that incarnation counts.
     ///
     /// # Errors
     /// The host's.

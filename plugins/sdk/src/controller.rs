@@ -31,8 +31,8 @@ struct Spec {
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller of a type, woken by changes of that type alone. The name is lower-case letters, digits and dashes, and
-    /// unique in the plugin.
+    /// A controller of a type, woken by changes of that type alone. The name is lower-case letters, digits and dashes,
+    /// and unique in the plugin.
     #[must_use]
     pub const fn new(name: &'static str, manages: Kind<R::Managed>, reconciler: R) -> Self {
         let spec = Spec {

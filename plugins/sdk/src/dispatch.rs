@@ -6,8 +6,8 @@ use prost::DecodeError;
 
 use crate::{Decision, Diagnostics};
 
-/// A call that no hook and no controller of the plugin can answer. Each kind is a fault of the host, which sends what the
-/// manifest claims and nothing else.
+/// A call that no hook and no controller of the plugin can answer. Each kind is a fault of the host, which sends what
+/// the manifest claims and nothing else.
 #[derive(Debug)]
 pub(crate) enum DispatchError {
     /// The bytes are no resource.

@@ -72,8 +72,8 @@ macro_rules! export {
     };
 }
 
-/// Exports a type that implements [`crate::raw::Guest`], with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
+/// Exports a type that implements [`crate::raw::Guest`], with the interfaces named: any of `mutating`, `validating`,
+/// `authorizing`, `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {

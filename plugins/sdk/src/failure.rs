@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-/// What a reconcile, a mapper or an initializer fails with: a [`Failure`] of the host, a text, or any other error, all by
-/// `?`. It is logged and shown to operators, and the call is made again, later each time.
+/// What a reconcile, a mapper or an initializer fails with: a [`Failure`] of the host, a text, or any other error, all
+/// by `?`. It is logged and shown to operators, and the call is made again, later each time.
 pub type Error = Box<dyn std::error::Error>;
 
 /// A call into the host that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// A code of gRPC, as the API answers it; the constants of this type name those that a reconciler may want to tell apart.
+    /// A code of gRPC, as the API answers it; the constants of this type name those that a reconciler may want to tell
+    /// apart.
     pub code: u32,
     /// What failed, and what to do about it.
     pub message: String,
@@ -46,8 +47,8 @@ impl Failure {
         self.code == Self::NOT_FOUND
     }
 
-    /// Whether somebody else was faster. Reconciling anew is the answer, which is what happens when a reconciler hands this
-    /// on with `?`.
+    /// Whether somebody else was faster. Reconciling anew is the answer, which is what happens when a reconciler hands
+    /// this on with `?`.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.code == Self::CONFLICT

@@ -1,7 +1,7 @@
 //! Cleaning up before a resource goes.
 //!
-//! A resource with finalizers is not deleted but marked, and goes when the last of them is taken away. They are words in its
-//! metadata ([`crate::meta`]); each belongs to one controller.
+//! A resource with finalizers is not deleted but marked, and goes when the last of them is taken away. They are words
+//! in its metadata ([`crate::meta`]); each belongs to one controller.
 
 use crate::{Context, Error, Failure, Typed, kind::Data, meta};
 
@@ -31,15 +31,15 @@ impl Finalizer {
         meta::finalizers(&resource.metadata).contains(self.0)
     }
 
-    /// What a reconciler does first. On a resource that stays: sees to it that the finalizer is there, before anything is made
-    /// that would have to be cleaned up. On one that is marked: lets `clean_up` work, then takes the finalizer away, and the
-    /// resource with it if it was the last. `clean_up` may be called again for the same resource.
+    /// What a reconciler does first. On a resource that stays: sees to it that the finalizer is there, before anything
+    /// is made that would have to be cleaned up. On one that is marked: lets `clean_up` work, then takes the finalizer
+    /// away, and the resource with it if it was the last. `clean_up` may be called again for the same resource.
     ///
     /// `resource` is as it is stored afterwards, unless it is gone.
     ///
     /// # Errors
-    /// What `clean_up` says, whereupon the finalizer stays; and the host's: [`Failure::is_conflict`] when the resource changed
-    /// since it was read.
+    /// What `clean_up` says, whereupon the finalizer stays; and the host's: [`Failure::is_conflict`] when the resource
+    /// changed since it was read.
     pub fn guard<M: Data>(
         &self,
         ctx: &Context<'_>,

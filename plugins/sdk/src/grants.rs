@@ -60,7 +60,8 @@ impl<'a> Files<'a> {
         self.host.file_write(self.directory, name, content)
     }
 
-    /// Writes a file unless it has that content already; whether it was written. What a reconciler that comes by often wants.
+    /// Writes a file unless it has that content already; whether it was written. What a reconciler that comes by often
+    /// wants.
     pub fn write_if_changed(&self, name: &str, content: &[u8]) -> Result<bool, Failure> {
         if self.read(name)?.is_some_and(|found| found == content) {
             return Ok(false);

@@ -1,10 +1,10 @@
 //! The resource that a hook is asked about: as it came, or as the hook before left it.
 //!
 //! # Contract
-//! The host calls the hooks of one request in one instance, most often with the same bytes, and decoding those is most of what
-//! a hook costs. So the resource that was decoded last is cached, and a hook of the same plugin that gets the same bytes
-//! finds it decoded. It sees what it would see if it had decoded them itself: nothing is cached after a `mutate` that refused, or
-//! that changed what the encoding shows.
+//! The host calls the hooks of one request in one instance, most often with the same bytes, and decoding those is most
+//! of what a hook costs. So the resource that was decoded last is cached, and a hook of the same plugin that gets the
+//! same bytes finds it decoded. It sees what it would see if it had decoded them itself: nothing is cached after a
+//! `mutate` that refused, or that changed what the encoding shows.
 //!
 //! # Cost
 //! One comparison of the bytes, and a copy of them. One resource is kept for as long as the instance lives, or until

@@ -1,8 +1,8 @@
 //! What a reconciler may ask of the host, as it crosses the boundary.
 //!
 //! In a component it is `Imports`, a type that the compiler knows, so that a call which nobody makes leaves no import
-//! behind: a component says it imports what it uses. Natively it is whatever implements [`Host`]; [`crate::testing::World`]
-//! does.
+//! behind: a component says it imports what it uses. Natively it is whatever implements [`Host`];
+//! [`crate::testing::World`] does.
 
 use mortise_resource::pb;
 
@@ -14,8 +14,8 @@ use crate::{
 /// What to look for in an index.
 #[derive(Debug, Clone, Copy)]
 pub enum Key<'k> {
-    /// For indexes of owners and references; the uid does not count. `*` or nothing in a tenancy unit ends the key there when
-    /// listing.
+    /// For indexes of owners and references; the uid does not count. `*` or nothing in a tenancy unit ends the key
+    /// there when listing.
     Id(&'k pb::Id),
     /// For indexes of values; when listing, a prefix of it.
     Value(&'k str),

@@ -16,12 +16,13 @@ impl<'a> Http<'a> {
         Self { host }
     }
 
-    /// Sends a request and waits for the whole answer, whatever its status is. Redirects are not followed: the answer says where
-    /// to, and the next host has to be granted too.
+    /// Sends a request and waits for the whole answer, whatever its status is. Redirects are not followed: the answer
+    /// says where to, and the next host has to be granted too.
     ///
     /// # Errors
-    /// [`Failure::DENIED`] if the host is not granted, [`Failure::LATE`] if it took too long, [`Failure::EXHAUSTED`] if there is
-    /// too much of something, [`Failure::INVALID`] if it is no request, [`Failure::UNAVAILABLE`] if nobody answers.
+    /// [`Failure::DENIED`] if the host is not granted, [`Failure::LATE`] if it took too long, [`Failure::EXHAUSTED`] if
+    /// there is too much of something, [`Failure::INVALID`] if it is no request, [`Failure::UNAVAILABLE`] if nobody
+    /// answers.
     pub fn send(&self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
         self.host.http(request)
     }

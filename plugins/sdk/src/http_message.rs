@@ -16,8 +16,8 @@ pub struct HttpRequest {
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body.
     pub body: Vec<u8>,
-    /// The longest wait for a connection, for the first byte of the answer, and between two pieces of it, each; the host has
-    /// limits of its own.
+    /// The longest wait for a connection, for the first byte of the answer, and between two pieces of it, each; the
+    /// host has limits of its own.
     pub timeout: Option<Duration>,
 }
 

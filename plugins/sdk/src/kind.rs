@@ -9,7 +9,8 @@ use prost::{Message, Name};
 pub trait Data: Message + Name + Default + 'static {}
 impl<M: Message + Name + Default + 'static> Data for M {}
 
-/// The name of a resource type whose resources hold an `M`: `const ALBUM: Kind<Album> = Kind::new("demo", "v2", "Album");`.
+/// The name of a resource type whose resources hold an `M`: `const ALBUM: Kind<Album> = Kind::new("demo", "v2",
+/// "Album");`.
 ///
 /// The same for types of this plugin and of others, whose resources a controller may be granted.
 pub struct Kind<M> {

@@ -36,8 +36,8 @@
 //! ordinary functions: test them natively, with [`testing`].
 //!
 //! # Reconcilers
-//! A reconciler makes the world so as resources say: it is one method that looks at one resource and does what is missing. A
-//! [`Controller`] says what wakes it, and stands in the plugin's table:
+//! A reconciler makes the world so as resources say: it is one method that looks at one resource and does what is
+//! missing. A [`Controller`] says what wakes it, and stands in the plugin's table:
 //!
 //! ```
 //! use mortise_plugin::{
@@ -80,9 +80,9 @@
 //! }
 //! ```
 //!
-//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, granted directories,
-//! secrets and HTTP hosts, time. [`Finalizer`] is for what has to be cleaned up, [`Mapper`] for what else may wake it. Test it natively, in a
-//! [`testing::World`].
+//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, granted
+//! directories, secrets and HTTP hosts, time. [`Finalizer`] is for what has to be cleaned up, [`Mapper`] for what else
+//! may wake it. Test it natively, in a [`testing::World`].
 //!
 //! # Contract
 //! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table;
@@ -92,26 +92,27 @@
 //! - What a plugin does not know survives: fields of the resource that are newer than this SDK, and top-level fields of
 //!   the data that are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only
 //!   when, `mutate` changes the data.
-//! - Settings are told by [`settings()`] and judged by [`Plugin::check_settings`], if `configuring` is exported. A plugin
-//!   that uses neither has no code for them.
+//! - Settings are told by [`settings()`] and judged by [`Plugin::check_settings`], if `configuring` is exported. A
+//!   plugin that uses neither has no code for them.
 //! - A component imports what its code calls and nothing else: a plugin without reconcilers has none of their imports.
-//!   Whatever an operator has to grant may be named in [`Plugin::capabilities`], so that the host refuses a plugin which lacks
-//!   it; without that, the call fails.
+//!   Whatever an operator has to grant may be named in [`Plugin::capabilities`], so that the host refuses a plugin
+//!   which lacks it; without that, the call fails.
 //! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller
 //!   gets `Internal`.
 //!
 //! # Cost
-//! Every request gets a fresh instance for its hooks, so what counts is how little there is to set up: no start function, a stack of
-//! 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first 64 KiB are there from
-//! the start. Hooks of one request that get the same bytes decode them once. A component with eight types and all kinds of hooks is about 130 KB, with
-//! 20 KB of function names for backtraces; its memory is three pages. A controller that does nothing adds about 40 KB, one that
-//! reads, writes and has a status about 100 KB.
+//! Every request gets a fresh instance for its hooks, so what counts is how little there is to set up: no start
+//! function, a stack of 32 KiB (a linker flag that `mortise plugin build` passes), and an arena allocator whose first
+//! 64 KiB are there from the start. Hooks of one request that get the same bytes decode them once. A component with
+//! eight types and all kinds of hooks is about 130 KB, with 20 KB of function names for backtraces; its memory is three
+//! pages. A controller that does nothing adds about 40 KB, one that reads, writes and has a status about 100 KB.
 //!
 //! # Limits
 //! The arena never gives memory back, except the newest block: right for an instance that lives for one request, wrong
-//! for anything that loops over much data. An instance that reconciles serves many calls, and what each of them allocated stays
-//! taken until the host retires it, after a number of calls or when its memory has grown; a reconcile that looks at many large
-//! resources may meet the limit by itself. Switch the default feature `arena` off to bring another allocator.
+//! for anything that loops over much data. An instance that reconciles serves many calls, and what each of them
+//! allocated stays taken until the host retires it, after a number of calls or when its memory has grown; a reconcile
+//! that looks at many large resources may meet the limit by itself. Switch the default feature `arena` off to bring
+//! another allocator.
 
 #[doc(hidden)]
 #[cfg(target_arch = "wasm32")]

@@ -134,8 +134,8 @@ impl Plugin {
         self
     }
 
-    /// What reconcilers want beyond the plugin's own types, and why: the operator is shown it. From then on the plugin has
-    /// what is both asked for here and granted; one without requests has whatever is granted.
+    /// What reconcilers want beyond the plugin's own types, and why: the operator is shown it. From then on the plugin
+    /// has what is both asked for here and granted; one without requests has whatever is granted.
     #[must_use]
     pub const fn requests(mut self, requests: &'static [GrantRequest]) -> Self {
         self.requests = Some(requests);

@@ -9,13 +9,14 @@ use crate::{Context, Error, Failure, Typed, kind::Data};
 /// Makes the world so as the resources of one type say.
 ///
 /// # Contract
-/// - Called for each resource of the managed type when the controller starts, whenever that resource or one that concerns it
-///   changes, and now and then; never twice at once for the same. Changes may be skipped: only what is there counts.
+/// - Called for each resource of the managed type when the controller starts, whenever that resource or one that
+///   concerns it changes, and now and then; never twice at once for the same. Changes may be skipped: only what is
+///   there counts.
 /// - The resource may be gone: [`Request::read`] tells.
 /// - Must be idempotent: a call that was cut off is made again.
 /// - What it writes wakes it again, so it has to write nothing when nothing is missing; see [`crate::Status`].
-/// - An instance of the plugin serves many calls and may be dropped after any: what has to last belongs into resources or
-///   [`Context::kv`].
+/// - An instance of the plugin serves many calls and may be dropped after any: what has to last belongs into resources
+///   or [`Context::kv`].
 pub trait Reconciler: Sync + 'static {
     /// What resources of the managed type hold.
     type Managed: Data;

@@ -19,8 +19,8 @@ pub fn reference_to(id: &pb::Id) -> pb::Reference {
     }
 }
 
-/// What a reference in the resource `holder` refers to. What the reference leaves out of the tenancy is the holder's; but in
-/// another partition, the namespace is `default`.
+/// What a reference in the resource `holder` refers to. What the reference leaves out of the tenancy is the holder's;
+/// but in another partition, the namespace is `default`.
 #[must_use]
 pub fn referent(reference: &pb::Reference, holder: &pb::Id) -> pb::Id {
     Scope::Undefined.referent(reference, holder)

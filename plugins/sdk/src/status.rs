@@ -6,11 +6,12 @@ use crate::{Context, Failure, Typed};
 
 /// A status in the making: observations about one resource, under a key of this controller's own.
 ///
-/// Conditions are a map by their type; one that holds is good news. Say all of them each time, whether they hold or not.
+/// Conditions are a map by their type; one that holds is good news. Say all of them each time, whether they hold or
+/// not.
 ///
 /// A status that is written wakes the controllers of the resource, the one that wrote it included.
-/// [`Self::write_if_changed`] writes it only when it says something new: the time of writing and the order of conditions do
-/// not count.
+/// [`Self::write_if_changed`] writes it only when it says something new: the time of writing and the order of
+/// conditions do not count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     key: String,

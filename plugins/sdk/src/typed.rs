@@ -8,8 +8,8 @@ use prost_types::Any;
 
 use crate::{Diagnostics, Failure, dispatch::DispatchError, envelope::Envelope, kind::Data, wire};
 
-/// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the owner of
-/// a resource that a reconciler makes.
+/// A resource whose data is an `M`. What a mutate hook may change is public; the rest can only be read, but for the
+/// owner of a resource that a reconciler makes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Typed<M> {
     /// The content. The default value when the resource has none and its type allows that.
@@ -58,8 +58,8 @@ impl<M: Message + Name + Default> Typed<M> {
         Self::decode(resource, true).map_err(|said| Failure::new(Failure::INTERNAL, said.summaries()))
     }
 
-    /// For a write by a reconciler. Data that was not changed stays as it came, byte by byte. The status is left out: it is
-    /// written apart, and one that is given has to be the stored one.
+    /// For a write by a reconciler. Data that was not changed stays as it came, byte by byte. The status is left out:
+    /// it is written apart, and one that is given has to be the stored one.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
         let now = self.data.encode_to_vec();
         let data = match &self.rest.data {
@@ -165,8 +165,8 @@ impl<M> Typed<M> {
         self.rest.read_owner()
     }
 
-    /// Makes it belong to another resource, and go with it: by its whole id, as that of a resource that was read. Only a
-    /// resource that does not exist yet can get an owner.
+    /// Makes it belong to another resource, and go with it: by its whole id, as that of a resource that was read. Only
+    /// a resource that does not exist yet can get an owner.
     #[must_use]
     pub fn owned_by(mut self, owner: &pb::Id) -> Self {
         self.rest.owner = Some(owner.encode_to_vec());

@@ -21,10 +21,11 @@ pub enum Mapper<M> {
     /// To what a field of it refers to: names joined by dots, through message fields, to a
     /// `hashicorp.consul.resource.Reference` or `ID`, single or repeated.
     Reference(&'static str),
-    /// To those of the managed type that an index by reference has under its id; the index is declared with the controller.
+    /// To those of the managed type that an index by reference has under its id; the index is declared with the
+    /// controller.
     Index(&'static str),
-    /// To what a function answers; a uid may be left out. It sees the resource as it is now, or as it was before it was deleted.
-    /// Needs `mapping` among the interfaces of [`crate::export!`].
+    /// To what a function answers; a uid may be left out. It sees the resource as it is now, or as it was before it was
+    /// deleted. Needs `mapping` among the interfaces of [`crate::export!`].
     Map(fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>),
 }
 

@@ -1,18 +1,21 @@
 //! Every way in which a change of one resource concerns another, and an initializer.
 //!
 //! The controller `things` manages `Thing`, and is woken
-//! - by `Part`, with a function of the plugin's: a part concerns the thing that its text names, and those in `items`; the text
-//!   `confused` makes it fail, `trap` panic;
+//! - by `Part`, with a function of the plugin's: a part concerns the thing that its text names, and those in `items`;
+//!   the text `confused` makes it fail, `trap` panic;
 //! - by `Label`, which concerns the thing of its name;
 //! - by `Link`, which concerns the thing that its field `to` refers to.
 //!
-//! It writes the status `reconcile-map/things` with the condition `Counted`, whose message is `<parts> <label> <links>`: how
-//! many parts name the thing in their text, whether there is a label, how many links lead to it; all from the cache.
+//! It writes the status `reconcile-map/things` with the condition `Counted`, whose message is `<parts> <label>
+//! <links>`: how many parts name the thing in their text, whether there is a label, how many links lead to it; all from
+//! the cache.
 //!
-//! The controller `links` manages `Link`, finds links by the labels that they refer to in `also`, and is woken by changes of
-//! these. It writes the status `reconcile-map/links` with the condition `Seen`, whose message is the first label's text.
+//! The controller `links` manages `Link`, finds links by the labels that they refer to in `also`, and is woken by
+//! changes of these. It writes the status `reconcile-map/links` with the condition `Seen`, whose message is the first
+//! label's text.
 //!
-//! The initializer of `things` counts its calls in the value `starts`, and fails while the settings have the word `unready`.
+//! The initializer of `things` counts its calls in the value `starts`, and fails while the settings have the word
+//! `unready`.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Index, Key, Kind, Mapper, Outcome, Plugin, Reconciler, Request,

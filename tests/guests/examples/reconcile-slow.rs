@@ -1,5 +1,6 @@
-//! A controller that takes its time: as many milliseconds by the clock as the thing's number says, or until it is told to
-//! stop. The status `reconcile-slow/things` has the condition `Finished`: true, or false with the reason `Cancelled`.
+//! A controller that takes its time: as many milliseconds by the clock as the thing's number says, or until it is told
+//! to stop. The status `reconcile-slow/things` has the condition `Finished`: true, or false with the reason
+//! `Cancelled`.
 //!
 //! It works while it waits, so half a second may be all that its fuel lasts for.
 

@@ -1,5 +1,5 @@
-//! Uses Rust's standard library as if it ran in a process; built for wasm32-wasip2 too. The name of a resource says what
-//! to try, and the text says what came of it; any other name is served as by an honest plugin.
+//! Uses Rust's standard library as if it ran in a process; built for wasm32-wasip2 too. The name of a resource says
+//! what to try, and the text says what came of it; any other name is served as by an honest plugin.
 
 use std::{
     env, fs,

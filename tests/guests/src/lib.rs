@@ -3,8 +3,8 @@
 //! Each guest is an example of this package (`examples/<name>.rs`); [`build_all`] compiles all of them by one call of
 //! cargo. Guests behave until told otherwise: a resource called `boom` sets off the first hook that sees it,
 //! `boom-mutate`, `boom-validate`, `boom-read` or `boom-write` just that hook, and listing a namespace called
-//! `boom-list` sets off the list rule. All other names are served as by any plugin, so that tests can show that a plugin
-//! goes on.
+//! `boom-list` sets off the list rule. All other names are served as by any plugin, so that tests can show that a
+//! plugin goes on.
 //!
 //! A guest's type is `<group>.v1.Thing`, where the group is the guest's name with underscores, unless README.md says
 //! otherwise; so all of them can be loaded at once.

@@ -2,9 +2,9 @@
 //!
 //! A connection begins with what HTTP/2 wants first of every client. One that has not sent it within the time limit is
 //! closed, and so is one that still has not when the server stops: nothing can be under way on it. From there on HTTP/2
-//! looks after it; a client that answers no ping is gone. Connections beyond the limit are closed at once, without a word:
-//! clients take that for a server that is not there and come back later, where an answer in HTTP/2 would have them try
-//! again at once.
+//! looks after it; a client that answers no ping is gone. Connections beyond the limit are closed at once, without a
+//! word: clients take that for a server that is not there and come back later, where an answer in HTTP/2 would have
+//! them try again at once.
 //!
 //! Cost: about 16 KiB for a connection without calls, and a timer besides until it has begun; no task of its own.
 

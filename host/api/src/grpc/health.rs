@@ -1,7 +1,7 @@
 //! Health over gRPC. A watch ends once it has said that the server stops: open, it would hold up the end.
 //!
-//! The services that write are not serving while the store is not sound, and with them the server as a whole; those that only
-//! read go on.
+//! The services that write are not serving while the store is not sound, and with them the server as a whole; those
+//! that only read go on.
 
 use std::pin::Pin;
 

@@ -1,7 +1,7 @@
 //! A file of descriptors with everything that it imports.
 //!
-//! Files come from plugins, and a chain of imports may be as long as a plugin has files: the walk keeps its own list, and
-//! the stack does not grow with the chain.
+//! Files come from plugins, and a chain of imports may be as long as a plugin has files: the walk keeps its own list,
+//! and the stack does not grow with the chain.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,7 @@
 //! A plugin's log as a stream: the last lines, and, if wanted, every later one until the server stops.
 //!
-//! A reader that falls further behind than `plugin_logs.follow_lines` loses the oldest lines, and gets a line that says so.
+//! A reader that falls further behind than `plugin_logs.follow_lines` loses the oldest lines, and gets a line that says
+//! so.
 
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 

@@ -1,8 +1,8 @@
 //! Server reflection over the registry as it is at each question, so that a stock client can encode a type that was
 //! loaded a moment ago. Versions v1 and v1alpha differ in name only.
 //!
-//! Files are looked for in the host's descriptors, then in each plugin's. A file is sent with everything it imports, from
-//! the same place: two plugins may have different files of one name.
+//! Files are looked for in the host's descriptors, then in each plugin's. A file is sent with everything it imports,
+//! from the same place: two plugins may have different files of one name.
 
 use std::{pin::Pin, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! In which form a client wants its errors, by its `Accept` header.
 //!
 //! A problem object (RFC 9457) and text are compared as RFC 9110 has it: the most specific range that fits a form gives
-//! its quality. The better quality wins, then the more specific range, then what is customary on the route. A client that
-//! takes JSON only, or neither form, gets a problem.
+//! its quality. The better quality wins, then the more specific range, then what is customary on the route. A client
+//! that takes JSON only, or neither form, gets a problem.
 
 use std::cmp::Ordering;
 

@@ -1,10 +1,10 @@
 //! The body of a write: read within bounds, and taken apart.
 //!
-//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings) and `owner` (an id as
-//! proto3 JSON); other keys are ignored, so that what was read can be written back.
+//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings) and `owner` (an
+//! id as proto3 JSON); other keys are ignored, so that what was read can be written back.
 //!
-//! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes, or
-//! nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
+//! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes,
+//! or nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -86,7 +86,8 @@ const SMALL: usize = 64 << 10;
 /// How many of the largest bodies may be under way at once.
 const LARGEST_AT_ONCE: usize = 4;
 
-/// Larger bodies than this are taken apart one at a time, bytes: each of their values takes more than a hundred meanwhile.
+/// Larger bodies than this are taken apart one at a time, bytes: each of their values takes more than a hundred
+/// meanwhile.
 const TAKEN_APART_TOGETHER: usize = 1 << 20;
 
 /// Memory for bodies that are not small, in units of [`SMALL`], and the place of those that are large.
@@ -210,8 +211,8 @@ async fn collect(mut body: Body, limit: usize, budget: &Budget) -> CollectOutcom
     }
 }
 
-/// Takes and drops a body that is not needed, up to a bound and for a while: a connection that is closed before that may take
-/// the answer with it.
+/// Takes and drops a body that is not needed, up to a bound and for a while: a connection that is closed before that
+/// may take the answer with it.
 pub(super) async fn drain(mut body: Body, within: Duration) {
     let taking = async {
         let mut seen = 0;

@@ -1,17 +1,18 @@
 //! Keeps pages in browsers away from the API.
 //!
-//! There is no token yet, and a browser reaches whatever its machine reaches: a page of any site could write to a server
-//! on a developer's loopback. Two checks stand before every route but `/healthz` and `/readyz`, which say nothing:
+//! There is no token yet, and a browser reaches whatever its machine reaches: a page of any site could write to a
+//! server on a developer's loopback. Two checks stand before every route but `/healthz` and `/readyz`, which say
+//! nothing:
 //!
 //! - The host that a request names is one of this server. A site that makes its own name resolve to 127.0.0.1 (DNS
 //!   rebinding) counts as the same origin for the browser, but its name is in `Host`. Known are `localhost` and names
-//!   below it, the literal address that is listened on (any literal address where all are listened on: no name has to be
-//!   resolved for one, so none can be rebound), and `http.allowed_hosts`.
+//!   below it, the literal address that is listened on (any literal address where all are listened on: no name has to
+//!   be resolved for one, so none can be rebound), and `http.allowed_hosts`.
 //! - A browser says where a request comes from, in `Origin` and `Sec-Fetch-Site`. What comes from another origin is
 //!   refused, whatever its method; a link that somebody follows (a navigation by GET) is not.
 //!
-//! Clients that are no browsers send neither header, and pass by the first check alone. The gRPC port needs none of this:
-//! it takes HTTP/2 without TLS from its first byte on, which no browser speaks, and closes anything else unread.
+//! Clients that are no browsers send neither header, and pass by the first check alone. The gRPC port needs none of
+//! this: it takes HTTP/2 without TLS from its first byte on, which no browser speaks, and closes anything else unread.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -1,7 +1,7 @@
 //! The resources of a type: GET lists them.
 //!
-//! The answer is printed as it is taken, some resources at a time, from what the service holds encoded; one that fits into
-//! the first portion is sent whole.
+//! The answer is printed as it is taken, some resources at a time, from what the service holds encoded; one that fits
+//! into the first portion is sent whole.
 
 use axum::{
     body::{Body, Bytes},

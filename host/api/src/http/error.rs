@@ -1,7 +1,8 @@
 //! Why a request was not answered as request, and how that looks.
 //!
-//! Consul's form is text, `rpc error: code = NotFound desc = …`, with five codes. The other forms tell more codes apart, by
-//! what HTTP clients do with them; a problem object (RFC 9457) also has the faults by field, and the plugin to blame.
+//! Consul's form is text, `rpc error: code = NotFound desc = …`, with five codes. The other forms tell more codes
+//! apart, by what HTTP clients do with them; a problem object (RFC 9457) also has the faults by field, and the plugin
+//! to blame.
 
 use axum::{
     body::Body,

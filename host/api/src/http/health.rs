@@ -11,7 +11,8 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// 200 once everything is loaded, 503 before that, during shutdown, and while the store does not do what it is there for.
+/// 200 once everything is loaded, 503 before that, during shutdown, and while the store does not do what it is there
+/// for.
 pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     readiness(shared.ready, shared.service.backend().health()).await
 }

@@ -48,8 +48,8 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     let Err(error) = guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    // What is stored under another version of its type is an internal error of Consul's Delete, and the caller's of its Read.
-    // A status of 500 would blame the server.
+    // What is stored under another version of its type is an internal error of Consul's Delete, and the caller's of its
+    // Read. A status of 500 would blame the server.
     if error.code == Code::Internal && error.plugin.is_none() {
         let of_read = span("Read", Some(&id));
         let read =

@@ -1,8 +1,10 @@
-//! Resources as JSON, in Consul's form: keys in alphabetical order, indented by two blanks, and data without the `@type` that
-//! its type implies. The mapping is that of `mortise_text`, which the command line has too, [`consul`] its form for Consul.
+//! Resources as JSON, in Consul's form: keys in alphabetical order, indented by two blanks, and data without the
+//! `@type` that its type implies. The mapping is that of `mortise_text`, which the command line has too, [`consul`] its
+//! form for Consul.
 //!
-//! Data that proto3 JSON has no form for (a time out of range, more than 100 levels of messages; a gRPC client may store
-//! these) is printed as its type and its bytes in base64, so that it does not spoil a list, and is taken back like that.
+//! Data that proto3 JSON has no form for (a time out of range, more than 100 levels of messages; a gRPC client may
+//! store these) is printed as its type and its bytes in base64, so that it does not spoil a list, and is taken back
+//! like that.
 
 use axum::http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use mortise_resource::pb;

@@ -1,7 +1,8 @@
 //! The connections of the HTTP port: how many, for how long, and their end.
 //!
-//! HTTP/1. A connection that sends no request for `request_timeout`, or does not take what is sent for `stall_timeout`, is
-//! closed; so one costs a little memory for a bounded time, but for watches, which last as long as their clients listen.
+//! HTTP/1. A connection that sends no request for `request_timeout`, or does not take what is sent for `stall_timeout`,
+//! is closed; so one costs a little memory for a bounded time, but for watches, which last as long as their clients
+//! listen.
 //!
 //! When every connection is taken, a few more are answered `/healthz` and `/readyz`, and nothing else: a server that is
 //! busy is not a server that is dead, and is not to be restarted for it.

@@ -1,5 +1,5 @@
-//! The HTTP port: Consul's HTTP mapping of the resource API, what it lacks (watches, dry runs, descriptions of the types),
-//! and what orchestrators ask. docs/http.md is the user's side of it.
+//! The HTTP port: Consul's HTTP mapping of the resource API, what it lacks (watches, dry runs, descriptions of the
+//! types), and what orchestrators ask. docs/http.md is the user's side of it.
 //!
 //! | path | file |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `/v1/openapi.json` | `openapi` |
 //! | `/healthz`, `/readyz`, `/metrics` | `health` |
 //!
-//! Nothing here decides anything about resources: a request is decoded and handed to the service, as `grpc` does, and its
-//! answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a type that
-//! was loaded a moment ago has its route.
+//! Nothing here decides anything about resources: a request is decoded and handed to the service, as `grpc` does, and
+//! its answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a
+//! type that was loaded a moment ago has its route.
 //!
 //! Before every route it is looked whether a page in a browser is at work (`browsers`).
 //!
@@ -89,8 +89,8 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// The largest body that makes sense: no larger than a request may be, nor much larger than the largest resource is in
-    /// JSON, where a byte of a packed list of numbers takes a line.
+    /// The largest body that makes sense: no larger than a request may be, nor much larger than the largest resource is
+    /// in JSON, where a byte of a packed list of numbers takes a line.
     #[must_use]
     pub fn body_bytes(max_request_bytes: usize, max_resource_bytes: usize) -> usize {
         max_request_bytes.min(max_resource_bytes.saturating_mul(8).saturating_add(64 << 10))

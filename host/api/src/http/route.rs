@@ -1,8 +1,8 @@
 //! From a path under `/api` to a type and what of it is meant.
 //!
-//! `/api/<group>/<version>/<kind>` is the collection, one more element the name of an item. All three are in lower case. Of
-//! further elements the last one is the name, as Consul has it; an element is decoded after the path is taken apart, so an
-//! encoded slash is part of a name, and no valid one.
+//! `/api/<group>/<version>/<kind>` is the collection, one more element the name of an item. All three are in lower
+//! case. Of further elements the last one is the name, as Consul has it; an element is decoded after the path is taken
+//! apart, so an encoded slash is part of a name, and no valid one.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! `GET …?watch`: WatchList as server-sent events.
 //!
-//! An `upsert` for each resource there is, then `end-of-snapshot` once, then `upsert` and `delete`, in the order of commits.
-//! Data is the resource as JSON on one line, `id` its version. There is no resumption: a client that connects again gets a
-//! snapshot. The last event of a stream that the server ends is `error`, with a problem object. Comments keep the
-//! connection alive meanwhile.
+//! An `upsert` for each resource there is, then `end-of-snapshot` once, then `upsert` and `delete`, in the order of
+//! commits. Data is the resource as JSON on one line, `id` its version. There is no resumption: a client that connects
+//! again gets a snapshot. The last event of a stream that the server ends is `error`, with a problem object. Comments
+//! keep the connection alive meanwhile.
 //!
-//! A watch of one item is one of the names that begin with its name, of which others are left out. It needs what listing
-//! needs, and counts against `service.max_watches` as every watch does.
+//! A watch of one item is one of the names that begin with its name, of which others are left out. It needs what
+//! listing needs, and counts against `service.max_watches` as every watch does.
 
 use std::convert::Infallible;
 

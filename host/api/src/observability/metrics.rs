@@ -1,5 +1,5 @@
-//! Every metric of the process: what it is called, what it is, and what it means. docs/metrics.md shows the same table; a
-//! test compares the two.
+//! Every metric of the process: what it is called, what it is, and what it means. docs/metrics.md shows the same table;
+//! a test compares the two.
 //!
 //! Histograms have real buckets, the same on every machine, so that they can be added up over machines. Samples are
 //! folded into their buckets every few seconds, so that memory is bounded also when no metrics are asked for.

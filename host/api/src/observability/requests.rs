@@ -1,7 +1,8 @@
 //! How often each method of the gRPC port was called.
 //!
 //! The methods are those that the server has, known when it starts: a path that is none of them is counted as such, so
-//! that no client can make the server remember names. A call costs one look into a table that never changes, and one addition.
+//! that no client can make the server remember names. A call costs one look into a table that never changes, and one
+//! addition.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,7 @@
 //! Resources from files, directories and standard input.
 //!
-//! A directory means the files in it that are named as what they hold (.yaml, .yml, .json, .jsonl, .ndjson, .hcl), in the
-//! order of their names. Everything is read and checked before anything is done with it.
+//! A directory means the files in it that are named as what they hold (.yaml, .yml, .json, .jsonl, .ndjson, .hcl), in
+//! the order of their names. Everything is read and checked before anything is done with it.
 
 use std::{
     collections::HashMap,
@@ -52,7 +52,8 @@ fn format(text: &str) -> Result<Format, FormatError> {
     }
 }
 
-/// Reads all of it: every resource, placed in the units that flags and context name where the text names none, each once.
+/// Reads all of it: every resource, placed in the units that flags and context name where the text names none, each
+/// once.
 pub(crate) fn read(
     files: &Files,
     catalog: &Catalog,

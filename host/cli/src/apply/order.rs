@@ -1,5 +1,5 @@
-//! The order in which resources of one set are written: each after its owner, its namespace and its partition, as far as the
-//! set has them. Deletions go the other way.
+//! The order in which resources of one set are written: each after its owner, its namespace and its partition, as far
+//! as the set has them. Deletions go the other way.
 //!
 //! Sorting takes time in proportion to the set times the depth of its longest chain of owners.
 
@@ -13,7 +13,8 @@ use crate::{
     resources::ids::{Key, id_of, title, units_of},
 };
 
-/// Resources by levels: those of the first need none of the set, those of each further one need some of the levels before.
+/// Resources by levels: those of the first need none of the set, those of each further one need some of the levels
+/// before.
 #[derive(Debug)]
 pub(crate) struct Levels<T> {
     pub(crate) sorted: Vec<Vec<T>>,

@@ -1,7 +1,7 @@
 //! What applying a resource would change, as far as the server can tell without writing.
 //!
-//! Costs one read, and one MutateAndValidate for what is not stored to the byte. Whether other bytes say the same is decided
-//! here, by the descriptors that the catalogue holds.
+//! Costs one read, and one MutateAndValidate for what is not stored to the byte. Whether other bytes say the same is
+//! decided here, by the descriptors that the catalogue holds.
 
 use std::collections::BTreeMap;
 
@@ -78,8 +78,9 @@ pub(crate) async fn plan(
     Ok(Plan { change, before, after, warnings: answer.warnings, unchecked: None })
 }
 
-/// Reads and plans without writing. `creates` says whether the same set creates a namespace or a partition: the server cannot
-/// judge a resource in one that does not exist yet, so it is planned as it is written, [unchecked](Plan::unchecked).
+/// Reads and plans without writing. `creates` says whether the same set creates a namespace or a partition: the server
+/// cannot judge a resource in one that does not exist yet, so it is planned as it is written,
+/// [unchecked](Plan::unchecked).
 pub(crate) async fn dry_run(
     session: &Session,
     catalog: &Catalog,
@@ -99,7 +100,8 @@ pub(crate) async fn dry_run(
     }
 }
 
-/// The unit for want of which a resource was refused, if the same set creates it and those within it that the resource needs.
+/// The unit for want of which a resource was refused, if the same set creates it and those within it that the resource
+/// needs.
 fn missing_unit(id: &pb::Id, refusal: &CliError, creates: impl Fn(&pb::Id) -> bool) -> Option<pb::Id> {
     let units: Vec<_> = units_of(id).collect();
     let is_missing = |unit: &pb::Id| {
@@ -116,7 +118,8 @@ pub(crate) fn unit_kind(unit: &pb::Id) -> String {
     unit.r#type.as_ref().map(|ty| ty.kind.to_lowercase()).unwrap_or_default()
 }
 
-/// Whether what is stored is what is wanted, to the byte: data, owner, and metadata but for what the server keeps by itself.
+/// Whether what is stored is what is wanted, to the byte: data, owner, and metadata but for what the server keeps by
+/// itself.
 pub(crate) fn same(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
     wanted.data.as_ref().map(|data| &data.value) == stored.data.as_ref().map(|data| &data.value)
         && same_but_for_bytes(wanted, stored)
@@ -142,16 +145,16 @@ fn same_but_for_bytes(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
         && metadata_with_kept(wanted, stored) == stored.metadata
 }
 
-/// Whether other bytes are all that differs, and they say the same: a client may put entries of maps in any order, or a zero
-/// where none is needed.
+/// Whether other bytes are all that differs, and they say the same: a client may put entries of maps in any order, or a
+/// zero where none is needed.
 fn same_otherwise_put(catalog: &Catalog, wanted: &pb::Resource, stored: &pb::Resource) -> Result<bool, CliError> {
     let same = same_but_for_bytes(wanted, stored) && says_the_same(wanted, stored, catalog);
     catalog.fault()?;
     Ok(same)
 }
 
-/// Whether data of one type decodes to the same. It is compared as it is printed: that loses nothing, and has one form for
-/// all NaNs and for the content of an `Any`; and so data changes exactly where [`Plan::diff`] shows it.
+/// Whether data of one type decodes to the same. It is compared as it is printed: that loses nothing, and has one form
+/// for all NaNs and for the content of an `Any`; and so data changes exactly where [`Plan::diff`] shows it.
 fn says_the_same(wanted: &pb::Resource, stored: &pb::Resource, types: &dyn Types) -> bool {
     let said = |resource: &pb::Resource| {
         let data = pb::Resource { id: stored.id.clone(), data: resource.data.clone(), ..pb::Resource::default() };

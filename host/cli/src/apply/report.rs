@@ -9,7 +9,8 @@ use crate::{
     resources::ids::{id_of, placed_title},
 };
 
-/// Prints on standard error what is to be known of a plan: that the server did not judge it, or what validation let pass.
+/// Prints on standard error what is to be known of a plan: that the server did not judge it, or what validation let
+/// pass.
 pub(crate) fn notes(document: &Document, plan: &Plan, ui: &Ui) {
     if let Some(unit) = &plan.unchecked {
         let name = placed_title(&id_of(&document.resource));

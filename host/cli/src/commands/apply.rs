@@ -1,9 +1,9 @@
 //! `mortise apply`: makes resources what files say.
 //!
-//! Partitions and namespaces are written before what is in them, and owners before what they own, which gets the owner's
-//! uid. A changed document costs three calls: read, MutateAndValidate, write; one that is stored to the byte costs the read. Up to [`Throttle::MOST`] resources are on
-//! their way at once, so that the server's writers share its syncs; fewer when the server has too much to do. What is already
-//! as wanted is not written.
+//! Partitions and namespaces are written before what is in them, and owners before what they own, which gets the
+//! owner's uid. A changed document costs three calls: read, MutateAndValidate, write; one that is stored to the byte
+//! costs the read. Up to [`Throttle::MOST`] resources are on their way at once, so that the server's writers share its
+//! syncs; fewer when the server has too much to do. What is already as wanted is not written.
 
 use std::{
     collections::{BTreeSet, HashMap},

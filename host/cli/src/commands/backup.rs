@@ -1,7 +1,7 @@
 //! `mortise backup`: everything that a server holds, as one file, while it serves.
 //!
-//! The file is written under another name in the same directory, checked against its seal, synced, and renamed: it is there
-//! whole or not at all.
+//! The file is written under another name in the same directory, checked against its seal, synced, and renamed: it is
+//! there whole or not at all.
 
 use std::{
     io::{self, IsTerminal as _, Write},

@@ -108,8 +108,8 @@ impl Delete {
         Ok(if failed { Exit::Failed } else { Exit::Done })
     }
 
-    /// What is to be deleted, by levels: the owned before their owners, and what is in a namespace or a partition before that.
-    /// `None` after a no to the question.
+    /// What is to be deleted, by levels: the owned before their owners, and what is in a namespace or a partition
+    /// before that. `None` after a no to the question.
     async fn to_delete(
         &self,
         session: &Session,

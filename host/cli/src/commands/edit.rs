@@ -1,9 +1,9 @@
 //! `mortise edit`: a resource in an editor, and back.
 //!
-//! The write is conditional on the version that was read. When somebody else was faster, their change and this one are put
-//! together as `git merge` does it: if they touch different lines, the result is written; if not, the editor opens again,
-//! with both in it. A text that is refused comes back with the reasons above it. What was typed is never lost: when the
-//! command gives up or is interrupted, it says where the text is.
+//! The write is conditional on the version that was read. When somebody else was faster, their change and this one are
+//! put together as `git merge` does it: if they touch different lines, the result is written; if not, the editor opens
+//! again, with both in it. A text that is refused comes back with the reasons above it. What was typed is never lost:
+//! when the command gives up or is interrupted, it says where the text is.
 
 use std::path::{Path, PathBuf};
 
@@ -230,8 +230,8 @@ fn commented(text: &str) -> String {
     text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// The file with what is typed. It goes when it is dropped, unless what it holds matters: then it stays, and standard error
-/// says where. That is so when the command is dropped amid a write, by Ctrl-C.
+/// The file with what is typed. It goes when it is dropped, unless what it holds matters: then it stays, and standard
+/// error says where. That is so when the command is dropped amid a write, by Ctrl-C.
 struct Draft {
     file: Option<tempfile::NamedTempFile>,
     path: PathBuf,

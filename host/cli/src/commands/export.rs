@@ -1,8 +1,8 @@
 //! `mortise export`: resources as text that `mortise import` and `mortise apply` read, a resource at a time.
 //!
-//! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the host's own
-//! types, but for partitions and namespaces. What is marked for deletion is left out,
-//! since it cannot be written. Resources of deleted owners come without their owner.
+//! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the
+//! host's own types, but for partitions and namespaces. What is marked for deletion is left out, since it cannot be
+//! written. Resources of deleted owners come without their owner.
 
 use std::{
     io::{self, BufWriter, Write},

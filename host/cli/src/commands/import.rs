@@ -1,8 +1,9 @@
 //! `mortise import`: writes the resources of texts, however many, a few at a time.
 //!
-//! Like `apply`, but made for many: nothing is read or compared first, and a file is never in memory as a whole. Versions,
-//! uids and generations in the text are left out: the server gives its own. What has an owner waits until everything else is
-//! written, and then for its owner. Partitions and namespaces are written before what comes after them.
+//! Like `apply`, but made for many: nothing is read or compared first, and a file is never in memory as a whole.
+//! Versions, uids and generations in the text are left out: the server gives its own. What has an owner waits until
+//! everything else is written, and then for its owner. Partitions and namespaces are written before what comes after
+//! them.
 
 use std::{
     fs::File,
@@ -212,7 +213,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Writes some at a time. After one that ends it, those on their way are waited for, so that what is said of them holds.
+    /// Writes some at a time. After one that ends it, those on their way are waited for, so that what is said of them
+    /// holds.
     async fn write_all(&mut self, items: Vec<PlacedResource>) -> Result<(), CliError> {
         let session = self.session;
         let write = |item: PlacedResource| async move {

@@ -1,7 +1,7 @@
 //! The commands, one in each file.
 //!
-//! A command is a struct of arguments with a `run`. Its doc comment is its help, and `after_help` gives examples and the
-//! exit codes.
+//! A command is a struct of arguments with a `run`. Its doc comment is its help, and `after_help` gives examples and
+//! the exit codes.
 
 mod apply;
 mod backup;

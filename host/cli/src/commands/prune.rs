@@ -75,7 +75,8 @@ pub(super) async fn prune(
         let keyed = selected.map(|resource| (Key::of(&id_of(&resource)), resource));
         to_delete.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
     }
-    // The other way round than they are written: an owner's deletion changes what it owns, and a namespace's what is in it.
+    // The other way round than they are written: an owner's deletion changes what it owns, and a namespace's what is in
+    // it.
     let levels = order::sort(to_delete.into_values().collect(), |resource| resource);
     // A circle cannot be stored; were there one, the server would have to judge.
     let to_delete: Vec<_> = levels.circular.into_iter().chain(levels.sorted.into_iter().rev().flatten()).collect();

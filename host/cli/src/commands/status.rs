@@ -1,4 +1,5 @@
-//! `mortise status`: with a type and a name, what controllers say about that resource; without, how the server is doing.
+//! `mortise status`: with a type and a name, what controllers say about that resource; without, how the server is
+//! doing.
 
 use clap::Args;
 

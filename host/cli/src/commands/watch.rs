@@ -1,7 +1,7 @@
 //! Follows resources and prints what happens to them: `mortise get --watch`.
 //!
-//! What is there comes first, as a table if that is wanted; then every change, as it happens. When the server ends the watch
-//! because this end was too slow, it begins anew with what is there then.
+//! What is there comes first, as a table if that is wanted; then every change, as it happens. When the server ends the
+//! watch because this end was too slow, it begins anew with what is there then.
 
 use std::time::Duration;
 

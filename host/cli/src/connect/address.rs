@@ -1,7 +1,7 @@
 //! The server's address as users write it: `HOST:PORT`, `HOST`, or either with `http://` or `https://` before it.
 //!
-//! Read by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or say nothing but "invalid authority"
-//! about a forgotten bracket, where a user needs to know what is wrong.
+//! Read by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or say nothing but "invalid
+//! authority" about a forgotten bracket, where a user needs to know what is wrong.
 
 use crate::error::CliError;
 

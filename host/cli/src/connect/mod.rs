@@ -29,7 +29,8 @@ const DEFAULT_ADDR: &str = "127.0.0.1:8502";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connect {
-    /// The server: HOST:PORT, http://HOST:PORT, or https://HOST:PORT for TLS [default: 127.0.0.1:8502] [env: MORTISE_GRPC_ADDR]
+    /// The server: HOST:PORT, http://HOST:PORT, or https://HOST:PORT for TLS [default: 127.0.0.1:8502] [env:
+    /// MORTISE_GRPC_ADDR]
     #[arg(long, value_name = "ADDR")]
     pub grpc_addr: Option<String>,
     /// A context of the contexts file, instead of the current one [env: MORTISE_CONTEXT]
@@ -57,7 +58,8 @@ pub struct Connect {
     /// The name that the server's certificate has to be for, if not the address's [env: MORTISE_TLS_SERVER_NAME]
     #[arg(long, value_name = "NAME")]
     pub tls_server_name: Option<String>,
-    /// How long an answer may take, and how long to wait where a command waits: 500ms, 30s, 5m [default: 30s] [env: MORTISE_TIMEOUT]
+    /// How long an answer may take, and how long to wait where a command waits: 500ms, 30s, 5m [default: 30s] [env:
+    /// MORTISE_TIMEOUT]
     #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
     pub timeout: Option<Duration>,
     /// Colours in the output [default: auto] [env: NO_COLOR]
@@ -69,8 +71,8 @@ impl Connect {
     /// Connects to the server.
     ///
     /// # Errors
-    /// What is wrong with the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or that
-    /// the server does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
+    /// What is wrong with the flags, the environment or the contexts file ([`Exit::Usage`](crate::Exit::Usage)), or
+    /// that the server does not answer ([`Exit::Unreachable`](crate::Exit::Unreachable)).
     pub async fn session(&self) -> Result<Session, CliError> {
         self.session_in(&env::process).await
     }

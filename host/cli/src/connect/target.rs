@@ -1,5 +1,5 @@
-//! A server's address, credentials and TLS files, after flags, environment and context were weighed, and the endpoint made
-//! of them.
+//! A server's address, credentials and TLS files, after flags, environment and context were weighed, and the endpoint
+//! made of them.
 
 use std::{path::PathBuf, time::Duration};
 

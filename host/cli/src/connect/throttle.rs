@@ -1,11 +1,11 @@
 //! How many calls are on their way at once: many, as long as the server keeps up.
 //!
-//! A call that is refused because the server, or a plugin of it, has too much to do is made again a little later, and meanwhile
-//! fewer are made at once: half as many after each refusal, one more after each [`STEADY`] that went well, as TCP does it. A
-//! call is given up after [`ATTEMPTS`].
+//! A call that is refused because the server, or a plugin of it, has too much to do is made again a little later, and
+//! meanwhile fewer are made at once: half as many after each refusal, one more after each [`STEADY`] that went well, as
+//! TCP does it. A call is given up after [`ATTEMPTS`].
 //!
-//! Written by hand: `governor` limits calls per second, not calls at once; `backon` repeats a call, but knows nothing of the
-//! place among the running ones that has to be given up during the wait, nor of a wait that the server asks for.
+//! Written by hand: `governor` limits calls per second, not calls at once; `backon` repeats a call, but knows nothing
+//! of the place among the running ones that has to be given up during the wait, nor of a wait that the server asks for.
 
 use std::{
     sync::{Mutex, PoisonError},

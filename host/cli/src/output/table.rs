@@ -2,8 +2,8 @@
 //!
 //! On a terminal no row is wider than it: the widest columns are cut first. Anywhere else nothing is cut.
 //!
-//! Written by hand: `comfy-table` breaks a cell into lines where it should be cut, `tabled` leaves blanks at the ends of lines,
-//! and neither takes rows out of a table while it keeps the widths, as [`Table::drain`] does for a watch.
+//! Written by hand: `comfy-table` breaks a cell into lines where it should be cut, `tabled` leaves blanks at the ends
+//! of lines, and neither takes rows out of a table while it keeps the widths, as [`Table::drain`] does for a watch.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 

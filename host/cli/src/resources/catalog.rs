@@ -19,8 +19,8 @@ use crate::{CliError, Session};
 
 /// Every type that the server had when it was asked.
 ///
-/// As [`Types`] it asks the server for descriptors by itself, and waits for the answer: that needs a runtime with several
-/// threads, which [`block_on`](crate::block_on) makes. [`Catalog::fault`] returns what went wrong then.
+/// As [`Types`] it asks the server for descriptors by itself, and waits for the answer: that needs a runtime with
+/// several threads, which [`block_on`](crate::block_on) makes. [`Catalog::fault`] returns what went wrong then.
 pub struct Catalog {
     types: Vec<TypeInfo>,
     session: Session,
@@ -56,8 +56,8 @@ impl Catalog {
         self.types.iter().find(|t| t.r#type.as_ref() == Some(wanted))
     }
 
-    /// The type that `text` means: `group.version.Kind`, `group.Kind`, a short name, or a kind in any case, also with an s
-    /// behind it. Where several versions of one kind match, it is the newest one.
+    /// The type that `text` means: `group.version.Kind`, `group.Kind`, a short name, or a kind in any case, also with
+    /// an s behind it. Where several versions of one kind match, it is the newest one.
     ///
     /// # Errors
     /// [`Exit::Usage`](crate::Exit::Usage) when nothing matches, or kinds of several groups do.
@@ -167,8 +167,8 @@ fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError>
     })
 }
 
-/// Orders versions of types as Kubernetes does: numbers as numbers, and `v1` after `v1beta2` after `v1alpha1`. They are no
-/// semantic versions, which `semver` would order.
+/// Orders versions of types as Kubernetes does: numbers as numbers, and `v1` after `v1beta2` after `v1alpha1`. They are
+/// no semantic versions, which `semver` would order.
 fn version_order(version: &str) -> (u64, u8, u64) {
     let rest = version.strip_prefix('v').unwrap_or(version);
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

@@ -32,8 +32,8 @@ impl Tenancy {
         }
     }
 
-    /// The units that a type's scope has. A flag that names one which it lacks stays, so that the server refuses it; what
-    /// environment and context say is meant for types that have it.
+    /// The units that a type's scope has. A flag that names one which it lacks stays, so that the server refuses it;
+    /// what environment and context say is meant for types that have it.
     #[must_use]
     pub fn units_for(&self, ty: &pb::Type, session: &Session, catalog: &Catalog) -> pb::Tenancy {
         let mut units = self.units(session);

@@ -1,7 +1,7 @@
 //! Waiting for a condition of resources, and for resources to be gone.
 //!
-//! A condition is waited for by a watch of each type and place; after a watch ended, only what is still missing is asked for
-//! again. Until a resource is gone it is read again and again, with pauses from 20 ms to 1 s.
+//! A condition is waited for by a watch of each type and place; after a watch ended, only what is still missing is
+//! asked for again. Until a resource is gone it is read again and again, with pauses from 20 ms to 1 s.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -19,8 +19,8 @@ use crate::{
 /// Requeues that far apart are no loop; and the longest that one that is a loop is slowed down for.
 const PACED: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest wait of a key whose reconcile was refused: short, since who refuses it for long pauses the
-/// controller.
+/// The shortest and the longest wait of a key whose reconcile was refused: short, since who refuses it for long pauses
+/// the controller.
 pub(super) const REFUSED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Reconciles keys until the queue is closed.
@@ -87,8 +87,8 @@ fn note_throttled(run: &Run, place: &str, key: &Key, chain: u32, wait: Duration)
     }
 }
 
-/// What follows a reconcile that asked to be called again after `wait`: at once or after less than [`PACED`], it is a link of
-/// the chain.
+/// What follows a reconcile that asked to be called again after `wait`: at once or after less than [`PACED`], it is a
+/// link of the chain.
 fn requeue(run: &Run, job: &Job<ReconcileItem>, chain: u32, wait: Duration) -> Next<ReconcileItem> {
     let uid = job.content.uid.clone();
     if wait >= PACED {

@@ -1,8 +1,8 @@
 //! How settings are declared: each once, with its name, default, range and the text that explains it.
 //!
-//! From a declaration follow the field that holds the setting, its default, the check of its range, what `--help` says of
-//! its flag, and what `config.toml` says. The unit is the end of the name: `_ms` is milliseconds, `bytes` is bytes, anything
-//! else counts.
+//! From a declaration follow the field that holds the setting, its default, the check of its range, what `--help` says
+//! of its flag, and what `config.toml` says. The unit is the end of the name: `_ms` is milliseconds, `bytes` is bytes,
+//! anything else counts.
 
 use toml::{Table, Value};
 
@@ -29,8 +29,8 @@ pub(crate) struct Setting {
     pub(crate) doc: &'static str,
 }
 
-/// Declares a section and the struct that it is read into: `name: type = default, range;`. What follows `with` are tables
-/// within it, which have declarations of their own.
+/// Declares a section and the struct that it is read into: `name: type = default, range;`. What follows `with` are
+/// tables within it, which have declarations of their own.
 macro_rules! section {
     (
         $(#[doc = $about:literal])*

@@ -11,10 +11,11 @@ use super::{
 const SPANS: &str = "mortise::span=debug";
 
 impl Log {
-    /// What is logged. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts do not count.
+    /// What is logged. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts do not
+    /// count.
     ///
-    /// A word by itself that is no level would be taken for a target: `inf` would log nothing at all, errors included. So a
-    /// target needs its level.
+    /// A word by itself that is no level would be taken for a target: `inf` would log nothing at all, errors included.
+    /// So a target needs its level.
     pub(crate) fn filter(&self) -> Result<EnvFilter, SettingError> {
         let refused = |fault| SettingError::LogLevel { level: self.level.clone(), fault };
         let mut parts: Vec<&str> = self.level.split(',').map(str::trim).collect();

@@ -1,7 +1,8 @@
-//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON. What they are granted goes along. A `log_level` that
-//! is none is refused here too, so that a configuration that is read again is judged as at the start.
+//! From `[plugin.<name>.settings]` to what plugins are told: TOML as JSON. What they are granted goes along. A
+//! `log_level` that is none is refused here too, so that a configuration that is read again is judged as at the start.
 //!
-//! Dates and times become strings as TOML writes them. What JSON has no word for (`inf`, `nan`) is refused with its key.
+//! Dates and times become strings as TOML writes them. What JSON has no word for (`inf`, `nan`) is refused with its
+//! key.
 
 use std::collections::BTreeMap;
 

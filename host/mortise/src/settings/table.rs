@@ -1,7 +1,7 @@
 //! Every setting, once: name, default, range, and what it is for. `config.toml` is printed from here.
 //!
-//! Where another part of the server owns the settings of a section (`[sandbox]` are the limits of plugins), names, types and
-//! defaults are that part's, and this table adds the ranges and the texts.
+//! Where another part of the server owns the settings of a section (`[sandbox]` are the limits of plugins), names,
+//! types and defaults are that part's, and this table adds the ranges and the texts.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -56,10 +56,11 @@ section! {
         http_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8500));
         /// Where resources are stored. `mortise dev` uses a temporary directory unless this is set somewhere.
         data_dir: PathBuf = "data".into();
-        /// Every *.wasm in this folder is loaded as a plugin, and anew when it changes. The folder may appear later. `mortise dev`
-        /// has one in data_dir unless this is set somewhere.
+        /// Every *.wasm in this folder is loaded as a plugin, and anew when it changes. The folder may appear later.
+        /// `mortise dev` has one in data_dir unless this is set somewhere.
         plugin_dir: PathBuf = "plugins".into();
-        /// Compiled plugins, so that a start need not compile. Empty: `cache` in data_dir, or the user's cache in dev mode.
+        /// Compiled plugins, so that a start need not compile. Empty: `cache` in data_dir, or the user's cache in dev
+        /// mode.
         cache_dir: PathBuf = PathBuf::new();
         /// How long calls in flight may take to finish after SIGTERM or SIGINT.
         shutdown_grace_ms: u64 = 10_000, WAIT;
@@ -83,10 +84,11 @@ section! {
 section! {
     /// Logs go to stderr.
     struct Log in "log" {
-        /// error, warn, info, debug, trace, or a filter such as "info,plugin=debug", where each target has its level; plugins log
-        /// under the target `plugin`.
+        /// error, warn, info, debug, trace, or a filter such as "info,plugin=debug", where each target has its level;
+        /// plugins log under the target `plugin`.
         level: String = "info".into();
-        /// Says for each request and each hook how long it took, with the plugin, its version and its fuel; costs some speed.
+        /// Says for each request and each hook how long it took, with the plugin, its version and its fuel; costs some
+        /// speed.
         spans: bool = false;
     }
 }
@@ -116,11 +118,11 @@ section! {
         max_streams: u32 = 2_048, AT_ONCE;
         /// Watches open at once.
         max_watches: usize = 10_000, AT_ONCE;
-        /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of it. Clients get
-        /// places by turns, and none more than half of them.
+        /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of
+        /// it. Clients get places by turns, and none more than half of them.
         max_snapshots: usize = 32, AT_ONCE;
-        /// How many bytes the lists of all clients together take while they are read and until they are sent. Further ones wait;
-        /// clients get room by turns, and none more than half, but for a single list, which may take all.
+        /// How many bytes the lists of all clients together take while they are read and until they are sent. Further
+        /// ones wait; clients get room by turns, and none more than half, but for a single list, which may take all.
         list_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
         /// Lists and watches that may wait so; one more is refused.
         max_waiting: usize = 20_000, AT_ONCE;
@@ -132,19 +134,20 @@ section! {
 section! {
     /// The gRPC port.
     struct Grpc in "grpc" {
-        /// Connections at once; further ones are closed. One whose client sends nothing at first has http.request_timeout_ms.
+        /// Connections at once; further ones are closed. One whose client sends nothing at first has
+        /// http.request_timeout_ms.
         max_connections: usize = 4_096, AT_ONCE;
-        /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still there. So
-        /// clients that vanished while watching are found out.
+        /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still
+        /// there. So clients that vanished while watching are found out.
         keep_alive_ms: u64 = 60_000, NETWORK_TIME;
         /// How long the answer to that may take before the connection is closed.
         keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
-        /// How many bytes the messages of requests may take while they arrive, but for the first 64 KiB of each; what does not fit
-        /// is refused. A message has http.request_timeout_ms to arrive.
+        /// How many bytes the messages of requests may take while they arrive, but for the first 64 KiB of each; what
+        /// does not fit is refused. A message has http.request_timeout_ms to arrive.
         request_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
-        /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was taken for
-        /// longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for http.stall_timeout_ms is
-        /// ended, too.
+        /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was
+        /// taken for longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for
+        /// http.stall_timeout_ms is ended, too.
         answer_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
         /// How long the upload of a plugin may take.
         upload_timeout_ms: u64 = 120_000, NETWORK_TIME;
@@ -156,17 +159,18 @@ section! {
     struct Http in "http" {
         /// Whether the resource API and its description are on the HTTP port, beside health and metrics.
         api: bool = HttpOptions::default().api;
-        /// Names by which the port may be addressed, besides localhost and the address that it listens on: a request for any
-        /// other host is refused, since a web page may have made that name up (DNS rebinding). Without scheme and port.
+        /// Names by which the port may be addressed, besides localhost and the address that it listens on: a request
+        /// for any other host is refused, since a web page may have made that name up (DNS rebinding). Without scheme
+        /// and port.
         allowed_hosts: Vec<String> = Vec::new();
-        /// Connections at once; further ones are answered 503, but for a few that ask for /healthz. A watch takes one for as long as it is open, and all watches
-        /// together three quarters of them.
+        /// Connections at once; further ones are answered 503, but for a few that ask for /healthz. A watch takes one
+        /// for as long as it is open, and all watches together three quarters of them.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
-        /// How long a client may take to send the head of a request, and again its body, or to say nothing between two. On the
-        /// gRPC port: how long it may take to begin with HTTP/2 once it is connected.
+        /// How long a client may take to send the head of a request, and again its body, or to say nothing between two.
+        /// On the gRPC port: how long it may take to begin with HTTP/2 once it is connected.
         request_timeout_ms: u64 = ms(HttpOptions::default().request_timeout), NETWORK_TIME;
-        /// How long a client may take nothing of an answer before its connection is closed; on the gRPC port, before the answer is
-        /// ended, watches included.
+        /// How long a client may take nothing of an answer before its connection is closed; on the gRPC port, before
+        /// the answer is ended, watches included.
         stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
         /// How often an open watch sends a comment when nothing happens.
         keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
@@ -176,9 +180,9 @@ section! {
 section! {
     /// The store.
     struct Store in "store" {
-        /// How much of the data file is kept in memory; 0 asks the machine: a sixteenth of its memory, 32 MiB to 1 GiB. What was
-        /// written last takes memory besides, until it is copied to that file: half as much, at most 16 MiB, and up to four
-        /// times that under a load that the disk cannot follow.
+        /// How much of the data file is kept in memory; 0 asks the machine: a sixteenth of its memory, 32 MiB to 1 GiB.
+        /// What was written last takes memory besides, until it is copied to that file: half as much, at most 16 MiB,
+        /// and up to four times that under a load that the disk cannot follow.
         cache_bytes: u64 = 0, Range::new(64 * KIB, TIB).or_zero();
         /// Largest resource. The host keeps resources of its own, one for each plugin.
         max_resource_bytes: usize = mortise_store::Options::new("").max_resource_bytes, Range::new(1_000, GIB);
@@ -190,13 +194,13 @@ section! {
         watch_buffer: usize = mortise_store::Options::new("").watch_buffer, QUEUE;
         /// How many bytes of these events a watch may be behind before it is ended. All watches of a type share them.
         watch_buffer_bytes: usize = mortise_store::Options::new("").watch_buffer_bytes, Range::new(KIB, TIB);
-        /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type with the
-        /// most go first, and the watches that have not taken them are ended.
+        /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type
+        /// with the most go first, and the watches that have not taken them are ended.
         watch_bytes: usize = mortise_store::Options::new("").watch_bytes, Range::new(KIB, TIB);
         /// How many writes may wait for the disk; further ones wait for a place.
         commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
-        /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give, writes are
-        /// refused with ResourceExhausted; deletions go on with what was taken.
+        /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give,
+        /// writes are refused with ResourceExhausted; deletions go on with what was taken.
         reserve_bytes: u64 = mortise_store::Options::new("").reserve_bytes, Range::new(8 * MIB, GIB);
     }
 }
@@ -206,7 +210,8 @@ section_of! {
     const SANDBOX in "sandbox" {
         /// Instances of all plugins at once; 0 asks the machine: 128, or 32 with less than 1 GiB of memory.
         instances, Range::new(0, 10_000);
-        /// Work of all hooks of one request, about one unit for each instruction: ends runaway loops, deterministically.
+        /// Work of all hooks of one request, about one unit for each instruction: ends runaway loops,
+        /// deterministically.
         fuel, Range::new(1, i64::MAX);
         /// Wall clock of all hooks of one request, waiting for an instance included.
         deadline_ms, TIME;
@@ -230,10 +235,11 @@ section_of! {
         host_calls, Range::new(1, u32::MAX as i64);
         /// Log text of one request; the rest is dropped, counted and said.
         log_bytes, Range::new(0, 64 * MIB);
-        /// Requests of one plugin at once, so that a slow one leaves room for others; further ones wait within their deadline.
+        /// Requests of one plugin at once, so that a slow one leaves room for others; further ones wait within their
+        /// deadline.
         concurrency, Range::new(1, 10_000);
-        /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a millisecond or two
-        /// of processor time; 0 leaves them among the others.
+        /// How long a plugin's calls run on threads of low priority after one that faulted or took more than a
+        /// millisecond or two of processor time; 0 leaves them among the others.
         low_priority_ms, WAIT;
         /// Size of a plugin's file.
         component_bytes, Range::new(KIB, GIB);
@@ -243,17 +249,18 @@ section_of! {
         remembered_decisions, Range::new(0, 1_000_000);
         /// Cores that compile a plugin at once, so that the others go on serving; 0 asks the machine: half of them.
         compile_threads, Range::new(0, 256);
-        /// Compiled code of all plugins that is kept in cache_dir; what was used least lately goes first, and 0 keeps nothing.
+        /// Compiled code of all plugins that is kept in cache_dir; what was used least lately goes first, and 0 keeps
+        /// nothing.
         code_cache_bytes, Range::new(0, TIB);
     }
 }
 
 section_of! {
-    /// What a plugin's controllers may use, each time they are called. Limits that are not here are those of [sandbox]; a
-    /// plugin's manifest can ask for less memory.
+    /// What a plugin's controllers may use, each time they are called. Limits that are not here are those of [sandbox];
+    /// a plugin's manifest can ask for less memory.
     const CONTROLLERS in "controllers" {
-        /// Instances of all controllers at once, those included that are kept warm; 0 asks the machine: 64, or 16 with less than
-        /// 1 GiB of memory. Hooks have others.
+        /// Instances of all controllers at once, those included that are kept warm; 0 asks the machine: 64, or 16 with
+        /// less than 1 GiB of memory. Hooks have others.
         instances, Range::new(0, 10_000);
         /// Work of one call, about one unit for each instruction.
         fuel, Range::new(1, i64::MAX);
@@ -265,8 +272,8 @@ section_of! {
         host_calls, Range::new(1, u32::MAX as i64);
         /// Wall clock of one host call, such as a write; one that takes longer fails, and the controller hears of it.
         host_call_ms, TIME;
-        /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a number of its
-        /// own: `directories.NAME.bytes`.
+        /// Room for the files of a granted directory, all of them; a write beyond it is refused. A grant may have a
+        /// number of its own: `directories.NAME.bytes`.
         directory_bytes, Range::new(1, 1 << 50);
         /// Files that a granted directory may have for one more to be written.
         directory_files, Range::new(1, 1 << 20);
@@ -274,25 +281,27 @@ section_of! {
 }
 
 section_of! {
-    /// When a hook that keeps failing is left alone. Requests that need it are refused meanwhile, with Unavailable, the plugin's
-    /// name and the time to wait; other hooks and other plugins go on. What the host did (no free instance) does not count.
+    /// When a hook that keeps failing is left alone. Requests that need it are refused meanwhile, with Unavailable, the
+    /// plugin's name and the time to wait; other hooks and other plugins go on. What the host did (no free instance)
+    /// does not count.
     const QUARANTINE in "quarantine" {
         /// Faults of one hook within the window that quarantine it.
         faults, Range::new(1, 10_000);
-        /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine. An unset
-        /// one is lowered to `faults`, and no set one may be above it.
+        /// Faults within the window that put a hook on probation, which is shown; and those forgiven after quarantine.
+        /// An unset one is lowered to `faults`, and no set one may be above it.
         probation_faults, Range::new(1, 10_000);
-        /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent. Faults
-        /// of one input count once, so that one caller's input does not close a hook that serves others.
+        /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent.
+        /// Faults of one input count once, so that one caller's input does not close a hook that serves others.
         share_percent, Range::new(1, 100);
         /// The window; a hook without a fault for so long leaves probation with the next good call.
         window_ms, TIME;
-        /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one is lowered
-        /// to `max_backoff_ms`, and no set one may be above it.
+        /// How long a hook is left alone before one call tries it again; doubled by each trial that fails. An unset one
+        /// is lowered to `max_backoff_ms`, and no set one may be above it.
         backoff_ms, TIME;
         /// The longest wait between trials.
         max_backoff_ms, TIME;
-        /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none by default.
+        /// Types such as "demo.v2.Artist" that are written without `mutate`, with a warning, while it is broken; none
+        /// by default.
         skip_mutate;
     }
 }

@@ -1,8 +1,9 @@
 //! `mortise plugin dev`: builds a plugin and installs it into a running server, each time that its sources change.
 //!
 //! One build at a time; what changes while one runs causes one more. A build that fails, cases that fail, a server that
-//! refuses: each is said, with what to type next, and what served before serves on. The plugin's conditions and its log come
-//! in between, as they happen. A server that was gone and is back has the plugin installed again, if it has it no more.
+//! refuses: each is said, with what to type next, and what served before serves on. The plugin's conditions and its log
+//! come in between, as they happen. A server that was gone and is back has the plugin installed again, if it has it no
+//! more.
 
 mod install;
 mod view;

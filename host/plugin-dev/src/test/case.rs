@@ -1,7 +1,7 @@
 //! A case: the call, its input, the world around it, and the expected outcome.
 //!
-//! The fields are listed in docs/writing-plugins.md. An unknown one is an error, since a misspelled expectation would expect
-//! nothing.
+//! The fields are listed in docs/writing-plugins.md. An unknown one is an error, since a misspelled expectation would
+//! expect nothing.
 
 use std::collections::BTreeMap;
 
@@ -175,7 +175,8 @@ pub(super) struct Expect {
     /// `mutate`, `write`: the resource as it was given.
     #[serde(default)]
     pub(super) unchanged: bool,
-    /// `mutate`: `false` lets it change its own answer when it is asked again, as it is when a resource is written back.
+    /// `mutate`: `false` lets it change its own answer when it is asked again, as it is when a resource is written
+    /// back.
     pub(super) idempotent: Option<bool>,
     /// Errors and warnings, in any order.
     #[serde(default)]

@@ -1,4 +1,5 @@
-//! What a reconciler asks of its host, and what it is answered, as data: so that both can be listed, recorded and compared.
+//! What a reconciler asks of its host, and what it is answered, as data: so that both can be listed, recorded and
+//! compared.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! A host in memory, for one reconcile: the store that `mortise_plugin::testing::World` has, too, behind the plugin's own
-//! hooks in the sandbox.
+//! A host in memory, for one reconcile: the store that `mortise_plugin::testing::World` has, too, behind the plugin's
+//! own hooks in the sandbox.
 //!
 //! # Limits
 //! Nothing is authorised. What is granted is the sandbox's business, as on a server. The cache is never behind.

@@ -45,8 +45,8 @@ pub(super) struct RunResult {
     pub(super) recording: Option<Recording>,
 }
 
-/// The settings and grants that a case gives, with its files put below `dir`. Types that the plugin's controllers watch are
-/// granted, since nothing would be loaded without.
+/// The settings and grants that a case gives, with its files put below `dir`. Types that the plugin's controllers watch
+/// are granted, since nothing would be loaded without.
 pub(super) fn settings(
     case: &Case,
     name: &str,

@@ -1,6 +1,7 @@
 //! Recordings: what a reconciler asked and was answered, in a file next to the case's, to be compared call by call.
 //!
-//! A recording belongs to a case as it was: one whose fixtures changed since is refused, since its answers are another world's.
+//! A recording belongs to a case as it was: one whose fixtures changed since is refused, since its answers are another
+//! world's.
 
 use std::{
     collections::BTreeMap,

@@ -1,11 +1,11 @@
 //! Reads the documents of a case file as plain values, each with the line on which it begins.
 //!
-//! Unquoted scalars are what YAML 1.2's core schema says, but that numbers are JSON's alone: `007`, `0x1f` and `1_000` stay texts,
-//! which a field of numbers refuses by name. What is inside of resources is typed later, by `mortise-text`.
+//! Unquoted scalars are what YAML 1.2's core schema says, but that numbers are JSON's alone: `007`, `0x1f` and `1_000`
+//! stay texts, which a field of numbers refuses by name. What is inside of resources is typed later, by `mortise-text`.
 //!
-//! `serde-saphyr` reads the same events, but makes numbers of such texts, says its own words about aliases and keys, and brings
-//! a table of character encodings. The reader of `mortise-text` keeps its tree to itself, since fields decide there what a
-//! scalar is.
+//! `serde-saphyr` reads the same events, but makes numbers of such texts, says its own words about aliases and keys,
+//! and brings a table of character encodings. The reader of `mortise-text` keeps its tree to itself, since fields
+//! decide there what a scalar is.
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError};
 use serde_json::{Map, Number, Value};

@@ -6,7 +6,8 @@ use crate::{KIND, proto::{{module}}::{{message}}};
 
 pub(crate) static CONTROLLER: Controller<Accept> = Controller::new("{{controller}}", KIND, Accept);
 
-/// Says of each {{kind}} that it was seen. It reads what is there and does what is missing; asked again, it does nothing.
+/// Says of each {{kind}} that it was seen. It reads what is there and does what is missing; asked again, it does
+/// nothing.
 pub(crate) struct Accept;
 
 impl Reconciler for Accept {

@@ -1,5 +1,5 @@
-//! What callers of the plugin service command, one command a file. Each takes the plugin's turn, so it waits for what is
-//! done with that plugin and for nothing else.
+//! What callers of the plugin service command, one command a file. Each takes the plugin's turn, so it waits for what
+//! is done with that plugin and for nothing else.
 
 pub(crate) mod disable;
 pub(crate) mod enable;

@@ -53,8 +53,8 @@ impl Map for Controller {
     }
 }
 
-/// Waits for a call, and tells the guest when the run is ending. It may go on until the runtime drops it. `call` makes the
-/// future where it stays: it is a large one.
+/// Waits for a call, and tells the guest when the run is ending. It may go on until the runtime drops it. `call` makes
+/// the future where it stays: it is a large one.
 async fn told<F: Future>(context: &Context, cancel: &guest::Cancel, call: impl FnOnce() -> F) -> F::Output {
     let tell = async {
         context.cancelled().await;

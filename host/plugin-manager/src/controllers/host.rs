@@ -1,8 +1,8 @@
-//! What a reconciler may ask of the host, answered: resources through the service, as every request goes; the cache of its
-//! own run; the plugin's values. Grants, sizes and deadlines were seen to before it comes here.
+//! What a reconciler may ask of the host, answered: resources through the service, as every request goes; the cache of
+//! its own run; the plugin's values. Grants, sizes and deadlines were seen to before it comes here.
 //!
-//! What is written carries the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`, and
-//! in refusals, as the caller.
+//! What is written carries the controller's name: in the log (debug), in the metric `mortise_controller_writes_total`,
+//! and in refusals, as the caller.
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
@@ -14,8 +14,8 @@ use mortise_service::{Caller, Consistency, Deleted, ResourceService};
 
 use mortise_service::values::{ValueError, Values};
 
-/// Who a controller is to the service. What it may do was decided by grants; the service's own authorisation comes after,
-/// when there are tokens.
+/// Who a controller is to the service. What it may do was decided by grants; the service's own authorisation comes
+/// after, when there are tokens.
 pub(crate) struct Identity {
     name: String,
     fingerprint: u64,

@@ -80,7 +80,8 @@ impl ControllerManager {
         }))
     }
 
-    /// Starts the host's own controllers, and those of plugins as they come and go. Ends with [`ControllerManager::stop`].
+    /// Starts the host's own controllers, and those of plugins as they come and go. Ends with
+    /// [`ControllerManager::stop`].
     ///
     /// # Errors
     /// None in a build that passes its tests: the host's controllers are as they are.
@@ -176,8 +177,8 @@ impl ControllerManager {
         while changes.join_next().await.is_some() {}
     }
 
-    /// Brings the controllers of a plugin that is new, or new in this version, to life. Those that there were before take
-    /// over the queue.
+    /// Brings the controllers of a plugin that is new, or new in this version, to life. Those that there were before
+    /// take over the queue.
     async fn attach(&self, plugin: &Arc<Plugin>) {
         let Some(reconciler) = Reconciler::new(plugin).map(Arc::new) else { return };
         let before = self.0.attached.lock().remove(plugin.name());
@@ -226,8 +227,8 @@ impl ControllerManager {
         }
     }
 
-    /// Pauses a plugin's controllers while their hook is quarantined. When its time is over they run again, and the first
-    /// reconcile is the trial; if that fails, they pause again.
+    /// Pauses a plugin's controllers while their hook is quarantined. When its time is over they run again, and the
+    /// first reconcile is the trial; if that fails, they pause again.
     async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
         let Some(mut changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
         loop {

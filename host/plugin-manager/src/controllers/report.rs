@@ -63,7 +63,8 @@ pub(crate) fn report(status: Status, about: About<'_>) -> data::ControllerReport
     }
 }
 
-/// What a reconcile, a mapper or an index failed with. The place of the latter two ends with the type that it was about.
+/// What a reconcile, a mapper or an index failed with. The place of the latter two ends with the type that it was
+/// about.
 fn failure(error: &RecentError, manages: &pb::Type, types: &[pb::Type]) -> data::ReconcileError {
     let reconciling = &*error.place == "reconcile";
     let of = if reconciling { Some(manages) } else { types.iter().find(|of| error.place.ends_with(&gvk(of))) };

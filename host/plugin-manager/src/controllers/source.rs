@@ -1,8 +1,8 @@
 //! Where controllers learn of resources: the service's own watches, with data in the types' schema versions.
 //!
-//! Controllers that watch the same type share what they hold: the snapshot of each watch is decoded anew, and what is known
-//! already is dropped in favour of the copy that others have. That costs a lookup for each event, and some 80 bytes for
-//! each resource that is held.
+//! Controllers that watch the same type share what they hold: the snapshot of each watch is decoded anew, and what is
+//! known already is dropped in favour of the copy that others have. That costs a lookup for each event, and some 80
+//! bytes for each resource that is held.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,8 @@
 //! The plugin folder: which files there are, whether they changed, and what they hold.
 //!
-//! Symbolic links are followed: what counts is the file that is reached in the end, so that a switched link is a change.
-//! One that leads nowhere is a file that cannot be read, not one that was removed: a plugin is not taken out of service by it.
+//! Symbolic links are followed: what counts is the file that is reached in the end, so that a switched link is a
+//! change. One that leads nowhere is a file that cannot be read, not one that was removed: a plugin is not taken out of
+//! service by it.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
 //! Tells a component that is still being written from one that is broken.
 //!
 //! A component is a header of eight bytes and sections, each with its length in front; so a file whose last section
-//! reaches beyond its end is truncated. Anything else that is wrong is the compiler's to say. A file that was cut exactly
-//! between two sections looks whole; it fails later, and is tried again when the rest arrives.
+//! reaches beyond its end is truncated. Anything else that is wrong is the compiler's to say. A file that was cut
+//! exactly between two sections looks whole; it fails later, and is tried again when the rest arrives.
 
 use wasmparser::{Chunk, Parser, Payload};
 

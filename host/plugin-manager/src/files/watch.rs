@@ -1,5 +1,5 @@
-//! Asks the system to say when something changes. It may forget to, or be unable to (a folder that does not exist yet, a
-//! file system without notifications, a link to elsewhere); so the caller looks by itself now and then.
+//! Asks the system to say when something changes. It may forget to, or be unable to (a folder that does not exist yet,
+//! a file system without notifications, a link to elsewhere); so the caller looks by itself now and then.
 
 use std::{
     os::unix::fs::MetadataExt as _,

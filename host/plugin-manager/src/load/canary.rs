@@ -1,9 +1,9 @@
 //! Compares a plugin that is about to serve with what is stored of its types.
 //!
 //! A type keeps its scope, its schema version does not fall, none goes of which something is stored, and every stored
-//! object decodes as the new message, once the plugin has brought it to its own schema version: a dry run of the upgrade.
-//! The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded. The watch stays
-//! open until the swap ([`Canary::settle`]), so that what is written meanwhile is compared, too.
+//! object decodes as the new message, once the plugin has brought it to its own schema version: a dry run of the
+//! upgrade. The objects come one at a time through a watch, which holds a page of its snapshot, so memory is bounded.
+//! The watch stays open until the swap ([`Canary::settle`]), so that what is written meanwhile is compared, too.
 //!
 //! Time is linear in the number of stored objects: about eight microseconds each (half a kilobyte of data), and an
 //! instance more for each that has to be upgraded.
@@ -114,7 +114,8 @@ impl Canary {
     /// Looks at every stored object of the types that the plugin has and of those that it has lost.
     ///
     /// # Errors
-    /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name; `StoreBusy`, `StoreFault`.
+    /// `TypeLost`, `ScopeChanged`, `DataDoesNotDecode`, `UpgradeFailed`, each with the first objects by name;
+    /// `StoreBusy`, `StoreFault`.
     pub(crate) async fn scan(&mut self) -> Result<(), Failure> {
         for _ in 1..SCANS {
             match self.try_scan().await {
@@ -125,8 +126,8 @@ impl Canary {
         self.try_scan().await.map_err(Failure::from)
     }
 
-    /// Looks at what was written since the scan. Answers whether that is all: if not, so much was written that it has to
-    /// be scanned again.
+    /// Looks at what was written since the scan. Answers whether that is all: if not, so much was written that it has
+    /// to be scanned again.
     ///
     /// # Errors
     /// As [`Canary::scan`].
@@ -240,7 +241,8 @@ impl Unfit {
     }
 }
 
-/// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema version.
+/// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema
+/// version.
 async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource) -> Result<(), Unfit> {
     let (wanted, since) = (checked.decl.schema_version.get(), schema_version(resource));
     if since > wanted {

@@ -1,8 +1,8 @@
 //! A source's content: read, found to be complete, loaded; and what is shown when it is refused.
 //!
-//! A start takes the same road as a change. It differs in three ways: nothing waits for the rest of a file, the component
-//! that served before serves again when its source holds nothing better ([`start`](crate::load::start)), and resources are
-//! written together at the end.
+//! A start takes the same road as a change. It differs in three ways: nothing waits for the rest of a file, the
+//! component that served before serves again when its source holds nothing better ([`start`](crate::load::start)), and
+//! resources are written together at the end.
 
 use std::{
     path::PathBuf,
@@ -224,8 +224,8 @@ impl ManagerState {
         }
     }
 
-    /// Shows that a file's content is refused: in the log, and in the record of the plugin that it concerns, or in one of
-    /// its own.
+    /// Shows that a file's content is refused: in the log, and in the record of the plugin that it concerns, or in one
+    /// of its own.
     async fn refuse_file(&mut self, file: &str, refusal: LoadRefusal) {
         let LoadRefusal { failure, name } = refusal;
         let path = self.path(file);

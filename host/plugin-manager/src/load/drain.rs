@@ -1,7 +1,7 @@
 //! The end of a replaced version: it is dropped when the last call in it has ended.
 //!
-//! Calls hold the registry that they began with, and that holds the plugin; nothing else keeps it. So the plugin is gone
-//! when its last call is. Calls that take longer than the deadline are named in the log; they end by themselves.
+//! Calls hold the registry that they began with, and that holds the plugin; nothing else keeps it. So the plugin is
+//! gone when its last call is. Calls that take longer than the deadline are named in the log; they end by themselves.
 
 use std::{
     sync::{Arc, Weak},

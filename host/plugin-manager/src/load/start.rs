@@ -200,8 +200,8 @@ impl ManagerState {
         }
     }
 
-    /// What is bundled, then the files. What served at the stop comes first, so that names and types stay where they are;
-    /// what had been removed and is there again has no more rights than what is new.
+    /// What is bundled, then the files. What served at the stop comes first, so that names and types stay where they
+    /// are; what had been removed and is there again has no more rights than what is new.
     fn sources(&mut self) -> Result<Vec<Source>, StartError> {
         let (mut sources, mut fresh) = (Vec::new(), Vec::new());
         for bundled in self.options.bundled.clone() {

@@ -8,9 +8,9 @@
 //!                                       written since, swap the registry, write the record
 //! ```
 //!
-//! Other plugins may come and go while this one is compiled and compared. So everything that depends on them is computed
-//! anew under the lock ([`ManagerState::plan`]); when that asks for another comparison, or the settings have changed, what
-//! was done is discarded and done again. Nothing is changed before the swap but the record's condition.
+//! Other plugins may come and go while this one is compiled and compared. So everything that depends on them is
+//! computed anew under the lock ([`ManagerState::plan`]); when that asks for another comparison, or the settings have
+//! changed, what was done is discarded and done again. Nothing is changed before the swap but the record's condition.
 
 use std::{sync::Arc, time::Instant};
 
@@ -44,15 +44,16 @@ struct Plan {
 }
 
 impl Plan {
-    /// What the comparison with what is stored depends on. The tables are given up: they hold the versions of all plugins.
+    /// What the comparison with what is stored depends on. The tables are given up: they hold the versions of all
+    /// plugins.
     fn basis(self) -> (Vec<data::PluginType>, bool) {
         (self.before, self.compared)
     }
 }
 
 impl Core {
-    /// Takes a component through every stage. What is refused changes nothing but what the caller says about it. Takes the
-    /// plugin's turn when its name is known, unless the caller has it.
+    /// Takes a component through every stage. What is refused changes nothing but what the caller says about it. Takes
+    /// the plugin's turn when its name is known, unless the caller has it.
     pub(crate) async fn load(
         &self,
         request: &LoadRequest,
@@ -91,8 +92,8 @@ impl Core {
         }
     }
 
-    /// From a component that described itself to a plugin that serves. Answers nothing when the settings it was loaded with
-    /// are not those of the plugin any more.
+    /// From a component that described itself to a plugin that serves. Answers nothing when the settings it was loaded
+    /// with are not those of the plugin any more.
     async fn admit(
         &self,
         plugin: Arc<Plugin>,

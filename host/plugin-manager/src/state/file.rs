@@ -11,8 +11,8 @@
 //!      └─────────────────────────────────────────── loaded or rejected ───────────────────┘
 //! ```
 //!
-//! While a file is `Loading` a task of its own has it, and looks at the folder pass it over. What that task brings counts
-//! only while the file still holds the content for which it was begun ([`PluginFile::is_loading`]).
+//! While a file is `Loading` a task of its own has it, and looks at the folder pass it over. What that task brings
+//! counts only while the file still holds the content for which it was begun ([`PluginFile::is_loading`]).
 
 use std::time::{Duration, Instant};
 
@@ -186,7 +186,8 @@ impl PluginFile {
         matches!(self.outcome, Outcome::Rejected | Outcome::Retry)
     }
 
-    /// Whether that is what was handled last, and not refused: what was refused is tried again when its file is touched.
+    /// Whether that is what was handled last, and not refused: what was refused is tried again when its file is
+    /// touched.
     pub(crate) fn holds(&self, digest: &str) -> bool {
         !digest.is_empty() && digest == self.digest && !self.is_rejected()
     }

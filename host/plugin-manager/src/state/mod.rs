@@ -1,5 +1,5 @@
-//! What the manager knows: plugins ([`plugin`]), files ([`file`]), settings, and the resources that it wrote. All of it is
-//! behind one lock ([`crate::core::Core::lock`]); the two machines are drawn in their files.
+//! What the manager knows: plugins ([`plugin`]), files ([`file`]), settings, and the resources that it wrote. All of it
+//! is behind one lock ([`crate::core::Core::lock`]); the two machines are drawn in their files.
 
 pub(crate) mod file;
 pub(crate) mod plugin;

@@ -4,8 +4,8 @@
 //! function of its arguments and of what the caller may do, and the contract says so. Asking again costs an instance
 //! (about 10 µs); remembering costs a look-up. The key is everything that the answer depends on: the hook, the caller's
 //! fingerprint, and the arguments; of a resource its id with uid and version, since equal versions have equal content.
-//! What the plugin is set to counts too, so the memory belongs to one [`crate::Plugin`], which is one component with one
-//! set of settings: a new version of a plugin, or new settings, start with an empty one.
+//! What the plugin is set to counts too, so the memory belongs to one [`crate::Plugin`], which is one component with
+//! one set of settings: a new version of a plugin, or new settings, start with an empty one.
 //!
 //! Bounded by the number of decisions (`sandbox.remembered_decisions`) and by the size of one key.
 

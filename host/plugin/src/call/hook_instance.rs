@@ -86,8 +86,8 @@ impl HookInstance {
             let left = within.saturating_sub(begun.elapsed());
             tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
         };
-        // The one order in which two places are taken: who holds a slot waits for nothing, so a turn is never waited for
-        // with a slot in hand, and slots come back.
+        // The one order in which two places are taken: who holds a slot waits for nothing, so a turn is never waited
+        // for with a slot in hand, and slots come back.
         let Some(turn) = permit(&component.turns).await else {
             let fault = HookFault::Busy { limit: limits.concurrency, setting: "sandbox.concurrency" };
             return Err(reporter.fault(hook, fault, None));

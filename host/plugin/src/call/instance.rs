@@ -2,8 +2,8 @@
 //!
 //! # Contract
 //! Every guest is instantiated and called here, whether for a hook, a controller or while it is loaded: its time is
-//! bounded, and the end of a call that gave no answer is classified. Only a call that ended well leaves an instance that may
-//! be entered again; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
+//! bounded, and the end of a call that gave no answer is classified. Only a call that ended well leaves an instance
+//! that may be entered again; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
 //!
 //! # Cost
 //! Beyond the guest's own work: a timer, and two reads of the thread's clock if the guest pauses.

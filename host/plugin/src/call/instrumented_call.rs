@@ -1,4 +1,5 @@
-//! A call of a hook or of a controller, from its admission to its end: the same is counted, timed and traced about both.
+//! A call of a hook or of a controller, from its admission to its end: the same is counted, timed and traced about
+//! both.
 
 use std::time::Instant;
 
@@ -41,8 +42,8 @@ impl<'a> InstrumentedCall<'a> {
         Ok(Self { reporter, threads, hook, metrics: reporter.metrics.hook(hook), pass, begun: Instant::now(), span })
     }
 
-    /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now. `work` makes
-    /// the future where it is needed: moving one costs more than anything else here.
+    /// Does the call's work, within its span, on the threads where the plugin's calls of this kind belong now. `work`
+    /// makes the future where it is needed: moving one costs more than anything else here.
     pub(crate) async fn work<T, W, F>(&self, work: W) -> Result<T, HookError>
     where
         W: FnOnce() -> F,

@@ -1,12 +1,12 @@
 //! One instance of a plugin for its controllers, which serves one call after another.
 //!
 //! # Contract
-//! Each call has fuel, time, host calls and log of its own. Only a call that ended well leaves an instance that is entered
-//! again: after a trap, a limit, or a call that was given up it is dead.
+//! Each call has fuel, time, host calls and log of its own. Only a call that ended well leaves an instance that is
+//! entered again: after a trap, a limit, or a call that was given up it is dead.
 //!
 //! # Limits
-//! An instance retires after [`CALLS`] calls, or when its memory is [`GROWTH`] larger than it was at first: guests of the
-//! SDK free nothing.
+//! An instance retires after [`CALLS`] calls, or when its memory is [`GROWTH`] larger than it was at first: guests of
+//! the SDK free nothing.
 
 use std::{
     sync::Arc,

@@ -37,7 +37,8 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     Ok(linker)
 }
 
-/// A number that engines share which can run the same code: it differs between wasmtime versions, settings and processors.
+/// A number that engines share which can run the same code: it differs between wasmtime versions, settings and
+/// processors.
 pub(crate) fn fingerprint(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);

@@ -1,14 +1,15 @@
 //! Threads of low priority, for plugins that took more than their share.
 //!
-//! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair only
-//! to guests that are done before the first tick: one that works for longer, or traps and leaves a large instance to clear
-//! away, holds up every request of the same thread. So a plugin has low priority after a hook that faulted, or went on for
-//! [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick: until `sandbox.low_priority_ms`
-//! have passed without another such call, its calls and the clearing away of its instances happen on threads of their own,
-//! as many as there are cores, which yield to every other thread of the process. Limits, order and answers are the same,
-//! and while cores are idle such a plugin is hardly slower.
+//! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair
+//! only to guests that are done before the first tick: one that works for longer, or traps and leaves a large instance
+//! to clear away, holds up every request of the same thread. So a plugin has low priority after a hook that faulted, or
+//! went on for [`SHARE`](crate::health::processor_time::SHARE) of processor time past its first tick: until
+//! `sandbox.low_priority_ms` have passed without another such call, its calls and the clearing away of its instances
+//! happen on threads of their own, as many as there are cores, which yield to every other thread of the process.
+//! Limits, order and answers are the same, and while cores are idle such a plugin is hardly slower.
 //!
-//! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when the first one misbehaves.
+//! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when the first one
+//! misbehaves.
 
 use std::{sync::OnceLock, thread};
 
@@ -74,8 +75,8 @@ impl Drop for LowPriorityThreads {
     }
 }
 
-/// Lowers the priority of the thread that calls it. On Linux niceness belongs to threads; elsewhere it would be the whole
-/// process's, and these threads share as equals.
+/// Lowers the priority of the thread that calls it. On Linux niceness belongs to threads; elsewhere it would be the
+/// whole process's, and these threads share as equals.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     if let Err(e) = rustix::process::setpriority_process(None, NICE) {

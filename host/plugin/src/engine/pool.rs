@@ -1,10 +1,10 @@
 //! How many instances there may be at once, and where their memory comes from.
 //!
 //! A pool reserves address space for every slot when it is made, so that a fresh instance costs microseconds. Address
-//! space is plenty on most machines and scarce on some: a Raspberry Pi's kernel has 39 bits, a container may have a limit
-//! on it (`ulimit -v`). So the size is what is wanted, cut to a quarter of what is free, and cut again for as long as
-//! the reservation fails. Where not even four slots fit, instances are made on demand: some tens of microseconds
-//! dearer, and otherwise the same.
+//! space is plenty on most machines and scarce on some: a Raspberry Pi's kernel has 39 bits, a container may have a
+//! limit on it (`ulimit -v`). So the size is what is wanted, cut to a quarter of what is free, and cut again for as
+//! long as the reservation fails. Where not even four slots fit, instances are made on demand: some tens of
+//! microseconds dearer, and otherwise the same.
 //!
 //! None of it changes an answer: limits on memory, tables and fuel stay as they are set. With fewer slots, more calls
 //! wait for one.
@@ -21,7 +21,8 @@ pub(crate) const GUARD: u64 = 64 << 10;
 /// The stack that a guest and the host calls it makes run on, bytes.
 pub(crate) const STACK: usize = 512 << 10;
 
-/// The same for controllers: what they ask of the host is answered on it, and may go as deep as on any thread of a server.
+/// The same for controllers: what they ask of the host is answered on it, and may go as deep as on any thread of a
+/// server.
 pub(crate) const CONTROLLER_STACK: usize = STACK + (2 << 20);
 
 /// A pool with fewer slots than this is not worth having.
@@ -132,8 +133,8 @@ impl PoolSize {
         }
     }
 
-    /// The pool as wasmtime is told. Every slot may hold the largest component that the limits allow: a plugin with many
-    /// memories takes nothing from others.
+    /// The pool as wasmtime is told. Every slot may hold the largest component that the limits allow: a plugin with
+    /// many memories takes nothing from others.
     pub(crate) fn config(&self, limits: &Limits) -> PoolingAllocationConfig {
         let count = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let (instances, tables, memories) =

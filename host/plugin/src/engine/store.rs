@@ -1,9 +1,9 @@
 //! What holds a guest: a store with every limit set, and the names of what a call that broke one did.
 //!
 //! # Contract
-//! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory end a
-//! call by themselves; at each tick a guest that runs comes back, and is ended past its deadline. What does not come back in
-//! time is given up from outside, [`GRACE`] later.
+//! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory
+//! end a call by themselves; at each tick a guest that runs comes back, and is ended past its deadline. What does not
+//! come back in time is given up from outside, [`GRACE`] later.
 
 use std::{
     sync::Arc,
@@ -22,8 +22,8 @@ use crate::{
 /// How much later than its deadline a call is given up from outside, should the guest not come back to the host.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
-/// The part of its time, one in so many, that a call must have been at work for being late to be its own fault. What ran
-/// for less would have been in time on cores that were not busy with others.
+/// The part of its time, one in so many, that a call must have been at work for being late to be its own fault. What
+/// ran for less would have been in time on cores that were not busy with others.
 const WORKED: u32 = 2;
 
 /// A store with every limit set. The only place where one is made.
@@ -114,7 +114,8 @@ pub(crate) fn excused(mut error: HookError, starved: bool) -> HookError {
 mod tests {
     use super::*;
 
-    /// On a busy machine a call gets a share of a core. One that ran for a third of its time would have been in time alone.
+    /// On a busy machine a call gets a share of a core. One that ran for a third of its time would have been in time
+    /// alone.
     #[test]
     fn late_for_want_of_a_core_is_no_fault() {
         let within = Duration::from_millis(200);

@@ -1,7 +1,8 @@
 //! The thread that advances the epoch of each engine, once a millisecond while any call runs.
 //!
-//! At each tick a running guest comes back to the host, which ends it if its time is over and otherwise lets other tasks of
-//! the thread go first. That also holds for a guest that burns little fuel in big steps. The thread sleeps while nothing runs.
+//! At each tick a running guest comes back to the host, which ends it if its time is over and otherwise lets other
+//! tasks of the thread go first. That also holds for a guest that burns little fuel in big steps. The thread sleeps
+//! while nothing runs.
 
 use std::{
     sync::{
@@ -71,8 +72,8 @@ impl Ticker {
         let _ = self.second.set(engine.weak());
     }
 
-    /// Waits until a call runs, and answers whether one does. Comes back now and then without one, so that the thread sees
-    /// whether the sandbox is gone.
+    /// Waits until a call runs, and answers whether one does. Comes back now and then without one, so that the thread
+    /// sees whether the sandbox is gone.
     fn sleep(&self) -> bool {
         let mut lock = self.lock.lock();
         self.asleep.store(true, Ordering::SeqCst);

@@ -1,13 +1,14 @@
 //! Hosts that reconcilers may send HTTP requests to: the entries of `[plugin.<name>.grants] http`.
 //!
 //! # Contract
-//! An entry is a host, with a scheme and a port if it needs them: `api.example.org` is https on port 443 and nothing else,
-//! `api.example.org:8443` https on that port, `http://127.0.0.1:8080` plain http, which has to be said. `*.example.net` is every
-//! name below `example.net`, however deep, and not `example.net` itself. IPv6 addresses are in brackets.
+//! An entry is a host, with a scheme and a port if it needs them: `api.example.org` is https on port 443 and nothing
+//! else, `api.example.org:8443` https on that port, `http://127.0.0.1:8080` plain http, which has to be said.
+//! `*.example.net` is every name below `example.net`, however deep, and not `example.net` itself. IPv6 addresses are in
+//! brackets.
 //!
-//! A request is compared by its own scheme, host and port, as text, letters of either case alike: no name is looked up, and no
-//! other way to write an address is understood. So `127.1`, a dot at the end and `user@host` match nothing. Only what was parsed
-//! here is sent on ([`Target::authority`]), so no other parser can see another host in the same text.
+//! A request is compared by its own scheme, host and port, as text, letters of either case alike: no name is looked up,
+//! and no other way to write an address is understood. So `127.1`, a dot at the end and `user@host` match nothing. Only
+//! what was parsed here is sent on ([`Target::authority`]), so no other parser can see another host in the same text.
 //!
 //! # Limits
 //! Whoever grants a name grants what it resolves to, private addresses included: it is his resolver.

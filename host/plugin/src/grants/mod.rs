@@ -1,8 +1,8 @@
 //! What operators grant to single plugins beyond their own types: `[plugin.<name>.grants]` in config.toml.
 //!
 //! A plugin's reconcilers may read and write resources of the plugin's own types, and nothing else. Types of others,
-//! directories, secrets and hosts for HTTP are granted one by one, by name; a fault in a grant is a fault of the configuration, found when
-//! that is read. What is refused for want of a grant names the setting to add.
+//! directories, secrets and hosts for HTTP are granted one by one, by name; a fault in a grant is a fault of the
+//! configuration, found when that is read. What is refused for want of a grant names the setting to add.
 
 pub(crate) mod http_hosts;
 pub(crate) mod requests;

@@ -1,8 +1,9 @@
 //! What a plugin asks for in its manifest, beside what it is granted.
 //!
 //! # Contract
-//! A manifest that has requests gets what is both asked for and granted, and nothing else. One without, as of every component
-//! that was built before there were requests, gets what is granted. What controllers manage and watch is asked for by that.
+//! A manifest that has requests gets what is both asked for and granted, and nothing else. One without, as of every
+//! component that was built before there were requests, gets what is granted. What controllers manage and watch is
+//! asked for by that.
 //!
 //! # Limits
 //! [`MAX_REQUESTS`] requests, with names of [`MAX_NAME`] and reasons of [`MAX_REASON`] bytes.

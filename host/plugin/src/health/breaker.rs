@@ -18,7 +18,8 @@
 //! again weighs as much as one call that ended well. In quarantine, an input that is known to have set off a fault is
 //! the trial only when the wait has passed twice and no other input came: others have the better chance.
 //!
-//! Bounded: at most `MAX_FAULTS` faults and their inputs are remembered, [`MAX_POISON`] inputs in quarantine, and one text.
+//! Bounded: at most `MAX_FAULTS` faults and their inputs are remembered, [`MAX_POISON`] inputs in quarantine, and one
+//! text.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -260,8 +261,8 @@ impl Breaker {
         Admission::Refused(self.retry_in(rules, now).unwrap_or_default())
     }
 
-    /// A call ended well. `trial` is the number that it was admitted with, `good` the calls that ended well so far, this
-    /// one included.
+    /// A call ended well. `trial` is the number that it was admitted with, `good` the calls that ended well so far,
+    /// this one included.
     pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>, good: u64) {
         match &mut self.phase {
             Phase::Healthy => {}
@@ -284,8 +285,8 @@ impl Breaker {
         }
     }
 
-    /// A call ended with a fault of the plugin. `trial` is the number that it was admitted with, `input` is known unless
-    /// the hook was healthy when it began, and `good` are the calls that ended well so far.
+    /// A call ended with a fault of the plugin. `trial` is the number that it was admitted with, `input` is known
+    /// unless the hook was healthy when it began, and `good` are the calls that ended well so far.
     pub(crate) fn failed(
         &mut self,
         rules: &Quarantine,

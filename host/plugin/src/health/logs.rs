@@ -1,13 +1,13 @@
 //! The plugins' logs: a level, a rate and a bounded memory for each, and a channel for those who follow.
 //!
-//! Every line that is taken goes to three places: the process's log (target `plugin`, whose filter may hide it there), a
-//! ring of the plugin's last lines, and the followers. A follower that is too slow loses the oldest lines and is told how
-//! many, by the channel. A line below the plugin's level costs nothing and is not counted; one over its rate is dropped
-//! and counted, which is said once a second at most.
+//! Every line that is taken goes to three places: the process's log (target `plugin`, whose filter may hide it there),
+//! a ring of the plugin's last lines, and the followers. A follower that is too slow loses the oldest lines and is told
+//! how many, by the channel. A line below the plugin's level costs nothing and is not counted; one over its rate is
+//! dropped and counted, which is said once a second at most.
 //!
-//! The host's own lines about a plugin (faults, quarantine, low priority) have a level, a rate and a ring of their own, which
-//! the plugin cannot use up: no flood of its lines hides what became of it. What the plugin sets off line by line, such as
-//! a refused request, is its own.
+//! The host's own lines about a plugin (faults, quarantine, low priority) have a level, a rate and a ring of their own,
+//! which the plugin cannot use up: no flood of its lines hides what became of it. What the plugin sets off line by
+//! line, such as a refused request, is its own.
 //!
 //! Bounded: lines and bytes a second, lines and bytes kept, plugins remembered (`MAX_PLUGINS`); of the host's,
 //! `HOST_LINES` a second, as many kept, and `HOST_BYTES`.
@@ -26,7 +26,8 @@ use tokio::sync::broadcast;
 /// Plugins whose lines are kept; of one more, the one that was silent longest is forgotten.
 const MAX_PLUGINS: usize = 1_024;
 
-/// Lines of the host's about one plugin in a second, and lines that are kept. Not a setting: it says a few a second at most.
+/// Lines of the host's about one plugin in a second, and lines that are kept. Not a setting: it says a few a second at
+/// most.
 const HOST_LINES: usize = 100;
 
 /// Bytes of these lines, in a second and kept.
@@ -80,6 +81,10 @@ pub struct LogLine {
 }
 
 impl LogLine {
+    fn new(plugin: &str, hook: &'static str, level: u8, message: String, fields: Vec<(String, String)>) -> Self {
+        Self { plugin: plugin.into(), at: SystemTime::now(), level, hook, message, fields }
+    }
+
     fn size(&self) -> usize {
         self.message.len() + self.fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }
@@ -192,7 +197,7 @@ impl Logs {
 
     /// Takes a line of the host's about a plugin, whatever the plugin's level. It may have several lines.
     pub(crate) fn host(&self, plugin: &str, hook: &'static str, level: u8, message: String) {
-        self.write_at(Instant::now(), true, plugin, hook, level, message, Vec::new());
+        self.write_at(Instant::now(), true, LogLine::new(plugin, hook, level, message, Vec::new()));
     }
 
     /// Takes a line of the plugin itself: what could forge lines of a log is replaced.
@@ -217,22 +222,12 @@ impl Logs {
         fields: Vec<(String, String)>,
     ) {
         if self.wants(plugin, level) {
-            self.write_at(Instant::now(), false, plugin, hook, level, message, fields);
+            self.write_at(Instant::now(), false, LogLine::new(plugin, hook, level, message, fields));
         }
     }
 
-    fn write_at(
-        &self,
-        now: Instant,
-        of_the_host: bool,
-        plugin: &str,
-        hook: &'static str,
-        level: u8,
-        message: String,
-        fields: Vec<(String, String)>,
-    ) {
-        let plugin: Arc<str> = plugin.into();
-        let line = LogLine { plugin: plugin.clone(), at: SystemTime::now(), level, hook, message, fields };
+    fn write_at(&self, now: Instant, of_the_host: bool, line: LogLine) {
+        let plugin = line.plugin.clone();
         let size = line.size();
         let mut taken = Vec::with_capacity(2);
         let mut books = self.books.lock();
@@ -369,9 +364,16 @@ mod tests {
     fn the_rate_is_bounded_and_what_is_dropped_is_said_once_a_second() {
         let logs = logs(LogSettings { lines_per_second: 2, ..LogSettings::default() });
         let begun = Instant::now();
-        let say =
-            |ms| logs.write_at(begun + Duration::from_millis(ms), false, "p", "", 3, format!("at {ms}"), Vec::new());
-        let others = |ms| logs.write_at(begun + Duration::from_millis(ms), false, "q", "", 3, "q".into(), Vec::new());
+        let say = |ms| {
+            logs.write_at(
+                begun + Duration::from_millis(ms),
+                false,
+                LogLine::new("p", "", 3, format!("at {ms}"), Vec::new()),
+            )
+        };
+        let others = |ms| {
+            logs.write_at(begun + Duration::from_millis(ms), false, LogLine::new("q", "", 3, "q".into(), Vec::new()))
+        };
         [0, 1, 2, 3, 4, 999].into_iter().for_each(say);
         others(5);
         [1_001, 1_002, 1_003, 1_500, 9_000].into_iter().for_each(say);
@@ -403,7 +405,9 @@ mod tests {
     fn bytes_count_too() {
         let logs = logs(LogSettings { bytes_per_second: 100, ..LogSettings::default() });
         let begun = Instant::now();
-        let say = |text: &str| logs.write_at(begun, false, "p", "", 3, text.into(), vec![("k".into(), "v".into())]);
+        let say = |text: &str| {
+            logs.write_at(begun, false, LogLine::new("p", "", 3, text.into(), vec![("k".into(), "v".into())]))
+        };
         [60, 40, 36].into_iter().for_each(|size| say(&"x".repeat(size)));
         let sizes: Vec<_> = logs.tail("p", 9).iter().map(|line| line.message.len()).collect();
         assert_eq!((sizes.first(), sizes.last()), (Some(&60), Some(&36)));

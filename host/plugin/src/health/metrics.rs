@@ -1,7 +1,7 @@
 //! What is counted about plugins, by plugin and hook. The table of all metrics is docs/metrics.md.
 //!
-//! Handles are looked up when a plugin is loaded, so that a call pays atomic additions only: two counters and a histogram
-//! at its end, two gauge moves for its instance. Faults, which are rare, look theirs up.
+//! Handles are looked up when a plugin is loaded, so that a call pays atomic additions only: two counters and a
+//! histogram at its end, two gauge moves for its instance. Faults, which are rare, look theirs up.
 //!
 //! Bounded: labels are names of plugins that were loaded, hooks and kinds of fault. After [`MAX_NAMES`] names in one
 //! life of the process, further plugins share the name `(others)`.

@@ -3,8 +3,8 @@
 //! Faults of the plugin count; being too busy, a call that its caller gave up, and what the host could not do, do not.
 //! Each loaded component has a health of its own, so a new file starts healthy.
 //!
-//! Cost: a healthy hook pays one relaxed load before the call, and a load and an addition after it. A fault, and any call
-//! of a hook that is not healthy, takes the hook's lock for a moment, and the call's input is hashed.
+//! Cost: a healthy hook pays one relaxed load before the call, and a load and an addition after it. A fault, and any
+//! call of a hook that is not healthy, takes the hook's lock for a moment, and the call's input is hashed.
 
 use std::{
     sync::{

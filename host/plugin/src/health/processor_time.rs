@@ -1,8 +1,9 @@
 //! How much processor time a call took, and whether the guest can have used it.
 //!
-//! Wall-clock time would blame a guest for what others do to its thread. Processor time alone is no proof either: what a
-//! hypervisor takes from a virtual machine is counted as the thread's, so that on a busy host the shortest call may seem to
-//! have worked for milliseconds. So a call must also have left traces of that much work ([`could_have_worked`]).
+//! Wall-clock time would blame a guest for what others do to its thread. Processor time alone is no proof either: what
+//! a hypervisor takes from a virtual machine is counted as the thread's, so that on a busy host the shortest call may
+//! seem to have worked for milliseconds. So a call must also have left traces of that much work
+//! ([`could_have_worked`]).
 //!
 //! Cost: two reads of the thread's clock for each poll after the first.
 
@@ -18,15 +19,15 @@ use rustix::time::{ClockId, clock_gettime};
 /// Processor time of one call, counted from its first tick on, after which its plugin runs at low priority.
 pub(crate) const SHARE: Duration = Duration::from_millis(1);
 
-/// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte of bulk
-/// ones take a unit; memory, where the first touch of each page costs the system a fault; calls of the host, each of which
-/// may copy what there is of memory. None of them fills a millisecond below these.
+/// Traces of a call that can have taken [`SHARE`] of work, any one of them: fuel, of which instructions and each byte
+/// of bulk ones take a unit; memory, where the first touch of each page costs the system a fault; calls of the host,
+/// each of which may copy what there is of memory. None of them fills a millisecond below these.
 const FUEL: u64 = 100_000;
 const MEMORY: usize = 2 << 20;
 const HOST_CALLS: u32 = 10;
 
-/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and called the host so often, can have
-/// worked for [`SHARE`].
+/// Whether a call that used so much fuel, in an instance with so many bytes of memory, and called the host so often,
+/// can have worked for [`SHARE`].
 pub(crate) fn could_have_worked(fuel: u64, memory: usize, host_calls: u32) -> bool {
     fuel >= FUEL || memory >= MEMORY || host_calls >= HOST_CALLS
 }

@@ -1,8 +1,8 @@
 //! Where a loaded plugin's faults, measures and log lines go.
 //!
 //! # Contract
-//! One reporter belongs to one loaded plugin, and outlives its instances. It names the plugin in each error, counts each
-//! fault, writes at most one backtrace a second, and says until when the plugin's calls have low priority.
+//! One reporter belongs to one loaded plugin, and outlives its instances. It names the plugin in each error, counts
+//! each fault, writes at most one backtrace a second, and says until when the plugin's calls have low priority.
 //!
 //! # Cost
 //! A call that ends well pays one relaxed load here. A fault pays a look-up of its counter, and a log line at most.
@@ -103,8 +103,8 @@ impl Reporter {
         demotion.holds(self.start)
     }
 
-    /// Gives the plugin's hooks low priority, or its controllers if they gave the cause, until [`Self::demotion`] has passed
-    /// without another cause.
+    /// Gives the plugin's hooks low priority, or its controllers if they gave the cause, until [`Self::demotion`] has
+    /// passed without another cause.
     pub(crate) fn lower_priority(&self, hook: Hook, why: impl FnOnce() -> String) {
         let (demotion, what) =
             if hook.is_of_controllers() { (&self.controllers, "controllers") } else { (&self.hooks, "hooks") };

@@ -1,12 +1,12 @@
-//! The running call of a controller in an instance: which host answers its calls, what they may ask for, and how long they
-//! may take.
+//! The running call of a controller in an instance: which host answers its calls, what they may ask for, and how long
+//! they may take.
 //!
 //! # Contract
-//! Each host call counts towards `controllers.host_calls`. Those that may wait have `controllers.host_call_ms`, and never
-//! more than what is left of the whole call's deadline; what they hand over either way is bounded by
-//! `sandbox.reply_bytes`. Too much of either is a failure that the guest hears, the end of the whole call's time is not.
-//! In an instance for hooks nothing is under way: questions are answered with a failure, and what has no way to fail ends
-//! the hook, so that hooks depend on their input alone.
+//! Each host call counts towards `controllers.host_calls`. Those that may wait have `controllers.host_call_ms`, and
+//! never more than what is left of the whole call's deadline; what they hand over either way is bounded by
+//! `sandbox.reply_bytes`. Too much of either is a failure that the guest hears, the end of the whole call's time is
+//! not. In an instance for hooks nothing is under way: questions are answered with a failure, and what has no way to
+//! fail ends the hook, so that hooks depend on their input alone.
 
 use std::{
     sync::{

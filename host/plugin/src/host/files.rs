@@ -1,7 +1,8 @@
 //! `files`: granted directories. The work is done by [`crate::folder`], on threads that may wait.
 //!
-//! A call that took too long is answered with a failure, and may still take effect: a system call cannot be called back.
-//! At most [`FILE_TURNS`] threads wait for files at once, so that a file system that hangs does not take every thread.
+//! A call that took too long is answered with a failure, and may still take effect: a system call cannot be called
+//! back. At most [`FILE_TURNS`] threads wait for files at once, so that a file system that hangs does not take every
+//! thread.
 
 use std::{sync::Arc, time::Instant};
 

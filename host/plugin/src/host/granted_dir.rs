@@ -1,18 +1,19 @@
 //! The files of one directory, by plain names, for plugins: nothing outside of it can be reached.
 //!
 //! # Contract
-//! Names have no separators and are neither `.` nor `..`; everything is opened relative to the directory, without following
-//! links, and only regular files are read. A file is written under a temporary name, synced, and renamed, and the
-//! directory is synced then: readers see the old content or the new, also after a loss of power. Writers of one directory
-//! take turns, those of other processes too (`flock` on the directory, where the file system has it). What a crash leaves
-//! behind is hidden, and goes when the same name is written again.
+//! Names have no separators and are neither `.` nor `..`; everything is opened relative to the directory, without
+//! following links, and only regular files are read. A file is written under a temporary name, synced, and renamed, and
+//! the directory is synced then: readers see the old content or the new, also after a loss of power. Writers of one
+//! directory take turns, those of other processes too (`flock` on the directory, where the file system has it). What a
+//! crash leaves behind is hidden, and goes when the same name is written again.
 //!
 //! # Cost
 //! All of it waits for the disk: it belongs on threads that may wait.
 //!
 //! # Limits
-//! Content and lists are bounded by the caller, and so is what a directory holds after a write ([`DirQuota`]): every file in
-//! it counts, whoever wrote it, and each write looks at all of them. A writer waits for its turn until the caller's moment.
+//! Content and lists are bounded by the caller, and so is what a directory holds after a write ([`DirQuota`]): every
+//! file in it counts, whoever wrote it, and each write looks at all of them. A writer waits for its turn until the
+//! caller's moment.
 
 use std::{
     fs::File,

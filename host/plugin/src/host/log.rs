@@ -1,5 +1,5 @@
-//! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. What is dropped is counted and
-//! said when the request ends.
+//! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. What is dropped is
+//! counted and said when the request ends.
 
 use crate::{bindings::imports::mortise::plugin::log::Host, host::state::State};
 

@@ -1,13 +1,13 @@
 //! What a reconciler may ask of the host: the runtime of controllers implements it.
 //!
 //! # Contract
-//! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys are
-//! of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), and gives each
-//! question a deadline (`controllers.host_call_ms`), after which the future is dropped: an answer must not depend on being
-//! polled to its end to leave things whole.
+//! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys
+//! are of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), and gives
+//! each question a deadline (`controllers.host_call_ms`), after which the future is dropped: an answer must not depend
+//! on being polled to its end to leave things whole.
 //!
-//! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its questions:
-//! what needs a certain runtime's handle brings that along.
+//! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its
+//! questions: what needs a certain runtime's handle brings that along.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

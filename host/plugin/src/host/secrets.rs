@@ -1,4 +1,5 @@
-//! `secrets`: granted secrets, read each time they are asked for, so that a secret that was changed is the new one at once.
+//! `secrets`: granted secrets, read each time they are asked for, so that a secret that was changed is the new one at
+//! once.
 //!
 //! Content appears in no log and no error. A secret has at most 64 KiB.
 

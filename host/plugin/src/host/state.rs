@@ -76,8 +76,8 @@ impl State {
         }
     }
 
-    /// Ends the log of a request: unfinished lines are written, and what was dropped is said. `label` is what the plugin is
-    /// called in metrics.
+    /// Ends the log of a request: unfinished lines are written, and what was dropped is said. `label` is what the
+    /// plugin is called in metrics.
     pub(crate) fn end_log(&mut self, label: impl FnOnce() -> String) {
         self.end_lines();
         self.logged_bytes = 0;
@@ -99,7 +99,8 @@ impl State {
     }
 }
 
-/// Growth beyond a limit is refused, which a guest may cope with. One that cannot will trap, and the limit is named then.
+/// Growth beyond a limit is refused, which a guest may cope with. One that cannot will trap, and the limit is named
+/// then.
 impl ResourceLimiter for State {
     fn memory_growing(
         &mut self,

@@ -1,22 +1,22 @@
 //! Compiled code and manifests, kept between runs.
 //!
 //! # Contract
-//! One file for each component digest and engine: a keyed checksum, then the manifest's bytes, then machine code. Machine
-//! code runs unchecked once it is loaded, so a file counts only if its checksum, keyed with the secret of the directory, is
-//! right; anything else is as good as absent, and is compiled and written anew.
+//! One file for each component digest and engine: a keyed checksum, then the manifest's bytes, then machine code.
+//! Machine code runs unchecked once it is loaded, so a file counts only if its checksum, keyed with the secret of the
+//! directory, is right; anything else is as good as absent, and is compiled and written anew.
 //!
-//! The directory (mode 0700) and its secret (0600) belong to this user alone. Where others had access the modes are mended
-//! and the secret is made anew, so that no file from before counts; where another user owns one of them nothing is kept. A
-//! cache that cannot be used costs time, never correctness: only a `cache_dir` that is no directory is an error, since it
-//! was meant as something else.
+//! The directory (mode 0700) and its secret (0600) belong to this user alone. Where others had access the modes are
+//! mended and the secret is made anew, so that no file from before counts; where another user owns one of them nothing
+//! is kept. A cache that cannot be used costs time, never correctness: only a `cache_dir` that is no directory is an
+//! error, since it was meant as something else.
 //!
 //! # Cost
 //! Loading from the cache takes well under a millisecond where compiling takes tens. Files are replaced whole and not
 //! synced: one that a loss of power damaged is compiled anew.
 //!
 //! # Limits
-//! `sandbox.code_cache_bytes` bounds the files of all engines and all processes that share the directory; those used least
-//! lately are removed when one is added, and at the opening.
+//! `sandbox.code_cache_bytes` bounds the files of all engines and all processes that share the directory; those used
+//! least lately are removed when one is added, and at the opening.
 
 use std::{
     fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions},
@@ -168,8 +168,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the files that were used least lately until the others are within the limit, and those that a writer left
-    /// unfinished. Other processes may do the same meanwhile; a file that does not go is looked at again the next time.
+    /// Removes the files that were used least lately until the others are within the limit, and those that a writer
+    /// left unfinished. Other processes may do the same meanwhile; a file that does not go is looked at again the next
+    /// time.
     fn remove_oldest(&self) {
         if self.secret.is_none() {
             return;

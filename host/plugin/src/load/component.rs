@@ -1,8 +1,8 @@
 //! The first part of loading: what depends on the component alone, and not on the settings under which it is to serve.
 //!
 //! # Contract
-//! The file is parsed whole, compiled or taken from the cache, compared with the contract and with the host's limits, and
-//! `describe` is called once for each digest, under limits. Nothing of it touches plugins that serve already.
+//! The file is parsed whole, compiled or taken from the cache, compared with the contract and with the host's limits,
+//! and `describe` is called once for each digest, under limits. Nothing of it touches plugins that serve already.
 //!
 //! # Cost
 //! Compiling: some 200 to 400 ms for a plugin of the SDK, on half of the cores. From the cache a few milliseconds.

@@ -1,16 +1,16 @@
 //! The second engine, for controllers: made when the first plugin that has some is loaded, and not at all otherwise.
 //!
-//! A controller's call waits for the host most of its time, and would hold a slot of the hooks' pool meanwhile. So it has
-//! instances elsewhere, made on demand and kept warm between calls (`warm`). They are few, and made seldom: reserving address
-//! space for all of them in advance would gain nothing.
+//! A controller's call waits for the host most of its time, and would hold a slot of the hooks' pool meanwhile. So it
+//! has instances elsewhere, made on demand and kept warm between calls (`warm`). They are few, and made seldom:
+//! reserving address space for all of them in advance would gain nothing.
 //!
 //! Code is generated in the same way for both engines, so that what was compiled for hooks serves here too. Only where
 //! `controllers.memory_bytes` is more than the hooks' engine reserves for a memory is it compiled once more, and cached
 //! under this engine's own fingerprint.
 //!
 //! # Limits
-//! `controllers.instances` bounds the instances of all plugins, those that run and those that are kept warm: one that is
-//! needed pushes out the one that was used least lately.
+//! `controllers.instances` bounds the instances of all plugins, those that run and those that are kept warm: one that
+//! is needed pushes out the one that was used least lately.
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
@@ -102,8 +102,8 @@ impl ControllerEngine {
         })
     }
 
-    /// Makes a component ready for this engine, compiled under the limits of the hooks. `bytes` are the component's file, and `component` is what the hooks' engine
-    /// made of it.
+    /// Makes a component ready for this engine, compiled under the limits of the hooks. `bytes` are the component's
+    /// file, and `component` is what the hooks' engine made of it.
     pub(crate) async fn fit(
         &self,
         hook_limits: &Limits,
@@ -195,8 +195,8 @@ impl ControllerEngine {
         timeout_at(until.into(), self.slots.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// Counts a call that waits, and takes out the idle instance that was used least lately. While calls wait, an instance
-    /// whose call ends is given up, so the slot that frees is not missed.
+    /// Counts a call that waits, and takes out the idle instance that was used least lately. While calls wait, an
+    /// instance whose call ends is given up, so the slot that frees is not missed.
     fn wait(&self) -> (Waiting<'_>, Option<WarmInstance>) {
         let mut idle = self.idle.lock();
         idle.waiting += 1;
@@ -214,8 +214,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// How memories are laid out, and how many instances there may be: as many as a quarter of the free address space has room
-/// for.
+/// How memories are laid out, and how many instances there may be: as many as a quarter of the free address space has
+/// room for.
 fn size(hooks: &PoolSize, limits: &ReconcileLimits, free: Option<u64>) -> (PoolSize, usize) {
     let needed = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
     let mut config = *hooks;

@@ -1,7 +1,5 @@
 //! Whether a plugin's controllers have the types that they cannot start without.
 
-use mortise_resource::types::Gvk;
-
 use crate::{
     grants::{Grants, Permit, TypeGrant},
     manifest::document::Manifest,
@@ -14,7 +12,7 @@ pub struct NotGranted {
     controller: String,
     /// `manages` or `watches`.
     does: &'static str,
-    of: Gvk,
+    of: String,
     remedy: String,
 }
 
@@ -34,7 +32,7 @@ pub(crate) fn permit(manifest: &Manifest, grants: Grants) -> Result<Permit, NotG
         Some((controller, (does, of))) => Err(NotGranted {
             controller: controller.name.to_string(),
             does,
-            of: of.clone(),
+            of: of.to_string(),
             remedy: permit.remedy(of, TypeGrant::Read),
         }),
     }

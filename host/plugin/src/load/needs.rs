@@ -39,8 +39,8 @@ impl Need {
 }
 
 /// How wasmtime says that a component does not fit into a slot of the pool, which it does after compiling, or that an
-/// instance made on demand has too many parts: the words before the number, those after it, and what is meant. It has no
-/// type for either.
+/// instance made on demand has too many parts: the words before the number, those after it, and what is meant. It has
+/// no type for either.
 const MESSAGES: [(&str, &str, Need); 8] = [
     ("component transitively contains ", " core module instances", Need::CoreInstances),
     ("component transitively contains ", " Wasm linear memories", Need::Memories),
@@ -62,7 +62,8 @@ pub(crate) fn exceeded_limit(error: &wasmtime::Error, limits: &Limits) -> Option
     })
 }
 
-/// Refuses what could not be instantiated anyway, with a better message than that of instantiation: without a pool, compiling does not look.
+/// Refuses what could not be instantiated anyway, with a better message than that of instantiation: without a pool,
+/// compiling does not look.
 pub(crate) fn check_limits(component: &Component, limits: &Limits) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
         return Err(LoadError::NotAComponent {

@@ -1,9 +1,9 @@
-//! What operators set for single plugins, by the plugins' names: `[plugin.<name>.settings]` and `[plugin.<name>.grants]` in
-//! config.toml.
+//! What operators set for single plugins, by the plugins' names: `[plugin.<name>.settings]` and
+//! `[plugin.<name>.grants]` in config.toml.
 //!
-//! Settings are one JSON object for each plugin. They reach the plugin as text, through the contract's `config`, bounded
-//! by `sandbox.settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as it lives;
-//! other settings, or other grants, make another `Plugin`, which remembers none of the first one's decisions.
+//! Settings are one JSON object for each plugin. They reach the plugin as text, through the contract's `config`,
+//! bounded by `sandbox.settings_bytes`. A [`crate::Plugin`] keeps the settings that it was loaded with for as long as
+//! it lives; other settings, or other grants, make another `Plugin`, which remembers none of the first one's decisions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

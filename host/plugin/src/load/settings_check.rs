@@ -1,7 +1,7 @@
 //! A plugin's own check of its settings, once each time it is loaded.
 //!
-//! It runs in an instance of its own, under the plugin's fuel and memory and the wall clock of `describe`: nothing serves
-//! yet that could wait for it.
+//! It runs in an instance of its own, under the plugin's fuel and memory and the wall clock of `describe`: nothing
+//! serves yet that could wait for it.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The controllers that a manifest declares, in checked form: who reconciles what, and which changes concern it.
 //!
 //! Checked is all that can be known from one plugin. Fields of types of others are looked up when their messages are at
-//! hand ([`DataPath`]); whether such types are granted is `grants`' business, and cycles between plugins are the caller's,
-//! with the same words ([`circular`]).
+//! hand ([`DataPath`]); whether such types are granted is `grants`' business, and cycles between plugins are the
+//! caller's, with the same words ([`circular`]).
 
 use std::{
     borrow::Cow,
@@ -123,8 +123,8 @@ pub enum IndexBy {
     Value(DataPath),
 }
 
-/// Whether any two of these controllers, given as pairs of managed and watched type, feed each other: each would start the
-/// other for ever. Longer circles are not looked for. Answers the fault, in Consul's words.
+/// Whether any two of these controllers, given as pairs of managed and watched type, feed each other: each would start
+/// the other for ever. Longer circles are not looked for. Answers the fault, in Consul's words.
 #[must_use]
 pub fn circular<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Option<String> {
     let pairs: HashSet<_> = pairs.into_iter().collect();

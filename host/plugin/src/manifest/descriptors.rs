@@ -1,13 +1,13 @@
 //! The descriptors in a plugin's manifest, counted, built and checked.
 //!
 //! # Limits
-//! A plugin has at most [`MAX_FILES`] files, [`MAX_DECLARATIONS`] messages, fields, enums, values and the like in all, and
-//! messages declared within messages at most [`MAX_DEPTH`] deep. How long a chain of messages that hold each other or of
-//! files that import each other may be is bounded by these counts alone, so later readers must not recurse along one. In
-//! bytes, they are part of an answer (`sandbox.reply_bytes`).
+//! A plugin has at most [`MAX_FILES`] files, [`MAX_DECLARATIONS`] messages, fields, enums, values and the like in all,
+//! and messages declared within messages at most [`MAX_DEPTH`] deep. How long a chain of messages that hold each other
+//! or of files that import each other may be is bounded by these counts alone, so later readers must not recurse along
+//! one. In bytes, they are part of an answer (`sandbox.reply_bytes`).
 //!
-//! The library that builds them takes what no compiler of protocol buffers would write, and later readers rely on what one
-//! writes: a reader of a map asks its entry for a key and a value, and panics where there is none; names end up in
+//! The library that builds them takes what no compiler of protocol buffers would write, and later readers rely on what
+//! one writes: a reader of a map asks its entry for a key and a value, and panics where there is none; names end up in
 //! JSON, in tables and in paths of fields. So that is refused here, before anyone reads it.
 
 use prost_reflect::{Cardinality, DescriptorPool, Kind, MessageDescriptor};
@@ -135,7 +135,8 @@ fn is_identifier(s: &str) -> bool {
     matches!(s.as_bytes(), [first, rest @ ..] if (first.is_ascii_alphabetic() || *first == b'_') && rest.iter().all(tail))
 }
 
-/// Holds the entry of a map to what `map<KEY, VALUE>` becomes: `key` = 1 and `value` = 2, one of each, and nothing else.
+/// Holds the entry of a map to what `map<KEY, VALUE>` becomes: `key` = 1 and `value` = 2, one of each, and nothing
+/// else.
 fn check_map_entry(entry: &MessageDescriptor) -> Result<(), ManifestError> {
     let bad = |what: String| {
         let fault = format!("as the entry of a map it {what}; declare a map<KEY, VALUE> instead of the entry");
@@ -332,7 +333,8 @@ mod tests {
                 .collect(),
             ..EnumDescriptorProto::default()
         };
-        // The rest of the file declares seven: a message, two fields, a oneof, an enum with a value, and the enum itself.
+        // The rest of the file declares seven: a message, two fields, a oneof, an enum with a value, and the enum
+        // itself.
         assert_eq!(with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 7))), Ok(()));
         let said = with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 6))).unwrap_err();
         assert!(said.starts_with("at most 65536 messages, fields") && said.contains("got: 65537"), "{said}");

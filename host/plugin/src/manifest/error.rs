@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, error::Error, fmt};
 
-/// A fault in a manifest: the place, such as `controller "x": watch of demo.v2.Artist`, and what is wrong there, with what
-/// to do.
+/// A fault in a manifest: the place, such as `controller "x": watch of demo.v2.Artist`, and what is wrong there, with
+/// what to do.
 #[derive(Debug)]
 pub struct ManifestError {
     place: String,

@@ -1,8 +1,9 @@
-//! What a resource's data refers to, and the values in it: for the mappers and indexes that a manifest declares by a path.
+//! What a resource's data refers to, and the values in it: for the mappers and indexes that a manifest declares by a
+//! path.
 //!
-//! A [`DataPath`] is resolved once for each message; [`References`] and [`Values`] then read data by it. Reading decodes
-//! the whole of the data, a microsecond or a few for a KB. Data that does not decode is an error; what is not set gives
-//! nothing.
+//! A [`DataPath`] is resolved once for each message; [`References`] and [`Values`] then read data by it. Reading
+//! decodes the whole of the data, a microsecond or a few for a KB. Data that does not decode is an error; what is not
+//! set gives nothing.
 
 use std::sync::Arc;
 
@@ -121,7 +122,8 @@ pub struct References {
 }
 
 impl References {
-    /// What encoded data refers to. References without a type or a name are left out; tenancies are as the data has them.
+    /// What encoded data refers to. References without a type or a name are left out; tenancies are as the data has
+    /// them.
     ///
     /// # Errors
     /// The data does not decode.
@@ -153,8 +155,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// The values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values. Empty
-    /// texts are left out; so is what is not set, where the message can tell.
+    /// The values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values.
+    /// Empty texts are left out; so is what is not set, where the message can tell.
     ///
     /// # Errors
     /// The data does not decode.

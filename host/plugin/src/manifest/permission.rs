@@ -1,5 +1,5 @@
-//! Authorisation that a manifest declares instead of a hook: a permission, and a text about the resource that it is asked
-//! on. Judging one costs a few short copies, where a hook costs an instance.
+//! Authorisation that a manifest declares instead of a hook: a permission, and a text about the resource that it is
+//! asked on. Judging one costs a few short copies, where a hook costs an instance.
 
 use mortise_resource::{
     authorizer::{Authorizer, denial},
@@ -104,8 +104,8 @@ impl Permission {
         Ok(Self { permission: wire.permission.clone(), on })
     }
 
-    /// Asks whether the caller has it on the resource of this id. Answers the refusal, which names the permission and the
-    /// text that it was asked on; none for a caller who has it.
+    /// Asks whether the caller has it on the resource of this id. Answers the refusal, which names the permission and
+    /// the text that it was asked on; none for a caller who has it.
     #[must_use]
     pub fn refusal(&self, caller: &dyn Authorizer, id: &pb::Id) -> Option<String> {
         let (of, within) = (id.r#type.as_ref(), id.tenancy.as_ref());

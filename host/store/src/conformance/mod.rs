@@ -1,7 +1,7 @@
 //! The tests that every [`Backend`](crate::Backend) passes: the guarantees of [`backend`](crate::backend), by name.
 //!
-//! [`conformance_tests!`](crate::conformance_tests) makes one test of each case. Its argument makes a fresh, empty store: a
-//! closure that returns something that dereferences to a backend, such as an `Arc` of it. The store must
+//! [`conformance_tests!`](crate::conformance_tests) makes one test of each case. Its argument makes a fresh, empty
+//! store: a closure that returns something that dereferences to a backend, such as an `Arc` of it. The store must
 //! - end a watch that is more than [`WATCH_BUFFER`] events behind;
 //! - refuse resources of more than [`MAX_RESOURCE_BYTES`].
 //!

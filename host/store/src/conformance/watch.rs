@@ -131,8 +131,8 @@ pub async fn watches_are_independent<B: Backend>(store: &B) {
     assert_eq!(next(&mut third).await, WatchEvent::Upsert(Arc::new(b)));
 }
 
-/// Watches that are opened while writers are at work: snapshot and events add up to what is there in the end, the states of
-/// one resource come in order, and none twice.
+/// Watches that are opened while writers are at work: snapshot and events add up to what is there in the end, the
+/// states of one resource come in order, and none twice.
 pub async fn opened_under_load_nothing_is_missed_or_doubled<B: Backend>(store: &B) {
     // Each writer has names of its own, so that creations do not collide.
     let writers = async {

@@ -1,7 +1,7 @@
 //! Making a store of the records of a snapshot.
 //!
-//! It is made as any store is, in `store.new`, and is there once everything is in it, was compared with what the snapshot
-//! promised, and is durable. Versions go on from the snapshot's commit.
+//! It is made as any store is, in `store.new`, and is there once everything is in it, was compared with what the
+//! snapshot promised, and is durable. Versions go on from the snapshot's commit.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -1,7 +1,7 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
-//! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records of
-//!   a snapshot. `offline`: the check of a store that no server has open.
+//! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records
+//!   of a snapshot. `offline`: the check of a store that no server has open.
 //! - `commit`: the life of a write until it is durable and published, and its way from the log to the tree.
 //! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
 //! - `tree`: keys, records, and the table: sled's tree with the newest changes in front of it.
@@ -51,8 +51,8 @@ pub struct SledBackend {
 }
 
 impl SledBackend {
-    /// Opens the store in `options.path`, or makes it. Blocks: some 100 ms for a store of a gigabyte, up to seconds for the
-    /// first opening after a crash, which copies the write-ahead log to the tree.
+    /// Opens the store in `options.path`, or makes it. Blocks: some 100 ms for a store of a gigabyte, up to seconds for
+    /// the first opening after a crash, which copies the write-ahead log to the tree.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when it is open, here or in another process; [`StoreError::NewerFormat`];
@@ -87,8 +87,8 @@ impl SledBackend {
         Ok(self.shared.table.size_on_disk()? + wal::size_on_disk(&self.shared.options.path.join(files::layout::STORE)))
     }
 
-    /// Walks the whole store and compares everything that must agree; see [`crate::check`]. Writes wait meanwhile. Takes
-    /// about 2 µs for each resource and event.
+    /// Walks the whole store and compares everything that must agree; see [`crate::check`]. Writes wait meanwhile.
+    /// Takes about 2 µs for each resource and event.
     ///
     /// # Errors
     /// Only when the store is closed or cannot be read at all; damage is what it returns.
@@ -98,12 +98,12 @@ impl SledBackend {
         answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
     }
 
-    /// Checks the store in `path` while no server has it open, and leaves it as it is: it works on a copy, for which there
-    /// has to be room beside it. Blocks.
+    /// Checks the store in `path` while no server has it open, and leaves it as it is: it works on a copy, for which
+    /// there has to be room beside it. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when it cannot be
-    /// opened at all; faults of the file system.
+    /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when it
+    /// cannot be opened at all; faults of the file system.
     pub fn check_offline(path: &Path) -> Result<crate::check::Report, StoreError> {
         offline::check(path)
     }
@@ -122,9 +122,10 @@ impl SledBackend {
         }
     }
 
-    /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`]. Blocks
-    /// until what is in the write-ahead log is in the tree: up to a second or two after many writes, longer on a disk that takes
-    /// more than a few milliseconds for a sync. Reads go on until the value is dropped, and with it the directory is free again.
+    /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`].
+    /// Blocks until what is in the write-ahead log is in the tree: up to a second or two after many writes, longer on a
+    /// disk that takes more than a few milliseconds for a sync. Reads go on until the value is dropped, and with it the
+    /// directory is free again.
     pub fn close(&self) {
         self.shared.queue.close();
         if let Some(thread) = self.thread.lock().take() {

@@ -1,7 +1,7 @@
 //! The check of a store that no server has open.
 //!
-//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory, and the
-//! copy is opened: what is checked stays as it was found, to the byte.
+//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory, and
+//! the copy is opened: what is checked stays as it was found, to the byte.
 
 use std::{fs, path::Path};
 

@@ -131,8 +131,8 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     Ok((shared, thread))
 }
 
-/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry some twenty
-/// bytes.
+/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry
+/// some twenty bytes.
 fn spare_bytes(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.len() / 32) + (1 << 20)
 }

@@ -8,9 +8,9 @@ pub struct Options {
     /// The directory that the store has to itself; it is made when it does not exist.
     pub path: PathBuf,
     /// How much of the file is kept in memory, bytes. Default 32 MiB, which holds some 20,000 resources of 600 bytes;
-    /// what does not fit is read from the file when it is asked for. What was written last and is not in the tree yet takes
-    /// memory besides: half as much, but at most 16 MiB, and up to four times that under a load that the disk cannot follow.
-    /// At least 64 KiB: less means that.
+    /// what does not fit is read from the file when it is asked for. What was written last and is not in the tree yet
+    /// takes memory besides: half as much, but at most 16 MiB, and up to four times that under a load that the disk
+    /// cannot follow. At least 64 KiB: less means that.
     pub cache_bytes: u64,
     /// Largest encoded resource, its version left out, bytes. Default 1 MiB, at most 1 GiB: more means 1 GiB.
     pub max_resource_bytes: usize,
@@ -29,10 +29,10 @@ pub struct Options {
     /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024, at most
     /// 1,048,576.
     pub commit_queue: usize,
-    /// How much of the disk is taken ahead for what is written later, bytes: so much for the tree, and a quarter of it for each
-    /// of the two files of the write-ahead log. When the disk has no more to give, writes are refused with
-    /// [`Full`](crate::StoreError::Full), and deletions and checkpoints go on with what was taken. Default 16 MiB, 8 MiB to
-    /// 1 GiB.
+    /// How much of the disk is taken ahead for what is written later, bytes: so much for the tree, and a quarter of it
+    /// for each of the two files of the write-ahead log. When the disk has no more to give, writes are refused with
+    /// [`Full`](crate::StoreError::Full), and deletions and checkpoints go on with what was taken. Default 16 MiB, 8
+    /// MiB to 1 GiB.
     pub reserve_bytes: u64,
 }
 

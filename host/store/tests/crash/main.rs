@@ -1,11 +1,13 @@
 //! Kills a process at work, again and again, and looks at what it left.
 //!
-//! The test starts itself as a child that opens the store and lets 16 writers loose on it. Before each commit the child says
-//! on a pipe what it is about to do, after each what was acknowledged. The parent kills it without warning, at any moment
-//! (while it opens the store, too), and then knows for every resource which states are possible: the acknowledged one, or the
-//! one that was about to be committed. Both the next child and, every few rounds, the parent compare the store with that.
+//! The test starts itself as a child that opens the store and lets 16 writers loose on it. Before each commit the child
+//! says on a pipe what it is about to do, after each what was acknowledged. The parent kills it without warning, at any
+//! moment (while it opens the store, too), and then knows for every resource which states are possible: the
+//! acknowledged one, or the one that was about to be committed. Both the next child and, every few rounds, the parent
+//! compare the store with that.
 //!
-//! This proves what a crash of the process does. What a loss of power does was examined apart: see docs/storage-format.md.
+//! This proves what a crash of the process does. What a loss of power does was examined apart: see
+//! docs/storage-format.md.
 
 #![allow(
     clippy::disallowed_methods,

@@ -4,9 +4,10 @@
 //!
 //! - Fields go by their JSON name or their protobuf name; HCL has names of its own. Unknown ones are refused.
 //! - `null` means that the field is not there, except in `google.protobuf.Value`.
-//! - A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`, and so do
-//!   `true` and `2024-01-01`. Nothing is converted, so nothing is lost. `null`, `~` and nothing at all are no string; where
-//!   one is needed, as in maps, they have to be quoted. JSON's and HCL's numbers and booleans are no strings.
+//! - A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`, and so
+//!   do `true` and `2024-01-01`. Nothing is converted, so nothing is lost. `null`, `~` and nothing at all are no
+//!   string; where one is needed, as in maps, they have to be quoted. JSON's and HCL's numbers and booleans are no
+//!   strings.
 //! - Integers may be written as `1.0` or `1e3`, and in quotes, if they are whole and within the field's range.
 //! - Enums go by name or number; `bytes` are base64.
 
@@ -24,8 +25,8 @@ use crate::{
     place::{Position, Span},
 };
 
-/// Turns nodes into messages and says what is wrong on the way. A fault in one field does not keep the others from being
-/// looked at.
+/// Turns nodes into messages and says what is wrong on the way. A fault in one field does not keep the others from
+/// being looked at.
 pub(crate) struct Decoder<'a, 's> {
     pub(crate) types: &'a dyn Types,
     pub(crate) sink: &'s mut Sink,

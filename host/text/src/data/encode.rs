@@ -13,8 +13,8 @@ use crate::{
     tree::Tree,
 };
 
-/// Messages that may be nested in each other, those in an `Any` included. It is protobuf's own limit, which begins anew in
-/// each `Any`; printing takes stack for each level.
+/// Messages that may be nested in each other, those in an `Any` included. It is protobuf's own limit, which begins anew
+/// in each `Any`; printing takes stack for each level.
 const DEPTH: usize = 100;
 
 /// Why a message cannot be printed as its fields.
@@ -48,8 +48,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is not
-/// known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
+/// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is
+/// not known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
 pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types) -> Tree {
     let name = data.type_url.rsplit('/').next().unwrap_or_default();
     let decoded = ty

@@ -49,7 +49,8 @@ pub(crate) fn near_field(message: &MessageDescriptor, name: &str, format: Format
     nearest(name, spellings)
 }
 
-/// The candidate with the fewest edits from a name, if they are few enough for a slip. Case and underscores do not count.
+/// The candidate with the fewest edits from a name, if they are few enough for a slip. Case and underscores do not
+/// count.
 pub(crate) fn nearest(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
     // Far beyond any name; the distance of two long texts takes the product of their lengths.
     if name.len() > 200 {

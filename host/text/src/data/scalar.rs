@@ -17,8 +17,8 @@ pub(crate) enum NotNumber {
     Range,
 }
 
-/// Reads an integer exactly, from `12`, `-0x1f`, `0o17`, `1.0` or `12e3`; prefixes are YAML's, so only for scalars without
-/// quotes.
+/// Reads an integer exactly, from `12`, `-0x1f`, `0o17`, `1.0` or `12e3`; prefixes are YAML's, so only for scalars
+/// without quotes.
 pub(crate) fn integer(literal: &str, prefixes: bool) -> Result<i128, NotNumber> {
     if prefixes {
         let radix = |digits: &str, radix| match i128::from_str_radix(digits, radix) {
@@ -131,7 +131,8 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 
-/// Reads base64: the standard alphabet or the one for URLs, padded or not, with white space as YAML's block scalars have it.
+/// Reads base64: the standard alphabet or the one for URLs, padded or not, with white space as YAML's block scalars
+/// have it.
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let compact: String = text.split_ascii_whitespace().collect();
     let alphabet = if compact.contains(['-', '_']) { URL_SAFE } else { STANDARD };

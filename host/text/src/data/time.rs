@@ -33,8 +33,8 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<(i64, i32)> {
     TIMESTAMP_SECONDS.contains(&seconds).then_some((seconds, nanos))
 }
 
-/// 1970 in UTC. Instants are reckoned from here as dates and times of UTC, since jiff's own instants end a day before the
-/// year 9999 does.
+/// 1970 in UTC. Instants are reckoned from here as dates and times of UTC, since jiff's own instants end a day before
+/// the year 9999 does.
 pub(crate) const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// A zone's seconds east of Greenwich, from `Z` or `+01:00`.
@@ -52,8 +52,8 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if sign == "-" { -seconds } else { seconds })
 }
 
-/// Seconds and nanoseconds, both of one sign, from `1.5s` as proto3's JSON has it and `1h30m`, `-250ms` as Go writes it.
-/// Exact: more digits than nanoseconds have are refused.
+/// Seconds and nanoseconds, both of one sign, from `1.5s` as proto3's JSON has it and `1h30m`, `-250ms` as Go writes
+/// it. Exact: more digits than nanoseconds have are refused.
 pub(crate) fn parse_duration(text: &str) -> Option<(i64, i32)> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

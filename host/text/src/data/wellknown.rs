@@ -168,7 +168,8 @@ fn list_value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, nod
     build(decoder, descriptor, node, [(1, Value::List(values))])
 }
 
-/// Reads `google.protobuf.Value`, which takes any value. Without a field to decide, YAML 1.2's core schema says what a scalar is.
+/// Reads `google.protobuf.Value`, which takes any value. Without a field to decide, YAML 1.2's core schema says what a
+/// scalar is.
 fn value(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Node) -> Option<DynamicMessage> {
     let (number, content) = match &node.value {
         node::Value::Wrong => return None,

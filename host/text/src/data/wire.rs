@@ -1,5 +1,5 @@
-//! Messages as bytes, the same for the same content: entries of maps are sorted by key, so that applying a file twice sends
-//! the same bytes twice.
+//! Messages as bytes, the same for the same content: entries of maps are sorted by key, so that applying a file twice
+//! sends the same bytes twice.
 
 use prost::{Message, encoding};
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};

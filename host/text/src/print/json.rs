@@ -46,8 +46,8 @@ pub mod consul {
     use super::{Indent, Tree, Types, pb, print, write};
     use crate::data::{BYTES, TYPE, wellknown::has_own_form};
 
-    /// One resource as Consul's HTTP API answers it (`Indent::Spaces(2)`) and `resource read` and `resource apply` print
-    /// it (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
+    /// One resource as Consul's HTTP API answers it (`Indent::Spaces(2)`) and `resource read` and `resource apply`
+    /// print it (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
     #[must_use]
     pub fn resource(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
         write(&print::resource(resource, types).sorted(), indent)

@@ -1,5 +1,5 @@
-//! YAML for people who edit it: block style, two spaces, long texts as literal blocks, quotes where something would be taken
-//! for something else, by YAML 1.1 too.
+//! YAML for people who edit it: block style, two spaces, long texts as literal blocks, quotes where something would be
+//! taken for something else, by YAML 1.1 too.
 
 use mortise_resource::pb;
 

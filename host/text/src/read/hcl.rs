@@ -1,8 +1,8 @@
 //! Reads HCL: one resource in the shape that Consul's command line takes.
 //!
-//! hcl-edit parses. Messages are blocks or objects, names are the format's own ([`crate::data::names::hcl_name`]), and the
-//! only function is `gvk("group.version.Kind")`, which makes a type. There are no variables, so there is nothing for other
-//! expressions to say.
+//! hcl-edit parses. Messages are blocks or objects, names are the format's own ([`crate::data::names::hcl_name`]), and
+//! the only function is `gvk("group.version.Kind")`, which makes a type. There are no variables, so there is nothing
+//! for other expressions to say.
 
 use std::collections::HashMap;
 

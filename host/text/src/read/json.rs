@@ -1,8 +1,8 @@
 //! Reads JSON: one value, or several after each other, with or without line breaks between them.
 //!
-//! serde_json checks the syntax and reads strings. It tells neither where a value begins nor how a number was written, so
-//! that a second pass over each value, which is known to be JSON by then, makes the tree. Time grows with the text's length
-//! alone; [`crate::Limits::depth`] bounds nesting.
+//! serde_json checks the syntax and reads strings. It tells neither where a value begins nor how a number was written,
+//! so that a second pass over each value, which is known to be JSON by then, makes the tree. Time grows with the text's
+//! length alone; [`crate::Limits::depth`] bounds nesting.
 
 use mortise_resource::FieldPath;
 use serde_json::value::RawValue;

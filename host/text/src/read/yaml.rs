@@ -1,8 +1,8 @@
 //! Reads YAML 1.2: any number of documents.
 //!
 //! granit-parser parses. Scalars without quotes keep their text, since the field decides what they are. Aliases are
-//! replaced by what they stand for, and what they stand for counts against [`crate::Limits::values`] each time, and its text
-//! against [`crate::Limits::bytes`], which is what a "billion laughs" file runs into.
+//! replaced by what they stand for, and what they stand for counts against [`crate::Limits::values`] each time, and its
+//! text against [`crate::Limits::bytes`], which is what a "billion laughs" file runs into.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,8 @@ use crate::{
     read::refuse_duplicates,
 };
 
-/// Reads every document of a text; empty ones are left out. The documents before a syntax error are returned, so that its
-/// faults are found too.
+/// Reads every document of a text; empty ones are left out. The documents before a syntax error are returned, so that
+/// its faults are found too.
 pub(crate) fn read(text: &str, sink: &mut Sink, budget: &mut Budget) -> Vec<Node> {
     let mut builder = Builder { sink, budget, open: Vec::new(), anchors: HashMap::new(), documents: Vec::new() };
     let options = granit_parser::options! { emit_comments: false };

@@ -1,7 +1,7 @@
 //! JSON Schema (draft 2020-12) of a message in the JSON mapping of protobuf 3.
 //!
-//! Messages are definitions, by their full names, and refer to each other; so a message may hold itself. Well-known types
-//! are written where they are used.
+//! Messages are definitions, by their full names, and refer to each other; so a message may hold itself. Well-known
+//! types are written where they are used.
 //!
 //! Messages come from plugins, and a chain of them may be as long as a plugin has messages: they are defined one after
 //! the other from a list, and the stack does not grow with the chain.

@@ -1,8 +1,8 @@
 //! An OpenAPI 3.1 document of the HTTP API, for the types that are registered.
 //!
-//! Names of components: messages by their full names, `Resource-<type>` and `Write-<type>` for what is read and written of a
-//! type, and `mortise-…` for what is the same for all. No name of protobuf has a dash in it. Where two plugins have different
-//! messages of one name, those of the second are called `<plugin>-<message>`.
+//! Names of components: messages by their full names, `Resource-<type>` and `Write-<type>` for what is read and written
+//! of a type, and `mortise-…` for what is the same for all. No name of protobuf has a dash in it. Where two plugins
+//! have different messages of one name, those of the second are called `<plugin>-<message>`.
 
 use std::collections::BTreeMap;
 
@@ -190,8 +190,8 @@ const READS: [&str; 7] = ["400", "403", "404", "429", "500", "503", "504"];
 const DELETES: [&str; 8] = ["400", "403", "404", "409", "429", "500", "503", "504"];
 const WRITES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
 
-/// A stream of server-sent events. OpenAPI 3.1 has no word for the parts of a stream; as tools that know such streams have
-/// it, the schema is that of one event.
+/// A stream of server-sent events. OpenAPI 3.1 has no word for the parts of a stream; as tools that know such streams
+/// have it, the schema is that of one event.
 fn events(item: &str) -> Value {
     let data = json!({
         "type": "string",

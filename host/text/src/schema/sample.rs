@@ -1,7 +1,7 @@
 //! A sample of a message in YAML: every field with its type, its comment and a value that is valid.
 //!
-//! Each field is written once. Of a `oneof`, the first field is set and the others are comments. A message within itself, and
-//! whatever comes after [`MAX_LINES`] or deeper than [`MAX_DEPTH`], is left empty.
+//! Each field is written once. Of a `oneof`, the first field is set and the others are comments. A message within
+//! itself, and whatever comes after [`MAX_LINES`] or deeper than [`MAX_DEPTH`], is left empty.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 

@@ -1,7 +1,7 @@
 //! What reconcilers may import: one world and one set of calls for each interface.
 //!
-//! A call that a component does not make is not compiled into it, and the interface is not imported; so nothing here may refer
-//! to more than one interface, and nothing may be called through a table.
+//! A call that a component does not make is not compiled into it, and the interface is not imported; so nothing here
+//! may refer to more than one interface, and nothing may be called through a table.
 
 use mortise_resource::pb;
 use prost::Message;

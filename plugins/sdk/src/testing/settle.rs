@@ -101,8 +101,8 @@ impl Work {
 }
 
 impl World {
-    /// Starts the plugin's controllers, and lets them work until nothing is left to be done now: everything is reconciled once,
-    /// and then whatever changes. Time stands still.
+    /// Starts the plugin's controllers, and lets them work until nothing is left to be done now: everything is
+    /// reconciled once, and then whatever changes. Time stands still.
     ///
     /// # Errors
     /// See [`Unsettled`].

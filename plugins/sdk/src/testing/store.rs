@@ -12,7 +12,8 @@ type Slot = (String, String, String, String, String);
 
 /// Resources, and those that changed since somebody asked: what a [`super::World`] keeps, and `mortise plugin test`.
 ///
-/// Uids, generations and versions follow from the order of writes and the times given, so the same writes store the same.
+/// Uids, generations and versions follow from the order of writes and the times given, so the same writes store the
+/// same.
 #[derive(Debug, Default)]
 pub struct Store {
     resources: BTreeMap<Slot, pb::Resource>,
@@ -33,8 +34,8 @@ pub fn is_type(resource: &pb::Resource, of: &pb::Type) -> bool {
     found.is_some_and(|found| found.group == of.group && found.kind == of.kind)
 }
 
-/// Whether an id stands under a key of an index: in lists, the first unit of the tenancy that is empty or `*` ends the key, and
-/// so does the absence of a name.
+/// Whether an id stands under a key of an index: in lists, the first unit of the tenancy that is empty or `*` ends the
+/// key, and so does the absence of a name.
 #[must_use]
 pub fn is_under(id: &pb::Id, key: &pb::Id, listing: bool) -> bool {
     let kind = |id: &pb::Id| id.r#type.as_ref().map(|of| (of.group.clone(), of.kind.clone()));

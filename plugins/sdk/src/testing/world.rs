@@ -54,8 +54,9 @@ pub(super) type Answers = Box<dyn Fn(&HttpRequest) -> Result<HttpResponse, Failu
 /// ```
 ///
 /// # Contract
-/// Versions, uids, generations, owners, status, finalizers and marks are the server's, as are the codes of failures. Writes go
-/// through the plugin's own `mutate` and `validate`. What a resource owns goes with it, at once. The cache is never behind.
+/// Versions, uids, generations, owners, status, finalizers and marks are the server's, as are the codes of failures.
+/// Writes go through the plugin's own `mutate` and `validate`. What a resource owns goes with it, at once. The cache is
+/// never behind.
 ///
 /// # Limits
 /// Nothing is authorised, every type is granted, and there is no upgrade. An index by a float finds nothing.
@@ -95,8 +96,8 @@ impl World {
         }
     }
 
-    /// As [`Self::new`], with descriptors in the place of the plugin's own: for mappers and indexes by fields of messages that
-    /// have none.
+    /// As [`Self::new`], with descriptors in the place of the plugin's own: for mappers and indexes by fields of
+    /// messages that have none.
     #[must_use]
     pub fn with_descriptors(plugin: &'static Plugin, descriptors: prost_types::FileDescriptorSet) -> Self {
         let mut world = Self::new(plugin);
@@ -198,8 +199,8 @@ impl World {
         self.values.borrow().get(key).cloned()
     }
 
-    /// Makes the next call of that name fail: `read`, `list`, `list-by-owner`, `write`, `write-status`, `delete`, or one of
-    /// another interface, such as `kv.set`.
+    /// Makes the next call of that name fail: `read`, `list`, `list-by-owner`, `write`, `write-status`, `delete`, or
+    /// one of another interface, such as `kv.set`.
     pub fn fail_next(&self, call: &'static str, failure: Failure) {
         self.failing.borrow_mut().push((call, failure));
     }

@@ -1,5 +1,5 @@
-//! Command lines as Go's `flag` package reads them: `-name value`, `-name=value`, one dash or two, up to the first argument
-//! that is no flag.
+//! Command lines as Go's `flag` package reads them: `-name value`, `-name=value`, one dash or two, up to the first
+//! argument that is no flag.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,8 @@ pub(super) enum FlagError {
 }
 
 impl Flags {
-    /// Reads flags up to the first argument that is none, and answers the rest. `-p` is known only where there is a prefix.
+    /// Reads flags up to the first argument that is none, and answers the rest. `-p` is known only where there is a
+    /// prefix.
     pub(super) fn read<'a>(&mut self, args: &'a [String], prefix: bool) -> Result<&'a [String], FlagError> {
         let mut rest = args;
         while let Some((arg, after)) = rest.split_first() {

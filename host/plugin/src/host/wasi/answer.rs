@@ -133,8 +133,8 @@ fn is_set(function: &str) -> bool {
         || ["set", "delete", "append"].map(|method| format!("[method]fields.{method}")).contains(&function.to_owned())
 }
 
-/// Says no in the function's own words: its error, none, or nothing at all. A function that has no words for it ends the
-/// call.
+/// Says no in the function's own words: its error, none, or nothing at all. A function that has no words for it ends
+/// the call.
 fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Result<Option<Val>> {
     let refused = match ty.results().next() {
         None => return Ok(None),

@@ -1,25 +1,26 @@
 //! `wasi:http` for reconcilers: requests to hosts that are granted, and no others.
 //!
 //! # Contract
-//! A component that imports `wasi:http/outgoing-handler` has its controllers in an engine where that is wasmtime's own, and with
-//! it `wasi:io`, whose streams and pollables it hands out. Everything else of WASI stays ours, with nothing in it (the parent
-//! module), and hands out stubs in the types of that `wasi:io`: a stdin at its end, a stdout that is the log, pollables that
-//! are ready. So wasmtime's files, sockets, clocks and variables are linked nowhere, and the one way out is
-//! [`Outgoing::send_request`]. In the engine for hooks `wasi:http` is inert, and every request is denied.
+//! A component that imports `wasi:http/outgoing-handler` has its controllers in an engine where that is wasmtime's own,
+//! and with it `wasi:io`, whose streams and pollables it hands out. Everything else of WASI stays ours, with nothing in
+//! it (the parent module), and hands out stubs in the types of that `wasi:io`: a stdin at its end, a stdout that is the
+//! log, pollables that are ready. So wasmtime's files, sockets, clocks and variables are linked nowhere, and the one
+//! way out is [`Outgoing::send_request`]. In the engine for hooks `wasi:http` is inert, and every request is denied.
 //!
-//! Each request is compared with `grants.http` by scheme, host and port (`http_hosts`), and sent to exactly what was compared.
-//! Redirects are answers like any other: the guest may ask for the next hop, which is compared too. A request outside of a
-//! controller's call is denied.
+//! Each request is compared with `grants.http` by scheme, host and port (`http_hosts`), and sent to exactly what was
+//! compared. Redirects are answers like any other: the guest may ask for the next hop, which is compared too. A request
+//! outside of a controller's call is denied.
 //!
 //! # Cost
-//! Nothing for components that do not import it. A request opens a connection of its own, HTTP/1.1, with TLS by rustls and the
-//! roots of the Mozilla programme that are built in; none is kept for the next.
+//! Nothing for components that do not import it. A request opens a connection of its own, HTTP/1.1, with TLS by rustls
+//! and the roots of the Mozilla programme that are built in; none is kept for the next.
 //!
 //! # Limits
-//! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than what is left
-//! of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies of all answers of a call
-//! together are bounded by `sandbox.reply_bytes`, those of requests likewise. [`IN_FLIGHT`] requests of an instance are open at
-//! once. What the host keeps for a guest is bounded by [`HANDLES`], headers of 128 KiB each, and [`PIECE`]. What a guest calls here counts towards `controllers.host_calls`; past that, requests fail.
+//! A request has `controllers.host_call_ms` from its beginning to the last byte of its answer, and never more than what
+//! is left of the call; a guest may ask for less for connecting, for the first byte, and between bytes. Bodies of all
+//! answers of a call together are bounded by `sandbox.reply_bytes`, those of requests likewise. [`IN_FLIGHT`] requests
+//! of an instance are open at once. What the host keeps for a guest is bounded by [`HANDLES`], headers of 128 KiB each,
+//! and [`PIECE`]. What a guest calls here counts towards `controllers.host_calls`; past that, requests fail.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::host::state::State;
 
-/// Links what a component imports of WASI. With `http`, its requests are sent: that is for controllers, and each of their
-/// stores has an [`super::http::Http`].
+/// Links what a component imports of WASI. With `http`, its requests are sent: that is for controllers, and each of
+/// their stores has an [`super::http::Http`].
 pub(crate) fn link(
     linker: &mut Linker<State>,
     engine: &Engine,

@@ -20,7 +20,8 @@ pub(super) struct MeasuredBody {
     /// Bytes of all bodies of the call in this direction, and how many there may be.
     taken: Arc<AtomicUsize>,
     limit: usize,
-    /// Until when an answer may come, and its place among those in flight; none for what is sent, which ends with the request.
+    /// Until when an answer may come, and its place among those in flight; none for what is sent, which ends with the
+    /// request.
     answer: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
     ended: bool,
 }

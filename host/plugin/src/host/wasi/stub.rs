@@ -1,5 +1,5 @@
-//! What our WASI hands out where `wasi:io` is wasmtime's, which it is for HTTP: streams and pollables of its types, with as
-//! little in them as ours.
+//! What our WASI hands out where `wasi:io` is wasmtime's, which it is for HTTP: streams and pollables of its types,
+//! with as little in them as ours.
 
 use wasmtime::{
     StoreContextMut,
@@ -53,8 +53,8 @@ pub(super) fn handle(
     })))
 }
 
-/// Lets go of a handle to a resource of `wasi:io` that was lent; whether it was one. Of those our functions are given errors
-/// alone (`filesystem-error-code`).
+/// Lets go of a handle to a resource of `wasi:io` that was lent; whether it was one. Of those our functions are given
+/// errors alone (`filesystem-error-code`).
 pub(super) fn release(store: &mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<bool> {
     if any.ty() != ResourceType::host::<Error>() {
         return Ok(false);

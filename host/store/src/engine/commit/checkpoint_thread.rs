@@ -1,12 +1,12 @@
-//! Checkpoints: copying a frozen memtable to the tree, on a thread of their own, so that its generation of the write-ahead
-//! log may be written over.
+//! Checkpoints: copying a frozen memtable to the tree, on a thread of their own, so that its generation of the
+//! write-ahead log may be written over.
 //!
-//! It writes as [`tree::checkpoint`](crate::engine::tree::checkpoint) says, and is the only one that does while a store is
-//! open.
+//! It writes as [`tree::checkpoint`](crate::engine::tree::checkpoint) says, and is the only one that does while a store
+//! is open.
 //!
-//! A checkpoint that is cut short has copied some of the edits. That does no harm: the log has all of them, and copying them
-//! again comes to the same. Edits of one key were combined before, so a resource that changed a hundred times, or an event
-//! that came and went, costs the tree little or nothing.
+//! A checkpoint that is cut short has copied some of the edits. That does no harm: the log has all of them, and copying
+//! them again comes to the same. Edits of one key were combined before, so a resource that changed a hundred times, or
+//! an event that came and went, costs the tree little or nothing.
 
 use std::{
     fs::File,

@@ -45,7 +45,8 @@ pub(crate) struct CommitGroup<'t> {
     shortage: Option<Shortage>,
 }
 
-/// Longest id of an owner, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not sync them.
+/// Longest id of an owner, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not
+/// sync them.
 const MAX_OWNER: usize = 1_024;
 
 /// How a slot was before a batch touched it.
@@ -212,8 +213,8 @@ impl<'t> CommitGroup<'t> {
     }
 }
 
-/// Refuses what is over the limit, and everything while there is no room, unless it is no larger than what is stored: a limit
-/// that was lowered, a full disk, or a mark, must not keep anybody from deleting.
+/// Refuses what is over the limit, and everything while there is no room, unless it is no larger than what is stored: a
+/// limit that was lowered, a full disk, or a mark, must not keep anybody from deleting.
 fn check_size(
     resource: &pb::Resource,
     stored: Option<&StoredResource>,

@@ -1,20 +1,20 @@
 //! The commit thread: the only one that decides what is written.
 //!
-//! It takes every waiting batch, judges them one after another ([`commit_group`](crate::engine::commit::commit_group)), and
-//! makes the whole group durable with one write to the write-ahead log and one sync of the disk; then it publishes and answers. A batch that came alone goes
-//! at once. Groups form while the thread waits for the disk, and for a moment after a group was answered, whose writers are
-//! likely to come back: a sync costs the same for one of them as for all.
+//! It takes every waiting batch, judges them one after another ([`commit_group`](crate::engine::commit::commit_group)),
+//! and makes the whole group durable with one write to the write-ahead log and one sync of the disk; then it publishes
+//! and answers. A batch that came alone goes at once. Groups form while the thread waits for the disk, and for a moment
+//! after a group was answered, whose writers are likely to come back: a sync costs the same for one of them as for all.
 //!
-//! When the log or what of it is in memory has reached its bound, it begins a checkpoint and goes on beside it. When that is
-//! not through by the time there is twice as much, writers wait for it.
+//! When the log or what of it is in memory has reached its bound, it begins a checkpoint and goes on beside it. When
+//! that is not through by the time there is twice as much, writers wait for it.
 //!
 //! Every answer waits for the group, a refusal too: it may be about what another batch of the group is about to write.
 //!
-//! A disk that is full is found out before anything is written ([`room`](crate::engine::commit::room)): what needs room is
-//! refused then, and taken again once there is some.
+//! A disk that is full is found out before anything is written ([`room`](crate::engine::commit::room)): what needs room
+//! is refused then, and taken again once there is some.
 //!
-//! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never shown,
-//! reads go on with what was published, every write is refused until a restart finds out.
+//! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never
+//! shown, reads go on with what was published, every write is refused until a restart finds out.
 
 use std::{sync::Arc, time::Instant};
 
@@ -50,8 +50,8 @@ pub(crate) type Results = Vec<Option<pb::Resource>>;
 
 /// A group is cut at this many bytes of resources, written or deleted, so that what is in flight stays small.
 const MAX_GROUP_BYTES: usize = 8 << 20;
-/// A checkpoint begins when the log is as many times as large as what is in memory may be. Most of what it has more is about
-/// keys that changed again.
+/// A checkpoint begins when the log is as many times as large as what is in memory may be. Most of what it has more is
+/// about keys that changed again.
 const LOG_TO_MEMORY: u64 = 4;
 
 /// Work for the thread.
@@ -82,8 +82,8 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    /// Goes on after `meta`. A tree that is not `settled` has something in front of it that has to be copied before the log
-    /// may be written.
+    /// Goes on after `meta`. A tree that is not `settled` has something in front of it that has to be copied before the
+    /// log may be written.
     pub(crate) fn new(
         shared: Arc<Shared>,
         meta: Meta,

@@ -1,10 +1,11 @@
 //! Whether the last resource of a type is gone, after each deletion and without a count of them.
 //!
-//! Of a type that loses a resource, one that is there is remembered. As long as it is there, nothing need be looked for. When it
-//! goes, the next one in key order is, and after the last key the first. Keys that were removed stay in memory until the next
-//! checkpoint, and a look that began at the first key each time would pass all of them over for each deletion; this one passes
-//! them once, in whatever order they go. Of a type that was seen to have none, all that were made since are remembered, up to
-//! [`FEW`], so that one that is emptied again and again is not looked through each time.
+//! Of a type that loses a resource, one that is there is remembered. As long as it is there, nothing need be looked
+//! for. When it goes, the next one in key order is, and after the last key the first. Keys that were removed stay in
+//! memory until the next checkpoint, and a look that began at the first key each time would pass all of them over for
+//! each deletion; this one passes them once, in whatever order they go. Of a type that was seen to have none, all that
+//! were made since are remembered, up to [`FEW`], so that one that is emptied again and again is not looked through
+//! each time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

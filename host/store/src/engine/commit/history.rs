@@ -1,9 +1,9 @@
 //! The history: which events are kept, and which go with the next commit.
 //!
-//! Sequences are dense, so the history is a range of them. It is bounded in events and in bytes, and trimmed in the batch that
-//! adds to it, so it never holds more than its bounds. Lengths of the events that this process wrote are remembered (4 bytes
-//! each); those of older ones are read when they go. One that is damaged goes all the same, with what can be found of it: an
-//! event that nobody will ask for any more must not stand in the way of a write.
+//! Sequences are dense, so the history is a range of them. It is bounded in events and in bytes, and trimmed in the
+//! batch that adds to it, so it never holds more than its bounds. Lengths of the events that this process wrote are
+//! remembered (4 bytes each); those of older ones are read when they go. One that is damaged goes all the same, with
+//! what can be found of it: an event that nobody will ask for any more must not stand in the way of a write.
 
 use std::collections::VecDeque;
 
@@ -32,8 +32,8 @@ impl History {
         Self { max_events, max_bytes, lens: VecDeque::new() }
     }
 
-    /// Puts the events of `changes` into the batch, and the removal of what is over the bounds. Returns the counters as they
-    /// are after the batch.
+    /// Puts the events of `changes` into the batch, and the removal of what is over the bounds. Returns the counters as
+    /// they are after the batch.
     pub(crate) fn write(&mut self, table: &Table, mut meta: Meta, changes: &[Change], batch: &mut WriteBatch) -> Meta {
         let stored_until = meta.last_seq;
         let events = || changes.iter().filter(|change| change.is_event);

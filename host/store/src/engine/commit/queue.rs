@@ -1,9 +1,9 @@
 //! The bounded queue in front of the commit thread: many async producers, one blocking consumer that takes everything.
 //!
 //! A channel would do but for two things. Closing must let the consumer drain what was accepted without waiting for
-//! producers that still hope for a place and may never be polled again. And a consumer whose work costs the same for one
-//! item as for many must not start on the first of a crowd that is on its way: it says how many it expects, and waits a
-//! moment for them ([`LINGER`]). A lone producer is expected alone, and is never waited for.
+//! producers that still hope for a place and may never be polled again. And a consumer whose work costs the same for
+//! one item as for many must not start on the first of a crowd that is on its way: it says how many it expects, and
+//! waits a moment for them ([`LINGER`]). A lone producer is expected alone, and is never waited for.
 
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits until there is something, and a moment longer if it is less than `expected`; takes all of it. `None` when the
-    /// queue is closed and drained.
+    /// Waits until there is something, and a moment longer if it is less than `expected`; takes all of it. `None` when
+    /// the queue is closed and drained.
     pub(crate) fn take(&self, expected: usize) -> Option<Vec<T>> {
         let mut state = self.state.lock();
         state.wanted = 1;

@@ -1,11 +1,11 @@
 //! Room on the disk: what is taken ahead for the tree, and what is refused while the disk has none.
 //!
-//! Sled keeps the first fault of its file for ever, and refuses even reads then. So it must never come upon a full disk: each
-//! batch of a checkpoint waits until [`BATCH`] bytes behind the end of sled's file are allocated. As many as
-//! [`reserve_bytes`](crate::engine::options::Options::reserve_bytes) are, as long as the disk has them. When it has not, the
-//! store is *short*: what deletes is taken still, and so is what gets no larger; all else is refused, since what is left of the
-//! reserve is for these. When even a batch has no room, a checkpoint waits, and the write-ahead log takes deletions until it has
-//! no room either.
+//! Sled keeps the first fault of its file for ever, and refuses even reads then. So it must never come upon a full
+//! disk: each batch of a checkpoint waits until [`BATCH`] bytes behind the end of sled's file are allocated. As many as
+//! [`reserve_bytes`](crate::engine::options::Options::reserve_bytes) are, as long as the disk has them. When it has
+//! not, the store is *short*: what deletes is taken still, and so is what gets no larger; all else is refused, since
+//! what is left of the reserve is for these. When even a batch has no room, a checkpoint waits, and the write-ahead log
+//! takes deletions until it has no room either.
 
 use std::{
     path::PathBuf,
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 use crate::{StoreError, engine::files::reserve::Reserve};
 
-/// What one batch of a checkpoint may make sled write, bytes: a page for each of its edits, and as much again for the pages
-/// that sled moves meanwhile.
+/// What one batch of a checkpoint may make sled write, bytes: a page for each of its edits, and as much again for the
+/// pages that sled moves meanwhile.
 const BATCH: u64 = 4 << 20;
 /// How often a disk without room is asked again.
 pub(crate) const RETRY: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
 //! How many resources there are of each type, exactly, without a counter on the disk.
 //!
-//! Nobody counts until somebody asks. Then the commit thread goes over the keys in slices, between which it commits; since
-//! nothing else writes, what lies before the slice it has come to is known exactly, and each commit corrects it. Once the
-//! end is reached, it stays known. Never run through: nobody paid.
+//! Nobody counts until somebody asks. Then the commit thread goes over the keys in slices, between which it commits;
+//! since nothing else writes, what lies before the slice it has come to is known exactly, and each commit corrects it.
+//! Once the end is reached, it stays known. Never run through: nobody paid.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! The commit with which a store was closed, in the file `closed-at` beside sled's own: `mortise-commit 42` and a line feed.
+//! The commit with which a store was closed, in the file `closed-at` beside sled's own: `mortise-commit 42` and a line
+//! feed.
 //!
-//! Sled takes a damaged end of its file for a write that a crash cut off, and goes on without it. Whoever was told that those
-//! commits are durable was told the truth, until the disk forgot them. A store that ends before the commit with which it was
-//! once closed is therefore not opened: it lost something, and a person decides what follows.
+//! Sled takes a damaged end of its file for a write that a crash cut off, and goes on without it. Whoever was told that
+//! those commits are durable was told the truth, until the disk forgot them. A store that ends before the commit with
+//! which it was once closed is therefore not opened: it lost something, and a person decides what follows.
 //!
 //! The number only grows, so it holds after a crash, too: it then says less than it could, and never anything wrong. It
 //! costs one small file and its sync for each close that follows a commit.

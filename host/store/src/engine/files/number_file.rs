@@ -21,8 +21,8 @@ pub(crate) fn replace(dir: &Path, name: &str, word: &str, number: u64) -> Result
 /// The number in a file; `None` when there is no file.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when it holds something else than that word and a number, [`StoreError::Io`] when it cannot be
-/// read.
+/// [`StoreError::Corrupt`] when it holds something else than that word and a number, [`StoreError::Io`] when it cannot
+/// be read.
 pub(crate) fn read(file: &Path, word: &str) -> Result<Option<u64>, StoreError> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,

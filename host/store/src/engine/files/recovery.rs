@@ -10,9 +10,10 @@ use crate::{
     },
 };
 
-/// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file; `own` says that the log is the
-/// tree's own, and not that of which the tree is a copy. Returns the checkpoint position after that, and whether the tree is
-/// there: when the disk has no `room`, what the log has stands in front of the tree instead, to be copied later.
+/// Copies to the tree what only the write-ahead log in `dir` has. `data` is the tree's file; `own` says that the log is
+/// the tree's own, and not that of which the tree is a copy. Returns the checkpoint position after that, and whether
+/// the tree is there: when the disk has no `room`, what the log has stands in front of the tree instead, to be copied
+/// later.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not in the log.

@@ -1,13 +1,13 @@
 //! Disk space that is taken ahead of its use, so that a full disk is found out before anything is half written.
 //!
-//! Blocks are allocated behind the end of a file (`fallocate` with `KEEP_SIZE`). The file's length stays as it is, and what
-//! makes the file longer later takes these blocks, whatever other processes have written meanwhile. They are given back when
-//! the file is cut.
+//! Blocks are allocated behind the end of a file (`fallocate` with `KEEP_SIZE`). The file's length stays as it is, and
+//! what makes the file longer later takes these blocks, whatever other processes have written meanwhile. They are given
+//! back when the file is cut.
 //!
 //! # Limits
-//! A file system that cannot allocate (some network file systems) is asked for its free space instead, and one that copies on
-//! each write (btrfs, zfs) may need room where blocks are allocated already. On these a full disk may still be noticed by a
-//! write only.
+//! A file system that cannot allocate (some network file systems) is asked for its free space instead, and one that
+//! copies on each write (btrfs, zfs) may need room where blocks are allocated already. On these a full disk may still
+//! be noticed by a write only.
 //!
 //! # Cost
 //! Some microseconds for blocks that are there already.

@@ -1,9 +1,10 @@
 //! The write-ahead log: where a group becomes durable, with one write and one sync.
 //!
-//! Two files, `wal.0` and `wal.1`, take turns. Each turn is a *generation*, numbered from 1; generation *g* stands in the file
-//! *g* mod 2. A generation ends when its memtable is frozen, and once the checkpoint has copied that to the tree, the tree's
-//! *checkpoint position* says so, and the file may be written again from its beginning, over what it held. Files are extended with zeros
-//! ahead of what is written: a sync then has no new length to bring to the disk, which halves what it takes.
+//! Two files, `wal.0` and `wal.1`, take turns. Each turn is a *generation*, numbered from 1; generation *g* stands in
+//! the file *g* mod 2. A generation ends when its memtable is frozen, and once the checkpoint has copied that to the
+//! tree, the tree's *checkpoint position* says so, and the file may be written again from its beginning, over what it
+//! held. Files are extended with zeros ahead of what is written: a sync then has no new length to bring to the disk,
+//! which halves what it takes.
 //!
 //! A record is one group:
 //!
@@ -16,19 +17,20 @@
 //! | … | the body: edits, one after another |
 //! | … | zeros up to a multiple of [`BLOCK`], so that no write changes a sector that an acknowledged group stands in |
 //!
-//! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key. Numbers
-//! are big-endian. The salt is random and never leaves the store's files, so nobody who writes resources can make one that
-//! looks like a record.
+//! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key.
+//! Numbers are big-endian. The salt is random and never leaves the store's files, so nobody who writes resources can
+//! make one that looks like a record.
 //!
-//! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end, so that
-//! each sync brings a new length to the disk, or sync in a thread of their own, and none keeps records apart by blocks.
+//! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end,
+//! so that each sync brings a new length to the disk, or sync in a thread of their own, and none keeps records apart by
+//! blocks.
 //!
 //! # What opening finds
-//! The records of each generation beyond the checkpoint position, from the number in the checkpoint position until one is not there. A record that was being
-//! written when the power went was not acknowledged, and nothing follows it; so a damaged one that *is* followed by another
-//! was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the very last record nobody can tell. A file that is of a
-//! later generation than the two after the checkpoint position says that the tree has lost its end. One that is not there, or stands in the
-//! place of the other, is damage, too.
+//! The records of each generation beyond the checkpoint position, from the number in the checkpoint position until one
+//! is not there. A record that was being written when the power went was not acknowledged, and nothing follows it; so a
+//! damaged one that *is* followed by another was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the
+//! very last record nobody can tell. A file that is of a later generation than the two after the checkpoint position
+//! says that the tree has lost its end. One that is not there, or stands in the place of the other, is damage, too.
 
 use std::{
     collections::BTreeMap,
@@ -49,8 +51,8 @@ use crate::{
     error::io_fault,
 };
 
-/// Records begin at multiples of this, the smallest unit that disks write whole. On those whose unit is larger, and in the
-/// kernel's pages, a record shares it with the one before, which is written again with it, unchanged.
+/// Records begin at multiples of this, the smallest unit that disks write whole. On those whose unit is larger, and in
+/// the kernel's pages, a record shares it with the one before, which is written again with it, unchanged.
 const BLOCK: usize = 512;
 /// Bytes of a record before its body.
 const HEADER: usize = 28;
@@ -94,15 +96,16 @@ struct LogFile {
 pub(crate) struct LogTail {
     /// What became of each key.
     pub(crate) states: BTreeMap<IVec, State>,
-    /// What the checkpoint position is once they are in the tree: the newest generation of which there is a record, and the number after it.
+    /// What the checkpoint position is once they are in the tree: the newest generation of which there is a record, and
+    /// the number after it.
     pub(crate) checkpoint: CheckpointPosition,
     /// The files that have it, and up to where.
     held: Vec<(PathBuf, usize)>,
 }
 
 impl Wal {
-    /// Begins the generation after the checkpoint position's, in the store's directory. Nothing may be in the log that is not in the tree.
-    /// `ahead` bytes are kept in front of what is written, once [`Wal::reserve`] got them.
+    /// Begins the generation after the checkpoint position's, in the store's directory. Nothing may be in the log that
+    /// is not in the tree. `ahead` bytes are kept in front of what is written, once [`Wal::reserve`] got them.
     pub(crate) fn begin(
         dir: &Path,
         checkpoint: CheckpointPosition,
@@ -249,8 +252,8 @@ pub(crate) fn size_on_disk(dir: &Path) -> u64 {
     FILES.iter().filter_map(|name| fs::metadata(dir.join(name)).ok()).map(|found| found.len()).sum()
 }
 
-/// A file of the log that should be there and is not: both are made before anything is written to either. A store that was
-/// closed in good order needs neither.
+/// A file of the log that should be there and is not: both are made before anything is written to either. A store that
+/// was closed in good order needs neither.
 pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) -> Option<PathBuf> {
     let gone: Vec<PathBuf> = FILES.iter().map(|name| dir.join(name)).filter(|path| !path.exists()).collect();
     let begun = checkpoint.generation > 0 || size_on_disk(dir) > 0;
@@ -378,9 +381,9 @@ pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition) -> Result<LogT
 }
 
 impl LogTail {
-    /// Makes durable what was found. The last record may have been written and never synced, and when the power goes while a
-    /// part of it was copied to the tree, the rest must still be there. Written again, since a sync that failed once may
-    /// have left the kernel in the belief that it is on the disk.
+    /// Makes durable what was found. The last record may have been written and never synced, and when the power goes
+    /// while a part of it was copied to the tree, the rest must still be there. Written again, since a sync that failed
+    /// once may have left the kernel in the belief that it is on the disk.
     pub(crate) fn secure(&self) -> Result<(), StoreError> {
         for (path, len) in &self.held {
             let rewrite = || {

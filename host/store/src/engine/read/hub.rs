@@ -1,10 +1,11 @@
 //! The events of one type on their way to its watches: one buffer for all of them, bounded in events and bytes.
 //!
 //! An event stays until every watch that was open when it came has taken it, or until it is pushed out. A watch before
-//! which an event was pushed out has lagged. So however many watches are read slowly or not at all, and whether they are
-//! polled or not, a type holds no more than its bounds; the publisher bounds all types together.
+//! which an event was pushed out has lagged. So however many watches are read slowly or not at all, and whether they
+//! are polled or not, a type holds no more than its bounds; the publisher bounds all types together.
 //!
-//! Cost: taking an event is a lock and a copy of two pointers; dropping a watch looks at each event that it has not taken.
+//! Cost: taking an event is a lock and a copy of two pointers; dropping a watch looks at each event that it has not
+//! taken.
 
 use std::{
     collections::VecDeque,

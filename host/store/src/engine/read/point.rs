@@ -18,8 +18,8 @@ fn published(table: &Table, id: &pb::Id) -> Result<Option<pb::Resource>, StoreEr
     loop {
         let Some(value) = table.get(&key)? else { return Ok(None) };
         match table.payload(&key, value.clone())? {
-            // A writer replaced the record between its head and its chunks: then there is another head now. A head has the
-            // checksum of what it belongs to, so the same one again means that the chunks are damaged in earnest.
+            // A writer replaced the record between its head and its chunks: then there is another head now. A head has
+            // the checksum of what it belongs to, so the same one again means that the chunks are damaged in earnest.
             Payload::Torn if torn.as_ref() != Some(&value) => torn = Some(value),
             payload => return table.decoder().decode(&key, &payload).map(Some),
         }

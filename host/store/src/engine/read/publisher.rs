@@ -1,27 +1,30 @@
 //! The point where commits become visible, and everything that must change together with it.
 //!
-//! The commit thread makes a group durable in the write-ahead log, and only then *publishes* it: under the lock of the publisher, it
-//! shows the group in the table and hands the changes to scans and watches. So what the table shows is durable and published.
+//! The commit thread makes a group durable in the write-ahead log, and only then *publishes* it: under the lock of the
+//! publisher, it shows the group in the table and hands the changes to scans and watches. So what the table shows is
+//! durable and published.
 //!
 //! # Why a scan is the exact state of one commit
-//! A scan takes time, so the table shows it each key as of another moment. It opens a *window* before its first look, under
-//! the lock; the commit *S* that was published last is what it is exact for. From then on publishing notes in the window
-//! what each matching key that changes was at *S*: its state before the first change. The scan goes on in pages, in key order.
-//! It reads a page without the lock and then, under the lock, takes what was noted up to the page's last key
-//! and moves the window behind it ([`Window::pass`]):
-//! - a key that was noted changed since *S*: what is noted overrides what the page saw, which may be newer, or half of each;
+//! A scan takes time, so the table shows it each key as of another moment. It opens a *window* before its first look,
+//! under the lock; the commit *S* that was published last is what it is exact for. From then on publishing notes in the
+//! window what each matching key that changes was at *S*: its state before the first change. The scan goes on in pages,
+//! in key order. It reads a page without the lock and then, under the lock, takes what was noted up to the page's last
+//! key and moves the window behind it ([`Window::pass`]):
+//! - a key that was noted changed since *S*: what is noted overrides what the page saw, which may be newer, or half of
+//!   each;
 //! - a key that was not noted did not change between *S* and that moment: what the page saw is its state.
 //!
 //! A key behind which the window has moved is given already, and is noted no more.
 //!
-//! A watch subscribes in the critical section in which its window is opened, so its events are exactly those after *S*: no
-//! gap, nothing twice.
+//! A watch subscribes in the critical section in which its window is opened, so its events are exactly those after *S*:
+//! no gap, nothing twice.
 //!
 //! # Cost
 //! Nothing for a read. Publishing costs one lookup per change in the watched types, and one comparison per change and
-//! open window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and bytes,
-//! for each type and for all ([`hub`](crate::engine::read::hub)); the fullest type loses its oldest ones first. A window holds the states of keys that it has not passed and
-//! that changed since it was opened, so however slowly a scan is read, no more than what it would give.
+//! open window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and
+//! bytes, for each type and for all ([`hub`](crate::engine::read::hub)); the fullest type loses its oldest ones first.
+//! A window holds the states of keys that it has not passed and that changed since it was opened, so however slowly a
+//! scan is read, no more than what it would give.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -189,8 +192,8 @@ impl Publisher {
 }
 
 impl Window {
-    /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Answers the states
-    /// that override what the page saw.
+    /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Answers the
+    /// states that override what the page saw.
     pub(crate) fn pass(&self, last: Option<&[u8]>) -> States {
         let mut state = self.publisher.state.lock();
         let Some(window) = state.windows.get_mut(&self.number) else { return States::new() };

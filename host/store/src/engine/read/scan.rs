@@ -1,14 +1,14 @@
 //! Exact scans, in bounded steps: what a walk saw, corrected to the state of one commit (the argument stands in
 //! [`publisher`](crate::engine::read::publisher)).
 //!
-//! One cursor serves a list, which runs through it at once, the snapshot of a watch, and [`Backend::scan`](crate::Backend::scan).
-//! A snapshot of the whole store ([`snapshot`](crate::engine::read::snapshot)) is another thing: it has the history in it, is
-//! read for hours, and so keeps what it still needs on the disk.
+//! One cursor serves a list, which runs through it at once, the snapshot of a watch, and
+//! [`Backend::scan`](crate::Backend::scan). A snapshot of the whole store ([`snapshot`](crate::engine::read::snapshot))
+//! is another thing: it has the history in it, is read for hours, and so keeps what it still needs on the disk.
 //!
 //! # Cost
-//! The first step runs on the caller's task. A scan that turns out long goes on on a blocking thread, so that it does not hold
-//! up other tasks; only a few steps run at once. Between steps it holds neither the table nor what is in front of its tree, so a
-//! cursor that its owner forgot keeps neither the database open nor the directory locked.
+//! The first step runs on the caller's task. A scan that turns out long goes on on a blocking thread, so that it does
+//! not hold up other tasks; only a few steps run at once. Between steps it holds neither the table nor what is in front
+//! of its tree, so a cursor that its owner forgot keeps neither the database open nor the directory locked.
 
 use std::sync::{Arc, Weak};
 

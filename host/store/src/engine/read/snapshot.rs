@@ -1,29 +1,29 @@
 //! Snapshots: the whole store as of one commit, read at leisure while writers go on.
 //!
-//! A snapshot begins on the commit thread, between two groups: nothing is in flight, and what the table holds is the state of
-//! the commit *S*. From then on a reader walks over the table, events first, then resources, and takes each record that is
-//! of *S* or older. Before the commit thread shows that a record is overwritten or removed which the reader has not passed yet,
-//! it *saves* it: copies it, as it is stored, to where the reader will find it.
+//! A snapshot begins on the commit thread, between two groups: nothing is in flight, and what the table holds is the
+//! state of the commit *S*. From then on a reader walks over the table, events first, then resources, and takes each
+//! record that is of *S* or older. Before the commit thread shows that a record is overwritten or removed which the
+//! reader has not passed yet, it *saves* it: copies it, as it is stored, to where the reader will find it.
 //!
 //! # Why each record of *S* comes exactly once
 //! Under one lock stand the reader's *cursor* (all keys before it are done) and what was saved. A key at or behind the
-//! cursor whose record is of *S* or older is saved before the table shows the change. The reader reads a page, without the
-//! lock, and then, under the lock, moves the cursor behind the page. For a record of the page:
-//! - it was saved: that was before the cursor moved, so it stands in what is saved up to now. The reader gives the saved
-//!   one, and drops what it saw, which may be the new one, or half of each.
+//! cursor whose record is of *S* or older is saved before the table shows the change. The reader reads a page, without
+//! the lock, and then, under the lock, moves the cursor behind the page. For a record of the page:
+//! - it was saved: that was before the cursor moved, so it stands in what is saved up to now. The reader gives the
+//!   saved one, and drops what it saw, which may be the new one, or half of each.
 //! - it was not saved: nobody changed it before the cursor moved, so what the reader saw is it; nobody saves it later.
 //!
-//! A saved record may be given long before the reader comes to its page. By then the table must show what replaced it; so no
-//! page is begun between the saving and the publishing of a group ([`PublishGuard`]).
+//! A saved record may be given long before the reader comes to its page. By then the table must show what replaced it;
+//! so no page is begun between the saving and the publishing of a group ([`PublishGuard`]).
 //!
 //! A record is known by its sequence, which is of *S* or older once only: what replaces it is newer. A rewrite is the
 //! exception, as it keeps the sequence; the sequences of rewritten records that were saved are remembered.
 //!
 //! # Cost
-//! Without a snapshot, one look at an empty list for each commit. With one, the commit thread reads each record that it is
-//! about to overwrite, once for each snapshot, and appends it to a buffer that goes to a nameless file in the store's
-//! directory when it is over [`IN_MEMORY`]. So memory is bounded, and the disk space is at most what the store held at *S*,
-//! however slowly the snapshot is read; it is given back at the latest when the snapshot ends.
+//! Without a snapshot, one look at an empty list for each commit. With one, the commit thread reads each record that it
+//! is about to overwrite, once for each snapshot, and appends it to a buffer that goes to a nameless file in the
+//! store's directory when it is over [`IN_MEMORY`]. So memory is bounded, and the disk space is at most what the store
+//! held at *S*, however slowly the snapshot is read; it is given back at the latest when the snapshot ends.
 
 use std::{
     collections::HashSet,

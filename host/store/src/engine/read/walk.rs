@@ -1,6 +1,7 @@
 //! Walks over the table: the records that match a filter, in key order, seeking past those that do not.
 //!
-//! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](crate::engine::read::scan) makes it exact.
+//! A walk is fuzzy: each record is as it was at some moment since the walk began. [`scan`](crate::engine::read::scan)
+//! makes it exact.
 //!
 //! # Cost
 //! One step for each match, and one seek for each group of keys that is passed over: a wildcard partition with an exact
@@ -87,7 +88,8 @@ impl Walk {
         Self { plan, end: keys::after(&start), from: Bound::Included(start), seen: None, items: None }
     }
 
-    /// Lets go of the table and of the maps in front of its tree until the next step, which takes them as they are then.
+    /// Lets go of the table and of the maps in front of its tree until the next step, which takes them as they are
+    /// then.
     pub(crate) fn rest(&mut self) {
         if let Some(key) = &self.seen {
             self.from = Bound::Excluded(key.to_vec());

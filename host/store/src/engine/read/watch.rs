@@ -1,7 +1,7 @@
 //! An open watch: a cursor over its snapshot, then the events of its type's hub.
 //!
-//! It holds nothing of the store but the publisher, so a watch that a caller forgot keeps neither the database open nor the
-//! directory locked. Of its snapshot it holds one page, and what changed that it has yet to deliver.
+//! It holds nothing of the store but the publisher, so a watch that a caller forgot keeps neither the database open nor
+//! the directory locked. Of its snapshot it holds one page, and what changed that it has yet to deliver.
 
 use std::{sync::Arc, vec};
 

@@ -87,8 +87,8 @@ async fn damaged_counters_are_noticed_at_opening() {
     }
 }
 
-/// Whatever the files of a closed store suffer, opening and reading end in an error that names a file, or in all that was
-/// there.
+/// Whatever the files of a closed store suffer, opening and reading end in an error that names a file, or in all that
+/// was there.
 #[tokio::test]
 async fn damaged_files_are_an_error_or_work() {
     let mut random = fastrand::Rng::with_seed(7);

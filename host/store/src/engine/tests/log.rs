@@ -116,7 +116,8 @@ async fn a_mark_that_is_gone_is_noticed_while_there_is_a_log() {
     }
 }
 
-/// Checkpoints go on beside writes of more than memory and log together may hold, and a kill between two of them loses nothing.
+/// Checkpoints go on beside writes of more than memory and log together may hold, and a kill between two of them loses
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_and_log_are_bounded_under_load() {
     let change = |options: Options| Options { cache_bytes: 256 << 10, history_events: 50, ..options };

@@ -1,8 +1,9 @@
-//! Loss of power while a checkpoint copies the log to the tree: of what was not synced, any page may be on the disk or not.
+//! Loss of power while a checkpoint copies the log to the tree: of what was not synced, any page may be on the disk or
+//! not.
 //!
-//! The log's records are synced before they are acknowledged, so it is there whole. Of sled's file there may be, page by page,
-//! what it was when it was synced last or what was written since. Sled does not open again when that is more than one batch, which
-//! is why a checkpoint syncs after each.
+//! The log's records are synced before they are acknowledged, so it is there whole. Of sled's file there may be, page
+//! by page, what it was when it was synced last or what was written since. Sled does not open again when that is more
+//! than one batch, which is why a checkpoint syncs after each.
 //!
 //! Opening after a kill is the worst of them: the last record of the log may have been written and not synced.
 
@@ -36,7 +37,8 @@ fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
     }
 }
 
-/// Copies the log to the tree as a checkpoint does. Returns what sled's file is at each sync, the first time before all.
+/// Copies the log to the tree as a checkpoint does. Returns what sled's file is at each sync, the first time before
+/// all.
 fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
     let store = dir.join("store");
     let mut images = vec![fs::read(db(dir)).unwrap()];
@@ -91,8 +93,8 @@ async fn power_that_goes_during_a_checkpoint_costs_nothing() {
     }
 }
 
-/// What a kill left is opened: the last record of the log is only in the kernel's memory, and then a part of it in the tree,
-/// when the power goes.
+/// What a kill left is opened: the last record of the log is only in the kernel's memory, and then a part of it in the
+/// tree, when the power goes.
 #[tokio::test]
 async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     let mut random = fastrand::Rng::with_seed(12);

@@ -1,6 +1,6 @@
 //! Sled 0.34 deadlocks within minutes when small batches are written in another shape than ours. This runs many small
-//! commits and the checkpoints that they make, and then many small batches in the shape of a checkpoint, with readers and scans
-//! beside them and a cache that is too small.
+//! commits and the checkpoints that they make, and then many small batches in the shape of a checkpoint, with readers
+//! and scans beside them and a cache that is too small.
 
 use std::{
     sync::{

@@ -11,8 +11,8 @@ use std::{
 use super::*;
 use crate::WatchEvent;
 
-/// Writers move amounts between resources; every list, from any thread, at any moment, has the same total, and no reader
-/// ever sees a number of commits go back.
+/// Writers move amounts between resources; every list, from any thread, at any moment, has the same total, and no
+/// reader ever sees a number of commits go back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lists_and_snapshots_are_exact_beside_writers() {
     const ACCOUNTS: u64 = 300;

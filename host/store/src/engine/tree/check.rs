@@ -1,11 +1,11 @@
 //! The walk over everything, while nothing moves: run by the commit thread, or over a store that nobody has open.
 //!
-//! It goes over the table once, in key order, so what it has to remember is small: which versions and events have chunks,
-//! and what the events say about the newest state of each resource that they name.
+//! It goes over the table once, in key order, so what it has to remember is small: which versions and events have
+//! chunks, and what the events say about the newest state of each resource that they name.
 //!
-//! Checked: every record's checksum, key and content; versions against sequences and counters; chunks against heads, both
-//! ways; the owner index against owners, both ways; events dense, counted right, and agreeing with the resources; nothing
-//! unknown; no file under `blobs/`.
+//! Checked: every record's checksum, key and content; versions against sequences and counters; chunks against heads,
+//! both ways; the owner index against owners, both ways; events dense, counted right, and agreeing with the resources;
+//! nothing unknown; no file under `blobs/`.
 
 use std::{
     collections::{HashMap, HashSet},

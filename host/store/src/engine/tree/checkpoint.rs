@@ -1,11 +1,11 @@
 //! Copying what the write-ahead log has to the tree, durably.
 //!
-//! One thread at a time changes sled's keys while a store is open (sled's readers split and merge its pages), and
-//! the shape in which it does is not a matter of taste. Sled 0.34 deadlocks when small batches are written without a flush
-//! after each. Its flush asks the kernel for `sync_file_range`, which does not survive a loss of power. When the power goes, sled
-//! opens again if a small batch is torn; with one of 256 KiB, or with pages missing from several, it sometimes did not
-//! (`tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush, one `fdatasync`, the next.
-//! Sled also holds readers up while it applies one.
+//! One thread at a time changes sled's keys while a store is open (sled's readers split and merge its pages), and the
+//! shape in which it does is not a matter of taste. Sled 0.34 deadlocks when small batches are written without a flush
+//! after each. Its flush asks the kernel for `sync_file_range`, which does not survive a loss of power. When the power
+//! goes, sled opens again if a small batch is torn; with one of 256 KiB, or with pages missing from several, it
+//! sometimes did not (`tests/power.rs`; in 12,000 states with 64 KiB it always did). So: one small batch, one flush,
+//! one `fdatasync`, the next. Sled also holds readers up while it applies one.
 
 use std::io;
 
@@ -21,8 +21,9 @@ pub(crate) const BATCH_EDITS: usize = 64;
 /// or about this many bytes: after the edit that reaches them.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Copies states to the tree and then writes the checkpoint position, all of it durable when this returns. `sync` makes what was written to
-/// sled's file durable; `room` is asked before each batch, and an error of it leaves the rest uncopied.
+/// Copies states to the tree and then writes the checkpoint position, all of it durable when this returns. `sync` makes
+/// what was written to sled's file durable; `room` is asked before each batch, and an error of it leaves the rest
+/// uncopied.
 pub(crate) fn copy(
     table: &Table,
     mut room: impl FnMut() -> Result<(), StoreError>,

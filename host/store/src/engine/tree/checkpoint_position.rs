@@ -1,4 +1,5 @@
-//! The checkpoint position: how far the tree has what the write-ahead log has. The only record that stands in the tree alone.
+//! The checkpoint position: how far the tree has what the write-ahead log has. The only record that stands in the tree
+//! alone.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 

@@ -1,19 +1,21 @@
 //! What is durable in the write-ahead log and not yet in the tree: two maps in memory that stand in front of it.
 //!
-//! The commit thread adds each group to the *active* one. When that is full it becomes the *frozen* one, which nobody changes
-//! any more, a new one takes its place, and the checkpoint thread copies the frozen one to the tree and forgets it.
-//! A key is looked up in the active map, then in the frozen one, then in the tree: the first that knows it is right.
+//! The commit thread adds each group to the *active* one. When that is full it becomes the *frozen* one, which nobody
+//! changes any more, a new one takes its place, and the checkpoint thread copies the frozen one to the tree and forgets
+//! it. A key is looked up in the active map, then in the frozen one, then in the tree: the first that knows it is
+//! right.
 //!
 //! # Why a look finds what was current
-//! A reader takes both maps at once ([`Recent::layers`]), and the tree after them. What neither map knew at that moment, the
-//! tree held; what the tree is changed to since is newer, and was current at some moment of the look. The copying to the tree
-//! is invisible, since the frozen map stands in front of the tree until all of it is there.
+//! A reader takes both maps at once ([`Recent::layers`]), and the tree after them. What neither map knew at that
+//! moment, the tree held; what the tree is changed to since is newer, and was current at some moment of the look. The
+//! copying to the tree is invisible, since the frozen map stands in front of the tree until all of it is there.
 //!
 //! # Cost
-//! Memory: a checkpoint begins at the bound in [`Options`](crate::engine::options::Options), and writers wait when there is twice as much
-//! before the last one is through; so both maps together hold at most four times the bound, and a group more each. Scans that
-//! run hold the maps that there were when they began, at most four long ones at a time. A look-up is two searches in a
-//! B-tree, under a lock that the commit thread holds while it adds a group, about a microsecond for each edit.
+//! Memory: a checkpoint begins at the bound in [`Options`](crate::engine::options::Options), and writers wait when
+//! there is twice as much before the last one is through; so both maps together hold at most four times the bound, and
+//! a group more each. Scans that run hold the maps that there were when they began, at most four long ones at a time. A
+//! look-up is two searches in a B-tree, under a lock that the commit thread holds while it adds a group, about a
+//! microsecond for each edit.
 
 use std::{
     collections::BTreeMap,

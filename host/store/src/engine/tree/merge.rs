@@ -1,12 +1,12 @@
 //! A walk over the maps in front of the tree and the tree, as one.
 //!
-//! It holds the maps that there were when it began, so what one of them has is found in it even when it has long been copied
-//! to the tree and forgotten; what is newer than those maps may or may not be seen. So each record is as it was at some
-//! moment since the walk began, and one that was there all the time is not missed.
+//! It holds the maps that there were when it began, so what one of them has is found in it even when it has long been
+//! copied to the tree and forgotten; what is newer than those maps may or may not be seen. So each record is as it was
+//! at some moment since the walk began, and one that was there all the time is not missed.
 //!
 //! # Cost
-//! As the tree's own walk while the maps have nothing in the range; else one lock and one search for every [`PAGE`] entries of
-//! a map, and three comparisons for each entry.
+//! As the tree's own walk while the maps have nothing in the range; else one lock and one search for every [`PAGE`]
+//! entries of a map, and three comparisons for each entry.
 
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
@@ -28,8 +28,8 @@ struct Cursor {
     to: Bound<Vec<u8>>,
 }
 
-/// The walk, over keys and values. A step may come upon nothing but removed keys, and is then `None`, so that whoever bounds
-/// its steps bounds the work.
+/// The walk, over keys and values. A step may come upon nothing but removed keys, and is then `None`, so that whoever
+/// bounds its steps bounds the work.
 pub(crate) struct Merge {
     /// The newer map first.
     cursors: Vec<Cursor>,

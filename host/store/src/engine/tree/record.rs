@@ -12,8 +12,8 @@
 //! | … | the payload, an encoded `Resource`, when it is at most 4,078 bytes |
 //!
 //! A longer payload stands in chunks of 4,096 bytes under keys of their own. Sled would put a page with larger values
-//! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds chunks
-//! missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
+//! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds
+//! chunks missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
 
 use std::{ops::Range, sync::Arc};
 

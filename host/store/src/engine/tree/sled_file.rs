@@ -17,9 +17,9 @@ use crate::{
 
 /// Sled's default, written down because it is part of the format: sled refuses another one than the file was made with.
 const SEGMENT_BYTES: usize = 512 * 1024;
-/// Has the kernel forget what it holds of a file and has on the disk, so that what is read next comes from there. After a sync
-/// that failed, the kernel takes for written what is not, and shows it to whoever reads; a store that was not closed may
-/// have seen one.
+/// Has the kernel forget what it holds of a file and has on the disk, so that what is read next comes from there. After
+/// a sync that failed, the kernel takes for written what is not, and shows it to whoever reads; a store that was not
+/// closed may have seen one.
 pub(crate) fn read_anew(file: &Path) -> Result<(), StoreError> {
     let opened = File::open(file).map_err(io_fault(file, "open"))?;
     // Of what is still to be written it writes some, and forgets none.

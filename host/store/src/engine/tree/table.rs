@@ -1,7 +1,7 @@
 //! The table, as the rest of the engine uses it: values in and out, records checked and decoded, sled's errors as ours.
 //!
-//! It is sled's tree and, in front of it, what the write-ahead log has that the tree has not ([`memtable`](crate::engine::tree::memtable)).
-//! Nobody above needs to know which of them a value comes from.
+//! It is sled's tree and, in front of it, what the write-ahead log has that the tree has not
+//! ([`memtable`](crate::engine::tree::memtable)). Nobody above needs to know which of them a value comes from.
 
 use std::{
     ops::RangeBounds,
@@ -76,8 +76,8 @@ impl Table {
         }
     }
 
-    /// Keys and values in order. Each value is one that the key had at some moment since the call; a key that had one all the
-    /// time is not missed.
+    /// Keys and values in order. Each value is one that the key had at some moment since the call; a key that had one
+    /// all the time is not missed.
     pub(crate) fn range<R: RangeBounds<Vec<u8>>>(
         &self,
         range: R,
@@ -112,8 +112,8 @@ impl Table {
         self.db.contains_key(key).map_err(|e| self.fault("read", e))
     }
 
-    /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power. One
-    /// thread at a time: see [`checkpoint`](crate::engine::commit::checkpoint).
+    /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power.
+    /// One thread at a time: see [`checkpoint`](crate::engine::commit::checkpoint).
     pub(crate) fn write_through(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.db.apply_batch(batch).map_err(|e| self.fault("write", e))?;
         self.db.flush().map(drop).map_err(|e| self.fault("flush", e))
