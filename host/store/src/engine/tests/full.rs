@@ -119,7 +119,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     let smaller = pb::Resource { metadata: Default::default(), ..kept[0].clone() };
     kept[0] = write(&store, &smaller).await;
 
-    kept.sort_by(|a, b| name(a).cmp(&name(b)));
+    kept.sort_by_key(name);
     assert_eq!(list(&store, &everything()).await, kept);
     assert_eq!(store.check().await.unwrap(), []);
     drop(store);
