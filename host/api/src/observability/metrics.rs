@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 52] = {
+pub const ALL: [Metric; 53] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -101,6 +101,12 @@ pub const ALL: [Metric; 52] = {
             "mortise_controller_self_wakes_total",
             "controller",
             "How often a resource was held back because its reconcile woke itself.",
+        ),
+        metric(
+            Gauge,
+            "mortise_controller_set_aside",
+            "controller",
+            "Resources that are set aside, since their reconcile broke down.",
         ),
         metric(
             Gauge,

@@ -248,9 +248,11 @@ impl Breaker {
     pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, input: u64) -> Admission {
         let Phase::Quarantined { until, trial } = &mut self.phase else { return Admission::Go };
         if trial.is_none() && self.poison.contains(&input) {
-            let last = until.saturating_add(rules.backoff(self.failed_trials));
+            let wait = rules.backoff(self.failed_trials);
+            let last = until.saturating_add(wait);
             if now < last {
-                return Admission::Refused(last.saturating_sub(now));
+                // No answer names more than one wait: another input may end it earlier.
+                return Admission::Refused(last.saturating_sub(now).min(wait));
             }
         }
         if trial.is_none() && now >= *until {
