@@ -117,14 +117,23 @@ pub(crate) fn encode(record: Record, into: &mut Vec<u8>) {
     into.extend_from_slice(&wire.encode_length_delimited_to_vec());
 }
 
-/// The first of `bytes`, which goes.
-pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Record, String> {
-    let wire = WireRecord::decode_length_delimited(bytes).map_err(|e| format!("a record does not decode: {e}"))?;
+/// Bytes that are no record.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    #[error("a record does not decode: {0}")]
+    Undecodable(#[from] prost::DecodeError),
+    #[error("a record is of the unknown kind {0}")]
+    UnknownKind(i32),
+}
+
+/// Takes the first record off `bytes`.
+pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Record, RecordError> {
+    let wire = WireRecord::decode_length_delimited(bytes)?;
     let kind = match wire.kind {
         1 => RecordKind::Resource,
         2 => RecordKind::Upsert,
         3 => RecordKind::Delete,
-        other => return Err(format!("a record is of the unknown kind {other}")),
+        other => return Err(RecordError::UnknownKind(other)),
     };
     Ok(Record { kind, sequence: wire.sequence, payload: wire.resource })
 }

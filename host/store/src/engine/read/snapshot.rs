@@ -150,9 +150,9 @@ impl Snapshots {
                 if !needed || state.lost.is_some() {
                     continue;
                 }
-                if let Err(why) = state.saved.keep(table, key) {
-                    tracing::warn!(why, "a snapshot of the store is lost; writes go on");
-                    state.lost = Some(why);
+                if let Err(error) = state.saved.keep(table, key) {
+                    tracing::warn!(%error, "a snapshot of the store is lost; writes go on");
+                    state.lost = Some(error.to_string());
                 } else if *rewrite {
                     state.rewritten.insert(*sequence);
                 }
@@ -162,12 +162,22 @@ impl Snapshots {
     }
 }
 
+/// Why a record that is about to change is not saved.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0} is missing")]
+    Missing(String),
+    #[error("keeping a record that is about to change: {0}")]
+    Write(#[from] io::Error),
+}
+
 impl SavedRecords {
     /// Copies the record that the table has under `key`.
-    fn keep(&mut self, table: &Table, key: &[u8]) -> Result<(), String> {
-        let value = table.get(key).map_err(|e| e.to_string())?;
-        let value = value.ok_or_else(|| format!("{} is missing", keys::describe(key)))?;
-        let record = whole(table, key, &value).map_err(|e| e.to_string())?;
+    fn keep(&mut self, table: &Table, key: &[u8]) -> Result<(), KeepError> {
+        let value = table.get(key)?.ok_or_else(|| KeepError::Missing(keys::describe(key)))?;
+        let record = whole(table, key, &value)?;
         let kind = match record.kind {
             RecordKind::Resource => b'r',
             RecordKind::Upsert => b'u',
@@ -181,7 +191,7 @@ impl SavedRecords {
             file.seek(SeekFrom::Start(self.end))?;
             file.write_all(&frame)
         };
-        write(&mut self.file).map_err(|e| format!("keeping a record that is about to change: {e}"))?;
+        write(&mut self.file)?;
         self.end += frame.len() as u64;
         Ok(())
     }
