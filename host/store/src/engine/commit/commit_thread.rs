@@ -218,18 +218,21 @@ impl Committer {
         }
     }
 
-    /// Whether anything can be stored: not while a checkpoint that has to come first waits for room.
+    /// Waits for a checkpoint that has to come first. One that waits for room itself holds nothing up but what the opening
+    /// left to it: what the disk has no room for is refused by the group, and deletions go on in the log as far as that
+    /// has room.
     fn check_room(&mut self) -> Result<(), StoreError> {
         self.look_for_room();
-        if self.settled && !self.reached(2) {
+        let room = &self.shared.room;
+        if self.settled && (!self.reached(2) || room.is_waiting()) {
             return Ok(());
         }
-        self.settled = self.checkpoints.wait(&self.shared.room);
-        match self.shared.room.shortage() {
-            _ if self.settled => Ok(()),
-            Some(shortage) => Err(shortage.error()),
-            None => Err(ended()),
+        let through = self.checkpoints.wait(room);
+        if through || (self.settled && room.is_waiting()) {
+            self.settled = true;
+            return Ok(());
         }
+        Err(room.shortage().map_or_else(ended, |shortage| shortage.error()))
     }
 
     /// Takes batches until the group is large enough; their results, once all of them are durable. Any error is one of
