@@ -19,8 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::caller::Source;
@@ -97,7 +96,7 @@ impl FairPool {
         }
         let (grant, granted) = oneshot::channel();
         let queued = {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             if state.waiting >= self.0.max_waiting {
                 return Err(NoShare::QueueFull);
             }
@@ -115,16 +114,11 @@ impl FairPool {
 }
 
 impl Pool {
-    /// Nothing that can panic runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Serves those whose turn it is, as far as what is free reaches.
     fn hand_out(self: &Arc<Self>) {
         loop {
             let (waiter, source) = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let Some(next) = state.next(self.total) else { return };
                 next
             };
@@ -198,7 +192,7 @@ impl Share {
 
     /// Takes so many more, if they are free and nobody waits. Never waits.
     pub(crate) fn grow(&mut self, units: usize) -> bool {
-        let mut state = self.pool.lock();
+        let mut state = self.pool.state.lock();
         if state.waiting > 0 || units > state.free || self.units + units > self.pool.total {
             return false;
         }
@@ -212,7 +206,7 @@ impl Share {
     pub(crate) fn shrink(&mut self, units: usize) {
         let back = self.units.saturating_sub(units);
         self.units -= back;
-        self.pool.lock().give_back(self.source, back);
+        self.pool.state.lock().give_back(self.source, back);
         self.pool.hand_out();
     }
 }
@@ -225,7 +219,7 @@ impl Drop for Share {
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        let mut state = self.pool.lock();
+        let mut state = self.pool.state.lock();
         let Some(queue) = state.queues.get_mut(&self.source) else { return };
         let before = queue.len();
         queue.retain(|waiter| waiter.number != self.number);
@@ -282,7 +276,7 @@ mod tests {
             let (pool, order) = (pool.clone(), order.clone());
             waiting.push(tokio::spawn(async move {
                 let share = pool.acquire(source, 1).await.unwrap();
-                order.lock().unwrap().push(n);
+                order.lock().push(n);
                 drop(share);
             }));
             tokio::task::yield_now().await;
@@ -291,7 +285,7 @@ mod tests {
         for one in waiting {
             one.await.unwrap();
         }
-        assert_eq!(*order.lock().unwrap(), [0, 4, 1, 2, 3]);
+        assert_eq!(*order.lock(), [0, 4, 1, 2, 3]);
     }
 
     #[tokio::test]

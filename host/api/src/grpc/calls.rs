@@ -2,13 +2,13 @@
 //!
 //! # Requests
 //! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against
-//! `grpc.request_bytes`, but for its first 64 KiB: connections and streams bound those. Who finds the budget used up is
+//! `grpc.request_bytes`, but for its first 64 KiB (`request`): connections and streams bound those. Who finds the budget used up is
 //! refused and may try again; waiting would mean to hold what others wait for. The share goes back with the answer.
 //! Calls whose requests are streams have limits of their own (an upload) or no message of a size worth counting
 //! (reflection).
 //!
 //! # Answers
-//! An answer goes to HTTP/2 in frames of [`FRAME`] bytes, the next one when the client has made room for it; so HTTP/2
+//! An answer goes to HTTP/2 in frames of 32 KiB (`answer`), the next one when the client has made room for it; so HTTP/2
 //! holds no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of which
 //! the client takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and its
 //! events) is dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all
@@ -17,38 +17,37 @@
 //! # Stopping
 //! Answers of which the client takes nothing end at once, and the server waits for the calls that are left only.
 //!
-//! Cost: a call takes two locks that nobody else wants, an answer over [`FRAME`] bytes is copied once more.
+//! Cost: a call takes two locks that nobody else wants, an answer over 48 KiB is copied once more.
+
+mod answer;
+mod request;
 
 use std::{
     collections::HashMap,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Duration,
 };
 
-use ::http::{HeaderMap, Request, Response};
+use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
-use hyper::body::{Body as HttpBody, Bytes, Frame};
 use mortise_service::ResourceService;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, Semaphore},
     time::{Instant, sleep},
 };
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
+use self::{
+    answer::{Answer, answered},
+    request::{ReceivedShare, RequestBody, SMALL},
+};
 use super::list;
-
-/// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
-const FRAME: usize = 32 << 10;
-
-/// What of a request's message is not counted, bytes, and the unit in which the rest is.
-const SMALL: usize = 64 << 10;
 
 /// How long a client may take nothing while the server stops.
 const STALL_WHEN_STOPPING: Duration = Duration::from_millis(250);
@@ -257,8 +256,7 @@ where
                 true => Box::pin(ended_by_stop(calls.clone())) as BoxFuture<'static, Status>,
                 false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
             };
-            let (calls, share) = (calls.clone(), share.clone());
-            Body::new(RequestBody { inner: body, limit, received: 0, calls, share })
+            Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
         });
         if is_list {
             let listing = list::list(self.service.clone(), request, limits.message_bytes);
@@ -290,212 +288,4 @@ fn too_slow(limit: Duration) -> Status {
         "the request was not there within {} ms (limit http.request_timeout_ms)",
         limit.as_millis()
     ))
-}
-
-/// The memory of a request, which it has until it is answered.
-type ReceivedShare = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
-
-/// A request that is being received.
-struct RequestBody {
-    inner: Body,
-    /// Resolves when it has taken too long.
-    limit: BoxFuture<'static, Status>,
-    received: usize,
-    calls: Arc<Shared>,
-    share: ReceivedShare,
-}
-
-impl RequestBody {
-    /// Counts what came. False when there is no room for it.
-    fn count(&mut self, bytes: usize) -> bool {
-        let before = self.received / SMALL;
-        self.received = self.received.saturating_add(bytes);
-        let more = self.received / SMALL - before;
-        if more == 0 {
-            return true;
-        }
-        let more = self.calls.requests.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
-        let Ok(more) = more else { return false };
-        let mut share = self.share.lock();
-        match share.as_mut() {
-            Some(share) => share.merge(more),
-            None => *share = Some(more),
-        }
-        true
-    }
-}
-
-impl HttpBody for RequestBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        match Pin::new(&mut self.inner).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                if self.count(bytes) {
-                    return Poll::Ready(Some(Ok(frame)));
-                }
-                metrics::counter!("mortise_grpc_requests_dropped_total").increment(1);
-                let what = "too many large requests are being received (limit grpc.request_bytes); try again later";
-                Poll::Ready(Some(Err(Status::resource_exhausted(what))))
-            }
-            Poll::Pending => self.limit.poll_unpin(cx).map(|late| Some(Err(late))),
-            ended => ended,
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-}
-
-/// Puts an answer behind its bounds.
-fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<Body>) -> Response<Body> {
-    if response.body().is_end_stream() {
-        return response;
-    }
-    response.map(|body| {
-        let number = calls.next.fetch_add(1, Ordering::Relaxed);
-        let state = AnswerState::Open(Box::new(OpenAnswer {
-            body,
-            rest: Bytes::new(),
-            handed_over: None,
-            waker: None,
-            _open: open,
-        }));
-        let answer = Arc::new(Answer { state: Mutex::new(state) });
-        calls.answers.lock().insert(number, answer.clone());
-        Body::new(AnswerBody { calls: calls.clone(), number, answer })
-    })
-}
-
-/// An answer on its way.
-struct Answer {
-    state: Mutex<AnswerState>,
-}
-
-enum AnswerState {
-    Open(Box<OpenAnswer>),
-    /// It was ended; its client is yet to be told.
-    Ended(Status),
-    /// Nothing more is said.
-    Done,
-}
-
-struct OpenAnswer {
-    body: Body,
-    /// What is left of a frame.
-    rest: Bytes,
-    /// When the last frame was handed to HTTP/2; `None` while HTTP/2 waits for the next.
-    handed_over: Option<Instant>,
-    waker: Option<Waker>,
-    _open: OpenCall,
-}
-
-impl Answer {
-    /// How long the client has taken nothing; `None` while it waits for us.
-    fn stalled(&self, now: Instant) -> Option<Duration> {
-        match &*self.state.lock() {
-            AnswerState::Open(open) => open.handed_over.map(|at| now.duration_since(at)),
-            AnswerState::Ended(_) | AnswerState::Done => None,
-        }
-    }
-
-    /// Lets go of everything that the answer holds.
-    fn end(&self, status: Status, held: &AtomicUsize) {
-        let mut state = self.state.lock();
-        if !matches!(*state, AnswerState::Open(_)) {
-            return;
-        }
-        let before = std::mem::replace(&mut *state, AnswerState::Ended(status));
-        drop(state);
-        if let AnswerState::Open(open) = before {
-            held.fetch_sub(open.rest.len(), Ordering::Relaxed);
-            if let Some(waker) = &open.waker {
-                waker.wake_by_ref();
-            }
-        }
-    }
-}
-
-impl OpenAnswer {
-    /// The next frame of what is left of one.
-    fn piece(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
-        let piece = self.rest.split_to(FRAME.min(self.rest.len()));
-        held.fetch_sub(piece.len(), Ordering::Relaxed);
-        self.handed_over = Some(Instant::now());
-        // A copy: HTTP/2 would hold the whole for a part of it.
-        Frame::data(Bytes::copy_from_slice(&piece))
-    }
-}
-
-/// An answer, as HTTP/2 takes it.
-struct AnswerBody {
-    calls: Arc<Shared>,
-    number: u64,
-    answer: Arc<Answer>,
-}
-
-type Polled = Poll<Option<Result<Frame<Bytes>, Status>>>;
-
-impl AnswerBody {
-    /// The next frame, and whether it added to what waits.
-    fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
-        let mut state = self.answer.state.lock();
-        let open = match &mut *state {
-            AnswerState::Open(open) => open,
-            AnswerState::Ended(status) => {
-                let mut trailers = HeaderMap::new();
-                // Fails for a text that no header can hold; ours can.
-                let said = status.add_header(&mut trailers);
-                *state = AnswerState::Done;
-                return (Poll::Ready(Some(said.map(|()| Frame::trailers(trailers)))), false);
-            }
-            AnswerState::Done => return (Poll::Ready(None), false),
-        };
-        open.handed_over = None;
-        if !open.rest.is_empty() {
-            return (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), false);
-        }
-        match Pin::new(&mut open.body).poll_frame(cx) {
-            Poll::Pending => {
-                open.waker = Some(cx.waker().clone());
-                (Poll::Pending, false)
-            }
-            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) if data.len() > FRAME + FRAME / 2 => {
-                    self.calls.held.fetch_add(data.len(), Ordering::Relaxed);
-                    open.rest = data;
-                    (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), true)
-                }
-                Ok(data) => {
-                    open.handed_over = Some(Instant::now());
-                    (Poll::Ready(Some(Ok(Frame::data(data)))), false)
-                }
-                Err(other) => (Poll::Ready(Some(Ok(other))), false),
-            },
-            ended => (ended, false),
-        }
-    }
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        let (polled, more) = self.poll(cx);
-        if more {
-            self.calls.relieve();
-        }
-        polled
-    }
-}
-
-impl Drop for AnswerBody {
-    fn drop(&mut self) {
-        self.calls.answers.lock().remove(&self.number);
-        self.answer.end(Status::cancelled("the client is gone"), &self.calls.held);
-    }
 }

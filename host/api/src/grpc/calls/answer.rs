@@ -1,0 +1,172 @@
+//! An answer on its way to HTTP/2: cut into frames, and let go of when it is ended from outside.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use ::http::{HeaderMap, Response};
+use hyper::body::{Body as HttpBody, Bytes, Frame};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tonic::{Status, body::Body};
+
+use super::{OpenCall, Shared};
+
+/// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
+const FRAME: usize = 32 << 10;
+
+/// Puts an answer behind its bounds.
+pub(super) fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<Body>) -> Response<Body> {
+    if response.body().is_end_stream() {
+        return response;
+    }
+    response.map(|body| {
+        let number = calls.next.fetch_add(1, Ordering::Relaxed);
+        let state = AnswerState::Open(Box::new(OpenAnswer {
+            body,
+            rest: Bytes::new(),
+            handed_over: None,
+            waker: None,
+            _open: open,
+        }));
+        let answer = Arc::new(Answer { state: Mutex::new(state) });
+        calls.answers.lock().insert(number, answer.clone());
+        Body::new(AnswerBody { calls: calls.clone(), number, answer })
+    })
+}
+
+/// An answer on its way.
+pub(super) struct Answer {
+    state: Mutex<AnswerState>,
+}
+
+enum AnswerState {
+    Open(Box<OpenAnswer>),
+    /// It was ended; its client is yet to be told.
+    Ended(Status),
+    /// Nothing more is said.
+    Done,
+}
+
+struct OpenAnswer {
+    body: Body,
+    /// What is left of a frame.
+    rest: Bytes,
+    /// When the last frame was handed to HTTP/2; `None` while HTTP/2 waits for the next.
+    handed_over: Option<Instant>,
+    waker: Option<Waker>,
+    _open: OpenCall,
+}
+
+impl Answer {
+    /// How long the client has taken nothing; `None` while it waits for us.
+    pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
+        match &*self.state.lock() {
+            AnswerState::Open(open) => open.handed_over.map(|at| now.duration_since(at)),
+            AnswerState::Ended(_) | AnswerState::Done => None,
+        }
+    }
+
+    /// Lets go of everything that the answer holds.
+    pub(super) fn end(&self, status: Status, held: &AtomicUsize) {
+        let mut state = self.state.lock();
+        if !matches!(*state, AnswerState::Open(_)) {
+            return;
+        }
+        let before = std::mem::replace(&mut *state, AnswerState::Ended(status));
+        drop(state);
+        if let AnswerState::Open(open) = before {
+            held.fetch_sub(open.rest.len(), Ordering::Relaxed);
+            if let Some(waker) = &open.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+impl OpenAnswer {
+    /// The next frame of what is left of one.
+    fn piece(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
+        let piece = self.rest.split_to(FRAME.min(self.rest.len()));
+        held.fetch_sub(piece.len(), Ordering::Relaxed);
+        self.handed_over = Some(Instant::now());
+        // A copy: HTTP/2 would hold the whole for a part of it.
+        Frame::data(Bytes::copy_from_slice(&piece))
+    }
+}
+
+/// An answer, as HTTP/2 takes it.
+struct AnswerBody {
+    calls: Arc<Shared>,
+    number: u64,
+    answer: Arc<Answer>,
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, Status>>>;
+
+impl AnswerBody {
+    /// The next frame, and whether it added to what waits.
+    fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
+        let mut state = self.answer.state.lock();
+        let open = match &mut *state {
+            AnswerState::Open(open) => open,
+            AnswerState::Ended(status) => {
+                let mut trailers = HeaderMap::new();
+                // Fails for a text that no header can hold; ours can.
+                let said = status.add_header(&mut trailers);
+                *state = AnswerState::Done;
+                return (Poll::Ready(Some(said.map(|()| Frame::trailers(trailers)))), false);
+            }
+            AnswerState::Done => return (Poll::Ready(None), false),
+        };
+        open.handed_over = None;
+        if !open.rest.is_empty() {
+            return (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), false);
+        }
+        match Pin::new(&mut open.body).poll_frame(cx) {
+            Poll::Pending => {
+                open.waker = Some(cx.waker().clone());
+                (Poll::Pending, false)
+            }
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) if data.len() > FRAME + FRAME / 2 => {
+                    self.calls.held.fetch_add(data.len(), Ordering::Relaxed);
+                    open.rest = data;
+                    (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), true)
+                }
+                Ok(data) => {
+                    open.handed_over = Some(Instant::now());
+                    (Poll::Ready(Some(Ok(Frame::data(data)))), false)
+                }
+                Err(other) => (Poll::Ready(Some(Ok(other))), false),
+            },
+            ended => (ended, false),
+        }
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        let (polled, more) = self.poll(cx);
+        if more {
+            self.calls.relieve();
+        }
+        polled
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.calls.answers.lock().remove(&self.number);
+        self.answer.end(Status::cancelled("the client is gone"), &self.calls.held);
+    }
+}
