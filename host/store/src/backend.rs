@@ -268,13 +268,15 @@ pub struct Health {
     pub poisoned: Option<String>,
     /// Why writes that need room are refused until there is some.
     pub full: Option<String>,
+    /// Which resources are not there, or not as they were acknowledged.
+    pub damaged: Option<String>,
 }
 
 impl Health {
     /// Whether the store does what it is there for. A full disk is for its operator to see to, and a restart would not help.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.poisoned.is_none()
+        self.poisoned.is_none() && self.damaged.is_none()
     }
 }
 

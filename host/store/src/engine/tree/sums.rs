@@ -205,7 +205,9 @@ impl Sums {
             let (found, should) = (of(self), of(should));
             let fault = match (found.count, should.count) {
                 _ if found == should => continue,
-                (found, should) if found == should => "as many are there as should be, but not in the versions that were acknowledged".to_owned(),
+                (found, should) if found == should => {
+                    "as many are there as should be, but not in the versions that were acknowledged".to_owned()
+                }
                 (found, should) => format!("{found} are there, and {should} should be"),
             };
             problems.push(Problem { thing: format!("resources of type {type_key}"), fault });
