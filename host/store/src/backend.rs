@@ -269,6 +269,8 @@ pub struct Health {
     pub poisoned: Option<String>,
     /// Why writes that need room are refused until there is some.
     pub full: Option<String>,
+    /// Which resources are not there, or not as they were acknowledged.
+    pub damaged: Option<String>,
 }
 
 impl Health {
@@ -276,7 +278,7 @@ impl Health {
     /// help.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.poisoned.is_none()
+        self.poisoned.is_none() && self.damaged.is_none()
     }
 }
 

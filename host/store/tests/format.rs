@@ -9,7 +9,7 @@
 use std::{fs, path::Path};
 
 use mortise_resource::pb;
-use mortise_store::{Backend, Batch, Consistency, Mutation, Options, Query, SledBackend};
+use mortise_store::{Backend, Batch, Consistency, Health, Mutation, Options, Query, SledBackend};
 
 fn resource(kind: &str, namespace: &str, name: &str, uid: u32) -> pb::Resource {
     let mut resource = pb::Resource {
@@ -95,7 +95,8 @@ async fn opens(format: &str) {
     copy(&folder(format), &dir.path().join("store"));
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     assert_eq!(store.check().await.unwrap(), []);
-    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 2\n");
+    assert_eq!(*store.health().borrow(), Health::default());
+    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 3\n");
 
     // What was written is what a store of today, filled alike, has.
     let today = tempfile::tempdir().unwrap();
@@ -119,12 +120,12 @@ async fn make() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     let _ = fill(&store).await;
-    let killed = folder("store-v2-killed");
+    let killed = folder("store-v3-killed");
     copy(&dir.path().join("store"), &killed);
     // What the log was extended by is zeros, and as good as absent.
     let log = fs::read(killed.join("wal.1")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(512)]).unwrap();
     drop(store);
-    copy(&dir.path().join("store"), &folder("store-v2"));
+    copy(&dir.path().join("store"), &folder("store-v3"));
 }

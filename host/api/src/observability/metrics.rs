@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 53] = {
+pub const ALL: [Metric; 55] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -244,6 +244,12 @@ pub const ALL: [Metric; 53] = {
         metric(Histogram, "mortise_store_commit_group_size", "", "Writes that shared one commit."),
         metric(Histogram, "mortise_store_commit_seconds", "", "Time of one commit, the disk included."),
         metric(Counter, "mortise_store_commits_total", "", "Writes committed."),
+        metric(
+            Gauge,
+            "mortise_store_damaged",
+            "",
+            "1 once resources are found not to be there, or not as they were acknowledged.",
+        ),
         metric(Gauge, "mortise_store_history_events", "", "Events kept for watches to resume from."),
         metric(
             Gauge,
@@ -252,6 +258,12 @@ pub const ALL: [Metric; 53] = {
             "What the disk has too little of for writes to be taken; 0 while there is room.",
         ),
         metric(Gauge, "mortise_store_poisoned", "", "1 once the store refuses writes because the disk failed."),
+        metric(
+            Counter,
+            "mortise_store_scrubbed_total",
+            "",
+            "Resources and owner entries that were compared with their sums.",
+        ),
         metric(
             Histogram,
             "mortise_store_sync_seconds",

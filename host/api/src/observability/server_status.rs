@@ -164,6 +164,12 @@ fn warnings(
     if let Some(why) = &stats.health.poisoned {
         warnings.push(format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
     }
+    if let Some(why) = &stats.health.damaged {
+        warnings.push(format!(
+            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
+             backup puts it right"
+        ));
+    }
     if let Some(why) = &stats.health.full {
         warnings.push(format!("the store refuses writes that need room: {why}"));
     }

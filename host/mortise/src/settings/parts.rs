@@ -80,6 +80,8 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
     options.watch_bytes = config.store.watch_bytes;
     options.commit_queue = config.store.commit_queue;
     options.reserve_bytes = config.store.reserve_bytes;
+    options.scrub_per_second = config.store.scrub_per_second;
+    options.compare_at_start = config.store.compare_at_start;
     options
 }
 

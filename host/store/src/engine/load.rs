@@ -20,6 +20,7 @@ use super::{
         check, keys,
         record::{self, Kind, Meta},
         sled_file,
+        sums::{Step, Sums},
         table::Table,
         write_batch::WriteBatch,
     },
@@ -40,6 +41,7 @@ pub struct Loader {
     batch_bytes: usize,
     /// Keys of records in the batch.
     batch_keys: HashSet<Vec<u8>>,
+    sums: Sums,
     resources: BTreeMap<TypeKey, u64>,
     events: u64,
     event_bytes: u64,
@@ -110,6 +112,7 @@ impl Loader {
             batch: WriteBatch::default(),
             batch_bytes: 0,
             batch_keys: HashSet::new(),
+            sums: Sums::default(),
             resources: BTreeMap::new(),
             events: 0,
             event_bytes: 0,
@@ -135,8 +138,10 @@ impl Loader {
         if kind == Kind::Resource {
             if let Some(owner) = &resource.owner {
                 let entry = keys::ownership(owner, &key).map_err(StoreError::IncompleteId)?;
+                self.sums.step(Step::Add, &entry, 0);
                 self.batch.insert(entry, &[]);
             }
+            self.sums.step(Step::Add, &key, record.sequence);
             *self.resources.entry(type_key).or_default() += 1;
         } else {
             self.events += 1;
@@ -174,7 +179,9 @@ impl Loader {
             last_seq: self.head.sequence,
             first_event: self.head.first_event,
             event_bytes: self.head.event_bytes,
+            sums: Some(self.sums.totals()),
         };
+        self.sums.write(self.sums.types(), &mut self.batch);
         self.batch.insert(keys::META, meta.encode());
         self.write()?;
         let Self { path, table, _lock: lock, .. } = self;

@@ -9,6 +9,8 @@
 //! | `mortise_store_commit_seconds` | histogram | how long one group takes from being taken to being answered |
 //! | `mortise_store_checkpoint_seconds` | histogram | how long it takes to copy a part of the log to the tree |
 //! | `mortise_store_checkpoint_waits_total` | counter | times that writers waited for one |
+//! | `mortise_store_scrubbed_total` | counter | keys that the scrub compared with their sums |
+//! | `mortise_store_damaged` | gauge | 1 once resources are not there, or not as they were acknowledged |
 //! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
 //! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
 //! | `mortise_store_missing_bytes` | gauge | what the disk has too little of for writes to be taken |
@@ -53,4 +55,14 @@ pub(crate) fn poisoned() {
 /// So many bytes are missing on the disk.
 pub(crate) fn missing(bytes: u64) {
     metrics::gauge!("mortise_store_missing_bytes").set(bytes as f64);
+}
+
+/// The scrub went over so many keys.
+pub(crate) fn scrubbed(keys: u64) {
+    metrics::counter!("mortise_store_scrubbed_total").increment(keys);
+}
+
+/// The store does not hold what it should.
+pub(crate) fn damaged() {
+    metrics::gauge!("mortise_store_damaged").set(1.0);
 }

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use super::{
     commit::{
-        checkpoint_thread::Checkpoints, commit_thread::Committer, history::History, queue::Queue, room::Room,
+        checkpoint_thread::Checkpoints, commit_thread::Committer, history::History, queue::Queue, room::Room, scrub,
         shared::Shared,
     },
     files::{
@@ -39,14 +39,19 @@ use super::{
     options::Options,
     read::{hub::HubLimits, publisher::Publisher, scan::Scanner, walk},
     tree::{
-        keys,
+        check, keys,
+        panics::contained,
         record::Meta,
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
+        sums::{Sums, Totals},
         table::Table,
+        write_batch::WriteBatch,
     },
 };
-use crate::{Health, StoreError, error::io_fault};
+use crate::{Health, StoreError, check::Problem, error::io_fault};
 
+/// A store whose file is no larger, bytes, is compared at each opening: it takes some tens of milliseconds.
+const SMALL: u64 = 16 << 20;
 /// Each file of the log has the reserve of the tree, divided by this, ahead.
 const LOG_SHARE: u64 = 4;
 
@@ -72,7 +77,8 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     remove_unfinished_snapshots(&dir)?;
 
     let file = dir.join(DB);
-    if wal::size_on_disk(&dir) > 0 {
+    let log = wal::size_on_disk(&dir);
+    if log > 0 {
         read_anew(&file)?;
     }
     let db = match open_sled(&dir, &file, options.cache_bytes) {
@@ -94,6 +100,21 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
+    let unclean = log > 0 || !closed_at::is(&dir, meta.last_seq);
+    let small = fs::metadata(&file).is_ok_and(|found| found.len() <= SMALL);
+    let (meta, sums, problems) = match meta.sums {
+        None if format >= format::SUMS => return Err(table.damaged(keys::META, "it has no sums")),
+        None => {
+            let (meta, sums) = sum_up(&table, &data, &room, meta)?;
+            (meta, sums, Vec::new())
+        }
+        Some(_) => {
+            let sums = Sums::read(&table, &meta)?;
+            let compare = unclean || small || options.compare_at_start;
+            let problems = if compare { compared(&table, &dir, meta, &sums)? } else { Vec::new() };
+            (meta, sums, problems)
+        }
+    };
     let types = walk::types(&table)?;
     if format < format::CURRENT {
         format::raise(&dir)?;
@@ -122,17 +143,42 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
         options,
         _lock: lock,
     });
+    shared.note_damage(&problems);
     let checkpoints = Checkpoints::start(shared.clone(), data, &path)?;
-    let committer = Committer::new(shared.clone(), meta, history, wal, checkpoints, settled);
+    let committer = Committer::new(shared.clone(), (meta, sums), history, wal, checkpoints, settled);
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
         .spawn(move || committer.run())
         .map_err(io_fault(&path, "start the commit thread of"))?;
+    scrub::start(&shared, shared.options.scrub_per_second)?;
     Ok((shared, thread))
 }
 
-/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry
-/// some twenty bytes.
+/// Makes the sums of a store that no release with sums has opened yet. Durable when it returns.
+fn sum_up(table: &Table, data: &File, room: &Room, meta: Meta) -> Result<(Meta, Sums), StoreError> {
+    room.for_batch()?;
+    let sums = Sums::count(table)?;
+    let meta = Meta { sums: Some(sums.totals()), ..meta };
+    let mut batch = WriteBatch::default();
+    sums.write(sums.types(), &mut batch);
+    batch.insert(keys::META, meta.encode());
+    table.write_through(batch.into_sled())?;
+    data.sync_data().map_err(|source| table.io("sync", source))?;
+    tracing::info!(types = sums.types().count(), "the sums of the store were made: it is of an earlier release");
+    Ok((meta, sums))
+}
+
+/// What is there against what should be. Where they differ, everything is looked at, to name the records.
+fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Result<Vec<Problem>, StoreError> {
+    match contained("comparison", || Sums::count(table)) {
+        Ok(found) if found == *sums => Ok(Vec::new()),
+        Ok(_) => contained("comparison", || check::walk(table, &dir.join("blobs"), meta)),
+        Err(error) => Ok(vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }]),
+    }
+}
+
+/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry some twenty
+/// bytes.
 fn spare_bytes(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.len() / 32) + (1 << 20)
 }
@@ -143,7 +189,7 @@ fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     let file = dir.join(DB);
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
-    batch.insert(keys::META, Meta::EMPTY.encode());
+    batch.insert(keys::META, Meta { sums: Some(Totals::default()), ..Meta::EMPTY }.encode());
     table.write_through(batch)
 }
 

@@ -34,6 +34,12 @@ pub struct Options {
     /// [`Full`](crate::StoreError::Full), and deletions and checkpoints go on with what was taken. Default 16 MiB, 8
     /// MiB to 1 GiB.
     pub reserve_bytes: u64,
+    /// How many resources and entries of the owner index are compared with their sums each second, in the background; 0 for
+    /// none. Default 2,000.
+    pub scrub_per_second: u64,
+    /// Whether everything is compared with its sums at each opening, also after a close in good order. A store that nobody
+    /// closed, and one whose file is small, always is. Takes about a second for each million resources.
+    pub compare_at_start: bool,
 }
 
 /// The least that is taken ahead, bytes: twice what one batch of a checkpoint may make sled write.
@@ -53,6 +59,8 @@ impl Options {
             watch_bytes: 128 << 20,
             commit_queue: 1024,
             reserve_bytes: 16 << 20,
+            scrub_per_second: 2_000,
+            compare_at_start: false,
         }
     }
 
@@ -69,6 +77,7 @@ impl Options {
         self.max_resource_bytes = self.max_resource_bytes.min(1 << 30);
         self.watch_buffer = self.watch_buffer.clamp(1, 1 << 20).next_power_of_two();
         self.commit_queue = self.commit_queue.clamp(1, 1 << 20);
+        self.scrub_per_second = self.scrub_per_second.min(1_000_000);
         self.reserve_bytes = self.reserve_bytes.clamp(MIN_RESERVE, 1 << 30);
         self
     }

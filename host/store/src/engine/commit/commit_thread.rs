@@ -16,7 +16,7 @@
 //! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never
 //! shown, reads go on with what was published, every write is refused until a restart finds out.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use mortise_resource::pb;
 use tokio::sync::oneshot;
@@ -28,6 +28,7 @@ use crate::engine::{
         empty_types::EmptyTypes,
         history::History,
         room::{RETRY, Shortage},
+        scrub::{self, Scrub},
         shared::Shared,
         type_counts::TypeCounts,
     },
@@ -38,6 +39,7 @@ use crate::engine::{
         check, keys,
         panics::contained,
         record::{self, Kind, Meta},
+        sums::Sums,
         write_batch::WriteBatch,
     },
 };
@@ -60,6 +62,8 @@ pub(crate) enum Job {
     Commit(Batch, Reply<Results>),
     /// Walk the whole store, with no write in flight.
     Check(Reply<Vec<Problem>>),
+    /// Compare so many keys with their sums.
+    Scrub(usize),
     /// What the store holds; `None` when there is more to count, and the caller has to ask again.
     Head(Reply<Option<SnapshotHead>>),
     /// Begin a snapshot; `None` as above.
@@ -75,6 +79,8 @@ pub(crate) struct Committer {
     checkpoints: Checkpoints,
     type_counts: TypeCounts,
     empty_types: EmptyTypes,
+    sums: Sums,
+    scrub: Scrub,
     /// Whether the tree has, or will have once the checkpoint is through, what the log had at the opening.
     settled: bool,
     /// When a disk without room was asked for some last.
@@ -86,7 +92,7 @@ impl Committer {
     /// log may be written.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        meta: Meta,
+        (meta, sums): (Meta, Sums),
         history: History,
         wal: Wal,
         checkpoints: Checkpoints,
@@ -100,6 +106,8 @@ impl Committer {
             checkpoints,
             type_counts: TypeCounts::new(),
             empty_types: EmptyTypes::default(),
+            sums,
+            scrub: Scrub::new(),
             settled,
             asked_for_room: None,
         }
@@ -122,12 +130,11 @@ impl Committer {
                     Job::Check(reply) => {
                         self.commit(std::mem::take(&mut batches));
                         // A caller who is gone needs no answer; so below.
-                        let Shared { table, options, .. } = &*self.shared;
-                        reply
-                            .send(contained("commit", || {
-                                check::walk(table, &options.path.join("store/blobs"), self.meta)
-                            }))
-                            .ok();
+                        reply.send(contained("commit", || self.walk())).ok();
+                    }
+                    Job::Scrub(count) => {
+                        self.commit(std::mem::take(&mut batches));
+                        self.scrub(count);
                     }
                     Job::Head(reply) => {
                         self.commit(std::mem::take(&mut batches));
@@ -143,6 +150,30 @@ impl Committer {
             self.commit(batches);
         }
         self.finish();
+    }
+
+    /// Goes on with the scrub.
+    fn scrub(&mut self, count: usize) {
+        let (shared, scrub, sums) = (&self.shared, &mut self.scrub, &self.sums);
+        let unreadable = |error: &StoreError| vec![Problem { thing: "the scrub".to_owned(), fault: error.to_string() }];
+        match contained("commit", || scrub.step(&shared.table, sums, count)) {
+            Ok(None) => {}
+            Ok(Some(problems)) if problems.is_empty() => {}
+            Ok(Some(mut problems)) => {
+                problems.extend(contained("commit", || self.walk()).unwrap_or_default());
+                self.shared.note_damage(&problems);
+            }
+            Err(error) => {
+                self.scrub = Scrub::new();
+                self.shared.note_damage(&unreadable(&error));
+            }
+        }
+    }
+
+    /// Compares everything.
+    fn walk(&self) -> Result<Vec<Problem>, StoreError> {
+        let Shared { table, options, .. } = &*self.shared;
+        check::walk(table, &options.path.join("store/blobs"), self.meta)
     }
 
     /// What the store holds, once that is counted.
@@ -282,11 +313,23 @@ impl Committer {
         for (key, slot) in group.slots.iter().filter(|(_, slot)| slot.is_changed()) {
             write(&mut batch, key, slot)?;
         }
-        let meta = self.history.write(table, self.meta, &group.changes, &mut batch);
+        let mut meta = self.history.write(table, self.meta, &group.changes, &mut batch);
+        let changed = || group.slots.iter().filter(|(_, slot)| slot.is_changed());
+        let sums = &mut self.sums;
+        for (key, slot) in changed() {
+            scrub::steps(key, slot, |step, key, version| sums.step(step, key, version));
+        }
+        sums.write(group.changes.iter().map(|change| &change.type_key).collect::<HashSet<_>>(), &mut batch);
+        meta.sums = Some(sums.totals());
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();
-        self.wal.append(&batch)?;
+        if let Err(error) = self.wal.append(&batch) {
+            for (key, slot) in changed() {
+                scrub::steps(key, slot, |step, key, version| sums.step(step.undone(), key, version));
+            }
+            return Err(error);
+        }
         metrics::synced(appending.elapsed());
         let guard = snapshots.save(table, || {
             let slots = group.slots.iter().filter(|(_, slot)| slot.is_changed());
@@ -304,6 +347,7 @@ impl Committer {
         // Before the answers: whoever deleted the last one must not find its type.
         publisher.forget(&self.empty_types.after(table, &group.changes));
         self.meta = meta;
+        self.scrub.note(group.slots.iter().filter(|(_, slot)| slot.is_changed()));
         self.type_counts.note(&group.changes);
         Ok(())
     }

@@ -7,5 +7,6 @@ pub(crate) mod empty_types;
 pub(crate) mod history;
 pub(crate) mod queue;
 pub(crate) mod room;
+pub(crate) mod scrub;
 pub(crate) mod shared;
 pub(crate) mod type_counts;

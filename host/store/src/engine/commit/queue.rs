@@ -80,6 +80,23 @@ impl<T> Queue<T> {
         Some(items)
     }
 
+    /// Puts an item in if there is a place for it now.
+    pub(crate) fn push_if_room(&self, item: T) {
+        let Ok(permit) = self.places.try_acquire() else { return };
+        let mut state = self.state.lock();
+        if !state.closed {
+            permit.forget();
+            state.items.push(item);
+            drop(state);
+            self.filled.notify_one();
+        }
+    }
+
+    /// Whether it takes nothing more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     /// Refuses further items; what is in stays until it is taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::{
     Batch, Health, Mutation, StoreError,
+    check::Problem,
     engine::{
         commit::{
             commit_group,
@@ -23,6 +24,9 @@ use crate::{
         tree::table::Table,
     },
 };
+
+/// Problems that are named.
+const SHOWN: usize = 5;
 
 /// What callers, scans and the commit thread share. Fields are dropped in order: the lock goes last.
 pub(crate) struct Shared {
@@ -80,6 +84,20 @@ impl Shared {
         let noted = recovery::meta(&self.table).and_then(|meta| closed_at::set(&dir, meta.last_seq));
         if let Err(error) = noted {
             tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not written down");
+        }
+    }
+
+    /// Notes that the store does not hold what it should.
+    pub(crate) fn note_damage(&self, problems: &[Problem]) {
+        let mut shown: Vec<_> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
+        if problems.len() > SHOWN {
+            shown.push(format!("and {} more", problems.len() - SHOWN));
+        }
+        let why = shown.join("; ");
+        if !why.is_empty() && self.health.borrow().damaged.as_ref() != Some(&why) {
+            tracing::error!(path = %self.options.path.display(), why, "the store is damaged: not everything that was acknowledged is there");
+            metrics::damaged();
+            self.health.send_modify(|health| health.damaged = Some(why));
         }
     }
 

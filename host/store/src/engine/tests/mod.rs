@@ -11,6 +11,7 @@ mod power;
 mod reopen;
 mod stall;
 mod stress;
+mod sums;
 mod types;
 
 use std::{

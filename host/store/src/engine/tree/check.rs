@@ -18,6 +18,7 @@ use crate::engine::tree::{
     checkpoint_position::CheckpointPosition,
     keys,
     record::{Head, Kind, Meta},
+    sums::{Step, Sums},
     table::{Payload, Table},
 };
 use crate::{StoreError, check::Problem};
@@ -35,8 +36,20 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
                 None => check.problem(&key, "its key is not one"),
             },
             Some(&keys::EVENT) => check.event(&key, value),
-            Some(&keys::RESOURCE) => check.resource(&key, value),
-            Some(&keys::OWNER) => check.owner_entry(&key),
+            Some(&keys::RESOURCE) => {
+                // One that cannot be read is a problem already.
+                check.found.found(table, &key, &value).ok();
+                check.resource(&key, value);
+            }
+            Some(&keys::OWNER) => {
+                check.found.step(Step::Add, &key, 0);
+                check.owner_entry(&key);
+            }
+            Some(&keys::SUM) if meta.sums.is_some() => {
+                if keys::sum_type(&key).is_none() {
+                    check.problem(&key, "its key is not one");
+                }
+            }
             _ if *key == *keys::META => {
                 if Meta::decode(&value) != Some(meta) {
                     check.problem(&key, "it is not what was written last");
@@ -52,6 +65,7 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
     }
     check.chunks(&chunks);
     check.totals();
+    check.sums();
     check.blobs(blobs)?;
     Ok(check.problems)
 }
@@ -66,6 +80,8 @@ struct Check<'t> {
     newest: HashMap<Vec<u8>, (u64, bool)>,
     events: u64,
     event_bytes: u64,
+    /// What resources and owner index come to.
+    found: Sums,
 }
 
 impl<'t> Check<'t> {
@@ -78,6 +94,7 @@ impl<'t> Check<'t> {
             newest: HashMap::new(),
             events: 0,
             event_bytes: 0,
+            found: Sums::default(),
         }
     }
 
@@ -201,6 +218,17 @@ impl<'t> Check<'t> {
             self.newest.iter().filter(|(_, (_, deletion))| !deletion).map(|(k, _)| k.clone()).collect();
         for key in absent {
             self.problem(&key, "the newest event about it is no deletion, and it is missing");
+        }
+    }
+
+    /// Resources and owner index against what is kept of them with every commit.
+    fn sums(&mut self) {
+        if self.meta.sums.is_none() {
+            return;
+        }
+        match Sums::read(self.table, &self.meta) {
+            Ok(should) => self.problems.extend(self.found.differences(&should)),
+            Err(error) => self.problem(keys::META, error.to_string()),
         }
     }
 

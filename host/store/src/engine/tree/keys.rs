@@ -9,6 +9,7 @@
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |
+//! | sums | `h` group 0 kind 0 | count and hash of a type's resources ([`sums`](crate::engine::tree::sums)) |
 //! | chunks | `c` sequence (8) `r` or `e` index (4) | a piece of the record of that sequence |
 //!
 //! Segments end with a zero byte, so none may contain one; byte order of keys is then the order of their segments.
@@ -27,6 +28,8 @@ pub(crate) const RESOURCE: u8 = b'r';
 pub(crate) const OWNER: u8 = b'o';
 /// First byte of events.
 pub(crate) const EVENT: u8 = b'e';
+/// First byte of the sums of types.
+pub(crate) const SUM: u8 = b'h';
 /// First byte of chunks.
 pub(crate) const CHUNK: u8 = b'c';
 
@@ -88,6 +91,20 @@ pub(crate) fn of_type(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
     let mut key = vec![RESOURCE];
     push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
     Ok(key)
+}
+
+/// The key of the sum of a type.
+pub(crate) fn sum(type_key: &TypeKey) -> Result<Vec<u8>, &'static str> {
+    let mut key = vec![SUM];
+    push(&mut key, &[("type.group", &type_key.group), ("type.kind", &type_key.kind)])?;
+    Ok(key)
+}
+
+/// The type that such a key is of.
+pub(crate) fn sum_type(key: &[u8]) -> Option<TypeKey> {
+    let rest = key.split_first().filter(|(space, _)| **space == SUM)?.1;
+    let (group, kind) = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split_once('\0')?;
+    (!kind.contains('\0')).then(|| TypeKey { group: group.to_owned(), kind: kind.to_owned() })
 }
 
 /// What the index keys of all children of an incarnation begin with.
@@ -173,6 +190,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         }),
         Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
         Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
+        Some((&SUM, _)) => sum_type(key).map(|type_key| format!("the sum of type {type_key}")),
         _ if key == CHECKPOINT => Some("the mark of the write-ahead log".to_owned()),
         _ => (key == META).then(|| "the meta record".to_owned()),
     }

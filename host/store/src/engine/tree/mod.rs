@@ -10,5 +10,6 @@ pub(crate) mod merge;
 pub(crate) mod panics;
 pub(crate) mod record;
 pub(crate) mod sled_file;
+pub(crate) mod sums;
 pub(crate) mod table;
 pub(crate) mod write_batch;

@@ -20,7 +20,7 @@ use std::{ops::Range, sync::Arc};
 use mortise_resource::pb;
 use sled::IVec;
 
-use crate::engine::tree::{keys, write_batch::WriteBatch};
+use crate::engine::tree::{keys, sums::Totals, write_batch::WriteBatch};
 
 /// Largest value in the tree.
 pub(crate) const MAX_VALUE: usize = 4096;
@@ -30,6 +30,8 @@ const HEADER: usize = 18;
 pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
 /// The layout of heads and of records that are numbers.
 const LAYOUT: u8 = 1;
+/// The layout of counters with sums.
+const LAYOUT_SUMS: u8 = 2;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,11 +176,13 @@ pub(crate) struct Meta {
     pub(crate) first_event: u64,
     /// Sum of the payload lengths of the events that are kept.
     pub(crate) event_bytes: u64,
+    /// What the resources and the owner index come to; `None` in a store that no release with sums has opened yet.
+    pub(crate) sums: Option<Totals>,
 }
 
 impl Meta {
     /// Of an empty store.
-    pub(crate) const EMPTY: Self = Self { last_seq: 0, first_event: 1, event_bytes: 0 };
+    pub(crate) const EMPTY: Self = Self { last_seq: 0, first_event: 1, event_bytes: 0, sums: None };
 
     /// The sequences of the events that are kept.
     pub(crate) fn events(&self) -> Range<u64> {
@@ -187,19 +191,29 @@ impl Meta {
 
     /// As it is stored.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        encode_numbers(keys::META, [self.last_seq, self.first_event, self.event_bytes])
+        let counters = [self.last_seq, self.first_event, self.event_bytes];
+        let Some(sums) = self.sums else { return encode_numbers(keys::META, counters) };
+        let ([a, b, c], [d, e, f, g]) = (counters, sums.numbers());
+        encode_laid_out(LAYOUT_SUMS, keys::META, [a, b, c, d, e, f, g])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
-        let [last_seq, first_event, event_bytes] = decode_numbers(keys::META, value)?;
-        Some(Self { last_seq, first_event, event_bytes })
+        if let Some([last_seq, first_event, event_bytes]) = decode_numbers(keys::META, value) {
+            return Some(Self { last_seq, first_event, event_bytes, sums: None });
+        }
+        let [last_seq, first_event, event_bytes, sums @ ..] = decode_laid_out::<7>(LAYOUT_SUMS, keys::META, value)?;
+        Some(Self { last_seq, first_event, event_bytes, sums: Some(Totals::of_numbers(sums)) })
     }
 }
 
 /// The value of a record that is three numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
 pub(crate) fn encode_numbers(key: &[u8], numbers: [u64; 3]) -> Vec<u8> {
-    let mut value = vec![LAYOUT];
+    encode_laid_out(LAYOUT, key, numbers)
+}
+
+fn encode_laid_out<const N: usize>(layout: u8, key: &[u8], numbers: [u64; N]) -> Vec<u8> {
+    let mut value = vec![layout];
     for number in numbers {
         value.extend_from_slice(&number.to_be_bytes());
     }
@@ -210,12 +224,19 @@ pub(crate) fn encode_numbers(key: &[u8], numbers: [u64; 3]) -> Vec<u8> {
 
 /// The numbers in such a value; `None` when it is damaged.
 pub(crate) fn decode_numbers(key: &[u8], value: &[u8]) -> Option<[u64; 3]> {
+    decode_laid_out(LAYOUT, key, value)
+}
+
+fn decode_laid_out<const N: usize>(layout: u8, key: &[u8], value: &[u8]) -> Option<[u64; N]> {
     let (rest, sum) = value.split_last_chunk::<4>()?;
-    let (&layout, numbers) = rest.split_first()?;
-    let (first, numbers) = numbers.split_first_chunk::<8>()?;
-    let (second, third) = numbers.split_first_chunk::<8>()?;
-    let numbers = [*first, *second, third.try_into().ok()?].map(u64::from_be_bytes);
-    (layout == LAYOUT && crc(key, rest, &[]) == u32::from_be_bytes(*sum)).then_some(numbers)
+    let (&found, mut bytes) = rest.split_first()?;
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        let (first, more) = bytes.split_first_chunk::<8>()?;
+        (*number, bytes) = (u64::from_be_bytes(*first), more);
+    }
+    let whole = found == layout && bytes.is_empty() && crc(key, rest, &[]) == u32::from_be_bytes(*sum);
+    whole.then_some(numbers)
 }
 
 #[cfg(test)]
@@ -231,7 +252,8 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_meta_record_is_noticed() {
-        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234 };
+        let sums = Some(Totals::of_numbers([1, 2, 3, 4]));
+        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, sums };
         let value = meta.encode();
         assert_eq!(Meta::decode(&value), Some(meta));
         for position in 0..value.len() * 8 {

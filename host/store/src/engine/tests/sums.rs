@@ -1,0 +1,146 @@
+//! What sled loses without a word is noticed: by the sums that every commit keeps.
+
+use std::time::Duration;
+
+use super::*;
+
+/// A store that was closed, with resources of which the history says nothing any more, and one that has an owner.
+async fn closed() -> (Fresh, Vec<pb::Resource>) {
+    let mut store = Fresh::new(|options| Options { history_events: 1, scrub_per_second: 0, ..options });
+    let first = write(&*store, &resource("a")).await;
+    let mut stored = vec![write(&*store, &first).await];
+    stored.push(write(&*store, &owned(resource("b"), &stored[0])).await);
+    stored.push(write(&*store, &resource("c")).await);
+    store.shut();
+    (store, stored)
+}
+
+fn key(resource: &pb::Resource) -> Vec<u8> {
+    keys::resource(&id(resource)).unwrap()
+}
+
+fn damage(store: &SledBackend) -> String {
+    assert!(!store.health().borrow().is_ready());
+    store.health().borrow().damaged.clone().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_gone_or_old_again_is_noticed_when_the_store_is_opened() {
+    type Tamper = fn(&sled::Db, &[pb::Resource]);
+    let cases: [(Tamper, &str); 4] = [
+        (
+            |db, stored| drop(db.remove(key(&stored[0])).unwrap()),
+            "resources of type test.A: 2 are there, and 3 should be",
+        ),
+        (
+            |db, stored| {
+                let mut batch = WriteBatch::default();
+                let old = pb::Resource { version: "1".into(), ..stored[0].clone() };
+                let payload = prost::Message::encode_to_vec(&old);
+                crate::engine::tree::record::write(
+                    &mut batch,
+                    &key(&old),
+                    crate::engine::tree::record::Kind::Resource,
+                    1,
+                    &payload,
+                );
+                db.apply_batch(batch.into_sled()).unwrap();
+            },
+            "resources of type test.A: as many are there as should be, but not in the versions",
+        ),
+        (
+            |db, _| {
+                let entry = db.scan_prefix(b"o").keys().next().unwrap().unwrap();
+                db.remove(entry).unwrap();
+            },
+            "resource test/A/default/default/b: the owner index does not have it",
+        ),
+        (|db, stored| drop(db.remove(key(&stored[2])).unwrap()), "resource test/A/default/default/c: the newest event"),
+    ];
+    for (tamper, expected) in cases {
+        let (mut store, stored) = closed().await;
+        store.tamper(|db| tamper(db, &stored));
+        store.open().unwrap();
+        let said = damage(&store);
+        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(store.problems().await.iter().any(|problem| problem.contains(expected)), "{expected}");
+        // It is no less so after writes, and at the next opening.
+        write(&*store, &resource("later")).await;
+        store.reopen();
+        assert!(!store.health().borrow().is_ready());
+    }
+}
+
+/// A type's sum is gone together with its resources, as when they stood in one page: the counters know.
+#[tokio::test]
+async fn a_sum_that_is_gone_is_noticed() {
+    let (mut store, stored) = closed().await;
+    store.tamper(|db| {
+        let sum = db.scan_prefix(b"h").keys().next().unwrap().unwrap();
+        for key in stored.iter().map(key).chain([sum.to_vec()]) {
+            db.remove(key).unwrap();
+        }
+    });
+    let error = store.open().unwrap_err().to_string();
+    assert!(error.contains("the sums of the types do not come to its own"), "{error}");
+    let problems = SledBackend::check_offline(&store.path()).unwrap().problems;
+    assert!(problems.iter().any(|problem| problem.fault.contains("do not come to its own")), "{problems:?}");
+}
+
+#[tokio::test]
+async fn the_scrub_finds_what_is_gone_while_the_store_is_in_use() {
+    let (mut store, stored) = closed().await;
+    store.options.scrub_per_second = 10_000;
+    store.open().unwrap();
+    // What is written meanwhile is no damage, wherever the scrub is.
+    for n in 0..300_u64 {
+        let written = write(&*store, &owned(resource(&format!("n-{}", n % 50)), &stored[0])).await;
+        delete(&*store, &written).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(store.health().borrow().is_ready(), "{:?}", store.health().borrow());
+    let mut batch = sled::Batch::default();
+    batch.remove(key(&stored[0]));
+    store.shared.table.write_through(batch).unwrap();
+    let mut health = store.health();
+    let found = tokio::time::timeout(Duration::from_secs(30), health.wait_for(|health| health.damaged.is_some())).await;
+    drop(found.unwrap().unwrap());
+    assert!(damage(&store).contains("resources of type test.A: 2 are there, and 3 should be"));
+}
+
+#[tokio::test]
+async fn a_store_of_today_without_sums_is_damaged_and_one_of_an_earlier_format_is_summed_up() {
+    let (mut store, _) = closed().await;
+    let without = |db: &sled::Db| {
+        let meta = crate::engine::tree::record::Meta::decode(&db.get(keys::META).unwrap().unwrap()).unwrap();
+        let meta = crate::engine::tree::record::Meta { sums: None, ..meta };
+        db.insert(keys::META, meta.encode()).unwrap();
+        for key in db.scan_prefix(b"h").keys().map(Result::unwrap).collect::<Vec<_>>() {
+            db.remove(key).unwrap();
+        }
+    };
+    store.tamper(without);
+    let error = store.open().unwrap_err().to_string();
+    assert!(error.contains("the meta record: it has no sums"), "{error}");
+    let format = store.path().join("store/format");
+    std::fs::write(&format, "mortise-store 2\n").unwrap();
+    store.open().unwrap();
+    assert!(store.health().borrow().is_ready());
+    assert_eq!(store.problems().await, [""; 0]);
+    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 3\n");
+    assert!(store.count(keys::SUM) > 0);
+}
+
+/// A refusal for want of room takes back what it had counted.
+#[test]
+fn a_step_that_is_undone_leaves_the_sums_as_they_were() {
+    use crate::engine::tree::sums::{Step, Sums};
+    let mut sums = Sums::default();
+    let (a, b) = (b"rg\0K\0p\0n\0a\0", b"rg\0K\0p\0n\0b\0");
+    sums.step(Step::Add, a, 1);
+    let before = sums.clone();
+    for step in [Step::Add, Step::Add.undone()] {
+        sums.step(step, b, 2);
+    }
+    assert_eq!(sums, before);
+}

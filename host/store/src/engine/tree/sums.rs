@@ -1,0 +1,257 @@
+//! What the store should hold, as sums that are kept with every commit: so that a resource which is gone, or old again, is
+//! noticed, although what is left of the store agrees with itself.
+//!
+//! Sled drops a page whose checksum is wrong when it opens after a crash, and goes on with an older one. No record that is
+//! still there shows it. So each type has a count and a hash of the set of its keys and versions, and the owner index a hash of
+//! its keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each member: adding and taking away
+//! need no order and no look at the others. The counters hold the sums over all types, so that a type's sum cannot go with its
+//! resources. Whatever does not agree once does not agree later, either: a write to a resource that is gone adds it, and takes
+//! nothing away.
+//!
+//! # Cost
+//! Some 200 ns for each resource that a commit changes, and one edit of about 60 bytes for each type. A comparison walks over
+//! all resources and the owner index, about a microsecond for each.
+//!
+//! # Limits
+//! A rewrite keeps its version, so an older form of the same version is not noticed. Events are dense, and counted by number
+//! and bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    StoreError, TypeKey,
+    check::Problem,
+    engine::tree::{
+        keys,
+        record::{self, Meta},
+        table::Table,
+        write_batch::WriteBatch,
+    },
+};
+
+/// The hash of a set of keys and versions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SetHash(u128);
+
+/// How many resources of a type there are, and which.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TypeSum {
+    count: u64,
+    hash: SetHash,
+}
+
+/// What the counters hold: the hashes of all resources and of the owner index.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    resources: SetHash,
+    owners: SetHash,
+}
+
+/// The sums of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    types: BTreeMap<TypeKey, TypeSum>,
+    owners: SetHash,
+}
+
+/// A member that is added or taken away: the key of a resource or of the owner index, and the version or 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// It is there from now on.
+    Add,
+    /// It is not any more.
+    Remove,
+}
+
+impl Step {
+    /// What takes it back.
+    pub(crate) fn undone(self) -> Self {
+        match self {
+            Self::Add => Self::Remove,
+            Self::Remove => Self::Add,
+        }
+    }
+}
+
+impl SetHash {
+    fn step(&mut self, step: Step, key: &[u8], version: u64) {
+        let digest = Sha256::new().chain_update(version.to_be_bytes()).chain_update(key).finalize();
+        let member = digest.first_chunk::<16>().map_or(0, |bytes| u128::from_be_bytes(*bytes));
+        self.0 = match step {
+            Step::Add => self.0.wrapping_add(member),
+            Step::Remove => self.0.wrapping_sub(member),
+        };
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+
+    fn halves(self) -> [u64; 2] {
+        [(self.0 >> 64) as u64, self.0 as u64]
+    }
+
+    fn of_halves(high: u64, low: u64) -> Self {
+        Self(u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+impl Totals {
+    /// As the counters hold them.
+    pub(crate) fn numbers(self) -> [u64; 4] {
+        let ([a, b], [c, d]) = (self.resources.halves(), self.owners.halves());
+        [a, b, c, d]
+    }
+
+    /// From the counters.
+    pub(crate) fn of_numbers([a, b, c, d]: [u64; 4]) -> Self {
+        Self { resources: SetHash::of_halves(a, b), owners: SetHash::of_halves(c, d) }
+    }
+}
+
+impl Sums {
+    /// Takes a member in, or away. Keys of other spaces are nobody's.
+    pub(crate) fn step(&mut self, step: Step, key: &[u8], version: u64) {
+        if key.first() == Some(&keys::OWNER) {
+            self.owners.step(step, key, 0);
+        } else if let Some([group, kind, ..]) = keys::split(key) {
+            let type_key = TypeKey { group: group.to_owned(), kind: kind.to_owned() };
+            let sum = self.types.entry(type_key).or_default();
+            sum.hash.step(step, key, version);
+            sum.count = match step {
+                Step::Add => sum.count.wrapping_add(1),
+                Step::Remove => sum.count.wrapping_sub(1),
+            };
+            if *sum == TypeSum::default() {
+                self.types.retain(|_, sum| *sum != TypeSum::default());
+            }
+        }
+    }
+
+    /// Takes in what a walk comes upon.
+    pub(crate) fn found(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let version = if key.first() == Some(&keys::RESOURCE) { table.head(key, value)?.seq } else { 0 };
+        self.step(Step::Add, key, version);
+        Ok(())
+    }
+
+    /// The sums over all types.
+    pub(crate) fn totals(&self) -> Totals {
+        let resources = self.types.values().fold(SetHash::default(), |sum, of| sum.plus(of.hash));
+        Totals { resources, owners: self.owners }
+    }
+
+    /// Adds to a batch what is written of the types.
+    pub(crate) fn write<'t>(&self, types: impl IntoIterator<Item = &'t TypeKey>, batch: &mut WriteBatch) {
+        for type_key in types {
+            let Ok(key) = keys::sum(type_key) else { continue };
+            match self.types.get(type_key) {
+                Some(TypeSum { count, hash }) => {
+                    let [high, low] = hash.halves();
+                    let value = record::encode_numbers(&key, [*count, high, low]);
+                    batch.insert(key, value);
+                }
+                None => batch.remove(key),
+            }
+        }
+    }
+
+    /// Every type that has a sum.
+    pub(crate) fn types(&self) -> impl Iterator<Item = &TypeKey> {
+        self.types.keys()
+    }
+
+    /// The sums that are stored.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when they do not agree with the counters.
+    pub(crate) fn read(table: &Table, meta: &Meta) -> Result<Self, StoreError> {
+        let mut sums = Self::default();
+        for item in table.range(vec![keys::SUM]..vec![keys::SUM + 1]) {
+            let (key, value) = item?;
+            let read = keys::sum_type(&key).zip(record::decode_numbers(&key, &value));
+            let (type_key, [count, high, low]) =
+                read.ok_or_else(|| table.damaged(&key, "the checksum does not match"))?;
+            sums.types.insert(type_key, TypeSum { count, hash: SetHash::of_halves(high, low) });
+        }
+        let totals = meta.sums.ok_or_else(|| table.damaged(keys::META, "it has no sums"))?;
+        sums.owners = totals.owners;
+        if sums.totals() != totals {
+            return Err(table.damaged(keys::META, "the sums of the types do not come to its own: one is gone, or old"));
+        }
+        Ok(sums)
+    }
+
+    /// The sums of what is there.
+    pub(crate) fn count(table: &Table) -> Result<Self, StoreError> {
+        let mut sums = Self::default();
+        for space in [keys::OWNER, keys::RESOURCE] {
+            for item in table.range(vec![space]..vec![space + 1]) {
+                let (key, value) = item?;
+                sums.found(table, &key, &value)?;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// What is there and should not be, and the other way round.
+    pub(crate) fn differences(&self, should: &Self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let types: BTreeSet<_> = self.types.keys().chain(should.types.keys()).collect();
+        for type_key in types {
+            let of = |sums: &Self| sums.types.get(type_key).copied().unwrap_or_default();
+            let (found, should) = (of(self), of(should));
+            let fault = match (found.count, should.count) {
+                _ if found == should => continue,
+                (found, should) if found == should => {
+                    "as many are there as should be, but not in the versions that were acknowledged".to_owned()
+                }
+                (found, should) => format!("{found} are there, and {should} should be"),
+            };
+            problems.push(Problem { thing: format!("resources of type {type_key}"), fault });
+        }
+        if self.owners != should.owners {
+            let fault = "it has not the entries that it should have".to_owned();
+            problems.push(Problem { thing: "the owner index".to_owned(), fault });
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &[u8] = b"rg\0K\0p\0n\0a\0";
+
+    #[test]
+    fn a_set_has_one_hash_whatever_the_order() {
+        let (mut one, mut other) = (Sums::default(), Sums::default());
+        for version in 1..9 {
+            one.step(Step::Add, KEY, version);
+            other.step(Step::Add, KEY, 9 - version);
+        }
+        one.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 7);
+        other.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 0);
+        assert_eq!(one, other);
+        assert_eq!(Totals::of_numbers(one.totals().numbers()), one.totals());
+        for version in 1..9 {
+            one.step(Step::Remove, KEY, version);
+        }
+        assert_eq!(one.types().count(), 0, "nothing is left of a type that has none");
+    }
+
+    #[test]
+    fn what_is_gone_or_old_is_a_difference_that_names_the_type() {
+        let (mut found, mut should) = (Sums::default(), Sums::default());
+        should.step(Step::Add, KEY, 2);
+        let said = |found: &Sums, should: &Sums| -> Vec<_> {
+            found.differences(should).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(said(&found, &should), ["resources of type g.K: 0 are there, and 1 should be"]);
+        found.step(Step::Add, KEY, 1);
+        assert!(said(&found, &should)[0].contains("not in the versions"));
+    }
+}
