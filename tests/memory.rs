@@ -13,6 +13,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use mortise_resource::pb;
+use mortise_test_guests::Thing;
 use prost::Message;
 use tokio::{
     net::TcpStream,
@@ -20,7 +21,7 @@ use tokio::{
 };
 use tonic::Code;
 
-use crate::common::{PATIENCE, Server, Setup, Watch, artist, eventually, gvk, id, tenancy};
+use crate::common::{PATIENCE, Server, Setup, Watch, artist, eventually, gvk, id, id_of, owned, tenancy, thing};
 
 const MIB: usize = 1 << 20;
 const ARTIST: &str = "demo.v2.Artist";
@@ -35,9 +36,14 @@ struct Connection {
 
 impl Connection {
     async fn open(server: &Server) -> Self {
+        Self::with_window(server, 65_535).await
+    }
+
+    /// With room for so many bytes of all answers together.
+    async fn with_window(server: &Server, bytes: u32) -> Self {
         let stream = TcpStream::connect(server.grpc).await.unwrap();
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.initial_stream_window_size(65_535).initial_connection_window_size(65_535);
+        builder.initial_stream_window_size(65_535).initial_connection_window_size(bytes);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
         Self { sender, addr: server.grpc }
@@ -224,6 +230,118 @@ async fn lists_and_snapshots_that_are_not_read_leave_room_for_others() {
     let left = growth(&server, before);
     assert!(left < 100 * MIB, "{} MiB stay", left / MIB);
     assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 40);
+}
+
+/// As lists: they wait their turn, another client gets hers meanwhile, and what they held comes back.
+#[tokio::test]
+async fn lists_by_owner_that_are_not_read_are_bounded() {
+    let server =
+        lean().env("MORTISE_SERVICE_LIST_BYTES", 32 * MIB).env("MORTISE_HTTP_STALL_TIMEOUT_MS", 3_000).start().await;
+    let owner = id_of(&server.write(artist("owner")).await.unwrap());
+    for n in 0..40 {
+        server.write(owned(heavy(&format!("a{n:02}"), 200_000), &owner)).await.unwrap();
+    }
+    let request = pb::ListByOwnerRequest { owner: Some(owner.clone()) };
+    let before = server.resident_bytes();
+    let connection = Connection::with_window(&server, 16 * MIB as u32).await;
+    let mut unread = Vec::new();
+    for _ in 0..30 {
+        let connection = Connection { sender: connection.sender.clone(), addr: connection.addr };
+        let request = request.clone();
+        unread.push(tokio::spawn(async move { connection.ask("ListByOwner", &request).await }));
+    }
+    sleep(Duration::from_millis(1_500)).await;
+    let most = growth(&server, before);
+    println!("{} MiB for 30 lists of 8 MB that nobody takes", most / MIB);
+    assert!(most < 80 * MIB, "{} MiB for answers that nobody takes", most / MIB);
+    let client = mortise_api::ResourceServiceClient::new(server.channel().await);
+    let begun = Instant::now();
+    let listed = client.max_decoding_message_size(usize::MAX).list_by_owner(request).await.unwrap().into_inner();
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    let expected: Vec<_> = (0..40).map(|n| format!("a{n:02}")).collect();
+    assert_eq!(crate::common::names(&listed.resources), expected);
+    drop(unread);
+    drop(connection);
+    eventually("it comes back", async || growth(&server, before) < 60 * MIB).await;
+}
+
+/// What waits in all is bounded, by what was not taken for longest; it comes back when the client goes.
+#[tokio::test]
+async fn answers_that_are_not_taken_are_bounded_in_all() {
+    const HELD: usize = 8 * MIB;
+    let server = lean()
+        .env("MORTISE_GRPC_ANSWER_BYTES", HELD)
+        .env("MORTISE_SERVICE_LIST_BYTES", 1024 * MIB)
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
+        .start()
+        .await;
+    // A resource goes to HTTP/2 as one piece, of which all but a frame waits.
+    for n in 0..3 {
+        server.write(heavy(&format!("a{n}"), 900_000)).await.unwrap();
+    }
+    let read = pb::ReadRequest { id: Some(id(ARTIST, "a0")) };
+    let before = server.resident_bytes();
+    for method in ["List", "Read"] {
+        let connection = Connection::with_window(&server, 64 * MIB as u32).await;
+        let mut unread = Vec::new();
+        for _ in 0..60 {
+            unread.push(match method {
+                "List" => connection.ask(method, &list_artists()).await,
+                _ => connection.ask(method, &read).await,
+            });
+        }
+        // Ten of them fit: the newest.
+        let dropped = if method == "List" { 50 } else { 100 };
+        let line = format!("mortise_grpc_answers_dropped_total {dropped}\n");
+        eventually(&line, async || server.get("/metrics").await.1.contains(&line)).await;
+        let most = growth(&server, before);
+        println!("{method}: {} MiB", most / MIB);
+        // Ten lists of three resources, and what HTTP/2 holds of each of the others.
+        assert!(most < 100 * MIB, "{method}: {} MiB for answers that nobody takes", most / MIB);
+        let kept = unread.split_off(50);
+        for answer in unread {
+            let (code, said) = status(answer).await;
+            assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{method}: {said}");
+            assert!(said.contains("grpc.answer_bytes"), "{method}: {said}");
+        }
+        for answer in kept {
+            assert_eq!(status(answer).await.0, "0", "{method}: the newest are whole");
+        }
+    }
+    eventually("it comes back", async || growth(&server, before) < 40 * MIB).await;
+    assert_eq!(server.list(gvk(ARTIST), tenancy("", ""), "").await.unwrap().len(), 3);
+}
+
+/// What a controller's plugin lists is counted while it is read: of 130 MB a page or two.
+#[tokio::test]
+async fn a_plugin_that_lists_more_than_it_may_take_costs_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    std::fs::write(&config, "[plugin.reconcile-foreign.grants]\nread = [\"demo.v2.Artist\"]\n").unwrap();
+    let server = lean().guest("reconcile-foreign").arg("--config").arg(config.display().to_string()).start().await;
+    let text = |text: &str| Thing { text: text.into(), ..Thing::default() };
+    let owner = server.write(thing("reconcile_foreign", "one", &text("x"))).await.unwrap();
+    for n in 0..150 {
+        server.write(owned(heavy(&format!("a{n}"), 900_000), &id_of(&owner))).await.unwrap();
+    }
+    let before = server.resident_bytes();
+    server.write(thing("reconcile_foreign", "one", &text("list"))).await.unwrap();
+    let (mut most, mut conditions) = (0, Vec::new());
+    let begun = Instant::now();
+    while conditions.len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "it says in time what came of it");
+        most = most.max(growth(&server, before));
+        let seen = server.read(&id_of(&owner)).await.unwrap();
+        let said = seen.status.get("reconcile-foreign/things").map(|status| status.conditions.clone());
+        conditions = said.unwrap_or_default();
+        conditions.retain(|condition| ["Listed", "Owned"].contains(&&*condition.r#type));
+    }
+    for condition in conditions {
+        assert_eq!(condition.reason, "Code8", "{condition:?}");
+        assert!(condition.message.contains("(sandbox.reply_bytes)"), "{condition:?}");
+    }
+    println!("{} MiB", most / MIB);
+    assert!(most < 50 * MIB, "{} MiB for a list that is too long", most / MIB);
 }
 
 #[tokio::test]

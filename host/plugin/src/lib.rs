@@ -41,7 +41,7 @@ pub use health::{
 };
 pub use host::{
     call_context::Cancel,
-    reconciler_host::{CacheKey, Failure, ReconcilerHost},
+    reconciler_host::{CacheKey, EachResource, Failure, ReconcilerHost},
 };
 pub use limits::Limits;
 pub use load::{

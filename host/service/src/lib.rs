@@ -10,6 +10,7 @@
 mod admit;
 mod builtin;
 mod caller;
+mod checked_list;
 mod delete;
 mod deletion_rules;
 mod fair;
@@ -35,8 +36,9 @@ mod write;
 mod write_status;
 
 pub use caller::{Caller, Source};
+pub use checked_list::EncodedList;
 pub use delete::Deleted;
-pub use list::EncodedList;
+
 pub use mortise_store::Consistency;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;

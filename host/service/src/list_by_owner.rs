@@ -4,9 +4,9 @@ use mortise_resource::{Error, pb, types};
 
 use crate::{
     caller::Caller,
+    checked_list::{CheckedList, EncodedList, Selection},
     hooks::{RequestHooks, type_of},
     service::ResourceService,
-    store_fault::store_fault,
 };
 
 impl ResourceService {
@@ -20,6 +20,47 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<pb::ListByOwnerResponse, Error> {
+        let mut resources = Vec::new();
+        let each = |resource| -> Result<(), Error> {
+            resources.push(resource);
+            Ok(())
+        };
+        self.list_each_owned(caller, request, each).await?;
+        Ok(pb::ListByOwnerResponse { resources })
+    }
+
+    /// Lists as [`ResourceService::list_by_owner`], a page at a time: `each` gets the resources, and ends the list by
+    /// an error.
+    ///
+    /// # Errors
+    /// As there, and those of `each`.
+    pub async fn list_each_owned<E: From<Error>>(
+        &self,
+        caller: &Caller,
+        request: pb::ListByOwnerRequest,
+        each: impl FnMut(pb::Resource) -> Result<(), E> + Send,
+    ) -> Result<(), E> {
+        self.check_list_by_owner(caller, request).await?.read(self, each).await
+    }
+
+    /// Lists as [`ResourceService::list_by_owner`], for a client. Waits until there is room for the result.
+    ///
+    /// # Errors
+    /// As there; `ResourceExhausted`: the result is larger than all results together may be, or too many wait.
+    pub async fn list_by_owner_encoded(
+        &self,
+        caller: &Caller,
+        request: pb::ListByOwnerRequest,
+    ) -> Result<EncodedList, Error> {
+        self.check_list_by_owner(caller, request).await?.encode(self).await
+    }
+
+    /// The checks, up to where the store is asked.
+    async fn check_list_by_owner(
+        &self,
+        caller: &Caller,
+        request: pb::ListByOwnerRequest,
+    ) -> Result<CheckedList, Error> {
         let mut owner = request.owner.ok_or_else(|| Error::invalid("owner is required"))?;
         types::check_id("owner", &mut owner)?;
         if owner.uid.is_empty() {
@@ -30,32 +71,7 @@ impl ResourceService {
         let tenancy = owner.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         kind.scope.fill(tenancy);
-        let place = tenancy.clone();
-        RequestHooks::new(kind, caller).authorize_list(&place).await?;
-
-        let children = self.backend.list_by_owner(&owner).await;
-        let mut children = children.map_err(|e| store_fault("failed list by owner", &e))?;
-        // One type after another, so that the instance of one goes back before that of the next is asked for: who waits
-        // for a second place with the first in hand may wait for itself.
-        children.sort_by_cached_key(|child| types::gvk(&child_type(child)));
-        let mut hooks: Option<RequestHooks> = None;
-        let mut resources = Vec::with_capacity(children.len());
-        for mut child in children {
-            let kind = registry.resolve(&child_type(&child))?;
-            if hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
-                drop(hooks.take());
-            }
-            let hooks = hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), caller));
-            hooks.next_item();
-            hooks.upgrade(&mut child).await?;
-            if hooks.may_read(&child).await? {
-                resources.push(child);
-            }
-        }
-        Ok(pb::ListByOwnerResponse { resources })
+        RequestHooks::new(kind, caller).authorize_list(tenancy).await?;
+        Ok(CheckedList::new(Selection::Owner(owner), registry, caller))
     }
-}
-
-fn child_type(child: &pb::Resource) -> pb::Type {
-    child.id.as_ref().map(type_of).unwrap_or_default()
 }

@@ -92,10 +92,16 @@ impl ResourceService {
     }
 
     async fn delete_children(&self, owner: &pb::Id) -> Result<(), StoreError> {
-        let children = self.backend.list_by_owner(owner).await?;
-        // Units `default` exist whoever owns them.
-        let children = children.into_iter().filter_map(|child| child.id).filter(|child| !builtin::is_default(child));
-        self.delete_all_unchecked(children).await
+        let mut pages = self.backend.scan_owned(owner).await?;
+        let mut outcome = Ok(());
+        while let Some(page) = pages.next().await? {
+            // Units `default` exist whoever owns them.
+            let children = page.iter().filter_map(|child| child.id.clone()).filter(|child| !builtin::is_default(child));
+            let children: Vec<_> = children.collect();
+            // One that cannot be deleted now does not keep the others.
+            outcome = outcome.and(self.delete_all_unchecked(children.into_iter()).await);
+        }
+        outcome
     }
 
     async fn record_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use crate::registry::ResourceType;
 use mortise_resource::{Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
 
-use crate::{caller::Caller, hooks::RequestHooks, list, service::ResourceService};
+use crate::{caller::Caller, checked_list::is_of, hooks::RequestHooks, service::ResourceService};
 
 /// An open watch. Dropping it closes it.
 pub struct TypeWatch {
@@ -55,7 +55,7 @@ impl TypeWatch {
             };
             let registry = self.service.types();
             let kind = registry.resolve(&self.wanted.to_pb())?;
-            if list::is_of(&resource, kind) {
+            if is_of(&resource, kind) {
                 return current(kind, resource).await.map(WatchEvent::Upsert);
             }
             if self.live {

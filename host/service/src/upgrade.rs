@@ -15,7 +15,7 @@ use mortise_plugin_host::UpgradeReply;
 use mortise_resource::{Diagnostic, Error, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
 
-use crate::{caller::Caller, hooks::RequestHooks, hooks::type_of, list, service::ResourceService};
+use crate::{caller::Caller, checked_list::is_of, hooks::RequestHooks, hooks::type_of, service::ResourceService};
 
 /// Resources that one commit stores in their new form.
 const BATCH: usize = 64;
@@ -54,7 +54,7 @@ impl RequestHooks {
     /// # Errors
     /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
     pub(crate) async fn upgrade(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
-        if !list::is_of(resource, &self.kind) || !is_older(&self.kind, resource) {
+        if !is_of(resource, &self.kind) || !is_older(&self.kind, resource) {
             return Ok(());
         }
         // Rare, and its future is large: boxed, it does not enlarge those of its callers.
@@ -119,7 +119,7 @@ impl ResourceService {
             stored.next().await.map_err(failed)?
         } {
             for resource in page {
-                if !list::is_of(&resource, kind) {
+                if !is_of(&resource, kind) {
                     continue;
                 }
                 report.seen += 1;
@@ -163,7 +163,7 @@ impl ResourceService {
         hooks: &mut RequestHooks,
         mut stored: pb::Resource,
     ) -> Result<pb::Resource, Error> {
-        if list::is_of(&stored, &hooks.kind) {
+        if is_of(&stored, &hooks.kind) {
             hooks.upgrade(&mut stored).await?;
         } else if let Ok(kind) = registry.resolve(&stored.id.as_ref().map(type_of).unwrap_or_default()) {
             hooks.release();

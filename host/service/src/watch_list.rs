@@ -16,9 +16,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     caller::{Caller, Source},
+    checked_list::is_of,
     fair::Share,
     hooks::RequestHooks,
-    list,
+    list::check,
     service::ResourceService,
     store_fault::store_fault,
 };
@@ -71,7 +72,7 @@ impl ResourceService {
         let registry = self.types();
         let kind = registry.resolve(&wanted)?;
         let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
-        let kind = list::check(&registry, &wanted, &tenancy, &request.name_prefix)?;
+        let kind = check(&registry, &wanted, &tenancy, &request.name_prefix)?;
         kind.scope.check_query("resource", &kind.gvk.to_string(), &tenancy)?;
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
         kind.scope.fill_query(&mut tenancy);
@@ -132,7 +133,7 @@ impl Events {
     async fn show(&mut self, resource: Arc<pb::Resource>) -> Result<Option<pb::Resource>, Error> {
         let registry = self.service.types();
         let kind = registry.resolve(&self.wanted.to_pb())?;
-        if !list::is_of(&resource, kind) {
+        if !is_of(&resource, kind) {
             return Ok(None);
         }
         let mut hooks = RequestHooks::new(kind.clone(), &self.caller);

@@ -159,14 +159,15 @@ pub enum WatchEvent {
     EndOfSnapshot,
 }
 
-/// A scan in progress: what a query matches as of the commit at which it was opened, page by page. Dropping it ends it.
+/// A scan in progress: what a query or an owner asks for as of the commit at which it was opened, page by page.
+/// Dropping it ends it.
 ///
 /// It holds one page, and of what it has yet to give what changed since it was opened; no page is read before it is
 /// asked for.
 #[async_trait]
 pub trait Cursor: Send {
-    /// The next resources, in byte order of partition, namespace, name: at least one, at most some thousand or about a
-    /// MiB, and those among them that changed meanwhile. `None` after the last, then and ever after. Safe to cancel: a
+    /// The next resources, in the order of the scan: at least one, at most some thousand or about a MiB, and those
+    /// among them that changed meanwhile. `None` after the last, then and ever after. Safe to cancel: a
     /// page that was not returned is returned by the next call.
     ///
     /// # Errors
@@ -332,6 +333,13 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError>;
+
+    /// As [`Backend::list_by_owner`], in pages of bounded size, all of them as of one commit, in byte order of type,
+    /// partition, namespace, name.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn scan_owned(&self, owner: &pb::Id) -> Result<Box<dyn Cursor>, StoreError>;
 
     /// Opens a watch: the matching resources as upserts, in the order of a list, the end marker, then every later
     /// change.

@@ -1,7 +1,8 @@
 //! A controller that meddles with a type that is not its own: it reads the artist (`demo.v2.Artist`) that has the
 //! thing's name, and writes one called `<name>-foreign`. The status `reconcile-foreign/things` has the conditions
 //! `Read` and `Wrote`, with the host's code and words where it was refused, and the reason `Missing` where there is no
-//! such artist.
+//! such artist. With the text `list` it lists every artist, and what the thing owns, instead; the conditions are `Listed`
+//! and `Owned`.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope,
@@ -25,6 +26,16 @@ impl Reconciler for Meddles {
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
         let Some(thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
         let tenancy = thing.id().tenancy.clone().unwrap_or_default();
+        if thing.data.text == "list" {
+            let of = |name, count: Result<usize, Failure>| match count {
+                Ok(count) => Condition::holds(name).message(count.to_string()),
+                Err(failure) => refused(name, failure),
+            };
+            let listed = of("Listed", ctx.list(ARTIST, &tenancy, "").map(|found| found.len()));
+            let owned = of("Owned", ctx.list_by_owner(thing.id()).map(|found| found.len()));
+            Status::new("reconcile-foreign/things", &thing).with(listed).with(owned).write_if_changed(ctx, &thing)?;
+            return Ok(Outcome::Done);
+        }
         let read = match ctx.read::<Artist>(&ARTIST.id(thing.name(), &tenancy)) {
             Ok(Some(artist)) => Condition::holds("Read").message(artist.data.name),
             Ok(None) => Condition::fails("Read").because("Missing"),

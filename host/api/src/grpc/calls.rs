@@ -47,7 +47,7 @@ use self::{
     answer::{Answer, answered},
     request::{ReceivedShare, RequestBody, SMALL},
 };
-use super::list;
+use super::list::ListMethod;
 
 /// How long a client may take nothing while the server stops.
 const STALL_WHEN_STOPPING: Duration = Duration::from_millis(250);
@@ -250,7 +250,7 @@ where
         let share = ReceivedShare::default();
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMED.contains(&path);
-        let is_list = path == list::PATH;
+        let list = ListMethod::of(path);
         let request = request.map(|body| {
             let limit = match streamed {
                 true => Box::pin(ended_by_stop(calls.clone())) as BoxFuture<'static, Status>,
@@ -258,8 +258,8 @@ where
             };
             Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
         });
-        if is_list {
-            let listing = list::list(self.service.clone(), request, limits.message_bytes);
+        if let Some(method) = list {
+            let listing = method.answer(self.service.clone(), request, limits.message_bytes);
             return async move { Ok(answered(&calls, open, listing.await)) }.boxed();
         }
         let answering = self.inner.call(request);

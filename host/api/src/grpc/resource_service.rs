@@ -76,6 +76,7 @@ impl Rpc for ResourceApi {
         answer(span, Box::pin(self.0.list(&caller, request))).await
     }
 
+    /// Not reached, as List.
     async fn list_by_owner(
         &self,
         request: Request<pb::ListByOwnerRequest>,

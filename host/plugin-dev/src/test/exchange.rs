@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use mortise_plugin_host::{CacheKey, Failure, ReconcilerHost};
+use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_resource::{Code, pb};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -92,9 +92,9 @@ impl Journal {
         self.resource(ask).await?.ok_or_else(unfit)
     }
 
-    async fn resources(&self, ask: HostCall) -> Result<Vec<pb::Resource>, Failure> {
+    async fn resources(&self, ask: HostCall, each: EachResource<'_>) -> Result<(), Failure> {
         match self.ask(ask).await? {
-            Answer::Resources(found) => Ok(found),
+            Answer::Resources(found) => found.iter().try_for_each(each),
             _ => Err(unfit()),
         }
     }
@@ -115,12 +115,18 @@ impl ReconcilerHost for Journal {
         self.stored(HostCall::Read(id)).await
     }
 
-    async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure> {
-        self.resources(HostCall::List { of, within, name_prefix }).await
+    async fn list(
+        &self,
+        of: pb::Type,
+        within: pb::Tenancy,
+        name_prefix: String,
+        each: EachResource<'_>,
+    ) -> Result<(), Failure> {
+        self.resources(HostCall::List { of, within, name_prefix }, each).await
     }
 
-    async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
-        self.resources(HostCall::ListByOwner(owner)).await
+    async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure> {
+        self.resources(HostCall::ListByOwner(owner), each).await
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
@@ -145,8 +151,14 @@ impl ReconcilerHost for Journal {
         self.resource(HostCall::CacheGet { of, index, key }).await
     }
 
-    async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
-        self.resources(HostCall::CacheList { of, index, key }).await
+    async fn cache_list(
+        &self,
+        of: pb::Type,
+        index: String,
+        key: CacheKey,
+        each: EachResource<'_>,
+    ) -> Result<(), Failure> {
+        self.resources(HostCall::CacheList { of, index, key }, each).await
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {

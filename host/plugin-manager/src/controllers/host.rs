@@ -8,7 +8,7 @@ use std::{hash::BuildHasher as _, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
-use mortise_plugin_host::{CacheKey, Failure, ReconcilerHost};
+use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_resource::{Code, Error, authorizer::Authorizer, pb, tenancy::WILDCARD, types};
 use mortise_service::{Caller, Consistency, Deleted, ResourceService};
 
@@ -99,14 +99,20 @@ impl ReconcilerHost for Client {
         Ok(answer.resource.unwrap_or_default())
     }
 
-    async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure> {
+    async fn list(
+        &self,
+        of: pb::Type,
+        within: pb::Tenancy,
+        name_prefix: String,
+        each: EachResource<'_>,
+    ) -> Result<(), Failure> {
         let request = pb::ListRequest { r#type: Some(of), tenancy: Some(within), name_prefix };
-        Ok(self.shared.service.list(&self.shared.caller, request).await?.resources)
+        self.shared.service.list_each(&self.shared.caller, request, |resource| each(&resource)).await
     }
 
-    async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
+    async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure> {
         let request = pb::ListByOwnerRequest { owner: Some(owner) };
-        Ok(self.shared.service.list_by_owner(&self.shared.caller, request).await?.resources)
+        self.shared.service.list_each_owned(&self.shared.caller, request, |resource| each(&resource)).await
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
@@ -145,10 +151,16 @@ impl ReconcilerHost for Client {
         Ok(found.map(|resource| pb::Resource::clone(&resource)))
     }
 
-    async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
+    async fn cache_list(
+        &self,
+        of: pb::Type,
+        index: String,
+        key: CacheKey,
+        each: EachResource<'_>,
+    ) -> Result<(), Failure> {
         let key = index_key(&index, &key, false);
         let found = self.context.cache().list(&of, &index, &key).map_err(unknown)?;
-        Ok(found.iter().map(|resource| pb::Resource::clone(resource)).collect())
+        found.iter().try_for_each(|resource| each(resource))
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {

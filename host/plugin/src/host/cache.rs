@@ -8,7 +8,7 @@ use crate::{
     host::{
         call_context::Answer,
         reconciler_host::{CacheKey, Failure},
-        resources::{all_encoded, decoded, encoded, may_read, type_name},
+        resources::{ListReply, decoded, encoded, may_read, type_name},
         state::State,
     },
 };
@@ -30,8 +30,9 @@ impl Host for State {
         self.ask(WHAT, |question| async move {
             let of = type_name(of);
             may_read(&question.permit, &of)?;
-            let found = question.host.cache_list(of.to_pb(), index, read_key(WHAT, key)?).await?;
-            all_encoded(WHAT, &question, &found)
+            let (key, mut reply) = (read_key(WHAT, key)?, ListReply::new(WHAT, &question));
+            question.host.cache_list(of.to_pb(), index, key, &mut |resource| reply.push(resource)).await?;
+            Ok(reply.resources)
         })
         .await
     }

@@ -2,9 +2,9 @@
 //!
 //! # Contract
 //! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys
-//! are of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), and gives
-//! each question a deadline (`controllers.host_call_ms`), after which the future is dropped: an answer must not depend
-//! on being polled to its end to leave things whole.
+//! are of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), a list while
+//! it is read, and gives each question a deadline (`controllers.host_call_ms`), after which the future is dropped: an
+//! answer must not depend on being polled to its end to leave things whole.
 //!
 //! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its
 //! questions: what needs a certain runtime's handle brings that along.
@@ -53,6 +53,9 @@ pub enum CacheKey {
     Value(String),
 }
 
+/// Takes the resources of a list one by one while it is read; a failure of it ends the reading.
+pub type EachResource<'a> = &'a mut (dyn FnMut(&pb::Resource) -> Result<(), Failure> + Send);
+
 /// Answers a reconciler's questions. `wit/v0.1.0` says what each means.
 #[async_trait]
 pub trait ReconcilerHost: Send + Sync {
@@ -60,10 +63,16 @@ pub trait ReconcilerHost: Send + Sync {
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure>;
 
     /// `resources.list`; an absent unit of the tenancy is empty, and `*` is every one.
-    async fn list(&self, of: pb::Type, within: pb::Tenancy, name_prefix: String) -> Result<Vec<pb::Resource>, Failure>;
+    async fn list(
+        &self,
+        of: pb::Type,
+        within: pb::Tenancy,
+        name_prefix: String,
+        each: EachResource<'_>,
+    ) -> Result<(), Failure>;
 
-    /// `resources.list-by-owner`. Resources of types that the plugin may not read are taken out afterwards.
-    async fn list_by_owner(&self, owner: pb::Id) -> Result<Vec<pb::Resource>, Failure>;
+    /// `resources.list-by-owner`. `each` passes over resources of types that the plugin may not read.
+    async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure>;
 
     /// `resources.write`; answers what is stored.
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure>;
@@ -84,7 +93,13 @@ pub trait ReconcilerHost: Send + Sync {
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure>;
 
     /// `cache.list`.
-    async fn cache_list(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Vec<pb::Resource>, Failure>;
+    async fn cache_list(
+        &self,
+        of: pb::Type,
+        index: String,
+        key: CacheKey,
+        each: EachResource<'_>,
+    ) -> Result<(), Failure>;
 
     /// `clock.now`: milliseconds since 1970. Without a clock of its own, the machine's.
     fn now(&self) -> u64 {

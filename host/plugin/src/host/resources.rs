@@ -33,8 +33,9 @@ impl Host for State {
             let of = type_name(of);
             may_read(&question.permit, &of)?;
             let within = pb::Tenancy { partition: within.partition, namespace: within.namespace };
-            let found = question.host.list(of.to_pb(), within, name_prefix).await?;
-            all_encoded(WHAT, &question, &found)
+            let mut reply = ListReply::new(WHAT, &question);
+            question.host.list(of.to_pb(), within, name_prefix, &mut |resource| reply.push(resource)).await?;
+            Ok(reply.resources)
         })
         .await
     }
@@ -44,9 +45,13 @@ impl Host for State {
         self.ask(WHAT, |question| async move {
             let (owner, of) = read_id(WHAT, "owner", &owner)?;
             may_read(&question.permit, &of)?;
-            let mut found = question.host.list_by_owner(owner).await?;
-            found.retain(|resource| question.permit.reads_resource(resource));
-            all_encoded(WHAT, &question, &found)
+            let mut reply = ListReply::new(WHAT, &question);
+            let mut each = |resource: &pb::Resource| match question.permit.reads_resource(resource) {
+                true => reply.push(resource),
+                false => Ok(()),
+            };
+            question.host.list_by_owner(owner, &mut each).await?;
+            Ok(reply.resources)
         })
         .await
     }
@@ -131,12 +136,25 @@ pub(super) fn encoded(what: &str, question: &Question, resource: &pb::Resource) 
     Ok(resource.encode_to_vec())
 }
 
-pub(super) fn all_encoded(
-    what: &str,
-    question: &Question,
-    resources: &[pb::Resource],
-) -> Result<Vec<ResourceBytes>, Failure> {
-    // An item of a list takes eight bytes beyond its content.
-    question.bounded(what, resources.iter().map(|resource| resource.encoded_len() + 8).sum())?;
-    Ok(resources.iter().map(Message::encode_to_vec).collect())
+/// A list for a guest, encoded and bounded while it is read.
+pub(super) struct ListReply<'a> {
+    what: &'a str,
+    question: &'a Question,
+    pub(super) resources: Vec<ResourceBytes>,
+    bytes: usize,
+}
+
+impl<'a> ListReply<'a> {
+    pub(super) fn new(what: &'a str, question: &'a Question) -> Self {
+        Self { what, question, resources: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a resource, if there is room for it.
+    pub(super) fn push(&mut self, resource: &pb::Resource) -> Result<(), Failure> {
+        // An item of a list takes eight bytes beyond its content.
+        self.bytes += resource.encoded_len() + 8;
+        self.question.bounded(self.what, self.bytes)?;
+        self.resources.push(resource.encode_to_vec());
+        Ok(())
+    }
 }

@@ -16,7 +16,7 @@ use super::{guest, *};
 use crate::{
     Grants, HealthState, Limits, PluginSettings, ReconcileLimits, Sandbox, SandboxOptions,
     host::{
-        reconciler_host::{CacheKey, Failure},
+        reconciler_host::{CacheKey, EachResource, Failure},
         state::State,
     },
 };
@@ -55,11 +55,11 @@ impl ReconcilerHost for Answers {
         Ok(resource)
     }
 
-    async fn list(&self, _: pb::Type, _: pb::Tenancy, _: String) -> Result<Vec<pb::Resource>, Failure> {
+    async fn list(&self, _: pb::Type, _: pb::Tenancy, _: String, _: EachResource<'_>) -> Result<(), Failure> {
         unreachable!("the guest does not ask")
     }
 
-    async fn list_by_owner(&self, _: pb::Id) -> Result<Vec<pb::Resource>, Failure> {
+    async fn list_by_owner(&self, _: pb::Id, _: EachResource<'_>) -> Result<(), Failure> {
         unreachable!("the guest does not ask")
     }
 
@@ -79,7 +79,7 @@ impl ReconcilerHost for Answers {
         unreachable!("the guest does not ask")
     }
 
-    async fn cache_list(&self, _: pb::Type, _: String, _: CacheKey) -> Result<Vec<pb::Resource>, Failure> {
+    async fn cache_list(&self, _: pb::Type, _: String, _: CacheKey, _: EachResource<'_>) -> Result<(), Failure> {
         unreachable!("the guest does not ask")
     }
 }

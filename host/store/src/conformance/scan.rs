@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use mortise_resource::pb;
 
 use super::fixtures::{
-    delete, everything, list, name, number, numbered, places, query, resource, resource_in, tenancy, type_of, write,
+    delete, everything, id, list, name, number, numbered, places, query, resource, resource_in, tenancy, type_of, write,
 };
 use crate::{Backend, Batch, Cursor, Mutation, Query};
 
@@ -151,4 +151,85 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
         }
     };
     tokio::join!(writing, reading);
+}
+
+/// Children of three types in two namespaces, in byte order.
+async fn fill_owned<B: Backend>(store: &B, owner: &pb::Id, count: u32) {
+    for from in (0..count).step_by(500) {
+        let put = |n: u32| {
+            let (kind, namespace) = (["A", "B", "C"][n as usize % 3], if n.is_multiple_of(2) { "even" } else { "odd" });
+            let child = resource_in(type_of("v1", kind), tenancy("default", namespace), &format!("r-{n:05}"));
+            Mutation::Put(Box::new(pb::Resource { owner: Some(owner.clone()), ..child }))
+        };
+        let mutations = (from..(from + 500).min(count)).map(put).collect();
+        store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    }
+}
+
+async fn scan_owned<B: Backend>(store: &B, owner: &pb::Id) -> Vec<pb::Resource> {
+    rest(&mut store.scan_owned(owner).await.unwrap()).await
+}
+
+/// By type, partition, namespace, name; what others own is passed over.
+pub async fn of_an_owner_gives_its_children_in_order<B: Backend>(store: &B) {
+    let (owner, other) = (write(store, &resource("owner")).await, write(store, &resource("owner-2")).await);
+    assert_eq!(scan_owned(store, &id(&owner)).await, []);
+    fill_owned(store, &id(&owner), MANY).await;
+    let stranger = resource_in(type_of("v1", "B"), tenancy("default", "even"), "r-00000-");
+    let stranger = write(store, &pb::Resource { owner: Some(id(&other)), ..stranger }).await;
+    let found = scan_owned(store, &id(&owner)).await;
+    assert_eq!(found.len(), MANY as usize);
+    let place = |resource: &pb::Resource| {
+        let id = id(resource);
+        (id.r#type.unwrap().kind, id.tenancy.unwrap().namespace, id.name)
+    };
+    assert!(found.is_sorted_by_key(place));
+    let mut listed = store.list_by_owner(&id(&owner)).await.unwrap();
+    listed.sort_by_key(place);
+    assert_eq!(found, listed);
+    assert_eq!(scan_owned(store, &id(&other)).await, [stranger]);
+}
+
+/// Whatever happens to children that it has come to and to those that it has not: changed, deleted, given away, taken
+/// in, and the owner deleted.
+pub async fn of_an_owner_is_of_one_commit<B: Backend>(store: &B) {
+    let (owner, other) = (write(store, &resource("owner")).await, write(store, &resource("other")).await);
+    fill_owned(store, &id(&owner), MANY).await;
+    let before = scan_owned(store, &id(&owner)).await;
+    let mut cursor = store.scan_owned(&id(&owner)).await.unwrap();
+    let mut found: Vec<_> = cursor.next().await.unwrap().unwrap().into_iter().map(Arc::unwrap_or_clone).collect();
+    assert!(found.len() < before.len(), "one page is not all");
+    for (n, stored) in before.iter().enumerate().step_by(7) {
+        match n % 3 {
+            0 => delete(store, stored).await,
+            1 => drop(write(store, &numbered(stored.clone(), 1)).await),
+            _ => drop(write(store, &pb::Resource { owner: Some(id(&other)), ..stored.clone() }).await),
+        }
+    }
+    for (kind, name) in [("A", "a"), ("B", "r-01500-"), ("D", "z")] {
+        let late = resource_in(type_of("v1", kind), tenancy("default", "even"), name);
+        write(store, &pb::Resource { owner: Some(id(&owner)), ..late }).await;
+    }
+    delete(store, &owner).await;
+    found.extend(rest(&mut cursor).await);
+    assert_eq!(places(&found), places(&before));
+    assert_eq!(found, before);
+    assert_ne!(scan_owned(store, &id(&owner)).await, before);
+}
+
+/// Large children come a few at a time.
+pub async fn of_an_owner_has_bounded_pages<B: Backend>(store: &B) {
+    let owner = id(&write(store, &resource("owner")).await);
+    for n in 0..40 {
+        let mut child = pb::Resource { owner: Some(owner.clone()), ..resource(&format!("r-{n:02}")) };
+        child.metadata.insert("text".to_owned(), "x".repeat(100_000));
+        write(store, &child).await;
+    }
+    let mut cursor = store.scan_owned(&owner).await.unwrap();
+    let mut count = 0;
+    while let Some(page) = cursor.next().await.unwrap() {
+        assert!(page.len() <= 20, "{}", page.len());
+        count += page.len();
+    }
+    assert_eq!(count, 40);
 }

@@ -177,6 +177,10 @@ impl Backend for SledBackend {
         self.shared.scanner.list(Filter::Owner(owner.clone())).await
     }
 
+    async fn scan_owned(&self, owner: &pb::Id) -> Result<Box<dyn Cursor>, StoreError> {
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Owner(owner.clone()))))
+    }
+
     async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError> {
         let filter = Filter::Query(query.clone());
         let (snapshot, events) = self.shared.scanner.watch(filter.clone(), &query.type_key)?;

@@ -1,0 +1,241 @@
+//! Lists that passed their checks: what they are about is read in pages, as of one commit.
+//!
+//! # Limits
+//! A list for a client is encoded as it is read, since what waits to be sent takes a quarter of the memory that way,
+//! and counts against `service.list_bytes` until it is sent. A list gets its first share before it is read, so those
+//! that are read at once are bounded, too, and with them the windows of noted changes in the store. One that turns out
+//! larger gives back what it has and waits for more, with nothing in hand.
+//!
+//! Lists of controllers of this process are neither encoded nor counted here: each resource goes to its reader as soon
+//! as it is read, and the reader ends the list when it has enough.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use mortise_resource::{Code, Error, pb, types};
+use mortise_store::{Cursor, Query, StoreError};
+use prost::{
+    Message as _,
+    bytes::{BufMut as _, Bytes, BytesMut},
+};
+
+use crate::{
+    caller::Caller,
+    fair::{NoShare, Share},
+    hooks::{RequestHooks, type_of},
+    registry::{Registry, ResourceType},
+    service::ResourceService,
+    store_fault::store_fault,
+};
+
+/// Lists that are read at once: each has this part of all bytes at first.
+const AT_ONCE: usize = 16;
+
+/// What is encoded in one piece, bytes: the resource that reaches it is the last.
+const PIECE: usize = 64 << 10;
+
+/// The field of `ListResponse` and of `ListByOwnerResponse` that has the resources, and its wire type.
+const RESOURCES: u8 = 1 << 3 | 2;
+
+/// A list that is ready to be sent: a `ListResponse` or a `ListByOwnerResponse`, encoded, in pieces. Counts against
+/// `service.list_bytes` until it is dropped.
+pub struct EncodedList {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    _share: Share,
+}
+
+impl EncodedList {
+    /// Bytes that are left.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The next piece, which has whole resources in it; `None` after the last.
+    pub fn next_piece(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.pop_front()?;
+        self.bytes -= piece.len();
+        Some(piece)
+    }
+}
+
+/// What a list is about.
+pub(crate) enum Selection {
+    /// Resources of this very GroupVersion.
+    Type(Arc<ResourceType>, Query),
+    /// What an incarnation owns, of every type.
+    Owner(pb::Id),
+}
+
+/// A list that may be read.
+pub(crate) struct CheckedList {
+    selection: Selection,
+    registry: Arc<Registry>,
+    caller: Caller,
+    /// Those of the type that was read last: the instance of one type goes back before that of the next is asked for.
+    hooks: Option<RequestHooks>,
+}
+
+/// How it ended that a list was read.
+enum Gathered {
+    All(VecDeque<Bytes>, usize, Share),
+    /// It did not fit into its share; so many bytes were seen.
+    Outgrown(usize),
+}
+
+impl CheckedList {
+    pub(crate) fn new(selection: Selection, registry: Arc<Registry>, caller: &Caller) -> Self {
+        Self { selection, registry, caller: caller.clone(), hooks: None }
+    }
+
+    /// Reads the list; `each` gets what the caller may read, and ends the reading by an error.
+    pub(crate) async fn read<E: From<Error>>(
+        &mut self,
+        service: &ResourceService,
+        mut each: impl FnMut(pb::Resource) -> Result<(), E> + Send,
+    ) -> Result<(), E> {
+        let mut pages = self.open(service).await?;
+        while let Some(page) = self.next_page(&mut *pages).await? {
+            self.keep_readable(page, &mut each).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads and encodes the list for a client. Waits until there is room for it.
+    pub(crate) async fn encode(mut self, service: &ResourceService) -> Result<EncodedList, Error> {
+        let total = service.lists.total();
+        let mut wanted = (total / AT_ONCE).max(1);
+        loop {
+            let share = service.lists.acquire(self.caller.source, wanted).await.map_err(|e| service.no_room(e))?;
+            match self.gather(service, share).await? {
+                Gathered::All(pieces, bytes, mut share) => {
+                    share.shrink(bytes);
+                    return Ok(EncodedList { pieces, bytes, _share: share });
+                }
+                Gathered::Outgrown(seen) if wanted < total => wanted = seen.saturating_mul(2).clamp(wanted, total),
+                Gathered::Outgrown(_) => return Err(service.no_room(NoShare::TooMuch)),
+            }
+            self.release();
+        }
+    }
+
+    /// Reads and encodes the list within its share.
+    async fn gather(&mut self, service: &ResourceService, mut share: Share) -> Result<Gathered, Error> {
+        let (mut pieces, mut whole) = (VecDeque::new(), 0);
+        let mut pages = self.open(service).await?;
+        while let Some(page) = self.next_page(&mut *pages).await? {
+            let mut piece = BytesMut::new();
+            let mut cut = |piece: &mut BytesMut| pieces.push_back(piece.split().freeze());
+            let encode = |resource: pb::Resource| {
+                let before = piece.len();
+                let length = resource.encoded_len();
+                // Neither can fail: the buffer grows.
+                piece.put_u8(RESOURCES);
+                let _ = prost::encode_length_delimiter(length, &mut piece);
+                let _ = resource.encode(&mut piece);
+                whole += piece.len() - before;
+                if piece.len() >= PIECE {
+                    cut(&mut piece);
+                }
+                Ok::<_, Error>(())
+            };
+            self.keep_readable(page, encode).await?;
+            if !piece.is_empty() {
+                pieces.push_back(piece.freeze());
+            }
+            if whole > share.units() && !share.grow(whole - share.units() + (whole / 4)) {
+                return Ok(Gathered::Outgrown(whole));
+            }
+            // Encoding a page takes a while; others are to have theirs.
+            tokio::task::yield_now().await;
+        }
+        Ok(Gathered::All(pieces, whole, share))
+    }
+
+    async fn open(&mut self, service: &ResourceService) -> Result<Box<dyn Cursor>, Error> {
+        let pages = match &self.selection {
+            Selection::Type(_, query) => service.backend.scan(query).await,
+            Selection::Owner(owner) => service.backend.scan_owned(owner).await,
+        };
+        pages.map_err(|e| self.failed(&e))
+    }
+
+    async fn next_page(&mut self, pages: &mut dyn Cursor) -> Result<Option<Vec<Arc<pb::Resource>>>, Error> {
+        self.release();
+        pages.next().await.map_err(|e| self.failed(&e))
+    }
+
+    /// Passes on what of a page the caller may read, in its type's schema version.
+    async fn keep_readable<E: From<Error>>(
+        &mut self,
+        mut page: Vec<Arc<pb::Resource>>,
+        mut keep: impl FnMut(pb::Resource) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Selection::Owner(_) = self.selection {
+            // One GroupVersion after another.
+            page.sort_by_cached_key(|child| types::gvk(&type_of_stored(child)));
+        }
+        for resource in page {
+            let kind = match &self.selection {
+                Selection::Type(kind, _) if is_of(&resource, kind) => kind,
+                Selection::Type(..) => continue,
+                Selection::Owner(_) => self.registry.resolve(&type_of_stored(&resource)).map_err(Error::from)?,
+            };
+            if self.hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
+                // Who waits for a second place with the first in hand may wait for itself.
+                drop(self.hooks.take());
+            }
+            let hooks = self.hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), &self.caller));
+            let mut resource = Arc::unwrap_or_clone(resource);
+            hooks.next_item();
+            hooks.upgrade(&mut resource).await?;
+            if hooks.may_read(&resource).await? {
+                keep(resource)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds nothing that others wait for.
+    fn release(&mut self) {
+        if let Some(hooks) = &mut self.hooks {
+            hooks.release();
+        }
+    }
+
+    fn failed(&self, error: &StoreError) -> Error {
+        let what = match self.selection {
+            Selection::Type(..) => "failed list",
+            Selection::Owner(_) => "failed list by owner",
+        };
+        store_fault(what, error)
+    }
+}
+
+impl ResourceService {
+    pub(crate) fn no_room(&self, why: NoShare) -> Error {
+        let total = self.lists.total();
+        Error::new(
+            Code::ResourceExhausted,
+            match why {
+                NoShare::TooMuch => format!(
+                    "the list is larger than all lists together may be, {total} bytes (limit service.list_bytes); list fewer \
+                     with a name_prefix or a tenancy, or watch, which has no such limit"
+                ),
+                NoShare::QueueFull => format!(
+                    "{} lists and watches are waiting for others to be read (limit service.max_waiting); try again later",
+                    self.options.max_waiting
+                ),
+            },
+        )
+    }
+}
+
+/// Whether a stored resource is of this very GroupVersion.
+pub(crate) fn is_of(resource: &pb::Resource, kind: &ResourceType) -> bool {
+    resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t))
+}
+
+fn type_of_stored(resource: &pb::Resource) -> pb::Type {
+    resource.id.as_ref().map(type_of).unwrap_or_default()
+}
