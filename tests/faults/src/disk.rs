@@ -1,0 +1,667 @@
+//! A disk below a kernel that has its own mind about when to write: what is on it when the power goes.
+//!
+//! - What was written to a file and not synced since is there or not, sector by sector (or block by block): each shows
+//!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for
+//!   every write that had ended when the sync began.
+//! - The lengths of a file change in the order in which they did; how far they came is another choice. What lies behind
+//!   the end reads as zeros when the file grows again.
+//! - The names in a directory change in order, too; how many of the changes since its last sync are there is a choice for
+//!   each directory. A rename is one change. A sync of a file does not make its name durable.
+//! - `sync_file_range` and reserved blocks count for nothing.
+//!
+//! So a real file system on an honest disk leaves one of these states, and most leave far fewer.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs, io,
+    path::Path,
+};
+
+use fastrand::Rng;
+
+use crate::trace::{Call, Event, Parts};
+
+/// Place of a file or directory in [`Disk::nodes`].
+type NodeId = usize;
+
+#[derive(Debug)]
+enum Node {
+    File(FileNode),
+    Dir(DirNode),
+}
+
+#[derive(Debug, Default)]
+struct FileNode {
+    /// What is on the disk for certain.
+    synced: Vec<u8>,
+    /// What was done since, in order.
+    changes: Vec<Change>,
+    /// What a reader sees.
+    current: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Change {
+    call: u64,
+    /// Whether the call has ended.
+    ended: bool,
+    kind: ChangeKind,
+}
+
+#[derive(Debug)]
+enum ChangeKind {
+    Write { at: usize, data: Vec<u8> },
+    Length(usize),
+}
+
+#[derive(Debug, Default)]
+struct DirNode {
+    synced: BTreeMap<String, NodeId>,
+    changes: Vec<(u64, NameChange)>,
+    current: BTreeMap<String, NodeId>,
+}
+
+#[derive(Debug, Clone)]
+enum NameChange {
+    Add(String, NodeId),
+    Remove(String),
+    Rename(String, String),
+}
+
+/// The disk, and what the kernel holds of it.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    nodes: Vec<Node>,
+    /// Of open descriptors: the file, where it is, and whether each write goes to the end.
+    descriptors: HashMap<i64, (NodeId, usize, bool)>,
+    /// Calls that have begun.
+    begun: HashMap<u64, Begun>,
+}
+
+#[derive(Debug)]
+enum Begun {
+    Done(Call),
+    /// The file that is written, and for a write without a place its descriptor.
+    Write {
+        node: NodeId,
+        fd: Option<i64>,
+    },
+    /// The changes that had ended when the sync began.
+    Sync {
+        node: NodeId,
+        covered: Vec<u64>,
+    },
+}
+
+/// How much of what was not synced is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Everything.
+    All,
+    /// Nothing.
+    None,
+    /// Each piece may be lost; so many of 256 are there as they were last.
+    Some(u8),
+}
+
+/// What a loss of power leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    /// Path and content.
+    pub(crate) files: Vec<(Parts, Vec<u8>)>,
+    pub(crate) dirs: Vec<Parts>,
+    /// Sectors or blocks that are not as they were written last.
+    pub(crate) lost: u64,
+    /// Changes of names that did not happen.
+    pub(crate) lost_names: u64,
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+fn apply(bytes: &mut Vec<u8>, kind: &ChangeKind) {
+    match kind {
+        ChangeKind::Length(len) => bytes.resize(*len, 0),
+        ChangeKind::Write { at, data } => {
+            let end = at + data.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            if let Some(place) = bytes.get_mut(*at..end) {
+                place.copy_from_slice(data);
+            }
+        }
+    }
+}
+
+fn rename(names: &mut BTreeMap<String, NodeId>, change: &NameChange) {
+    match change {
+        NameChange::Add(name, node) => drop(names.insert(name.clone(), *node)),
+        NameChange::Remove(name) => drop(names.remove(name)),
+        NameChange::Rename(from, to) => {
+            if let Some(node) = names.remove(from) {
+                names.insert(to.clone(), node);
+            }
+        }
+    }
+}
+
+impl Disk {
+    /// An empty directory.
+    pub(crate) fn new() -> Self {
+        Self { nodes: vec![Node::Dir(DirNode::default())], descriptors: HashMap::new(), begun: HashMap::new() }
+    }
+
+    /// Another process begins: it has no descriptors.
+    pub(crate) fn begin_life(&mut self) {
+        self.descriptors.clear();
+        self.begun.clear();
+    }
+
+    fn file(&mut self, node: NodeId) -> Result<&mut FileNode> {
+        match self.nodes.get_mut(node) {
+            Some(Node::File(file)) => Ok(file),
+            _ => Err("a directory is used as a file".to_owned()),
+        }
+    }
+
+    fn dir(&mut self, node: NodeId) -> Result<&mut DirNode> {
+        match self.nodes.get_mut(node) {
+            Some(Node::Dir(dir)) => Ok(dir),
+            _ => Err("a file is used as a directory".to_owned()),
+        }
+    }
+
+    fn find(&self, path: &[String]) -> Option<NodeId> {
+        path.iter().try_fold(0, |node, name| match self.nodes.get(node) {
+            Some(Node::Dir(dir)) => dir.current.get(name).copied(),
+            _ => None,
+        })
+    }
+
+    fn found(&self, path: &[String]) -> Result<NodeId> {
+        self.find(path).ok_or_else(|| format!("{} is used and does not exist", path.join("/")))
+    }
+
+    /// Changes a name in the directory of `path`.
+    fn change(&mut self, call: u64, path: &[String], change: impl FnOnce(String) -> NameChange) -> Result<()> {
+        let (name, dir) = path.split_last().ok_or("the directory itself is changed")?;
+        let dir = self.found(dir)?;
+        let dir = self.dir(dir)?;
+        let change = change(name.clone());
+        rename(&mut dir.current, &change);
+        dir.changes.push((call, change));
+        Ok(())
+    }
+
+    fn add(&mut self, call: u64, path: &[String], node: Node) -> Result<()> {
+        let id = self.nodes.len();
+        self.nodes.push(node);
+        self.change(call, path, |name| NameChange::Add(name, id))
+    }
+
+    /// Lets something happen.
+    ///
+    /// # Errors
+    /// It cannot happen to the files that are known.
+    pub(crate) fn hear(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Said(_) => Ok(()),
+            Event::Begin(number, call) => self.begin(*number, call),
+            Event::End(number, result) => self.end(*number, *result),
+            Event::Interrupted(number, bytes) => {
+                // Its end is the kill.
+                self.end(*number, *bytes as i64)
+            }
+            Event::Failed(number) => match self.begun.remove(number) {
+                Some(Begun::Write { node, .. }) => {
+                    self.file(node)?.changes.retain(|change| change.call != *number);
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn begin(&mut self, number: u64, call: &Call) -> Result<()> {
+        let begun = match call {
+            Call::Write { path, fd, at, data } => {
+                // A file that was removed: nobody finds what is written to it.
+                let Some(node) = self.find(path) else { return Ok(()) };
+                let end = self.file(node)?.current.len();
+                let position = match (at, self.descriptors.get(fd)) {
+                    (Some(at), _) => usize::try_from(*at).map_err(|_| "a write is too far away")?,
+                    (None, Some((_, _, true))) => end,
+                    (None, Some((_, position, false))) => *position,
+                    (None, None) => return Err(format!("{} is written and was not opened", path.join("/"))),
+                };
+                let kind = ChangeKind::Write { at: position, data: data.clone() };
+                self.file(node)?.changes.push(Change { call: number, ended: false, kind });
+                Begun::Write { node, fd: at.is_none().then_some(*fd) }
+            }
+            Call::Sync { path } => {
+                let Some(node) = self.find(path) else { return Ok(()) };
+                let covered = match self.nodes.get(node) {
+                    Some(Node::File(file)) => {
+                        file.changes.iter().filter(|change| change.ended).map(|change| change.call).collect()
+                    }
+                    Some(Node::Dir(dir)) => dir.changes.iter().map(|(call, _)| *call).collect(),
+                    None => Vec::new(),
+                };
+                Begun::Sync { node, covered }
+            }
+            other => Begun::Done(other.clone()),
+        };
+        self.begun.insert(number, begun);
+        Ok(())
+    }
+
+    fn end(&mut self, number: u64, result: i64) -> Result<()> {
+        let Some(begun) = self.begun.remove(&number) else { return Ok(()) };
+        match begun {
+            Begun::Write { node, fd } => self.end_write(number, node, fd, usize::try_from(result).unwrap_or(0)),
+            Begun::Sync { node, covered } => {
+                match self.nodes.get_mut(node) {
+                    Some(Node::File(FileNode { synced, changes, .. })) => {
+                        let (durable, rest) =
+                            std::mem::take(changes).into_iter().partition(|change| covered.contains(&change.call));
+                        let durable: Vec<Change> = durable;
+                        durable.iter().for_each(|change| apply(synced, &change.kind));
+                        *changes = rest;
+                    }
+                    Some(Node::Dir(DirNode { synced, changes, .. })) => {
+                        let (durable, rest) =
+                            std::mem::take(changes).into_iter().partition(|(call, _)| covered.contains(call));
+                        let durable: Vec<_> = durable;
+                        durable.iter().for_each(|(_, change)| rename(synced, change));
+                        *changes = rest;
+                    }
+                    None => {}
+                }
+                Ok(())
+            }
+            Begun::Done(call) => self.done(number, call, result),
+        }
+    }
+
+    fn end_write(&mut self, number: u64, node: NodeId, fd: Option<i64>, bytes: usize) -> Result<()> {
+        let file = self.file(node)?;
+        let change = file.changes.iter_mut().find(|change| change.call == number).ok_or("a write ends twice")?;
+        change.ended = true;
+        let mut end = 0;
+        if let ChangeKind::Write { at, data } = &mut change.kind {
+            data.truncate(bytes);
+            end = *at + data.len();
+        }
+        apply(&mut file.current, &change.kind);
+        if let Some((_, position, _)) = fd.and_then(|fd| self.descriptors.get_mut(&fd)) {
+            *position = end;
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, number: u64, call: Call, result: i64) -> Result<()> {
+        match call {
+            Call::Open { path, create, truncate, append } => {
+                if self.find(&path).is_none() && create {
+                    self.add(number, &path, Node::File(FileNode::default()))?;
+                }
+                let node = self.found(&path)?;
+                if truncate && !self.file(node)?.current.is_empty() {
+                    self.set_length(number, node, 0)?;
+                }
+                self.descriptors.insert(result, (node, 0, append));
+            }
+            Call::Close { fd } => drop(self.descriptors.remove(&fd)),
+            Call::Seek { fd } => {
+                if let Some((_, position, _)) = self.descriptors.get_mut(&fd) {
+                    *position = usize::try_from(result).unwrap_or(0);
+                }
+            }
+            Call::Truncate { path, len } => {
+                if let Some(node) = self.find(&path) {
+                    self.set_length(number, node, usize::try_from(len).map_err(|_| "a length is too large")?)?;
+                }
+            }
+            Call::Rename { from, to } => {
+                let (name, dir) = to.split_last().ok_or("the directory itself is renamed")?;
+                if from.split_last().map(|(_, dir)| dir) != Some(dir) {
+                    return Err("a rename from one directory to another".to_owned());
+                }
+                self.change(number, &from, |from| NameChange::Rename(from, name.clone()))?;
+            }
+            Call::Remove { path } => self.change(number, &path, NameChange::Remove)?,
+            Call::MakeDir { path } => self.add(number, &path, Node::Dir(DirNode::default()))?,
+            Call::Write { .. } | Call::Sync { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn set_length(&mut self, call: u64, node: NodeId, len: usize) -> Result<()> {
+        let file = self.file(node)?;
+        let kind = ChangeKind::Length(len);
+        apply(&mut file.current, &kind);
+        file.changes.push(Change { call, ended: true, kind });
+        Ok(())
+    }
+
+    /// Writes of which no end was seen, with their place and bytes.
+    pub(crate) fn interrupted(&self) -> Vec<(u64, Parts, usize, &[u8])> {
+        let mut writes = Vec::new();
+        for (path, node) in self.walk() {
+            if let Some(Node::File(file)) = self.nodes.get(node) {
+                for change in
+                    file.changes.iter().filter(|change| !change.ended && self.begun.contains_key(&change.call))
+                {
+                    if let ChangeKind::Write { at, data } = &change.kind {
+                        writes.push((change.call, path.clone(), *at, data.as_slice()));
+                    }
+                }
+            }
+        }
+        writes
+    }
+
+    /// Everything that has a name now.
+    fn walk(&self) -> Vec<(Parts, NodeId)> {
+        let mut found = Vec::new();
+        let mut dirs = vec![(Parts::new(), 0)];
+        while let Some((path, node)) = dirs.pop() {
+            if let Some(Node::Dir(dir)) = self.nodes.get(node) {
+                for (name, child) in &dir.current {
+                    let path: Parts = path.iter().chain([name]).cloned().collect();
+                    if matches!(self.nodes.get(*child), Some(Node::Dir(_))) {
+                        dirs.push((path.clone(), *child));
+                    }
+                    found.push((path, *child));
+                }
+            }
+        }
+        found
+    }
+
+    /// Compares what a reader sees with a real directory.
+    ///
+    /// # Errors
+    /// They differ: the trace does not tell everything.
+    pub(crate) fn compare(&self, real: &Path) -> Result<()> {
+        let mut names = 0;
+        for (path, node) in self.walk() {
+            let at = real.join(path.join("/"));
+            names += 1;
+            if let Some(Node::File(file)) = self.nodes.get(node) {
+                let found = fs::read(&at).map_err(|error| format!("{}: {error}", at.display()))?;
+                let differ = found.iter().zip(&file.current).position(|(a, b)| a != b);
+                if differ.is_some() || found.len() != file.current.len() {
+                    let (was, is) = (file.current.len(), found.len());
+                    return Err(format!("{}: of {was} bytes are {is}, and byte {differ:?} differs", at.display()));
+                }
+            }
+        }
+        let found = count(real).map_err(|error| error.to_string())?;
+        if found == names { Ok(()) } else { Err(format!("{found} names, and the trace has {names}")) }
+    }
+
+    /// Lets the power go. `unit` is what the disk writes whole, bytes.
+    pub(crate) fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> Image {
+        let mut image = Image::default();
+        let mut dirs = vec![(Parts::new(), 0)];
+        while let Some((path, node)) = dirs.pop() {
+            match self.nodes.get(node) {
+                Some(Node::Dir(dir)) => {
+                    let reached = reached(dir.changes.len(), loss, random);
+                    let mut names = dir.synced.clone();
+                    dir.changes.iter().take(reached).for_each(|(_, change)| rename(&mut names, change));
+                    image.lost_names += (dir.changes.len() - reached) as u64;
+                    for (name, child) in names {
+                        dirs.push((path.iter().cloned().chain([name]).collect(), child));
+                    }
+                    image.dirs.push(path);
+                }
+                Some(Node::File(file)) => {
+                    let (bytes, lost) = file.cut(unit, loss, random);
+                    image.lost += lost;
+                    image.files.push((path, bytes));
+                }
+                None => {}
+            }
+        }
+        image
+    }
+}
+
+/// How many of so many changes in order there are.
+fn reached(changes: usize, loss: Loss, random: &mut Rng) -> usize {
+    match loss {
+        Loss::All => 0,
+        Loss::None => changes,
+        Loss::Some(chance) if random.u8(..) < chance => changes,
+        Loss::Some(_) => random.usize(..=changes),
+    }
+}
+
+impl FileNode {
+    /// What is on the disk, and how many units are not as they were written last.
+    fn cut(&self, unit: usize, loss: Loss, random: &mut Rng) -> (Vec<u8>, u64) {
+        let mut bytes = self.synced.clone();
+        let reached = reached(self.changes.len(), loss, random);
+        // Which changes concern each unit. A new length concerns those that it cuts off.
+        let end = self.changes.iter().fold(bytes.len(), |end, change| match &change.kind {
+            ChangeKind::Write { at, data } => end.max(at + data.len()),
+            ChangeKind::Length(len) => end.max(*len),
+        });
+        let mut len = bytes.len();
+        let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (n, change) in self.changes.iter().enumerate() {
+            let (from, to) = match &change.kind {
+                ChangeKind::Write { at, data } => {
+                    if n < reached {
+                        len = len.max(at + data.len());
+                    }
+                    (*at, at + data.len())
+                }
+                ChangeKind::Length(new) => {
+                    if n < reached {
+                        len = *new;
+                    }
+                    (*new, end)
+                }
+            };
+            for touched in from / unit..to.div_ceil(unit) {
+                units.entry(touched).or_default().push(n);
+            }
+        }
+        bytes.resize(end, 0);
+        let mut lost = 0;
+        for (touched, changes) in units {
+            let (from, to) = (touched * unit, ((touched + 1) * unit).min(end));
+            let is_cut =
+                |n: &usize| matches!(self.changes.get(*n).map(|change| &change.kind), Some(ChangeKind::Length(_)));
+            // Lengths that came to be are obeyed; what was written after one that did not had no place yet.
+            let floor = changes.iter().rposition(|n| is_cut(n) && *n < reached).map_or(0, |at| at + 1);
+            let ceiling = changes.iter().position(|n| is_cut(n) && *n >= reached).unwrap_or(changes.len());
+            let writes = ceiling.saturating_sub(floor);
+            let kept = match loss {
+                Loss::All => 0,
+                Loss::None => writes,
+                Loss::Some(chance) if random.u8(..) < chance => writes,
+                Loss::Some(_) => random.usize(..=writes),
+            };
+            lost += u64::from(floor + kept < changes.len());
+            let Some(place) = bytes.get_mut(from..to) else { continue };
+            for change in changes.iter().take(floor + kept).filter_map(|n| self.changes.get(*n)) {
+                match &change.kind {
+                    ChangeKind::Length(len) => {
+                        if let Some(rest) = place.get_mut(len.saturating_sub(from)..) {
+                            rest.fill(0);
+                        }
+                    }
+                    ChangeKind::Write { at, data } => {
+                        let (first, last) = ((*at).max(from), (at + data.len()).min(to));
+                        let target = first.checked_sub(from).and_then(|first| place.get_mut(first..last - from));
+                        if let (Some(target), Some(source)) = (target, data.get(first - at..last - at)) {
+                            target.copy_from_slice(source);
+                        }
+                    }
+                }
+            }
+        }
+        bytes.truncate(len);
+        (bytes, lost)
+    }
+}
+
+/// Entries below a directory.
+fn count(dir: &Path) -> io::Result<usize> {
+    let mut found = 0;
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        found += 1 + if path.is_dir() { count(&path)? } else { 0 };
+    }
+    Ok(found)
+}
+
+impl Image {
+    /// Puts it into a directory.
+    ///
+    /// # Errors
+    /// Faults of the file system.
+    pub(crate) fn write(&self, to: &Path) -> io::Result<()> {
+        for dir in &self.dirs {
+            fs::create_dir_all(to.join(dir.join("/")))?;
+        }
+        for (path, bytes) in &self.files {
+            fs::write(to.join(path.join("/")), bytes)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Parts {
+        text.split('/').map(str::to_owned).collect()
+    }
+
+    /// A disk to which calls happen one after another.
+    struct Machine(Disk, u64);
+
+    impl Machine {
+        fn new() -> Self {
+            Self(Disk::new(), 0)
+        }
+
+        fn call(&mut self, call: Call, result: i64) -> &mut Self {
+            self.1 += 1;
+            self.0.hear(&Event::Begin(self.1, call)).unwrap();
+            self.0.hear(&Event::End(self.1, result)).unwrap();
+            self
+        }
+
+        fn file(&mut self, name: &str) -> &mut Self {
+            self.call(Call::Open { path: path(name), create: true, truncate: false, append: false }, 7)
+        }
+
+        fn write(&mut self, name: &str, at: u64, data: Vec<u8>) -> &mut Self {
+            let len = data.len() as i64;
+            self.call(Call::Write { path: path(name), fd: 7, at: Some(at), data }, len)
+        }
+
+        fn sync(&mut self, name: &str) -> &mut Self {
+            let path = if name.is_empty() { Parts::new() } else { path(name) };
+            self.call(Call::Sync { path }, 0)
+        }
+
+        /// What may be on the disk, of many losses.
+        fn images(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
+            let mut random = Rng::with_seed(1);
+            let losses = (0..400).map(|n| match n {
+                0 => Loss::All,
+                1 => Loss::None,
+                _ => Loss::Some(random.u8(..)),
+            });
+            let losses: Vec<_> = losses.collect();
+            let cut = |loss| self.0.cut(512, loss, &mut random);
+            let images = losses.into_iter().map(cut);
+            images.map(|image| image.files.into_iter().map(|(path, bytes)| (path.join("/"), bytes)).collect()).collect()
+        }
+    }
+
+    #[test]
+    fn what_was_synced_is_there_and_what_was_not_may_be_gone() {
+        let mut machine = Machine::new();
+        machine.file("f").sync("").write("f", 0, vec![1; 2048]).sync("f").write("f", 512, vec![2; 1024]);
+        let images = machine.images();
+        let mut seen = BTreeMap::<Vec<u8>, u32>::new();
+        for image in &images {
+            let bytes = &image["f"];
+            assert_eq!(bytes.len(), 2048);
+            assert!(bytes[..512].iter().chain(&bytes[1536..]).all(|byte| *byte == 1), "synced");
+            *seen.entry(vec![bytes[512], bytes[1024]]).or_default() += 1;
+            assert!(bytes.chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "half a sector");
+        }
+        assert_eq!(seen.len(), 4, "each sector by itself: {seen:?}");
+    }
+
+    #[test]
+    fn a_sync_covers_what_had_ended_when_it_began() {
+        let mut machine = Machine::new();
+        machine.file("f").sync("").write("f", 0, vec![1; 512]).sync("f");
+        let Machine(disk, _) = &mut machine;
+        let write = Call::Write { path: path("f"), fd: 7, at: Some(0), data: vec![2; 512] };
+        disk.hear(&Event::Begin(100, Call::Sync { path: path("f") })).unwrap();
+        disk.hear(&Event::Begin(101, write)).unwrap();
+        disk.hear(&Event::End(101, 512)).unwrap();
+        disk.hear(&Event::End(100, 0)).unwrap();
+        let images = machine.images();
+        assert!(images.iter().any(|image| image["f"][0] == 1) && images.iter().any(|image| image["f"][0] == 2));
+    }
+
+    #[test]
+    fn a_name_is_there_once_its_directory_was_synced() {
+        let mut machine = Machine::new();
+        machine.file("old").write("old", 0, vec![1]).sync("old").sync("");
+        machine.file("new").write("new", 0, vec![2]).sync("new");
+        machine.call(Call::Rename { from: path("new"), to: path("old") }, 0);
+        let mut seen: Vec<_> = machine.images().into_iter().map(|image| (image["old"][0], image.len())).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        // As it was, with the new file beside it, and renamed; the name never goes.
+        assert_eq!(seen, [(1, 1), (1, 2), (2, 1)]);
+        machine.sync("");
+        assert!(machine.images().iter().all(|image| image["old"] == [2] && image.len() == 1));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_shows_nothing_of_what_it_held() {
+        let mut machine = Machine::new();
+        machine.file("f").sync("").write("f", 0, vec![1; 1024]).sync("f");
+        machine.call(Call::Truncate { path: path("f"), len: 0 }, 0).write("f", 512, vec![2; 512]);
+        for image in machine.images() {
+            let bytes = &image["f"];
+            match bytes.len() {
+                0 => {}
+                // Nothing happened yet, or everything: the first half is never old in the new one.
+                1024 if bytes[0] == 1 => assert!(bytes.iter().all(|byte| *byte == 1)),
+                1024 => assert!(bytes[..512].iter().all(|byte| *byte == 0) && matches!(bytes[512], 0 | 2)),
+                len => panic!("{len} bytes"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_reader_sees_is_what_was_written() {
+        let real = tempfile::tempdir().unwrap();
+        let mut machine = Machine::new();
+        machine.call(Call::MakeDir { path: path("d") }, 0).file("d/f").write("d/f", 3, vec![1; 2]);
+        machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![9] }, 1);
+        machine.call(Call::Seek { fd: 7 }, 2);
+        machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![8, 8] }, 1);
+        fs::create_dir(real.path().join("d")).unwrap();
+        fs::write(real.path().join("d/f"), [9, 0, 8, 1, 1]).unwrap();
+        machine.0.compare(real.path()).unwrap();
+        fs::write(real.path().join("d/f"), [9, 0, 8, 1, 2]).unwrap();
+        machine.0.compare(real.path()).unwrap_err();
+    }
+}

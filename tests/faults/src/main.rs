@@ -1,0 +1,83 @@
+//! Breaks stores, and compares what they say afterwards with what they had acknowledged.
+//!
+//! | command | what is done to a store |
+//! |---|---|
+//! | `bit-flips` | one bit of its files changes |
+//! | `power-cuts` | the power goes: of what was written and not synced, any part is lost |
+//!
+//! Each prints a table of verdicts and how to repeat a case that went wrong, and ends with status 1 when there is one.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
+
+mod bit_flips;
+mod disk;
+mod files;
+mod ledger;
+mod power_cuts;
+mod report;
+mod resources;
+mod trace;
+mod writer;
+
+use std::{
+    error::Error,
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+};
+
+use clap::{Parser, Subcommand};
+
+/// The result of a step; an error ends the run, since it is one of the tool or of the machine.
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[derive(Parser)]
+#[command(about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Cuts the power at random points of a writer's system calls, which `strace` records.
+    PowerCuts(power_cuts::PowerCuts),
+    /// Flips bits in the files of closed and killed stores.
+    BitFlips(bit_flips::BitFlips),
+    /// The process that opens flipped stores; `bit-flips` starts it.
+    #[command(hide = true)]
+    Cases(bit_flips::Cases),
+    /// The process that writes; other commands start it.
+    #[command(hide = true)]
+    Writer(writer::Life),
+}
+
+/// What was said by the last panic.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+fn last_panic() -> String {
+    LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if !matches!(cli.command, Command::Writer(_)) {
+        // The engine contains panics of sled on damaged files; those that get away are counted.
+        std::panic::set_hook(Box::new(|info| {
+            *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
+        }));
+    }
+    let done = match &cli.command {
+        Command::PowerCuts(command) => power_cuts::run(command),
+        Command::BitFlips(command) => bit_flips::run(command),
+        Command::Cases(cases) => bit_flips::run_cases(cases).map(|()| true),
+        Command::Writer(life) => writer::run(life).map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! `power-cuts`: the power goes while a store is at work.
+//!
+//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again. What it
+//! did to its files, and what it had acknowledged by then, stands in the trace. The trace is replayed to a
+//! [disk](crate::disk) up to a random point, and what the disk may hold is put into a directory and opened: everything
+//! that was acknowledged has to be there, nothing half, and what is written then gets a new version.
+//!
+//! After each life the replay is compared with the real files, so nothing that changed them was overlooked.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::ErrorKind,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use fastrand::Rng;
+use mortise_store::{Backend, Batch, Mutation, SledBackend};
+
+use crate::{
+    Outcome,
+    disk::{Disk, Loss},
+    ledger::Ledger,
+    report::{Bound, Table, work_dir},
+    resources::{State, resource},
+    trace::{self, CALLS, Call, Event},
+    writer::{End, Life, content, options},
+};
+
+/// Lives of the store in one trace.
+const LIVES: u64 = 5;
+/// Cases of one trace.
+const CASES: u64 = 250;
+/// An opening that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Options of the command.
+#[derive(Debug, Args)]
+pub(crate) struct PowerCuts {
+    /// How many times the power goes.
+    #[arg(long, default_value_t = 1000)]
+    count: u64,
+    /// As often as fits into so many seconds, instead.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// What random choices follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this case.
+    #[arg(long)]
+    case: Option<u64>,
+    /// A directory for the traces. Those that are there are used again, so that a case can be repeated; of a case that
+    /// goes wrong the files are put beside them.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// What a trace says.
+struct Trace {
+    events: Vec<Event>,
+    /// Where lives begin.
+    lives: Vec<usize>,
+}
+
+/// What a cut came to.
+struct Cut {
+    verdict: &'static str,
+    faults: Vec<String>,
+    present: u64,
+    absent: u64,
+}
+
+/// Runs the command. Answers whether all was well.
+pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
+    if let Err(why) = can_trace() {
+        println!("SKIPPED: power-cuts: {why}");
+        return Ok(true);
+    }
+    let work = work_dir()?;
+    let bound = Bound::new(command.count, command.seconds);
+    let begun = Instant::now();
+    let mut totals = Totals::default();
+    let mut round = command.case.unwrap_or(0) / CASES;
+    while bound.allows(round * CASES) || command.case.is_some() {
+        let trace = obtain(command, work.path(), round)?;
+        totals.traces += 1;
+        totals.events += trace.events.len() as u64;
+        let cases = round * CASES..(round + 1) * CASES;
+        let only = |case: &u64| command.case.is_none_or(|only| only == *case) && bound.allows(*case);
+        replay(command, work.path(), &trace, cases.filter(only).collect(), bound, &mut totals)?;
+        round += 1;
+        if command.case.is_some() {
+            break;
+        }
+    }
+    println!("power-cuts, seed {}: {:.0} s", command.seed, begun.elapsed().as_secs_f64());
+    print!("{}", totals.table);
+    println!(
+        "{} traces of {LIVES} lives with {} calls; {} acknowledged writes at the last cuts; in {} of the cuts the disk lost something, \
+         in {} a write was in flight: {} of these writes are there, {} are not",
+        totals.traces,
+        totals.events / 2,
+        totals.writes,
+        totals.lossy,
+        totals.in_flight,
+        totals.present,
+        totals.absent
+    );
+    let wrong = totals.table.total() - totals.table.sum("right");
+    if command.case.is_none() && (totals.lossy == 0 || totals.in_flight == 0) {
+        return Err("the cuts cut nothing".into());
+    }
+    Ok(wrong == 0)
+}
+
+/// What a run counts.
+#[derive(Default)]
+struct Totals {
+    table: Table,
+    traces: u64,
+    events: u64,
+    writes: u64,
+    lossy: u64,
+    in_flight: u64,
+    present: u64,
+    absent: u64,
+}
+
+fn can_trace() -> Result<(), String> {
+    let tried = Command::new("strace").args(["-f", "-qq", "-o", "/dev/null", "true"]).output();
+    match tried {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err("strace is not installed".to_owned()),
+        Err(error) => Err(format!("strace does not start: {error}")),
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("strace may not trace: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// The trace of a round: one that was kept, or a new one.
+fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
+    let dir = command.keep.as_deref().unwrap_or(work).join(format!("trace-{}-{round}", command.seed));
+    let data = work.join("data");
+    let mut trace = Trace { events: Vec::new(), lives: Vec::new() };
+    let mut number = 0;
+    let kept = dir.join("root").exists();
+    let root = if kept { PathBuf::from(fs::read_to_string(dir.join("root"))?) } else { data.clone() };
+    let ledger = root.with_file_name("ledger");
+    if !kept {
+        fs::create_dir_all(&dir)?;
+        fs::create_dir_all(&data)?;
+    }
+    let mut disk = Disk::new();
+    let mut random = Rng::with_seed(command.seed ^ (round << 32));
+    for life in 0..LIVES {
+        let file = dir.join(format!("life-{life}"));
+        if !kept {
+            live(&file, &data, &ledger, &mut random, life)?;
+        }
+        trace.lives.push(trace.events.len());
+        let text = String::from_utf8(fs::read(&file)?)?;
+        let events = trace::read(&text, &root, &ledger, &mut number)?;
+        disk.begin_life();
+        for event in &events {
+            disk.hear(event)?;
+        }
+        trace.events.extend(events);
+        // What a kill interrupted: the real files say how far it came.
+        let interrupted = if kept { interrupted_before(&dir, life)? } else { interrupted(&disk, &data)? };
+        if !kept {
+            let lines: Vec<_> = interrupted.iter().map(|(call, bytes)| format!("{call} {bytes}\n")).collect();
+            fs::write(dir.join(format!("interrupted-{life}")), lines.concat())?;
+        }
+        for (call, bytes) in interrupted {
+            let event = Event::Interrupted(call, bytes);
+            disk.hear(&event)?;
+            trace.events.push(event);
+        }
+        if !kept {
+            disk.compare(&data)
+                .map_err(|error| format!("the trace does not explain the files after life {life}: {error}"))?;
+        }
+    }
+    if kept {
+        return Ok(trace);
+    }
+    fs::remove_dir_all(&data)?;
+    fs::remove_file(&ledger)?;
+    match command.keep {
+        Some(_) => fs::write(dir.join("root"), root.display().to_string())?,
+        None => fs::remove_dir_all(&dir)?,
+    }
+    Ok(trace)
+}
+
+/// Lets a writer live under strace.
+fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64) -> Outcome<()> {
+    let end = if random.u8(..) < 140 { End::Kill } else { End::Close };
+    let life = Life {
+        dir: data.to_owned(),
+        seed: random.u64(..),
+        life,
+        writers: random.usize(1..9),
+        names: 12,
+        writes: random.u64(20..250),
+        end,
+        say: Some(ledger.to_owned()),
+    };
+    let traced = Command::new("strace")
+        .args(["-f", "-qq", "-xx", "-y", "--seccomp-bpf", "-s", "67108864", "-e"])
+        .arg(format!("trace={CALLS}"))
+        .args(["-e", "signal=none", "-o"])
+        .arg(file)
+        .arg(std::env::current_exe()?)
+        .args(life.arguments())
+        .stdin(Stdio::null())
+        .output()?;
+    let closed = traced.status.success();
+    if closed != (end == End::Close) || !traced.stderr.is_empty() {
+        return Err(
+            format!("a writer ended with {}: {}", traced.status, String::from_utf8_lossy(&traced.stderr)).into()
+        );
+    }
+    Ok(())
+}
+
+/// How many bytes there are of each write that was cut off by a kill.
+fn interrupted(disk: &Disk, data: &Path) -> Outcome<Vec<(u64, usize)>> {
+    let mut found = Vec::new();
+    for (call, path, at, bytes) in disk.interrupted() {
+        let real = fs::read(data.join(path.join("/")))?;
+        let real = real.get(at..).unwrap_or_default();
+        found.push((call, real.iter().zip(bytes).take_while(|(a, b)| a == b).count()));
+    }
+    Ok(found)
+}
+
+fn interrupted_before(dir: &Path, life: u64) -> Outcome<Vec<(u64, usize)>> {
+    let text = fs::read_to_string(dir.join(format!("interrupted-{life}")))?;
+    let parse = |line: &str| -> Outcome<(u64, usize)> {
+        let (call, bytes) = line.split_once(' ').ok_or("no line about a write")?;
+        Ok((call.parse()?, bytes.parse()?))
+    };
+    text.lines().map(parse).collect()
+}
+
+/// Replays a trace, and cuts the power in each of the cases.
+fn replay(
+    command: &PowerCuts,
+    work: &Path,
+    trace: &Trace,
+    cases: Vec<u64>,
+    bound: Bound,
+    totals: &mut Totals,
+) -> Outcome<()> {
+    let mut points: BTreeMap<usize, Vec<(u64, Rng)>> = BTreeMap::new();
+    // Half of the cuts come while something is being written: at most other moments everything is synced.
+    let writes: Vec<_> =
+        trace.events.iter().enumerate().filter(|(_, event)| is_change(event)).map(|(n, _)| n).collect();
+    for case in cases {
+        let mut random = Rng::with_seed(command.seed.wrapping_mul(1_000_003) ^ case);
+        let any = random.usize(..trace.events.len());
+        let write = random.choice(&writes).copied().unwrap_or(any);
+        let at = if random.bool() { any } else { write };
+        points.entry(at).or_default().push((case, random));
+    }
+    let (mut disk, mut ledger) = (Disk::new(), Ledger::default());
+    for (n, event) in trace.events.iter().enumerate() {
+        if trace.lives.contains(&n) {
+            disk.begin_life();
+        }
+        disk.hear(event)?;
+        if let Event::Said(line) = event {
+            let heard = ledger.hear(line)?;
+            if !heard.faults.is_empty() {
+                // Without any loss of power.
+                for fault in heard.faults {
+                    println!("WRONG: a life begins: {fault}");
+                }
+                totals.table.add("lives", "wrong");
+            }
+        }
+        for (case, mut random) in points.remove(&n).unwrap_or_default() {
+            if !bound.allows(case) {
+                continue;
+            }
+            let unit = if case % 2 == 0 { 512 } else { 4096 };
+            let loss = match random.u8(..8) {
+                0 => Loss::All,
+                1 => Loss::None,
+                2 => Loss::Some(252),
+                _ => Loss::Some(random.u8(..)),
+            };
+            let image = disk.cut(unit, loss, &mut random);
+            let dir = work.join(format!("case-{case}"));
+            image.write(&dir)?;
+            let again = random.u8(..4) == 0;
+            let cut = open(&dir, &ledger, again);
+            totals.table.add(&format!("units of {unit}"), cut.verdict);
+            totals.lossy += u64::from(image.lost + image.lost_names > 0);
+            totals.in_flight += u64::from(ledger.is_writing());
+            totals.present += cut.present;
+            totals.absent += cut.absent;
+            if cut.verdict != "right" {
+                println!(
+                    "{}: --seed {} --case {case} (event {n} of {}, units of {unit}, {loss:?}, {} lost):",
+                    cut.verdict.to_uppercase(),
+                    command.seed,
+                    trace.events.len(),
+                    image.lost
+                );
+                cut.faults.iter().take(8).for_each(|fault| println!("    {fault}"));
+                if let Some(keep) = &command.keep {
+                    image.write(&keep.join(format!("case-{}-{case}", command.seed)))?;
+                }
+            }
+            fs::remove_dir_all(&dir)?;
+        }
+    }
+    totals.writes += ledger.writes;
+    Ok(())
+}
+
+/// Whether something begins that a loss of power may undo.
+fn is_change(event: &Event) -> bool {
+    matches!(event, Event::Begin(_, Call::Write { .. } | Call::Truncate { .. } | Call::Rename { .. }))
+}
+
+/// Opens what a cut left, on a thread of its own, since it may panic or hang.
+fn open(dir: &Path, ledger: &Ledger, again: bool) -> Cut {
+    let (send, receive) = channel();
+    let (dir, mut ledger) = (dir.to_owned(), ledger.clone());
+    let opened = thread::Builder::new().name("opened".to_owned()).spawn(move || {
+        let judged = catch_unwind(AssertUnwindSafe(|| judge(&dir, &mut ledger, again)));
+        let panicked = |_| Cut::of("panics", vec![crate::last_panic()]);
+        // The other end is gone only when it no longer waits.
+        send.send(judged.unwrap_or_else(panicked)).ok();
+    });
+    if let Err(error) = opened {
+        return Cut::of("wrong", vec![error.to_string()]);
+    }
+    match receive.recv_timeout(PATIENCE) {
+        Ok(cut) => cut,
+        Err(RecvTimeoutError::Timeout) => Cut::of("hangs", vec![format!("nothing after {PATIENCE:?}")]),
+        Err(RecvTimeoutError::Disconnected) => Cut::of("panics", vec!["the thread is gone".to_owned()]),
+    }
+}
+
+impl Cut {
+    fn of(verdict: &'static str, faults: Vec<String>) -> Self {
+        Self { verdict, faults, present: 0, absent: 0 }
+    }
+}
+
+fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
+    let runtime = match tokio::runtime::Builder::new_current_thread().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Cut::of("wrong", vec![error.to_string()]),
+    };
+    let store = match SledBackend::open(options(dir)) {
+        Ok(store) => store,
+        Err(error) => return Cut::of("refused", vec![error.to_string()]),
+    };
+    runtime.block_on(async {
+        let found = match content(&store).await {
+            Ok(found) => found,
+            Err(error) => return Cut::of("wrong", vec![error.to_string()]),
+        };
+        let comparison = ledger.settle(&found);
+        let mut cut =
+            Cut { verdict: "right", faults: comparison.faults, present: comparison.present, absent: comparison.absent };
+        if !cut.faults.is_empty() {
+            cut.verdict = "wrong";
+            return cut;
+        }
+        match store.check().await {
+            Ok(problems) => cut.faults.extend(problems.iter().map(|problem| format!("check: {problem}"))),
+            Err(error) => cut.faults.push(format!("check: {error}")),
+        }
+        cut.faults.extend(store.health().borrow().damaged.iter().map(|why| format!("damaged: {why}")));
+        // What is written now is new.
+        let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
+        match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
+            Ok(answers) => {
+                let version = answers.into_iter().flatten().find_map(|stored| stored.version.parse::<u64>().ok());
+                if version.is_none_or(|version| version <= ledger.newest) {
+                    cut.faults.push(format!("a write got version {version:?}, and {} was given before", ledger.newest));
+                }
+                if again {
+                    drop(store);
+                    cut.faults.extend(reopened(dir, &found, version.unwrap_or(0), state).await);
+                }
+            }
+            Err(error) => cut.faults.push(format!("a write: {error}")),
+        }
+        if !cut.faults.is_empty() {
+            cut.verdict = "unsound";
+        }
+        cut
+    })
+}
+
+/// Compares with what there has to be after the next opening.
+async fn reopened(dir: &Path, before: &crate::ledger::Content, version: u64, state: State) -> Option<String> {
+    let mut wanted = before.clone();
+    wanted.insert("after".to_owned(), State { version, ..state });
+    match SledBackend::open(options(dir)) {
+        Err(error) => Some(format!("opened again: {error}")),
+        Ok(store) => match content(&store).await {
+            Ok(found) if found == wanted => None,
+            Ok(_) => Some("opened again, it holds something else".to_owned()),
+            Err(error) => Some(format!("opened again: {error}")),
+        },
+    }
+}
