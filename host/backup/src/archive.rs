@@ -11,7 +11,7 @@ use std::{
 };
 
 use flate2::bufread::GzDecoder;
-use mortise_store::{Record, RecordKind, SnapshotHead};
+use mortise_store::{Comparison, Record, SnapshotHead};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -115,11 +115,8 @@ impl Archive {
             path: path.clone(),
             taker,
             manifest: None,
-            head: SnapshotHead::default(),
+            comparison: Comparison::new(SnapshotHead::default()),
             sums: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            events: 0,
-            event_bytes: 0,
             next_records: 1,
         };
         let gzip = GzDecoder::new(BufReader::with_capacity(READ_BYTES, (&*file).take(*body)));
@@ -209,12 +206,9 @@ struct Reading<'t> {
     path: PathBuf,
     taker: &'t mut dyn Contents,
     manifest: Option<Manifest>,
-    head: SnapshotHead,
+    comparison: Comparison,
     /// Of every entry so far.
     sums: BTreeMap<String, String>,
-    resources: BTreeMap<mortise_store::TypeKey, u64>,
-    events: u64,
-    event_bytes: u64,
     next_records: u64,
 }
 
@@ -310,7 +304,7 @@ impl Reading<'_> {
         if let Some(fault) = manifest.fault() {
             return Err(self.malformed(name, fault));
         }
-        self.head = manifest.head();
+        self.comparison = Comparison::new(manifest.head());
         self.manifest = Some(manifest);
         Ok(())
     }
@@ -318,13 +312,7 @@ impl Reading<'_> {
     fn records(&mut self, name: &str, mut bytes: &[u8]) -> Result<(), BackupError> {
         while !bytes.is_empty() {
             let record = entry::decode(&mut bytes).map_err(|e| self.malformed(name, e))?;
-            let type_key = mortise_store::judge(&self.head, &record).map_err(|e| self.malformed(name, e))?;
-            if record.kind == RecordKind::Resource {
-                *self.resources.entry(type_key).or_default() += 1;
-            } else {
-                self.events += 1;
-                self.event_bytes += record.payload.len() as u64;
-            }
+            self.comparison.add(&record).map_err(|e| self.malformed(name, e))?;
             self.taker.record(record)?;
         }
         Ok(())
@@ -344,11 +332,7 @@ impl Reading<'_> {
         if let Some(entry) = listed.keys().find(|entry| !self.sums.contains_key(*entry)) {
             return Err(self.malformed(entry, "it is missing"));
         }
-        let head = &self.head;
-        if self.resources != head.resources || (self.events, self.event_bytes) != (head.events(), head.event_bytes) {
-            return Err(self.malformed(entry::MANIFEST, "it counts other records than there are"));
-        }
-        Ok(())
+        self.comparison.finish().map_err(|error| self.malformed(entry::MANIFEST, error))
     }
 }
 

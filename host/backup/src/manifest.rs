@@ -33,6 +33,9 @@ pub struct Manifest {
     pub events: u64,
     /// Their lengths together, bytes.
     pub event_bytes: u64,
+    /// The hash of the set of the resources' keys and versions, 32 hexadecimal digits; backups of earlier releases have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources_hash: Option<String>,
     /// Resources, by group and kind.
     pub resources: Vec<TypeCount>,
     /// Components of plugins that the server kept: those that serve, and those before them.
@@ -72,6 +75,7 @@ impl Manifest {
             first_event: head.first_event,
             events: head.events(),
             event_bytes: head.event_bytes,
+            resources_hash: head.resources_hash.map(|hash| hash.to_string()),
             resources: head.resources.iter().map(count).collect(),
             kept_components: 0,
             folder_files: 0,
@@ -89,7 +93,14 @@ impl Manifest {
     pub fn head(&self) -> SnapshotHead {
         let key = |count: &TypeCount| TypeKey { group: count.group.clone(), kind: count.kind.clone() };
         let resources: BTreeMap<_, _> = self.resources.iter().map(|count| (key(count), count.count)).collect();
-        SnapshotHead { sequence: self.commit, resources, first_event: self.first_event, event_bytes: self.event_bytes }
+        SnapshotHead {
+            sequence: self.commit,
+            resources,
+            resources_hash: self.resources_hash.as_ref().and_then(|hash| hash.parse().ok()),
+            first_event: self.first_event,
+            skipped: self.commit.saturating_add(1).saturating_sub(self.first_event).saturating_sub(self.events),
+            event_bytes: self.event_bytes,
+        }
     }
 
     /// What is wrong with its numbers.
@@ -99,6 +110,9 @@ impl Manifest {
         }
         let sum = self.resources.iter().try_fold(0_u64, |sum, count| sum.checked_add(count.count));
         let head = self.head();
+        if self.resources_hash.is_some() && head.resources_hash.is_none() {
+            return Some("its hash of the resources is not one");
+        }
         if sum.is_none() || head.resources.len() != self.resources.len() || head.events() != self.events {
             return Some("its counts do not agree");
         }

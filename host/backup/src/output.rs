@@ -74,11 +74,14 @@ pub async fn stream(
         Ok(output)
     })
     .await?;
+    // What a restore would refuse is no backup.
+    let mut comparison = Comparison::new(snapshot.head().clone());
     let (mut number, mut waiting) = (0, Vec::new());
     loop {
         let page = snapshot.next().await?;
         let ended = page.is_none();
         for record in page.into_iter().flatten() {
+            comparison.add(&record)?;
             output.pipe().records += 1;
             entry::encode(record, &mut waiting);
         }
@@ -88,6 +91,7 @@ pub async fn stream(
             output = blocking(move || returned.entry(&Entry::Records(number), &bytes).map(|()| returned)).await?;
         }
         if ended {
+            comparison.finish()?;
             return blocking(move || output.finish()).await;
         }
     }

@@ -26,7 +26,7 @@ use mortise_resource::{meta, pb};
 use prost::Message as _;
 use tokio::sync::watch;
 
-use crate::error::StoreError;
+use crate::{error::StoreError, set_hash::SetHash};
 
 /// How fresh a read must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -215,9 +215,13 @@ pub struct SnapshotHead {
     pub sequence: u64,
     /// How many resources there are of each type.
     pub resources: BTreeMap<TypeKey, u64>,
+    /// The hash of the set of their keys and versions; `None` when it is not known.
+    pub resources_hash: Option<SetHash>,
     /// The oldest event of the history; `sequence + 1` when there is none. The events are those from here to
-    /// `sequence`, without a gap.
+    /// `sequence`.
     pub first_event: u64,
+    /// Sequences among those that no commit got: a store that was not closed in good order passes some over.
+    pub skipped: u64,
     /// Lengths of the events' payloads together, bytes.
     pub event_bytes: u64,
 }
@@ -232,7 +236,7 @@ impl SnapshotHead {
     /// How many events there are.
     #[must_use]
     pub fn events(&self) -> u64 {
-        (self.sequence + 1).saturating_sub(self.first_event)
+        (self.sequence + 1).saturating_sub(self.first_event).saturating_sub(self.skipped)
     }
 }
 

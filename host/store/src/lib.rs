@@ -12,10 +12,12 @@ pub mod check;
 pub mod conformance;
 mod engine;
 pub mod error;
+mod set_hash;
 
 pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Query, Record, RecordKind,
     Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
 };
-pub use engine::{FORMAT, Loader, Lock, Options, SledBackend, judge};
+pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
+pub use set_hash::SetHash;

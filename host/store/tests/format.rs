@@ -76,21 +76,22 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn format_1_opens() {
-    opens("store-v1").await;
+    opens("store-v1", "4194312").await;
 }
 
 #[tokio::test]
 async fn format_2_opens() {
-    opens("store-v2").await;
+    opens("store-v2", "8").await;
 }
 
 #[tokio::test]
 async fn format_2_opens_after_a_crash() {
     assert!(fs::metadata(folder("store-v2-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v2-killed").await;
+    opens("store-v2-killed", "4194312").await;
 }
 
-async fn opens(format: &str) {
+/// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes some over.
+async fn opens(format: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(format), &dir.path().join("store"));
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
@@ -110,7 +111,7 @@ async fn opens(format: &str) {
     assert_eq!(store.list_by_owner(&owner).await.unwrap().len(), 2);
     // The deletion counted, too.
     let next = store.write_cas(resource("Thing", "default", "gone", 6)).await.unwrap();
-    assert_eq!(next.version, "8");
+    assert_eq!(next.version, expected);
     assert_eq!(store.check().await.unwrap(), []);
 }
 

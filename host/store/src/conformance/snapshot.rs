@@ -1,7 +1,7 @@
 //! Snapshots: everything as of one commit, once, whatever happens meanwhile.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -9,7 +9,7 @@ use mortise_resource::pb;
 use prost::Message as _;
 
 use super::fixtures::{delete, everything, id, list, numbered, resource, resource_in, tenancy, type_of, write};
-use crate::{Backend, Batch, Mutation, Record, RecordKind, Snapshot, SnapshotHead, TypeKey};
+use crate::{Backend, Batch, Comparison, Mutation, Record, RecordKind, Snapshot, SnapshotHead};
 
 /// Every record of a snapshot; each must come once, and all that its head counts.
 async fn drain(mut snapshot: Box<dyn Snapshot>) -> (SnapshotHead, Vec<Record>) {
@@ -19,21 +19,18 @@ async fn drain(mut snapshot: Box<dyn Snapshot>) -> (SnapshotHead, Vec<Record>) {
         records.extend(page);
     }
     assert!(snapshot.next().await.unwrap().is_none(), "nothing follows the end");
-    let mut counts = BTreeMap::<TypeKey, u64>::new();
-    let (mut sequences, mut events, mut bytes) = (BTreeSet::new(), BTreeSet::new(), 0);
+    let mut comparison = Comparison::new(head.clone());
+    let (mut sequences, mut events) = (BTreeSet::new(), BTreeSet::new());
     for record in &records {
-        let type_key = crate::judge(&head, record).unwrap();
+        comparison.add(record).unwrap();
         if record.kind == RecordKind::Resource {
             assert!(sequences.insert(record.sequence), "resource {} comes twice", record.sequence);
-            *counts.entry(type_key).or_default() += 1;
         } else {
             assert!(events.insert(record.sequence), "event {} comes twice", record.sequence);
-            bytes += record.payload.len() as u64;
         }
     }
-    assert_eq!(counts, head.resources);
+    comparison.finish().unwrap();
     assert!(events.into_iter().eq(head.first_event..=head.sequence), "the events have a gap");
-    assert_eq!(bytes, head.event_bytes);
     (head, records)
 }
 

@@ -1,13 +1,14 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
 //! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records
-//!   of a snapshot. `offline`: the check of a store that no server has open.
+//!   of a snapshot. `comparison`: what such records must agree in. `offline`: the check of a store that no server has open.
 //! - `commit`: the life of a write until it is durable and published, and its way from the log to the tree.
 //! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
 //! - `tree`: keys, records, and the table: sled's tree with the newest changes in front of it.
 //! - `files`: the write-ahead log, and the small files beside sled's.
 
 mod commit;
+mod comparison;
 mod files;
 mod load;
 mod metrics;
@@ -33,8 +34,9 @@ use self::{
     read::{filter::Filter, point, watch::SledWatch},
 };
 pub use self::{
+    comparison::Comparison,
     files::{format::CURRENT as FORMAT, layout::Lock},
-    load::{Loader, judge},
+    load::Loader,
     options::Options,
 };
 use crate::{
@@ -93,9 +95,7 @@ impl SledBackend {
     /// # Errors
     /// Only when the store is closed or cannot be read at all; damage is what it returns.
     pub async fn check(&self) -> Result<Vec<Problem>, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.shared.queue.push(Job::Check(reply)).await?;
-        answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
+        self.ask(Job::Check).await
     }
 
     /// Checks the store in `path` while no server has it open, and leaves it as it is: it works on a copy, for which
@@ -108,18 +108,11 @@ impl SledBackend {
         offline::check(path)
     }
 
-    /// Asks the commit thread for something that it has to count for first, until it has.
-    async fn counted<T>(
-        &self,
-        job: impl Fn(oneshot::Sender<Result<Option<T>, StoreError>>) -> Job,
-    ) -> Result<T, StoreError> {
-        loop {
-            let (reply, answer) = oneshot::channel();
-            self.shared.queue.push(job(reply)).await?;
-            if let Some(found) = answer.await.unwrap_or_else(|_| Err(self.shared.gone()))? {
-                return Ok(found);
-            }
-        }
+    /// Asks the commit thread for something.
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.push(job(reply)).await?;
+        answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
     }
 
     /// Refuses further writes, finishes those that were accepted, and ends every watch with [`StoreError::Closed`].
@@ -192,7 +185,7 @@ impl Backend for SledBackend {
     }
 
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError> {
-        Ok(Box::new(self.counted(Job::Snapshot).await?))
+        Ok(Box::new(self.ask(Job::Snapshot).await?))
     }
 
     fn health(&self) -> watch::Receiver<Health> {
@@ -201,7 +194,7 @@ impl Backend for SledBackend {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         Ok(Stats {
-            head: self.counted(Job::Head).await?,
+            head: self.ask(Job::Head).await?,
             bytes_on_disk: self.size_on_disk()?,
             snapshots: self.shared.snapshots.count(),
             health: self.shared.health.borrow().clone(),

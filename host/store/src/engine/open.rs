@@ -15,6 +15,7 @@
 //! synced, then the directory is renamed and the parent synced. A store is there whole or not at all.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     path::Path,
     sync::{Arc, OnceLock},
@@ -22,6 +23,7 @@ use std::{
 };
 
 use mortise_durable_fs::{make_dir, remove, sync, sync_tree};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
@@ -32,12 +34,12 @@ use super::{
     files::{
         closed_at, format,
         layout::{DB, STORE, UNFINISHED, lock, remove_copies},
-        recovery::{meta, settle},
+        recovery::{carry, meta, settle},
         reserve::{self, Reserve, keep_spare},
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
-    read::{hub::HubLimits, publisher::Publisher, scan::Scanner, walk},
+    read::{hub::HubLimits, publisher::Publisher, scan::Scanner},
     tree::{
         check, keys,
         panics::contained,
@@ -54,6 +56,10 @@ use crate::{Health, StoreError, check::Problem, error::io_fault};
 const SMALL: u64 = 16 << 20;
 /// Each file of the log has the reserve of the tree, divided by this, ahead.
 const LOG_SHARE: u64 = 4;
+/// So many sequences are passed over by an opening that follows no close in good order: the end of the log may be lost, and with
+/// it commits that were acknowledged, whose versions must not be given again. The log holds two generations of some 150 MB at
+/// most, and a change takes 150 bytes of it at least.
+const PASSED_OVER: u64 = 1 << 22;
 
 /// Opens or makes a store. Answers what is shared with the commit thread, and that thread. `sync_disk` replaces
 /// the sync of the disk, for tests.
@@ -95,18 +101,22 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     sync(&dir)?;
     let data = data_file(&file)?;
     let room = Room::new(Reserve::of(&file)?, options.reserve_bytes);
-    let (checkpoint, settled) = settle(&dir, &table, &data, || room.for_batch(), true)?;
+    let (checkpoint, mut settled) = settle(&dir, &table, &data, || room.for_batch(), true)?;
     let meta = meta(&table)?;
+    let before = meta;
     if let Some(what) = closed_at::judge(&dir, meta.last_seq)? {
         return Err(StoreError::Corrupt { path: file, what });
     }
     let unclean = log > 0 || !closed_at::is(&dir, meta.last_seq);
     let small = fs::metadata(&file).is_ok_and(|found| found.len() <= SMALL);
-    let (meta, sums, problems) = match meta.sums {
+    let mut opening = WriteBatch::default();
+    let (mut meta, sums, problems) = match meta.sums {
         None if format >= format::SUMS => return Err(table.damaged(keys::META, "it has no sums")),
         None => {
-            let (meta, sums) = sum_up(&table, &data, &room, meta)?;
-            (meta, sums, Vec::new())
+            let sums = Sums::count(&table)?;
+            tracing::info!(types = sums.types().count(), "the sums of the store are made: it is of an earlier release");
+            sums.write(sums.types(), &mut opening);
+            (Meta { sums: Some(sums.totals()), ..meta }, sums, Vec::new())
         }
         Some(_) => {
             let sums = Sums::read(&table, &meta)?;
@@ -115,10 +125,19 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
             (meta, sums, problems)
         }
     };
-    let types = walk::types(&table)?;
-    if format < format::CURRENT {
+    if unclean && meta.last_seq > 0 {
+        meta.highest += PASSED_OVER;
+    }
+    if before != meta {
+        opening.insert(keys::META, meta.encode());
+        let states = opening.edits().iter().map(|edit| (edit.key.clone(), edit.value.clone())).collect();
+        settled &= carry(&table, &data, || room.for_batch(), states, checkpoint)?;
+    }
+    let mut older = (format < format::CURRENT).then(|| dir.clone());
+    if settled && let Some(dir) = older.take() {
         format::raise(&dir)?;
     }
+    let types: BTreeSet<_> = sums.types().cloned().collect();
     let sync_disk = sync_disk.unwrap_or_else(|| Box::new(File::sync_data));
     let wal = Wal::begin(&dir, checkpoint, options.reserve_bytes / LOG_SHARE, sync_disk)?;
     if let Err(error) = room.take().and_then(|()| keep_spare(&dir, spare_bytes(&file))) {
@@ -139,33 +158,20 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
         poisoned: OnceLock::new(),
         health: watch::Sender::new(Health::default()),
         room,
+        log_end: Mutex::new(wal.end()),
         snapshots: Arc::default(),
         options,
         _lock: lock,
     });
     shared.note_damage(&problems);
     let checkpoints = Checkpoints::start(shared.clone(), data, &path)?;
-    let committer = Committer::new(shared.clone(), (meta, sums), history, wal, checkpoints, settled);
+    let committer = Committer::new(shared.clone(), (meta, sums), history, wal, checkpoints, (settled, older));
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
         .spawn(move || committer.run())
         .map_err(io_fault(&path, "start the commit thread of"))?;
     scrub::start(&shared, shared.options.scrub_per_second)?;
     Ok((shared, thread))
-}
-
-/// Makes the sums of a store that no release with sums has opened yet. Durable when it returns.
-fn sum_up(table: &Table, data: &File, room: &Room, meta: Meta) -> Result<(Meta, Sums), StoreError> {
-    room.for_batch()?;
-    let sums = Sums::count(table)?;
-    let meta = Meta { sums: Some(sums.totals()), ..meta };
-    let mut batch = WriteBatch::default();
-    sums.write(sums.types(), &mut batch);
-    batch.insert(keys::META, meta.encode());
-    table.write_through(batch.into_sled())?;
-    data.sync_data().map_err(|source| table.io("sync", source))?;
-    tracing::info!(types = sums.types().count(), "the sums of the store were made: it is of an earlier release");
-    Ok((meta, sums))
 }
 
 /// What is there against what should be. Where they differ, everything is looked at, to name the records.

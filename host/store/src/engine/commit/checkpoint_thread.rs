@@ -113,7 +113,7 @@ fn run(shared: &Shared, data: &File, todo: &Receiver<Work>, done: &Sender<()>) {
         let begun = Instant::now();
         let copied = contained("checkpoint", || {
             let room = || shared.room.wait_for_batch();
-            copy(&shared.table, room, || data.sync_data(), Entries::of(&frozen), checkpoint)
+            copy(&shared.table, room, || data.sync_data(), Entries::of(&frozen), checkpoint, || *shared.log_end.lock())
         });
         if let Err(error) = copied {
             // The store is closed, and the next opening goes on.

@@ -16,7 +16,7 @@
 //! When the write or the sync fails, nobody knows what is on the disk. The store is poisoned then: the group is never
 //! shown, reads go on with what was published, every write is refused until a restart finds out.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
 use mortise_resource::pb;
 use tokio::sync::oneshot;
@@ -25,14 +25,12 @@ use crate::engine::{
     commit::{
         checkpoint_thread::Checkpoints,
         commit_group::{CommitGroup, Slot},
-        empty_types::EmptyTypes,
         history::History,
         room::{RETRY, Shortage},
         scrub::{self, Scrub},
         shared::Shared,
-        type_counts::TypeCounts,
     },
-    files::wal::Wal,
+    files::{format, wal::Wal},
     metrics,
     read::snapshot::{Overwrite, SledSnapshot},
     tree::{
@@ -64,10 +62,10 @@ pub(crate) enum Job {
     Check(Reply<Vec<Problem>>),
     /// Compare so many keys with their sums.
     Scrub(usize),
-    /// What the store holds; `None` when there is more to count, and the caller has to ask again.
-    Head(Reply<Option<SnapshotHead>>),
-    /// Begin a snapshot; `None` as above.
-    Snapshot(Reply<Option<SledSnapshot>>),
+    /// What the store holds.
+    Head(Reply<SnapshotHead>),
+    /// Begin a snapshot.
+    Snapshot(Reply<SledSnapshot>),
 }
 
 /// The thread's state.
@@ -77,26 +75,28 @@ pub(crate) struct Committer {
     history: History,
     wal: Wal,
     checkpoints: Checkpoints,
-    type_counts: TypeCounts,
-    empty_types: EmptyTypes,
     sums: Sums,
     scrub: Scrub,
     /// Whether the tree has, or will have once the checkpoint is through, what the log had at the opening.
     settled: bool,
+    /// The store's directory while its format is an older one, which is raised once everything is in the tree.
+    older: Option<PathBuf>,
+    /// Whether a checkpoint was begun.
+    checkpointed: bool,
     /// When a disk without room was asked for some last.
     asked_for_room: Option<Instant>,
 }
 
 impl Committer {
     /// Goes on after `meta`. A tree that is not `settled` has something in front of it that has to be copied before the
-    /// log may be written.
+    /// log may be written, and before the format of an `older` store is raised.
     pub(crate) fn new(
         shared: Arc<Shared>,
         (meta, sums): (Meta, Sums),
         history: History,
         wal: Wal,
         checkpoints: Checkpoints,
-        settled: bool,
+        (settled, older): (bool, Option<PathBuf>),
     ) -> Self {
         Self {
             shared,
@@ -104,11 +104,11 @@ impl Committer {
             history,
             wal,
             checkpoints,
-            type_counts: TypeCounts::new(),
-            empty_types: EmptyTypes::default(),
             sums,
             scrub: Scrub::new(),
             settled,
+            older,
+            checkpointed: false,
             asked_for_room: None,
         }
     }
@@ -116,6 +116,7 @@ impl Committer {
     /// Works until the queue is closed and drained.
     pub(crate) fn run(mut self) {
         if let Some(frozen) = self.shared.table.recent().frozen() {
+            self.checkpointed = true;
             self.checkpoints.begin(frozen, self.wal.settled());
         }
         self.look_for_room();
@@ -139,7 +140,7 @@ impl Committer {
                     Job::Head(reply) => {
                         self.commit(std::mem::take(&mut batches));
                         self.look_for_room();
-                        reply.send(self.head()).ok();
+                        reply.send(Ok(self.head())).ok();
                     }
                     Job::Snapshot(reply) => {
                         self.commit(std::mem::take(&mut batches));
@@ -158,7 +159,8 @@ impl Committer {
         let unreadable = |error: &StoreError| vec![Problem { thing: "the scrub".to_owned(), fault: error.to_string() }];
         match contained("commit", || scrub.step(&shared.table, sums, count)) {
             Ok(None) => {}
-            Ok(Some(problems)) if problems.is_empty() => {}
+            // Everything is looked at once: it takes a while, and what is damaged stays so.
+            Ok(Some(problems)) if problems.is_empty() || self.shared.is_damaged() => {}
             Ok(Some(mut problems)) => {
                 problems.extend(contained("commit", || self.walk()).unwrap_or_default());
                 self.shared.note_damage(&problems);
@@ -176,30 +178,26 @@ impl Committer {
         check::walk(table, &options.path.join("store/blobs"), self.meta)
     }
 
-    /// What the store holds, once that is counted.
-    fn head(&mut self) -> Result<Option<SnapshotHead>, StoreError> {
-        let (shared, type_counts) = (&self.shared, &mut self.type_counts);
-        if let Err(error) = contained("commit", || type_counts.step(&shared.table)) {
-            // What was counted of the slice is not known.
-            self.type_counts = TypeCounts::new();
-            return Err(error);
+    /// What the store holds.
+    fn head(&self) -> SnapshotHead {
+        let Meta { last_seq, first_event, event_bytes, skipped, .. } = self.meta;
+        SnapshotHead {
+            sequence: last_seq,
+            resources: self.sums.counts(),
+            resources_hash: Some(self.sums.resources()),
+            first_event,
+            skipped,
+            event_bytes,
         }
-        Ok(self.type_counts.known().map(|resources| SnapshotHead {
-            sequence: self.meta.last_seq,
-            resources: resources.clone(),
-            first_event: self.meta.first_event,
-            event_bytes: self.meta.event_bytes,
-        }))
     }
 
-    fn snapshot(&mut self) -> Result<Option<SledSnapshot>, StoreError> {
+    fn snapshot(&self) -> Result<SledSnapshot, StoreError> {
         // Nobody knows what is on the disk then: no moment to call a state the one to restore.
         if let Some(why) = self.shared.poisoned.get() {
             return Err(StoreError::Poisoned(why.clone()));
         }
-        let Some(head) = self.head()? else { return Ok(None) };
         let Shared { table, snapshots, options, .. } = &*self.shared;
-        snapshots.begin(table.clone(), head, &options.path).map(Some)
+        snapshots.begin(table.clone(), self.head(), &options.path)
     }
 
     /// Commits batches, in one group or, if they are large, in several, and answers them.
@@ -259,6 +257,10 @@ impl Committer {
             return Ok(());
         }
         let through = self.checkpoints.wait(room);
+        if through && let Some(dir) = &self.older {
+            format::raise(dir)?;
+            self.older = None;
+        }
         if through || (self.settled && room.is_waiting()) {
             self.settled = true;
             return Ok(());
@@ -279,7 +281,7 @@ impl Committer {
             return Ok(batches.map(|_| Err(shortage.error())).collect());
         }
         let (limit, shortage) = (shared.options.max_resource_bytes, shared.room.shortage());
-        let mut group = CommitGroup::new(&shared.table, self.meta.last_seq, limit, shortage);
+        let mut group = CommitGroup::new(&shared.table, self.meta.highest, limit, shortage);
         let mut results = Vec::new();
         let mut changing = 0;
         for batch in batches {
@@ -300,8 +302,7 @@ impl Committer {
                 shared.note_room(Some(shortage));
                 return Ok(results);
             }
-            let events = self.meta.events();
-            metrics::group(changing, changes, begun.elapsed(), events.end - events.start);
+            metrics::group(changing, changes, begun.elapsed(), self.meta.event_count());
         }
         Ok(results)
     }
@@ -313,7 +314,7 @@ impl Committer {
         for (key, slot) in group.slots.iter().filter(|(_, slot)| slot.is_changed()) {
             write(&mut batch, key, slot)?;
         }
-        let mut meta = self.history.write(table, self.meta, &group.changes, &mut batch);
+        let (mut meta, trimmed) = self.history.write(table, self.meta, &group.changes, &mut batch);
         let changed = || group.slots.iter().filter(|(_, slot)| slot.is_changed());
         let sums = &mut self.sums;
         for (key, slot) in changed() {
@@ -331,6 +332,7 @@ impl Committer {
             return Err(error);
         }
         metrics::synced(appending.elapsed());
+        *self.shared.log_end.lock() = self.wal.end();
         let guard = snapshots.save(table, || {
             let slots = group.slots.iter().filter(|(_, slot)| slot.is_changed());
             let overwritten = slots.filter_map(|(key, slot)| {
@@ -338,17 +340,17 @@ impl Committer {
                 let rewrite = slot.now.as_ref().is_some_and(|now| now.seq == sequence);
                 Some(Overwrite { key: key.clone(), sequence, rewrite })
             });
-            let trimmed = (self.meta.first_event..meta.first_event.min(self.meta.last_seq.saturating_add(1)))
-                .map(|sequence| Overwrite { key: keys::event(sequence), sequence, rewrite: false });
+            let trimmed = trimmed.into_iter();
+            let trimmed = trimmed.map(|sequence| Overwrite { key: keys::event(sequence), sequence, rewrite: false });
             overwritten.chain(trimmed).collect()
         });
         publisher.publish(&group.changes, || table.apply(&batch));
         drop(guard);
         // Before the answers: whoever deleted the last one must not find its type.
-        publisher.forget(&self.empty_types.after(table, &group.changes));
+        let gone = group.changes.iter().filter(|change| change.now.is_none() && !self.sums.has(&change.type_key));
+        publisher.forget(&gone.map(|change| change.type_key.clone()).collect::<Vec<_>>());
         self.meta = meta;
         self.scrub.note(group.slots.iter().filter(|(_, slot)| slot.is_changed()));
-        self.type_counts.note(&group.changes);
         Ok(())
     }
 
@@ -382,6 +384,7 @@ impl Committer {
     fn checkpoint(&mut self) {
         let checkpoint = self.wal.checkpoint();
         self.wal.rotate();
+        self.checkpointed = true;
         self.checkpoints.begin(self.shared.table.recent().freeze(), checkpoint);
     }
 
@@ -390,7 +393,9 @@ impl Committer {
         let shared = self.shared.clone();
         shared.room.close();
         if shared.poisoned.get().is_none() && self.checkpoints.wait(&shared.room) {
-            if !shared.table.recent().active().is_empty() {
+            // The mark of the last checkpoint says nothing of lengths: the files are emptied after it.
+            shared.log_end.lock().lengths = [0; 2];
+            if self.checkpointed || !shared.table.recent().active().is_empty() {
                 self.checkpoint();
             }
             // Whatever goes wrong here costs the next opening time, and nothing else: the log has everything.

@@ -3,10 +3,8 @@
 pub(crate) mod checkpoint_thread;
 pub(crate) mod commit_group;
 pub(crate) mod commit_thread;
-pub(crate) mod empty_types;
 pub(crate) mod history;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod shared;
-pub(crate) mod type_counts;

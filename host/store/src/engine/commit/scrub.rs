@@ -20,13 +20,10 @@ use crate::{
     engine::{
         commit::{commit_group::Slot, commit_thread::Job, shared::Shared},
         metrics,
-        tree::{
-            keys,
-            sums::{Step, Sums},
-            table::Table,
-        },
+        tree::{keys, sums::Sums, table::Table},
     },
     error::io_fault,
+    set_hash::Step,
 };
 
 /// Slices each second.

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
         metrics,
         options::Options,
         read::{publisher::Publisher, scan::Scanner, snapshot::Snapshots},
-        tree::table::Table,
+        tree::{checkpoint_position::LogEnd, table::Table},
     },
 };
 
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) room: Room,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) scanner: Arc<Scanner>,
+    /// How far the log reaches, for the mark of the next checkpoint.
+    pub(crate) log_end: Mutex<LogEnd>,
     pub(crate) options: Options,
     /// Keeps other processes out.
     pub(crate) _lock: File,
@@ -85,6 +88,11 @@ impl Shared {
         if let Err(error) = noted {
             tracing::warn!(path = %self.options.path.display(), %error, "the store's last commit was not written down");
         }
+    }
+
+    /// Whether that was found.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.health.borrow().damaged.is_some()
     }
 
     /// Notes that the store does not hold what it should.

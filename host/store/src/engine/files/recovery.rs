@@ -1,12 +1,21 @@
 //! Bringing the tree to where the write-ahead log is, and the counters that say where that is.
 
-use std::{fs::File, path::Path};
+use std::{collections::BTreeMap, fs::File, path::Path};
+
+use sled::IVec;
 
 use crate::{
     StoreError,
     engine::{
         files::{closed_at, wal},
-        tree::{checkpoint, checkpoint_position::CheckpointPosition, keys, record::Meta, table::Table},
+        tree::{
+            checkpoint,
+            checkpoint_position::{CheckpointPosition, LogEnd},
+            keys,
+            memtable::State,
+            record::Meta,
+            table::Table,
+        },
     },
 };
 
@@ -26,13 +35,12 @@ pub(crate) fn settle(
 ) -> Result<(CheckpointPosition, bool), StoreError> {
     // What is seen of the tree, the checkpoint position not least, may not be on the disk yet.
     data.sync_data().map_err(|source| table.io("sync", source))?;
-    let Some(checkpoint) = CheckpointPosition::read(table)? else {
+    let Some((checkpoint, log)) = CheckpointPosition::read(table)? else {
         if wal::size_on_disk(dir) > 0 {
             return Err(table.damaged(keys::CHECKPOINT, "it is missing, and there is a write-ahead log"));
         }
         let checkpoint = CheckpointPosition::new();
-        let none = std::iter::empty();
-        return checkpoint::copy(table, room, || data.sync_data(), none, checkpoint).map(|()| (checkpoint, true));
+        return carry(table, data, room, BTreeMap::new(), checkpoint).map(|settled| (checkpoint, settled));
     };
     // What the counters say may be yet to come; those of a closed store are right.
     let last_seq = table.get(keys::META)?.and_then(|value| Meta::decode(&value)).map(|meta| meta.last_seq);
@@ -41,23 +49,37 @@ pub(crate) fn settle(
         let what = "it is not there, and with it what only this file of the write-ahead log had".to_owned();
         return Err(StoreError::Corrupt { path, what });
     }
-    let recovered = wal::recover(dir, checkpoint)?;
+    let recovered = wal::recover(dir, checkpoint, log)?;
     if recovered.checkpoint != checkpoint {
         if own {
             recovered.secure()?;
         }
         tracing::info!(keys = recovered.states.len(), "the write-ahead log is being copied to the tree");
-        let states = recovered.states.iter().map(|(key, state)| (key.clone(), state.clone()));
-        match checkpoint::copy(table, room, || data.sync_data(), states, recovered.checkpoint) {
-            Err(error @ StoreError::Full { .. }) => {
-                tracing::error!(%error, "the store opens for reading");
-                table.recent().put_in_front(recovered.states);
-                return Ok((recovered.checkpoint, false));
-            }
-            copied => copied?,
-        }
+        let settled = carry(table, data, room, recovered.states, recovered.checkpoint)?;
+        return Ok((recovered.checkpoint, settled));
     }
     Ok((recovered.checkpoint, true))
+}
+
+/// Copies states to the tree, durably, with the log at `checkpoint`. When the disk has no `room` they stand in front of the tree
+/// instead, to be copied later, and the answer is false.
+pub(crate) fn carry(
+    table: &Table,
+    data: &File,
+    room: impl Fn() -> Result<(), StoreError>,
+    states: BTreeMap<IVec, State>,
+    checkpoint: CheckpointPosition,
+) -> Result<bool, StoreError> {
+    let copies = states.iter().map(|(key, state)| (key.clone(), state.clone()));
+    let end = || LogEnd { number: checkpoint.number, ..LogEnd::default() };
+    match checkpoint::copy(table, room, || data.sync_data(), copies, checkpoint, end) {
+        Err(error @ StoreError::Full { .. }) => {
+            tracing::error!(%error, "the store opens for reading");
+            table.recent().put_in_front(states);
+            Ok(false)
+        }
+        copied => copied.map(|()| true),
+    }
 }
 
 /// The counters, checked against the newest event.

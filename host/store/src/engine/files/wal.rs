@@ -12,13 +12,14 @@
 //! |---|---|
 //! | 8 | generation, xor the store's salt |
 //! | 8 | number of the record, from 0; generations go on with it |
-//! | 8 | length of the body |
+//! | 8 | the binary logarithm of the block that the record fills up (1; 0 before format 3, when it was 512), length of the body (7) |
 //! | 4 | CRC-32 of the store's salt, the 24 bytes above, and the body |
 //! | … | the body: edits, one after another |
-//! | … | zeros up to a multiple of [`BLOCK`], so that no write changes a sector that an acknowledged group stands in |
+//! | … | zeros up to a multiple of the block |
 //!
 //! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key.
-//! Numbers are big-endian. The salt is random and never leaves the store's files, so nobody who writes resources can
+//! Numbers are big-endian. The block is what the disk writes whole ([`physical_block`]), so no write changes one in which an
+//! acknowledged group stands. The salt is random and never leaves the store's files, so nobody who writes resources can
 //! make one that looks like a record.
 //!
 //! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end,
@@ -30,13 +31,15 @@
 //! is not there. A record that was being written when the power went was not acknowledged, and nothing follows it; so a
 //! damaged one that *is* followed by another was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the
 //! very last record nobody can tell. A file that is of a later generation than the two after the checkpoint position
-//! says that the tree has lost its end. One that is not there, or stands in the place of the other, is damage, too.
+//! says that the tree has lost its end. One that is not there, or stands in the place of the other, is damage, too, and so
+//! is a log that ends before what was durable when the last checkpoint ended.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::FileExt as _,
+    ops::RangeInclusive,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
 };
 
@@ -46,14 +49,19 @@ use crate::{
     StoreError,
     engine::{
         files::reserve::{self, is_full},
-        tree::{checkpoint_position::CheckpointPosition, memtable::State, write_batch::WriteBatch},
+        tree::{
+            checkpoint_position::{CheckpointPosition, LogEnd},
+            memtable::State,
+            write_batch::WriteBatch,
+        },
     },
     error::io_fault,
 };
 
-/// Records begin at multiples of this, the smallest unit that disks write whole. On those whose unit is larger, and in
-/// the kernel's pages, a record shares it with the one before, which is written again with it, unchanged.
+/// Records begin at multiples of this, the smallest unit that disks write whole; and of the disk's own unit.
 const BLOCK: usize = 512;
+/// Units of disks, bytes: what the kernel writes at once is no smaller, and no disk has a larger one.
+const DISK_BLOCKS: RangeInclusive<u64> = 4096..=64 << 10;
 /// Bytes of a record before its body.
 const HEADER: usize = 28;
 /// Files grow by as much as they hold, at least by this and at most by eight times this, bytes.
@@ -78,6 +86,8 @@ pub(crate) struct Wal {
     /// Where the next record begins.
     position: u64,
     buffer: Vec<u8>,
+    /// What records fill up, bytes; a power of two.
+    block: usize,
     /// Bytes that are taken ahead of the end of each file.
     ahead: u64,
     /// Whether they are.
@@ -89,6 +99,8 @@ struct LogFile {
     file: File,
     path: PathBuf,
     len: u64,
+    /// What of the length was synced, as far as is known.
+    durable_len: u64,
 }
 
 /// What the log has beyond the checkpoint position.
@@ -121,6 +133,7 @@ impl Wal {
             number: checkpoint.number,
             position: 0,
             buffer: Vec::new(),
+            block: physical_block(dir),
             ahead,
             reserved: false,
             sync,
@@ -130,6 +143,13 @@ impl Wal {
     /// What the checkpoint position is once everything up to here is in the tree.
     pub(crate) fn checkpoint(&self) -> CheckpointPosition {
         CheckpointPosition { generation: self.generation, number: self.number, salt: self.salt }
+    }
+
+    /// How far everything that was appended reaches: it is durable.
+    pub(crate) fn end(&self) -> LogEnd {
+        let (current, other) = (self.current.durable_len, self.other.durable_len);
+        let lengths = if self.generation.is_multiple_of(2) { [current, other] } else { [other, current] };
+        LogEnd { number: self.number, lengths }
     }
 
     /// What the checkpoint position is once everything before this generation is in the tree.
@@ -174,7 +194,7 @@ impl Wal {
     pub(crate) fn append(&mut self, batch: &WriteBatch) -> Result<(), StoreError> {
         let mut record = std::mem::take(&mut self.buffer);
         record.clear();
-        encode(&mut record, self.salt, self.generation, self.number, batch);
+        encode(&mut record, self.salt, self.block, (self.generation, self.number), batch);
         let end = self.position + record.len() as u64;
         if end > self.current.len {
             self.reserved = false;
@@ -183,6 +203,7 @@ impl Wal {
         let LogFile { file, path, .. } = &self.current;
         let written = file.write_all_at(&record, self.position).map_err(io_fault(path, "write"));
         let result = written.and_then(|()| (self.sync)(file).map_err(io_fault(path, "sync")));
+        self.current.durable_len = self.current.len;
         self.position = end;
         self.number += 1;
         if record.capacity() <= KEPT_BUFFER {
@@ -201,7 +222,7 @@ impl Wal {
     pub(crate) fn empty(&mut self) -> Result<(), StoreError> {
         for log in [&mut self.current, &mut self.other] {
             log.file.set_len(0).map_err(io_fault(&log.path, "empty"))?;
-            log.len = 0;
+            (log.len, log.durable_len) = (0, 0);
         }
         (self.position, self.reserved) = (0, false);
         Ok(())
@@ -215,7 +236,7 @@ impl LogFile {
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(io_fault(&path, "open"))?;
         let len = file.metadata().map_err(io_fault(&path, "look at"))?.len();
-        Ok(Self { file, path, len })
+        Ok(Self { file, path, len, durable_len: 0 })
     }
 
     /// Makes the file reach to `end`, with zeros, and further if there is room.
@@ -242,6 +263,19 @@ impl LogFile {
     }
 }
 
+/// The unit in which the disk under `dir` writes: what it does not tell (a file system over several disks, or in memory) is taken
+/// for the kernel's page.
+fn physical_block(dir: &Path) -> usize {
+    let device = fs::metadata(dir).map_or(0, |found| found.dev());
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has what it says in its disk.
+    let told = ["queue", "../queue"].iter().find_map(|queue| {
+        fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/physical_block_size")).ok()
+    });
+    let told = told.and_then(|text| text.trim().parse::<u64>().ok()).filter(|block| block.is_power_of_two());
+    told.unwrap_or(0).clamp(*DISK_BLOCKS.start(), *DISK_BLOCKS.end()) as usize
+}
+
 fn path(dir: &Path, generation: u64) -> PathBuf {
     let [even, odd] = FILES;
     dir.join(if generation.is_multiple_of(2) { even } else { odd })
@@ -262,7 +296,7 @@ pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) 
 }
 
 /// Appends a record to `out`, which is empty.
-fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &WriteBatch) {
+fn encode(out: &mut Vec<u8>, salt: u64, block: usize, (generation, number): (u64, u64), batch: &WriteBatch) {
     out.extend_from_slice(&(generation ^ salt).to_be_bytes());
     out.extend_from_slice(&number.to_be_bytes());
     // Length and checksum, once they are known.
@@ -279,7 +313,7 @@ fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &Wr
         }
     }
     let end = out.len();
-    let len = (end.saturating_sub(HEADER) as u64).to_be_bytes();
+    let len = (end.saturating_sub(HEADER) as u64 | u64::from(block.trailing_zeros()) << 56).to_be_bytes();
     if let Some(place) = out.get_mut(16..24) {
         place.copy_from_slice(&len);
     }
@@ -287,7 +321,7 @@ fn encode(out: &mut Vec<u8>, salt: u64, generation: u64, number: u64, batch: &Wr
     if let Some(place) = out.get_mut(24..HEADER) {
         place.copy_from_slice(&sum);
     }
-    out.resize(end.next_multiple_of(BLOCK), 0);
+    out.resize(end.next_multiple_of(block), 0);
 }
 
 /// Of a record without its zeros.
@@ -321,18 +355,26 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     let (number, rest) = bytes.get(8..)?.split_first_chunk::<8>()?;
     let (len, rest) = rest.split_first_chunk::<8>()?;
     let (sum, _) = rest.split_first_chunk::<4>()?;
-    let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes(*len)).ok()?)?;
+    let [logarithm, len @ ..] = *len;
+    let [a, b, c, d, e, f, g] = len;
+    let block = match logarithm {
+        0 => BLOCK,
+        other => 1_usize.checked_shl(other.into()).filter(|block| DISK_BLOCKS.contains(&(*block as u64)))?,
+    };
+    let end = HEADER.checked_add(usize::try_from(u64::from_be_bytes([0, a, b, c, d, e, f, g])).ok()?)?;
     let record = bytes.get(..end)?;
     let whole = checksum(salt, record) == u32::from_be_bytes(*sum);
     let body = record.get(HEADER..).unwrap_or_default();
-    whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size: end.next_multiple_of(BLOCK) })
+    let size = end.checked_next_multiple_of(block)?;
+    whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size })
 }
 
-/// Reads what the log of the store in `dir` has beyond the checkpoint position.
+/// Reads what the log of the store in `dir` has beyond the checkpoint position. `durable` is how far it reached when that was
+/// written.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not there.
-pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition) -> Result<LogTail, StoreError> {
+pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition, durable: LogEnd) -> Result<LogTail, StoreError> {
     let mut recovered = LogTail { states: BTreeMap::new(), checkpoint, held: Vec::new() };
     // A generation begins only once the one before the last is in the tree.
     for generation in [checkpoint.generation + 1, checkpoint.generation + 2] {
@@ -373,9 +415,24 @@ pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition) -> Result<LogT
         if let Some(later) = (at..bytes.len()).step_by(BLOCK).find(|later| record_at(*later).is_some()) {
             return Err(damaged(later, number, "is damaged, and others follow it"));
         }
+        let [even, odd] = durable.lengths;
+        let length = if generation.is_multiple_of(2) { even } else { odd };
+        if (bytes.len() as u64) < length {
+            let len = bytes.len();
+            return Err(corrupt(format!(
+                "it has {len} bytes, and had {length} when the last checkpoint ended: it is cut"
+            )));
+        }
         if at > 0 {
             recovered.held.push((path, at.min(bytes.len())));
         }
+    }
+    if recovered.checkpoint.number < durable.number {
+        let (found, number) = (recovered.checkpoint.number, durable.number);
+        let what = format!(
+            "it ends before record {found}, and had those before {number} when the last checkpoint ended: it is cut, or an older one"
+        );
+        return Err(StoreError::Corrupt { path: path(dir, checkpoint.generation + 1), what });
     }
     Ok(recovered)
 }

@@ -7,7 +7,7 @@
 //! One step for each match, and one seek for each group of keys that is passed over: a wildcard partition with an exact
 //! namespace seeks once or twice per partition, a prefix once or twice per namespace.
 
-use std::{cmp::Ordering, collections::BTreeSet, ops::Bound};
+use std::{cmp::Ordering, ops::Bound};
 
 use mortise_resource::{pb, tenancy};
 use sled::IVec;
@@ -19,7 +19,7 @@ use crate::engine::{
         table::{Payload, Table},
     },
 };
-use crate::{Query, StoreError, TypeKey};
+use crate::{Query, StoreError};
 
 /// A record that matched.
 pub(crate) struct Match {
@@ -228,24 +228,10 @@ impl QueryPlan {
     }
 }
 
-/// The types of which the table has resources, with one seek for each.
-pub(crate) fn types(table: &Table) -> Result<BTreeSet<TypeKey>, StoreError> {
-    let mut types = BTreeSet::new();
-    let mut from = vec![keys::RESOURCE];
-    while let Some(item) = table.range(from.clone()..vec![keys::RESOURCE + 1]).next() {
-        let (key, _) = item?;
-        let [group, kind, ..] = keys::split(&key).ok_or_else(|| table.damaged(&key, "its key is not one"))?;
-        let type_key = TypeKey { group: group.to_owned(), kind: kind.to_owned() };
-        let base = keys::of_type(&type_key).map_err(|_| table.damaged(&key, "its key is not one"))?;
-        from = keys::after(&base);
-        types.insert(type_key);
-    }
-    Ok(types)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TypeKey;
     use crate::engine::tree::{
         record::{self, Kind},
         write_batch::WriteBatch,

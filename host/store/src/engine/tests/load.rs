@@ -46,7 +46,10 @@ async fn a_loaded_store_is_the_same_store() {
         let items = items.filter(|(key, _)| *key != keys::CHECKPOINT);
         items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>()
     };
-    assert_eq!(all(&loaded), all(&store), "key by key, byte by byte");
+    for (loaded, stored) in all(&loaded).into_iter().zip(all(&store)) {
+        assert_eq!(loaded, stored, "key by key, byte by byte");
+    }
+    assert_eq!(all(&loaded).len(), all(&store).len());
     // Versions go on.
     assert_eq!(write(&loaded, &resource("next")).await.version, (head.sequence + 1).to_string());
     assert!(matches!(load(dir.path(), &head, &records), Err(StoreError::Locked { .. })));
@@ -64,14 +67,14 @@ async fn records_that_do_not_agree_are_refused() {
     let (first_resource, first_event) = (of(RecordKind::Resource), of(RecordKind::Upsert));
     assert_eq!((first_event, records[first_resource].kind), (0, RecordKind::Resource));
     let cases: [(&str, Change); 8] = [
-        ("it has other resources", |_, records| drop(records.pop())),
+        ("40 are there, and 41 should be", |_, records| drop(records.pop())),
         ("it says 6 events", |_, records| drop(records.remove(0))),
         ("it comes twice", |_, records| records.push(records[0].clone())),
         ("it comes twice", |_, records| records.push(records[20].clone())),
         ("it does not decode", |_, records| records[0].payload.truncate(9)),
         ("its version is", |_, records| records[20].sequence += 1),
         ("it is outside of", |head, _| head.sequence -= 1),
-        ("the newest event about it", |_, records| {
+        ("event 43 about it is no deletion", |_, records| {
             let deletion = records.iter_mut().find(|record| record.kind == RecordKind::Delete).unwrap();
             let other = Record { kind: RecordKind::Upsert, ..deletion.clone() };
             let mut resource = <pb::Resource as prost::Message>::decode(other.payload.as_slice()).unwrap();

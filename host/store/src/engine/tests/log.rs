@@ -45,8 +45,9 @@ async fn closing_leaves_everything_in_the_tree_and_nothing_in_the_log() {
     store.tamper(|db| {
         assert_eq!(db.scan_prefix(b"r").count(), listed.len());
         assert_eq!(db.scan_prefix(b"e").count(), 4);
-        let checkpoint = CheckpointPosition::decode(&db.get(keys::CHECKPOINT).unwrap().unwrap()).unwrap();
+        let (checkpoint, end) = CheckpointPosition::decode(&db.get(keys::CHECKPOINT).unwrap().unwrap()).unwrap();
         assert_eq!((checkpoint.generation, checkpoint.number), (1, 4));
+        assert_eq!((end.number, end.lengths), (4, [0, 0]));
     });
     for path in ["store/wal.0", "store/wal.1"] {
         // Nor does it need the files.

@@ -7,6 +7,7 @@ mod history;
 mod in_flight;
 mod load;
 mod log;
+mod log_end;
 mod power;
 mod reopen;
 mod stall;

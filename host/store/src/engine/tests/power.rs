@@ -45,14 +45,14 @@ fn checkpoint(dir: &Path) -> Vec<Vec<u8>> {
     let table = Table::new(sled_file::open_sled(&store, &db(dir), 1 << 20).unwrap(), db(dir));
     // Opening syncs, too, before it copies.
     images.push(fs::read(db(dir)).unwrap());
-    let checkpoint = CheckpointPosition::read(&table).unwrap().unwrap();
-    let recovered = wal::recover(&store, checkpoint).unwrap();
+    let (checkpoint, end) = CheckpointPosition::read(&table).unwrap().unwrap();
+    let recovered = wal::recover(&store, checkpoint, end).unwrap();
     assert!(recovered.checkpoint.generation > checkpoint.generation);
     let sync = || {
         images.push(fs::read(db(dir))?);
         Ok(())
     };
-    checkpoint::copy(&table, || Ok(()), sync, recovered.states.into_iter(), recovered.checkpoint).unwrap();
+    checkpoint::copy(&table, || Ok(()), sync, recovered.states.into_iter(), recovered.checkpoint, || end).unwrap();
     images
 }
 

@@ -134,7 +134,7 @@ async fn a_store_of_today_without_sums_is_damaged_and_one_of_an_earlier_format_i
 /// A refusal for want of room takes back what it had counted.
 #[test]
 fn a_step_that_is_undone_leaves_the_sums_as_they_were() {
-    use crate::engine::tree::sums::{Step, Sums};
+    use crate::{engine::tree::sums::Sums, set_hash::Step};
     let mut sums = Sums::default();
     let (a, b) = (b"rg\0K\0p\0n\0a\0", b"rg\0K\0p\0n\0b\0");
     sums.step(Step::Add, a, 1);

@@ -18,10 +18,10 @@ use crate::engine::tree::{
     checkpoint_position::CheckpointPosition,
     keys,
     record::{Head, Kind, Meta},
-    sums::{Step, Sums},
+    sums::Sums,
     table::{Payload, Table},
 };
-use crate::{StoreError, check::Problem};
+use crate::{StoreError, check::Problem, set_hash::Step};
 
 /// Walks the store whose counters are `meta`; `blobs` is where sled would put what is too large.
 pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Problem>, StoreError> {
@@ -204,8 +204,7 @@ impl<'t> Check<'t> {
     }
 
     fn totals(&mut self) {
-        let events = self.meta.events();
-        let expected = events.end.saturating_sub(events.start);
+        let expected = self.meta.event_count();
         if self.events != expected {
             self.problem(keys::META, format!("it counts {expected} events, there are {}", self.events));
         }

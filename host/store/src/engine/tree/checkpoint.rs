@@ -13,7 +13,13 @@ use sled::IVec;
 
 use crate::{
     StoreError,
-    engine::tree::{checkpoint_position::CheckpointPosition, keys, memtable::State, table::Table, write_batch},
+    engine::tree::{
+        checkpoint_position::{CheckpointPosition, LogEnd},
+        keys,
+        memtable::State,
+        table::Table,
+        write_batch,
+    },
 };
 
 /// A batch is cut at this many edits, each of which may make sled write another page,
@@ -30,6 +36,7 @@ pub(crate) fn copy(
     mut sync: impl FnMut() -> io::Result<()>,
     states: impl Iterator<Item = (IVec, State)>,
     checkpoint: CheckpointPosition,
+    log: impl FnOnce() -> LogEnd,
 ) -> Result<(), StoreError> {
     let mut write = |batch: sled::Batch| {
         room()?;
@@ -60,6 +67,6 @@ pub(crate) fn copy(
         write(batch)?;
     }
     // Nor must the checkpoint position be durable before what it is about.
-    last.insert(keys::CHECKPOINT, checkpoint.encode());
+    last.insert(keys::CHECKPOINT, checkpoint.encode(log()));
     write(last)
 }

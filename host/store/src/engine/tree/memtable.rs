@@ -143,14 +143,15 @@ impl Recent {
         self.layers.load().active.clone()
     }
 
-    /// Puts in front of the tree what the log has and the tree has not, at the opening.
+    /// Puts in front of the tree what the tree has not, at the opening, over what stands there already.
     pub(crate) fn put_in_front(&self, states: BTreeMap<IVec, State>) {
         let size =
             |(key, state): (&IVec, &State)| ENTRY_BYTES + key.len() + state.as_ref().map_or(0, |value| value.len());
         let bytes = states.iter().map(size).sum::<usize>();
-        let entries = states.into_iter().map(|(key, state)| (key, Entry { state, first: false })).collect();
-        let frozen = Memtable { entries: RwLock::new(entries), bytes: AtomicUsize::new(bytes) };
-        self.layers.store(Arc::new(Layers { active: Arc::default(), frozen: Some(Arc::new(frozen)) }));
+        let frozen = self.frozen().unwrap_or_default();
+        frozen.entries.write().extend(states.into_iter().map(|(key, state)| (key, Entry { state, first: false })));
+        frozen.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.layers.store(Arc::new(Layers { active: Arc::default(), frozen: Some(frozen) }));
     }
 
     /// The map that is being copied to the tree.

@@ -30,8 +30,8 @@ const HEADER: usize = 18;
 pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
 /// The layout of heads and of records that are numbers.
 const LAYOUT: u8 = 1;
-/// The layout of counters with sums.
-const LAYOUT_SUMS: u8 = 2;
+/// The layout of the counters and of the mark since format 3.
+const LAYOUT_2: u8 = 2;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,8 @@ pub(crate) struct StoredResource {
     pub(crate) len: u32,
 }
 
-/// The counters, written with every batch: layout (1), then three big-endian numbers of 8 bytes, then a CRC-32 of them.
+/// The counters, written with every batch: layout (2), then nine big-endian numbers of 8 bytes, then a CRC-32 of them. Layout 1
+/// has three numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The newest sequence in use; 0 before the first commit.
@@ -176,15 +177,27 @@ pub(crate) struct Meta {
     pub(crate) first_event: u64,
     /// Sum of the payload lengths of the events that are kept.
     pub(crate) event_bytes: u64,
+    /// How many sequences between the first event and the last commit no commit got.
+    pub(crate) skipped: u64,
+    /// The highest sequence that a commit may have got; the next commit gets a higher one. More than `last_seq` after an
+    /// opening that followed no close in good order, when the end of the log may have been lost.
+    pub(crate) highest: u64,
     /// What the resources and the owner index come to; `None` in a store that no release with sums has opened yet.
     pub(crate) sums: Option<Totals>,
 }
 
 impl Meta {
     /// Of an empty store.
-    pub(crate) const EMPTY: Self = Self { last_seq: 0, first_event: 1, event_bytes: 0, sums: None };
+    pub(crate) const EMPTY: Self =
+        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: None };
 
-    /// The sequences of the events that are kept.
+    /// How many events are kept.
+    pub(crate) fn event_count(&self) -> u64 {
+        let events = self.events();
+        events.end.saturating_sub(events.start).saturating_sub(self.skipped)
+    }
+
+    /// The sequences of the events that are kept, with those that no commit got.
     pub(crate) fn events(&self) -> Range<u64> {
         self.first_event..self.last_seq.saturating_add(1)
     }
@@ -194,22 +207,32 @@ impl Meta {
         let counters = [self.last_seq, self.first_event, self.event_bytes];
         let Some(sums) = self.sums else { return encode_numbers(keys::META, counters) };
         let ([a, b, c], [d, e, f, g]) = (counters, sums.numbers());
-        encode_laid_out(LAYOUT_SUMS, keys::META, [a, b, c, d, e, f, g])
+        encode_more(keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest])
     }
 
     /// From the stored form; `None` when that is damaged.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         if let Some([last_seq, first_event, event_bytes]) = decode_numbers(keys::META, value) {
-            return Some(Self { last_seq, first_event, event_bytes, sums: None });
+            return Some(Self { last_seq, first_event, event_bytes, highest: last_seq, ..Self::EMPTY });
         }
-        let [last_seq, first_event, event_bytes, sums @ ..] = decode_laid_out::<7>(LAYOUT_SUMS, keys::META, value)?;
-        Some(Self { last_seq, first_event, event_bytes, sums: Some(Totals::of_numbers(sums)) })
+        let [last_seq, first_event, event_bytes, sums @ .., skipped, highest] = decode_more::<9>(keys::META, value)?;
+        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums: Some(Totals::of_numbers(sums)) })
     }
 }
 
 /// The value of a record that is three numbers: layout (1), the numbers (8 each), CRC-32 of the key and these.
 pub(crate) fn encode_numbers(key: &[u8], numbers: [u64; 3]) -> Vec<u8> {
     encode_laid_out(LAYOUT, key, numbers)
+}
+
+/// As [`encode_numbers`], of layout 2 and more numbers.
+pub(crate) fn encode_more<const N: usize>(key: &[u8], numbers: [u64; N]) -> Vec<u8> {
+    encode_laid_out(LAYOUT_2, key, numbers)
+}
+
+/// The numbers in such a value; `None` when it is damaged.
+pub(crate) fn decode_more<const N: usize>(key: &[u8], value: &[u8]) -> Option<[u64; N]> {
+    decode_laid_out(LAYOUT_2, key, value)
 }
 
 fn encode_laid_out<const N: usize>(layout: u8, key: &[u8], numbers: [u64; N]) -> Vec<u8> {
@@ -253,7 +276,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_of_a_meta_record_is_noticed() {
         let sums = Some(Totals::of_numbers([1, 2, 3, 4]));
-        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, sums };
+        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums };
         let value = meta.encode();
         assert_eq!(Meta::decode(&value), Some(meta));
         for position in 0..value.len() * 8 {

@@ -18,8 +18,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sha2::{Digest as _, Sha256};
-
 use crate::{
     StoreError, TypeKey,
     check::Problem,
@@ -29,11 +27,8 @@ use crate::{
         table::Table,
         write_batch::WriteBatch,
     },
+    set_hash::{SetHash, Step},
 };
-
-/// The hash of a set of keys and versions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct SetHash(u128);
 
 /// How many resources of a type there are, and which.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,48 +49,6 @@ pub(crate) struct Totals {
 pub(crate) struct Sums {
     types: BTreeMap<TypeKey, TypeSum>,
     owners: SetHash,
-}
-
-/// A member that is added or taken away: the key of a resource or of the owner index, and the version or 0.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
-    /// It is there from now on.
-    Add,
-    /// It is not any more.
-    Remove,
-}
-
-impl Step {
-    /// What takes it back.
-    pub(crate) fn undone(self) -> Self {
-        match self {
-            Self::Add => Self::Remove,
-            Self::Remove => Self::Add,
-        }
-    }
-}
-
-impl SetHash {
-    fn step(&mut self, step: Step, key: &[u8], version: u64) {
-        let digest = Sha256::new().chain_update(version.to_be_bytes()).chain_update(key).finalize();
-        let member = digest.first_chunk::<16>().map_or(0, |bytes| u128::from_be_bytes(*bytes));
-        self.0 = match step {
-            Step::Add => self.0.wrapping_add(member),
-            Step::Remove => self.0.wrapping_sub(member),
-        };
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self(self.0.wrapping_add(other.0))
-    }
-
-    fn halves(self) -> [u64; 2] {
-        [(self.0 >> 64) as u64, self.0 as u64]
-    }
-
-    fn of_halves(high: u64, low: u64) -> Self {
-        Self(u128::from(high) << 64 | u128::from(low))
-    }
 }
 
 impl Totals {
@@ -156,6 +109,21 @@ impl Sums {
                 None => batch.remove(key),
             }
         }
+    }
+
+    /// How many resources there should be of each type.
+    pub(crate) fn counts(&self) -> BTreeMap<TypeKey, u64> {
+        self.types.iter().map(|(type_key, sum)| (type_key.clone(), sum.count)).collect()
+    }
+
+    /// Whether there should be a resource of the type.
+    pub(crate) fn has(&self, type_key: &TypeKey) -> bool {
+        self.types.contains_key(type_key)
+    }
+
+    /// The hash of all resources.
+    pub(crate) fn resources(&self) -> SetHash {
+        self.totals().resources
     }
 
     /// Every type that has a sum.

@@ -1,0 +1,184 @@
+//! The end of the log after a kill: what is lost of it is noticed where it can be, and no version is given twice.
+
+use std::{fs, os::unix::fs::FileExt as _};
+
+use super::*;
+
+/// A store that was killed, with a checkpoint in its life during which more records came, and the last version that it gave.
+async fn killed() -> (tempfile::TempDir, Options, u64) {
+    let store = Fresh::new(|options| Options { cache_bytes: 256 << 10, ..options });
+    let mut last = 0;
+    for n in 0..4_000 {
+        let written = write(&*store, &sized(numbered(resource(&format!("r-{n:04}")), n), 3_000)).await;
+        last = written.version.parse().unwrap();
+        let (position, end) = CheckpointPosition::read(&store.shared.table).unwrap().unwrap();
+        if end.number > position.number && end.lengths.iter().all(|length| *length > 0) {
+            // Nothing has to come after what the mark knows of.
+            let dir = tempfile::tempdir().unwrap();
+            copy_store(&store.path(), dir.path());
+            let options = Options { path: dir.path().to_owned(), ..store.options.clone() };
+            return (dir, options, last);
+        }
+    }
+    panic!("no checkpoint ended while records came, of {last} commits");
+}
+
+/// The file of the log that holds what comes after the mark.
+fn newest(dir: &Path) -> PathBuf {
+    let table =
+        Table::new(sled_file::open_sled(&dir.join("store"), &dir.join("store/db"), 1 << 20).unwrap(), dir.to_owned());
+    let (position, _) = CheckpointPosition::read(&table).unwrap().unwrap();
+    dir.join("store").join(wal::FILES[(position.generation as usize + 1) % 2])
+}
+
+#[tokio::test]
+async fn a_log_that_lost_what_was_durable_is_noticed() {
+    let (dir, options, _) = killed().await;
+    let file = newest(dir.path());
+    let whole = fs::read(&file).unwrap();
+    type Damage = fn(&Path, &[u8]);
+    let cases: [(&str, Damage); 4] = [
+        ("is cut", |file, _| fs::OpenOptions::new().write(true).open(file).unwrap().set_len(4096).unwrap()),
+        ("is cut", |file, whole| {
+            fs::OpenOptions::new().write(true).open(file).unwrap().set_len(whole.len() as u64 - 1).unwrap();
+        }),
+        ("it is cut, or an older one", |file, whole| fs::write(file, vec![0; whole.len()]).unwrap()),
+        ("it is cut, or an older one", |file, whole| {
+            // As it was a generation ago: no record of this one.
+            let older = fs::OpenOptions::new().write(true).open(file).unwrap();
+            older.write_all_at(&[0x55; 8], 0).unwrap();
+            for at in (0..whole.len()).step_by(4096) {
+                older.write_all_at(&[0x55; 8], at as u64).unwrap();
+            }
+        }),
+    ];
+    for (expected, damage) in cases {
+        damage(&file, &whole);
+        let error = SledBackend::open(options.clone()).unwrap_err();
+        assert!(matches!(&error, StoreError::Corrupt { path, .. } if path.starts_with(dir.path())), "{error}");
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
+        fs::write(&file, &whole).unwrap();
+    }
+    SledBackend::open(options).unwrap();
+}
+
+#[tokio::test]
+async fn versions_that_may_have_been_given_are_not_given_again() {
+    let store = Fresh::new(|options| Options { history_events: 12, ..options });
+    for n in 0..10 {
+        write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
+    }
+    let mut given = 10;
+    let mut dir = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), dir.path());
+    for life in 0..4 {
+        // The end of the log is lost without a trace: records after the fifth block are zeros.
+        for name in wal::FILES {
+            let path = dir.path().join("store").join(name);
+            let mut log = fs::read(&path).unwrap_or_default();
+            if life == 0 && log.len() > 5 * 4096 {
+                log[5 * 4096..].fill(0);
+                fs::write(&path, log).unwrap();
+            } else {
+                fs::write(&path, []).unwrap();
+            }
+        }
+        let options = Options { path: dir.path().to_owned(), ..store.options.clone() };
+        let opened = SledBackend::open(options).unwrap();
+        assert_eq!(list(&opened, &everything()).await.len(), 5, "what is before the cut");
+        assert_eq!(opened.check().await.unwrap(), []);
+        // What a kill right after the opening leaves gives no version twice either.
+        for n in 0..2_u64 {
+            let written = write(&opened, &resource(&format!("later-{life}-{n}"))).await;
+            let version: u64 = written.version.parse().unwrap();
+            assert!(version > given, "{version} after {given}, in life {life}");
+            given = version;
+        }
+        assert_eq!(opened.check().await.unwrap(), []);
+        let next = tempfile::tempdir().unwrap();
+        copy_store(dir.path(), next.path());
+        drop(opened);
+        dir = next;
+    }
+}
+
+/// The history goes on over what was passed over: it is trimmed, backed up and loaded with it.
+#[tokio::test]
+async fn a_history_with_gaps_is_whole() {
+    let store = Fresh::new(|options| Options { history_events: 12, ..options });
+    for n in 0..5 {
+        write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
+    }
+    let mut dir = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), dir.path());
+    let mut gaps = 0;
+    for life in 0..6_u64 {
+        let options = Options { path: dir.path().to_owned(), ..store.options.clone() };
+        let opened = SledBackend::open(options).unwrap();
+        for n in 0..life {
+            write(&opened, &resource(&format!("later-{life}-{n}"))).await;
+            assert_eq!(opened.check().await.unwrap(), [], "in life {life}");
+        }
+        let mut snapshot = opened.snapshot().await.unwrap();
+        let head = snapshot.head().clone();
+        let written = 5 + (0..=life).sum::<u64>();
+        assert_eq!(head.events(), written.min(12), "in life {life}");
+        gaps += u64::from(head.skipped > 0);
+        let loaded = tempfile::tempdir().unwrap();
+        let mut loader = Loader::create(loaded.path(), head.clone()).unwrap();
+        while let Some(page) = snapshot.next().await.unwrap() {
+            page.iter().for_each(|record| loader.add(record).unwrap());
+        }
+        loader.finish().unwrap();
+        let loaded = SledBackend::open(Options::new(loaded.path())).unwrap();
+        assert_eq!(loaded.snapshot().await.unwrap().head(), &head);
+        assert_eq!(loaded.check().await.unwrap(), []);
+        drop(snapshot);
+        let next = tempfile::tempdir().unwrap();
+        copy_store(dir.path(), next.path());
+        drop(opened);
+        dir = next;
+    }
+    assert!(gaps > 2, "{gaps} of 6 lives had gaps in their history");
+}
+
+/// A snapshot that is read while the history is trimmed over a gap has each event once.
+#[tokio::test]
+async fn a_snapshot_over_a_gap_survives_its_trimming() {
+    let store = Fresh::new(|options| Options { history_events: 20, ..options });
+    for n in 0..10 {
+        write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), dir.path());
+    let opened = SledBackend::open(Options { path: dir.path().to_owned(), ..store.options.clone() }).unwrap();
+    for n in 0..5 {
+        write(&opened, &resource(&format!("later-{n}"))).await;
+    }
+    let mut snapshot = opened.snapshot().await.unwrap();
+    assert_eq!((snapshot.head().events(), snapshot.head().skipped), (15, 1 << 22));
+    for n in 0..40 {
+        write(&opened, &resource(&format!("much-later-{n}"))).await;
+    }
+    let mut comparison = Comparison::new(snapshot.head().clone());
+    while let Some(page) = snapshot.next().await.unwrap() {
+        page.iter().for_each(|record| comparison.add(record).unwrap());
+    }
+    comparison.finish().unwrap();
+    assert_eq!(opened.check().await.unwrap(), []);
+}
+
+/// No write changes a block of the disk in which an acknowledged record stands.
+#[tokio::test]
+async fn records_share_no_block_of_the_disk() {
+    let store = Fresh::new(|options| options);
+    let mut before = Vec::new();
+    for n in 0..20 {
+        write(&*store, &sized(resource(&format!("r-{n}")), (n * 700) as usize)).await;
+        let after = fs::read(store.path().join("store/wal.1")).unwrap();
+        let used = |log: &[u8]| log.iter().rposition(|byte| *byte != 0).map_or(0, |last| last / 4096 + 1);
+        let first = before.chunks(4096).zip(after.chunks(4096)).take_while(|(a, b)| a == b).count();
+        assert!(first >= used(&before) && used(&after) > used(&before), "record {n} changes block {first}");
+        before = after;
+    }
+}
