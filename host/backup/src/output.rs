@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 
 use flate2::{Compression, GzBuilder, write::GzEncoder};
-use mortise_store::Snapshot;
+use mortise_store::{Comparison, Snapshot};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::spawn_blocking};
 

@@ -113,7 +113,7 @@ impl Check {
     pub(crate) fn run(self) -> Result<Exit, CliError> {
         let (data_dir, _) = self.directories.resolve(None)?;
         let store = data_dir.join("store");
-        let report = SledBackend::check_offline(&store).map_err(|error| failure(error.into()))?;
+        let report = SledBackend::check_offline(&store, None).map_err(|error| failure(error.into()))?;
         let Report { format, sequence, first_event, bytes, problems } = report;
         let events = (sequence + 1).saturating_sub(first_event);
         let mb = bytes.div_ceil(1 << 20);

@@ -20,6 +20,8 @@ pub struct Report {
     pub sequence: u64,
     /// The oldest event; `sequence + 1` when there is none.
     pub first_event: u64,
+    /// How many events there are.
+    pub events: u64,
     /// Bytes of the store's files.
     pub bytes: u64,
     /// What is wrong; nothing when all is well.

@@ -32,6 +32,7 @@ use self::{
     commit::{commit_thread::Job, shared::Shared},
     files::wal::{self, SyncDisk},
     read::{filter::Filter, point, watch::SledWatch},
+    tree::panics::contained_read,
 };
 pub use self::{
     comparison::Comparison,
@@ -40,7 +41,8 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, Consistency, Cursor, Health, Query, Snapshot, Stats, StoreError, TypeKey, Watch, check::Problem,
+    Backend, Batch, Consistency, Cursor, Health, Query, Record, Snapshot, Stats, StoreError, TypeKey, Watch,
+    check::Problem,
 };
 
 /// A store in a directory of this machine.
@@ -65,7 +67,8 @@ impl SledBackend {
 
     /// As [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
     fn open_on(options: Options, sync_disk: Option<SyncDisk>) -> Result<Self, StoreError> {
-        let (shared, thread) = open::open(options, sync_disk)?;
+        let file = options.path.join(files::layout::STORE).join(files::layout::DB);
+        let (shared, thread) = contained_read(&file, || open::open(options, sync_disk))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -99,13 +102,26 @@ impl SledBackend {
     }
 
     /// Checks the store in `path` while no server has it open, and leaves it as it is: it works on a copy, for which
-    /// there has to be room beside it. Blocks.
+    /// there has to be room beside it, or in `work_dir`. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when it
     /// cannot be opened at all; faults of the file system.
-    pub fn check_offline(path: &Path) -> Result<crate::check::Report, StoreError> {
-        offline::check(path)
+    pub fn check_offline(path: &Path, work_dir: Option<&Path>) -> Result<crate::check::Report, StoreError> {
+        offline::check(path, work_dir)
+    }
+
+    /// Hands every resource of the store in `path` that can be read to `found`, in order of keys, while no server has it open, and
+    /// leaves it as it is. Answers the highest version that may have been given, and what cannot be read. Blocks.
+    ///
+    /// # Errors
+    /// As [`SledBackend::check_offline`].
+    pub fn salvage(
+        path: &Path,
+        work_dir: Option<&Path>,
+        found: &mut dyn FnMut(Record),
+    ) -> Result<(u64, Vec<Problem>), StoreError> {
+        offline::salvage(path, work_dir, found)
     }
 
     /// Asks the commit thread for something.

@@ -1,9 +1,16 @@
-//! The check of a store that no server has open.
+//! What is done with a store that no server has open: its check, and getting out of it what can be read.
 //!
-//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory, and
-//! the copy is opened: what is checked stays as it was found, to the byte.
+//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory or one that is
+//! named, and the copy is opened: the store stays as it was found, to the byte, and may be on a medium that cannot be written.
+//!
+//! Sled panics on some damaged files. That ends in an error that names the file, whatever is looked at.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
 
 use super::{
     files::{
@@ -11,10 +18,16 @@ use super::{
         layout::{self, DB, STORE},
         recovery, wal,
     },
-    tree::{check, record::Meta, sled_file, table::Table},
+    tree::{
+        check, keys,
+        panics::contained_read,
+        record::{Kind, Meta},
+        sled_file,
+        table::{Payload, Table},
+    },
 };
 use crate::{
-    StoreError,
+    Record, RecordKind, StoreError,
     check::{Problem, Report},
     error::io_fault,
 };
@@ -22,30 +35,158 @@ use crate::{
 /// What sled may keep in memory.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// Checks the store in `path`.
-pub(crate) fn check(path: &Path) -> Result<Report, StoreError> {
-    let dir = path.join(STORE);
-    if !dir.exists() {
-        return Err(StoreError::Absent { path: path.to_owned() });
+/// A store that is looked at, and the copy that is opened instead of it.
+struct Copied {
+    dir: PathBuf,
+    copy: TempDir,
+    format: u32,
+    /// Keeps servers out; `None` where nobody could make one.
+    _lock: Option<File>,
+}
+
+impl Copied {
+    fn make(path: &Path, work_dir: Option<&Path>) -> Result<Self, StoreError> {
+        let dir = path.join(STORE);
+        if !dir.exists() {
+            return Err(StoreError::Absent { path: path.to_owned() });
+        }
+        let lock = match work_dir {
+            Some(work_dir) => {
+                mortise_durable_fs::make_dir(work_dir)?;
+                layout::lock_read_only(path)?
+            }
+            None => Some(layout::lock(path)?),
+        };
+        let format = format::judge(path, &dir)?;
+        if work_dir.is_none() {
+            layout::remove_copies(path)?;
+        }
+        let within = work_dir.unwrap_or(path);
+        let copy = tempfile::Builder::new().prefix(layout::COPY).tempdir_in(within);
+        let copy = copy.map_err(io_fault(within, "make a directory for a copy in"))?;
+        copy_dir(&dir, copy.path())?;
+        sled_file::remove_unfinished_snapshots(copy.path())?;
+        Ok(Self { dir, copy, format, _lock: lock })
     }
-    let lock = layout::lock(path)?;
-    let format = format::judge(path, &dir)?;
-    layout::remove_copies(path)?;
-    let copy = tempfile::Builder::new().prefix(layout::COPY).tempdir_in(path);
-    let copy = copy.map_err(io_fault(path, "make a directory for a copy in"))?;
-    let to = copy.path();
-    copy_dir(&dir, to)?;
-    sled_file::remove_unfinished_snapshots(to)?;
-    let table = Table::new(sled_file::open_sled(to, &dir.join(DB), CACHE_BYTES)?, dir.join(DB));
-    // Errors name the log as it is, not the copy.
-    recovery::settle(&dir, &table, &sled_file::data_file(&to.join(DB))?, || Ok(()), false)?;
-    let meta = recovery::meta(&table)?;
-    let mut problems = check::walk(&table, &dir.join("blobs"), meta)?;
-    let lost = closed_at::judge(&dir, meta.last_seq)?;
-    problems.extend(lost.map(|fault| Problem { thing: dir.join(DB).display().to_string(), fault }));
+
+    /// The tree. Errors name the file as it is, not the copy.
+    fn open(&self) -> Result<Table, StoreError> {
+        let file = self.dir.join(DB);
+        Ok(Table::new(sled_file::open_sled(self.copy.path(), &file, CACHE_BYTES)?, file))
+    }
+
+    /// Copies to the tree what the log has.
+    fn settle(&self, table: &Table) -> Result<(), StoreError> {
+        let data = sled_file::data_file(&self.copy.path().join(DB))?;
+        recovery::settle(&self.dir, table, &data, || Ok(()), false).map(drop)
+    }
+}
+
+/// Checks the store in `path`.
+pub(crate) fn check(path: &Path, work_dir: Option<&Path>) -> Result<Report, StoreError> {
+    let copied = Copied::make(path, work_dir)?;
+    let Copied { dir, format, .. } = &copied;
+    let file = dir.join(DB);
+    let (meta, mut problems) = contained_read(&file, || {
+        let table = copied.open()?;
+        copied.settle(&table)?;
+        let meta = recovery::meta(&table)?;
+        Ok((meta, check::walk(&table, &dir.join("blobs"), meta)?))
+    })?;
+    let lost = closed_at::judge(dir, meta.last_seq)?;
+    problems.extend(lost.map(|fault| Problem { thing: file.display().to_string(), fault }));
     let Meta { last_seq: sequence, first_event, .. } = meta;
-    drop(lock);
-    Ok(Report { format, sequence, first_event, bytes: layout::size(&dir)?, problems })
+    Ok(Report {
+        format: *format,
+        sequence,
+        first_event,
+        events: meta.event_count(),
+        bytes: layout::size(dir)?,
+        problems,
+    })
+}
+
+/// Hands every resource of the store in `path` that can be read to `found`, with the highest version that may have been given.
+/// Answers what cannot be read.
+pub(crate) fn salvage(
+    path: &Path,
+    work_dir: Option<&Path>,
+    found: &mut dyn FnMut(Record),
+) -> Result<(u64, Vec<Problem>), StoreError> {
+    let copied = Copied::make(path, work_dir)?;
+    let file = copied.dir.join(DB);
+    let mut problems = Vec::new();
+    let mut problem = |thing: String, fault: String| problems.push(Problem { thing, fault });
+    let table = contained_read(&file, || copied.open())?;
+    if let Err(error) = contained_read(&file, || copied.settle(&table)) {
+        problem("the write-ahead log".to_owned(), error.to_string());
+    }
+    let counters = contained_read(&file, || recovery::meta(&table));
+    let mut highest = counters.as_ref().map_or(0, |meta| meta.highest);
+    if let Err(error) = &counters {
+        problem("the counters".to_owned(), error.to_string());
+    }
+    match closed_at::judge(&copied.dir, counters.as_ref().map_or(0, |meta| meta.last_seq)) {
+        Ok(None) => {}
+        Ok(Some(lost)) => problem(file.display().to_string(), lost),
+        Err(error) => problem("the commit at which it was closed".to_owned(), error.to_string()),
+    }
+    if let Ok(Some(closed_at)) = closed_at::get(&copied.dir) {
+        highest = highest.max(closed_at);
+    }
+    let mut from = vec![keys::RESOURCE];
+    loop {
+        // A walk that a damaged page ends goes on behind what it came to, as long as it comes to something.
+        let begun = from.clone();
+        let walked = contained_read(&file, || {
+            for item in table.range(from.clone()..vec![keys::RESOURCE + 1]) {
+                let (key, value) = item?;
+                from = [&*key, &[0]].concat();
+                match read(&table, &key, value) {
+                    Ok(record) => {
+                        highest = highest.max(record.sequence);
+                        found(record);
+                    }
+                    Err(error) => problem(keys::describe(&key), error.to_string()),
+                }
+            }
+            Ok(())
+        });
+        match walked {
+            Ok(()) => break,
+            Err(error) => {
+                problem(
+                    format!("what follows {}", keys::describe(begun.strip_suffix(&[0]).unwrap_or(&begun))),
+                    error.to_string(),
+                );
+                if from == begun {
+                    break;
+                }
+            }
+        }
+    }
+    if let Ok(meta) = counters
+        && let Ok(walked) = contained_read(&file, || check::walk(&table, &copied.dir.join("blobs"), meta))
+    {
+        problems.extend(
+            walked
+                .into_iter()
+                .filter(|found| !problems.iter().any(|known| known.thing == found.thing))
+                .collect::<Vec<_>>(),
+        );
+    }
+    Ok((highest, problems))
+}
+
+fn read(table: &Table, key: &[u8], value: sled::IVec) -> Result<Record, StoreError> {
+    let head = table.head(key, &value)?;
+    let payload = table.payload(key, value)?;
+    let resource = table.decoder().decode(key, &payload)?;
+    if head.kind != Kind::Resource || matches!(payload, Payload::Torn) {
+        return Err(table.damaged(key, "its head belongs to another record"));
+    }
+    let payload = prost::Message::encode_to_vec(&resource);
+    Ok(Record { kind: RecordKind::Resource, sequence: head.seq, payload })
 }
 
 fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
@@ -61,7 +202,10 @@ fn copy_dir(from: &Path, to: &Path) -> Result<(), StoreError> {
             fs::create_dir(&target).map_err(io_fault(&target, "make"))?;
             copy_dir(&path, &target)?;
         } else {
-            fs::copy(&path, &target).map_err(io_fault(&path, "copy"))?;
+            let mut source = File::open(&path).map_err(io_fault(&path, "copy"))?;
+            // Not its mode: the original may be read-only.
+            let mut copy = File::create(&target).map_err(io_fault(&target, "write"))?;
+            std::io::copy(&mut source, &mut copy).map_err(io_fault(&path, "copy"))?;
         }
     }
     Ok(())

@@ -20,20 +20,25 @@ const WORD: &str = "mortise-commit";
 
 /// Notes in the store's directory that it is closed with this commit as its last.
 pub(crate) fn set(dir: &Path, last_seq: u64) -> Result<(), StoreError> {
-    if number_file::read(&dir.join(FILE), WORD)? == Some(last_seq) {
+    if get(dir)? == Some(last_seq) {
         return Ok(());
     }
     number_file::replace(dir, FILE, WORD, last_seq)
 }
 
+/// The commit with which the store was closed last.
+pub(crate) fn get(dir: &Path) -> Result<Option<u64>, StoreError> {
+    number_file::read(&dir.join(FILE), WORD)
+}
+
 /// Whether the store was closed with this commit as its last: then nothing is in its log. Not if nobody can tell.
 pub(crate) fn is(dir: &Path, last_seq: u64) -> bool {
-    number_file::read(&dir.join(FILE), WORD).is_ok_and(|closed_at| closed_at == Some(last_seq))
+    get(dir).is_ok_and(|closed_at| closed_at == Some(last_seq))
 }
 
 /// What is wrong with a store whose last commit is this one, if anything is.
 pub(crate) fn judge(dir: &Path, last_seq: u64) -> Result<Option<String>, StoreError> {
-    let closed_at = number_file::read(&dir.join(FILE), WORD).map_err(|error| match error {
+    let closed_at = get(dir).map_err(|error| match error {
         StoreError::Corrupt { path, what } => {
             let what =
                 format!("{what} (only this file may be: without it the store opens, and a lost end is not noticed)");

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
+    io,
     path::Path,
 };
 
@@ -40,6 +41,22 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
         Err(TryLockError::Error(source)) => Err(StoreError::Io { path: file, action: "lock", source }),
+    }
+}
+
+/// As [`lock`], of a directory that may be on a medium which cannot be written: `None` when there is no lock to take.
+pub(crate) fn lock_read_only(path: &Path) -> Result<Option<File>, StoreError> {
+    let file = path.join(LOCK);
+    let lock = match File::open(&file) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(io_fault(&file, "open")(source)),
+    };
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
+        // Some media know no locks.
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -146,14 +146,14 @@ async fn an_end_that_is_gone_is_noticed() {
     let closed_at = store.path().join("store/closed-at");
     assert_eq!(std::fs::read_to_string(&closed_at).unwrap(), "mortise-commit 2\n");
     assert!(!store.path().join("store/closed-at.new").exists());
-    assert_eq!(SledBackend::check_offline(&store.path()).unwrap().problems, []);
+    assert_eq!(SledBackend::check_offline(&store.path(), None).unwrap().problems, []);
 
     std::fs::write(&closed_at, "mortise-commit 3\n").unwrap();
     let error = store.open().unwrap_err();
     assert!(named(&error), "{error}");
     let expected = "its last commit is 2, but it was closed with commit 3: its end is damaged (to go on without what is lost, remove";
     assert!(error.to_string().contains(expected), "{error}");
-    let problems = SledBackend::check_offline(&store.path()).unwrap().problems;
+    let problems = SledBackend::check_offline(&store.path(), None).unwrap().problems;
     assert!(problems.len() == 1 && problems[0].fault.contains(expected), "{problems:?}");
 
     for broken in ["", "mortise-commit", "mortise-commit -1\n", "3\n"] {
@@ -181,7 +181,7 @@ async fn copies_of_checks_that_ended_early_go() {
         std::fs::create_dir_all(copy.join("blobs")).unwrap();
         std::fs::write(copy.join("db"), "x").unwrap();
         if by_check {
-            assert_eq!(SledBackend::check_offline(&store.path()).unwrap().problems, []);
+            assert_eq!(SledBackend::check_offline(&store.path(), None).unwrap().problems, []);
         } else {
             store.open().unwrap();
         }

@@ -96,7 +96,7 @@ async fn records_that_do_not_agree_are_refused() {
 #[tokio::test]
 async fn the_check_of_a_closed_store_changes_nothing() {
     let mut store = filled().await;
-    match SledBackend::check_offline(&store.path()) {
+    match SledBackend::check_offline(&store.path(), None) {
         Err(StoreError::Locked { .. }) => {}
         other => panic!("{other:?}"),
     }
@@ -113,15 +113,15 @@ async fn the_check_of_a_closed_store_changes_nothing() {
     };
     // Sled lets go of its files a moment after the store is dropped.
     store.tamper(|_| {});
-    let report = SledBackend::check_offline(&store.path()).unwrap();
+    let report = SledBackend::check_offline(&store.path(), None).unwrap();
     assert_eq!((report.problems.len(), report.sequence, report.first_event), (0, 43, 38));
     store.tamper(tamper);
     let before = files(&store.path());
-    let report = SledBackend::check_offline(&store.path()).unwrap();
+    let report = SledBackend::check_offline(&store.path(), None).unwrap();
     assert!(report.problems.iter().any(|p| p.fault.contains("it counts 6 events, there are 5")), "{report:?}");
     assert_eq!(files(&store.path()), before);
     let nowhere = store.path().join("nowhere");
-    assert!(matches!(SledBackend::check_offline(&nowhere), Err(StoreError::Absent { .. })));
+    assert!(matches!(SledBackend::check_offline(&nowhere, None), Err(StoreError::Absent { .. })));
     assert!(!nowhere.exists());
 }
 

@@ -62,7 +62,7 @@ async fn what_nobody_closed_is_found_in_the_log() {
     let (store, listed) = filled().await;
     let copy = killed(&store);
     let before = contents(copy.path());
-    let report = SledBackend::check_offline(copy.path()).unwrap();
+    let report = SledBackend::check_offline(copy.path(), None).unwrap();
     assert_eq!((report.problems.as_slice(), report.sequence), (&[][..], 4));
     assert_eq!(contents(copy.path()), before, "a check leaves everything as it is");
     for _ in 0..2 {
@@ -83,7 +83,7 @@ async fn a_damaged_log_is_an_error_that_names_it() {
     handle.write_all_at(b"????", 100).unwrap();
     let before = contents(copy.path());
     let opened = SledBackend::open(Options::new(copy.path())).map(drop);
-    for error in [opened.unwrap_err(), SledBackend::check_offline(copy.path()).unwrap_err()] {
+    for error in [opened.unwrap_err(), SledBackend::check_offline(copy.path(), None).unwrap_err()] {
         assert!(matches!(&error, StoreError::Corrupt { path, .. } if *path == log), "{error}");
         let text = error.to_string();
         assert!(text.contains("record 0 of the write-ahead log") && text.contains("restore a backup"), "{text}");

@@ -8,6 +8,7 @@ mod in_flight;
 mod load;
 mod log;
 mod log_end;
+mod offline;
 mod power;
 mod reopen;
 mod stall;

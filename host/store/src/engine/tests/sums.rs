@@ -83,7 +83,7 @@ async fn a_sum_that_is_gone_is_noticed() {
     });
     let error = store.open().unwrap_err().to_string();
     assert!(error.contains("the sums of the types do not come to its own"), "{error}");
-    let problems = SledBackend::check_offline(&store.path()).unwrap().problems;
+    let problems = SledBackend::check_offline(&store.path(), None).unwrap().problems;
     assert!(problems.iter().any(|problem| problem.fault.contains("do not come to its own")), "{problems:?}");
 }
 
