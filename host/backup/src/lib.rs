@@ -6,6 +6,8 @@
 //! - [`restore`]: a data directory and a plugin folder made of a backup, in one step, with nothing touched before the
 //!   whole archive was read and found good.
 //!
+//! - [`salvage`]: a data directory made of what can be read of a damaged backup, or of a damaged store.
+//!
 //! # Cost
 //! Both ways hold a few MiB in memory, whatever the size. Reading and writing go at the speed of compression, some 100
 //! MB of resources a second on one core.
@@ -17,6 +19,7 @@ mod manifest;
 mod output;
 mod place;
 mod restore;
+mod salvage;
 mod seal;
 mod sources;
 
@@ -26,6 +29,7 @@ pub use manifest::{FORMAT_VERSION, Manifest};
 pub use output::{Head, Piece, stream};
 pub use place::finish_interrupted;
 pub use restore::{Progress, Restored, Target, restore};
+pub use salvage::{Salvaged, salvage};
 pub use seal::{SEAL_BYTES, SealChecker};
 pub use sources::{Source, Sources};
 

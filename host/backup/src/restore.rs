@@ -140,7 +140,7 @@ fn in_the_way(archive: &Archive, target: &Target) -> Result<bool, BackupError> {
 }
 
 /// What stands in the way of a restore, if something does.
-fn occupied(data_dir: &Path, plugin_dir: &Path) -> Result<Option<BackupError>, BackupError> {
+pub(crate) fn occupied(data_dir: &Path, plugin_dir: &Path) -> Result<Option<BackupError>, BackupError> {
     let in_the_way = |path: &Path, what: &str| BackupError::Occupied { path: path.to_owned(), what: what.to_owned() };
     let entries = match fs::read_dir(data_dir) {
         Ok(entries) => entries,
@@ -264,7 +264,8 @@ impl Contents for Maker<'_> {
     }
 }
 
-fn write(path: &Path, content: &mut dyn Read) -> Result<(), BackupError> {
+/// Writes a file.
+pub(crate) fn write(path: &Path, content: &mut dyn Read) -> Result<(), BackupError> {
     let mut file = File::create(path).map_err(io_fault(path, "write"))?;
     io::copy(content, &mut file).and_then(|_| file.flush()).map_err(io_fault(path, "write"))
 }

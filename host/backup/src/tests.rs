@@ -307,15 +307,46 @@ async fn sealed_nonsense_is_refused() {
     let cases: Vec<(&str, bool, Change)> = vec![
         ("backup format 2", true, Arc::new(manifest("\"format_version\": 1", "\"format_version\": 2"))),
         ("says that it is something else", true, Arc::new(manifest("mortise-backup", "other"))),
-        ("store format 9", true, Arc::new(manifest("\"store_format\": 2", "\"store_format\": 9"))),
-        ("its counts do not agree", true, Arc::new(manifest("\"events\": 30", "\"events\": 29"))),
-        ("it counts other records", true, Arc::new(manifest("\"count\": 30", "\"count\": 29"))),
+        ("store format 9", true, Arc::new(manifest("\"store_format\": 3", "\"store_format\": 9"))),
+        ("its counts do not agree", true, Arc::new(manifest("\"events\": 30", "\"events\": 31"))),
+        ("it says 29 events", true, Arc::new(manifest("\"events\": 30", "\"events\": 29"))),
+        ("30 are there, and 29 should be", true, Arc::new(manifest("\"count\": 30", "\"count\": 29"))),
         (
             "it is outside of",
             true,
             Arc::new(move |entries| {
                 manifest("\"commit\": 30", "\"commit\": 29")(entries);
                 manifest("\"events\": 30", "\"events\": 29")(entries);
+            }),
+        ),
+        (
+            "these in these versions",
+            true,
+            Arc::new(|entries| {
+                let mut manifest: serde_json::Value = serde_json::from_slice(&entries[0].1).unwrap();
+                manifest["resources_hash"] = "0".repeat(32).into();
+                entries[0].1 = serde_json::to_vec(&manifest).unwrap();
+            }),
+        ),
+        (
+            // As one of a release that made no such comparison, of a store that had lost a resource.
+            "is no deletion, and it is not there",
+            true,
+            Arc::new(|entries| {
+                let mut manifest: serde_json::Value = serde_json::from_slice(&entries[0].1).unwrap();
+                manifest["resources"][0]["count"] = 29.into();
+                manifest.as_object_mut().unwrap().remove("resources_hash");
+                entries[0].1 = serde_json::to_vec(&manifest).unwrap();
+                let (mut rest, mut kept, mut dropped) = (&*entries[3].1.clone(), Vec::new(), false);
+                while !rest.is_empty() {
+                    let record = crate::entry::decode(&mut rest).unwrap();
+                    match record.kind == mortise_store::RecordKind::Resource && !dropped {
+                        true => dropped = true,
+                        false => crate::entry::encode(record, &mut kept),
+                    }
+                }
+                assert!(dropped);
+                entries[3].1 = kept;
             }),
         ),
         ("is not JSON", true, Arc::new(|entries| entries[0].1.truncate(5))),
@@ -451,4 +482,75 @@ async fn writers_go_on() {
     let other = House::empty();
     assert_eq!(restored(&bytes, &other, false).unwrap().manifest.head(), before);
     assert_eq!(other.contents().await.1.len(), 2_000);
+}
+
+/// What is in front of the damage is saved, and what is behind it is said to be missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_be_read_of_a_damaged_backup_is_saved() {
+    let bytes = House::furnished(2_000).await.backup().await;
+    let dir = tempfile::tempdir().unwrap();
+    let all = salvaged(&saved(dir.path(), &bytes), 2_000).await;
+    assert_eq!((all.commit, all.kept_components), (2_000, 0), "{all:?}");
+    // The name of the kept component was never its sum, and the folder's is somebody else's.
+    assert_eq!(all.left_out.len(), 2, "{:?}", all.left_out);
+    let mut saved_some = 0;
+    for (cut, flip) in
+        [(bytes.len() * 3 / 4, None), (bytes.len() - 300, None), (bytes.len(), Some(bytes.len() * 2 / 3))]
+    {
+        let mut damaged = bytes[..cut].to_vec();
+        if let Some(at) = flip {
+            damaged[at] ^= 4;
+        }
+        let file = saved(dir.path(), &damaged);
+        assert!(Archive::open(&file).is_err());
+        let target = House::empty();
+        let some = crate::salvage(&file, &target.data()).unwrap();
+        let count = some.resources.values().sum::<u64>();
+        println!(
+            "cut at {cut}, flipped {flip:?}: {count} of 2000; {:?}",
+            some.left_out.iter().map(ToString::to_string).collect::<Vec<_>>()
+        );
+        assert!(some.left_out.len() > 2);
+        let (commit, resources) = target.contents().await;
+        assert_eq!((commit, resources.len() as u64), (2_000, count));
+        for found in resources {
+            let name = found.id.clone().unwrap().name;
+            let n: usize = name.strip_prefix("r-").unwrap().parse().unwrap();
+            assert_eq!(found, pb::Resource { version: found.version.clone(), ..resource(&name, n % 7 * 1000) });
+        }
+        saved_some += u32::from(count > 0 && count < 2_000);
+    }
+    assert!(saved_some > 0);
+    let nothing = crate::salvage(&saved(dir.path(), b"nonsense"), &House::empty().data());
+    assert!(matches!(nothing, Err(BackupError::NotABackup { .. })), "{nothing:?}");
+    let occupied = House::furnished(1).await;
+    let refused = crate::salvage(&saved(dir.path(), &bytes), &occupied.data());
+    assert!(matches!(refused, Err(BackupError::Occupied { .. })), "{refused:?}");
+}
+
+/// A store that is damaged beyond opening gives what it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_be_read_of_a_damaged_store_is_saved() {
+    let house = House::furnished(300).await;
+    let kept = house.data().join("plugins/demo");
+    let digest = format!("{:x}", <sha2::Sha256 as sha2::Digest>::digest(b"good"));
+    fs::write(kept.join(format!("{digest}.wasm")), b"good").unwrap();
+    fs::write(house.data().join("store/store/closed-at"), "mortise-commit 400\n").unwrap();
+    assert!(SledBackend::open(Options::new(house.data().join("store"))).is_err());
+    let files = house.files();
+    let some = salvaged(&house.data(), 300).await;
+    assert_eq!((some.commit, some.kept_components), (400, 1));
+    let said: Vec<_> = some.left_out.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|said| said.contains("closed with commit 400")) && said.len() == 2, "{said:?}");
+    assert_eq!(house.files(), files, "the damaged store stays as it is");
+}
+
+/// Into a new house, where so many resources are.
+async fn salvaged(source: &Path, count: usize) -> crate::Salvaged {
+    let target = House::empty();
+    let salvaged = crate::salvage(source, &target.data()).unwrap();
+    let (commit, resources) = target.contents().await;
+    assert_eq!((commit, resources.len()), (salvaged.commit, count));
+    assert!(!target.data().join("restore.new").exists() && !target.data().join("restore.ready").exists());
+    salvaged
 }

@@ -42,7 +42,6 @@ use super::{
     read::{hub::HubLimits, publisher::Publisher, scan::Scanner},
     tree::{
         check, keys,
-        panics::contained,
         record::Meta,
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
         sums::{Sums, Totals},
@@ -121,7 +120,7 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
         Some(_) => {
             let sums = Sums::read(&table, &meta)?;
             let compare = unclean || small || options.compare_at_start;
-            let problems = if compare { compared(&table, &dir, meta, &sums)? } else { Vec::new() };
+            let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
             (meta, sums, problems)
         }
     };
@@ -175,11 +174,12 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
 }
 
 /// What is there against what should be. Where they differ, everything is looked at, to name the records.
-fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Result<Vec<Problem>, StoreError> {
-    match contained("comparison", || Sums::count(table)) {
-        Ok(found) if found == *sums => Ok(Vec::new()),
-        Ok(_) => contained("comparison", || check::walk(table, &dir.join("blobs"), meta)),
-        Err(error) => Ok(vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }]),
+fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
+    let unreadable = |error: StoreError| vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }];
+    match Sums::count(table) {
+        Ok(found) if found == *sums => Vec::new(),
+        Ok(_) => check::walk(table, &dir.join("blobs"), meta).unwrap_or_else(unreadable),
+        Err(error) => unreadable(error),
     }
 }
 

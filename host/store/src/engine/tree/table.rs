@@ -18,6 +18,7 @@ use crate::engine::tree::{
     keys,
     memtable::Recent,
     merge::Merge,
+    panics::contained_read,
     record::{Head, StoredResource},
     write_batch::WriteBatch,
 };
@@ -72,7 +73,7 @@ impl Table {
         // The maps first: see there.
         match self.recent.layers().get(key) {
             Some(state) => Ok(state),
-            None => self.db.get(key).map_err(|e| self.fault("read", e)),
+            None => self.contained(|| self.db.get(key)),
         }
     }
 
@@ -93,8 +94,15 @@ impl Table {
         let table = self.clone();
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         let layers = self.recent.layers();
-        let walk = Merge::new(&layers, &from, &to, self.db.range::<Vec<u8>, R>(range));
-        walk.map(move |step| step.map_err(|e| table.fault("read", e)))
+        let mut walk = Some(Merge::new(&layers, &from, &to, self.db.range::<Vec<u8>, R>(range)));
+        std::iter::from_fn(move || {
+            let step = table.contained(|| walk.as_mut().and_then(Iterator::next).transpose()).transpose();
+            // What sled is in after a fault is not known.
+            if !matches!(step, Some(Ok(_))) {
+                walk = None;
+            }
+            step
+        })
     }
 
     /// Shows a batch, which the log has, to every reader at once. For the commit thread only.
@@ -109,7 +117,7 @@ impl Table {
 
     /// Whether the tree itself has a key.
     pub(crate) fn tree_has(&self, key: &[u8]) -> Result<bool, StoreError> {
-        self.db.contains_key(key).map_err(|e| self.fault("read", e))
+        self.contained(|| self.db.contains_key(key))
     }
 
     /// Writes a batch to the tree itself and hands it to the operating system, which may still lose it with the power.
@@ -167,6 +175,11 @@ impl Table {
     /// A refusal of the file system.
     pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> StoreError {
         StoreError::Io { path: self.decoder.file.to_path_buf(), action, source }
+    }
+
+    /// Reads from sled, which panics on some damaged pages.
+    fn contained<T>(&self, read: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
+        contained_read(&self.decoder.file, || read().map_err(|error| self.fault("read", error)))
     }
 
     fn fault(&self, action: &'static str, error: sled::Error) -> StoreError {
