@@ -7,12 +7,15 @@ use std::{
 };
 
 use clap::Args;
-use mortise_backup::{Archive, BackupError, Manifest, Target, restore};
+use mortise_backup::{Archive, BackupError, Manifest, Salvaged, Target, restore, salvage};
 use mortise_cli::{
     CliError, Exit, Progress, Unit,
     ui::{line, print},
 };
-use mortise_store::{SledBackend, StoreError, check::Report};
+use mortise_store::{
+    SledBackend, StoreError,
+    check::{Problem, Report},
+};
 
 use crate::settings::{Overrides, Settings, flag_help};
 
@@ -32,7 +35,7 @@ pub(crate) struct Directories {
 /// Arguments of `restore`.
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// The backup; - is standard input
+    /// The backup; - is standard input. With --salvage also the data directory of a damaged store
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -45,6 +48,9 @@ pub(crate) struct Restore {
     /// Read all of the backup and say what is in it, and nothing more
     #[arg(long, conflicts_with = "force")]
     dry_run: bool,
+    /// Take what can be read of a damaged backup or store, into an empty directory, and list what cannot
+    #[arg(long, conflicts_with_all = ["force", "dry_run"])]
+    salvage: bool,
 }
 
 /// Arguments of `check`.
@@ -52,6 +58,9 @@ pub(crate) struct Restore {
 pub(crate) struct Check {
     #[command(flatten)]
     directories: Directories,
+    /// Where the copy is made that is looked at, for a store on a medium that cannot be written [default: in the store]
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
 }
 
 impl Directories {
@@ -69,6 +78,9 @@ impl Restore {
     /// Blocks until it is done.
     pub(crate) fn run(self) -> Result<Exit, CliError> {
         let (data_dir, plugin_dir) = self.directories.resolve(self.plugin_dir)?;
+        if self.salvage {
+            return salvage_into(&self.file, &data_dir);
+        }
         let file = self.file.display();
         let archive = match self.file.as_os_str() == "-" {
             true => from_stdin()?,
@@ -113,24 +125,46 @@ impl Check {
     pub(crate) fn run(self) -> Result<Exit, CliError> {
         let (data_dir, _) = self.directories.resolve(None)?;
         let store = data_dir.join("store");
-        let report = SledBackend::check_offline(&store, None).map_err(|error| failure(error.into()))?;
-        let Report { format, sequence, first_event, bytes, problems } = report;
-        let events = (sequence + 1).saturating_sub(first_event);
+        let report =
+            SledBackend::check_offline(&store, self.work_dir.as_deref()).map_err(|error| failure(error.into()))?;
+        let Report { format, sequence, events, bytes, problems, .. } = report;
         let mb = bytes.div_ceil(1 << 20);
         line(format!("{}: format {format}, commit {sequence}, {events} events, {mb} MiB", store.display()))?;
         if problems.is_empty() {
             line("everything agrees")?;
             return Ok(Exit::Done);
         }
-        let mut error = CliError::failed(format!("{} is damaged: {} problems", store.display(), problems.len()));
-        for problem in problems.iter().take(MAX_PROBLEMS) {
-            error = error.detail(problem.to_string());
-        }
-        if problems.len() > MAX_PROBLEMS {
-            error = error.detail(format!("and {} more", problems.len() - MAX_PROBLEMS));
-        }
-        Err(error.remedy(remedy(&data_dir)))
+        let error = CliError::failed(format!("{} is damaged: {} problems", store.display(), problems.len()));
+        Err(listed(error, &problems).remedy(remedy(&data_dir)))
     }
+}
+
+/// With the problems, or the first of them.
+fn listed(mut error: CliError, problems: &[Problem]) -> CliError {
+    for problem in problems.iter().take(MAX_PROBLEMS) {
+        error = error.detail(problem.to_string());
+    }
+    match problems.len().checked_sub(MAX_PROBLEMS) {
+        None | Some(0) => error,
+        Some(more) => error.detail(format!("and {more} more")),
+    }
+}
+
+/// Done when everything was there; else a failure that lists what is left out.
+fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
+    let Salvaged { resources, commit, kept_components, left_out } = salvage(source, data_dir).map_err(failure)?;
+    for (type_key, count) in &resources {
+        line(format!("  {type_key}: {count}"))?;
+    }
+    let count = resources.values().sum::<u64>();
+    let into = data_dir.display();
+    line(format!("saved into {into}: {count} resources, {kept_components} components; versions go on after {commit}"))?;
+    if left_out.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let error =
+        CliError::failed(format!("not everything of {} can be read: {} problems", source.display(), left_out.len()));
+    Err(listed(error, &left_out))
 }
 
 /// A backup from a pipe. It is believed when its end was seen and no sooner, so it is kept in a file without a name.
@@ -148,8 +182,8 @@ fn from_stdin() -> Result<Archive, CliError> {
 /// What to do about a store that is damaged.
 fn remedy(data_dir: &Path) -> String {
     format!(
-        "mortise restore FILE --data-dir {} --force puts a backup in its place; without one, start the server, \
-         `mortise export` what can be read, and import it into an empty directory",
+        "mortise restore FILE --data-dir {0} --force puts a backup in its place; without one, mortise restore --salvage {0} \
+         --data-dir EMPTY saves what can be read",
         data_dir.display()
     )
 }

@@ -83,12 +83,14 @@ impl Sources {
             data_dir: self.about.data_dir.display().to_string(),
             temporary: self.about.temporary,
             commit: head.sequence,
+            events: head.events(),
             first_event: head.first_event,
             event_bytes: head.event_bytes,
             resources: head.resources.into_iter().map(count).collect(),
             bytes_on_disk,
             backups: snapshots as u64,
             refuses_writes: health.poisoned.unwrap_or_default(),
+            damaged: health.damaged.unwrap_or_default(),
         }
     }
 

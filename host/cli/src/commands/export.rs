@@ -3,6 +3,9 @@
 //! What belongs to one server only (uids, versions, generations, statuses) is left out, and so are resources of the
 //! host's own types, but for partitions and namespaces. What is marked for deletion is left out, since it cannot be
 //! written. Resources of deleted owners come without their owner.
+//!
+//! A store that is damaged cannot read some resources: of a type that has one, those before it are written, the other types
+//! whole, and the failure at the end lists what is left out.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -62,19 +65,19 @@ impl Export {
         let chosen = self.choose(&catalog)?;
         if self.file.as_os_str() == "-" {
             // Not locked: between two lines somebody else may have something to say.
-            self.write(&session, &chosen, &catalog, &mut BufWriter::new(io::stdout())).await?;
-            return Ok(Exit::Done);
+            let out = &mut BufWriter::new(io::stdout());
+            return self.write(&session, &chosen, &catalog, out).await?.exit();
         }
         let name = self.file.display().to_string();
         if !self.force && self.file.symlink_metadata().is_ok() {
             return Err(CliError::usage(format!("{name} is there already")).remedy("--force replaces it"));
         }
         let mut part = AtomicFile::beside(&self.file).map_err(CliError::fs)?;
-        let count = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.file())).await?;
+        let written = self.write(&session, &chosen, &catalog, &mut BufWriter::new(part.file())).await?;
         let placed = if self.force { part.replace_durably() } else { part.create_durably() };
         placed.map_err(|e| CliError::failed(format!("cannot write {name}")).caused_by(e.source))?;
-        ui::line(format!("{name}: {count} resources"))?;
-        Ok(Exit::Done)
+        ui::line(format!("{name}: {} resources", written.count))?;
+        written.exit()
     }
 
     /// The types to export: partitions and namespaces first.
@@ -101,17 +104,26 @@ impl Export {
         types: &[pb::Type],
         catalog: &Catalog,
         out: &mut dyn Write,
-    ) -> Result<u64, CliError> {
+    ) -> Result<Written, CliError> {
         let progress = Progress::begin("exporting", None, Unit::Items);
-        let (mut count, mut going) = (0_u64, 0_u64);
+        let (mut count, mut going, mut unreadable) = (0_u64, 0_u64, Vec::new());
         for wanted in types {
             let name = gvk(wanted);
             // A watch gives its snapshot a resource at a time, where a list is one message.
             let request =
                 pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: None, name_prefix: String::new() };
             let mut stream = session.call(&name, session.resources().watch_list(request)).await?;
-            while let Some(event) = session.next(&name, &mut stream).await? {
-                let Some(Event::Upsert(upsert)) = event.event else { break };
+            loop {
+                let event = match session.next(&name, &mut stream).await {
+                    Ok(event) => event,
+                    // What the store cannot read is the server's fault, and of this type only.
+                    Err(error) if error.code == Some(tonic::Code::Internal) => {
+                        unreadable.push(error);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
+                let Some(Event::Upsert(upsert)) = event.and_then(|event| event.event) else { break };
                 let Some(resource) = upsert.resource.map(portable).filter(|r| !is_given(r)) else { continue };
                 if meta::is_marked(&resource.metadata) {
                     going += 1;
@@ -133,7 +145,30 @@ impl Export {
         if going > 0 {
             self.connect.ui().note(&format!("left out: {going} being deleted"));
         }
-        Ok(count)
+        Ok(Written { count, unreadable })
+    }
+}
+
+/// What was exported, and what was not.
+struct Written {
+    count: u64,
+    /// Why not everything of some types.
+    unreadable: Vec<CliError>,
+}
+
+impl Written {
+    /// A failure that lists what was not.
+    fn exit(self) -> Result<Exit, CliError> {
+        if self.unreadable.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let mut error = CliError::failed("not everything can be read");
+        for unreadable in &self.unreadable {
+            error = error.detail(unreadable.to_string());
+        }
+        Err(error.remedy(
+            "with the server stopped, mortise restore --salvage DATA_DIR --data-dir EMPTY saves what can be read",
+        ))
     }
 }
 

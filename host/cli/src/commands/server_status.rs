@@ -29,7 +29,7 @@ pub(super) async fn show(connect: &Connect, shown: AnswerFormat) -> Result<Exit,
 
 /// For scripts: a failure when the store is not sound. Other warnings are for people.
 fn exit(status: &ServerStatusResponse) -> Exit {
-    let sound = status.store.as_ref().is_none_or(|store| store.refuses_writes.is_empty());
+    let sound = status.store.as_ref().is_none_or(|store| store.refuses_writes.is_empty() && store.damaged.is_empty());
     if sound { Exit::Done } else { Exit::Failed }
 }
 
@@ -156,9 +156,8 @@ fn describe_data(store: &Store) -> String {
 }
 
 fn describe_history(store: &Store) -> String {
-    let events = (store.commit + 1).saturating_sub(store.first_event);
     let bytes = indicatif::HumanBytes(store.event_bytes);
-    format!("the last {events} events are kept ({bytes})")
+    format!("the last {} events are kept ({bytes})", store.events)
 }
 
 #[cfg(test)]
@@ -177,6 +176,10 @@ mod tests {
         assert_eq!(exit(&status), Exit::Done);
         status.store.as_mut().unwrap().refuses_writes = "store/wal.1: sync: input/output error".into();
         assert_eq!(exit(&status), Exit::Failed);
+        let store =
+            Store { damaged: "resources of type demo.Artist: 2 are there, and 3 should be".into(), ..Store::default() };
+        status.store = Some(store);
+        assert_eq!(exit(&status), Exit::Failed);
     }
 
     #[test]
@@ -190,6 +193,7 @@ mod tests {
                 commit: 12,
                 resources: vec![TypeCount { group: "demo".into(), kind: "Artist".into(), count: 5 }],
                 first_event: 3,
+                events: 10,
                 event_bytes: 2048,
                 bytes_on_disk: 1 << 20,
                 backups: 1,
