@@ -90,6 +90,17 @@ async fn format_2_opens_after_a_crash() {
     opens("store-v2-killed", "4194312").await;
 }
 
+#[tokio::test]
+async fn format_3_opens() {
+    opens("store-v3", "8").await;
+}
+
+#[tokio::test]
+async fn format_3_opens_after_a_crash() {
+    assert!(fs::metadata(folder("store-v3-killed").join("wal.1")).unwrap().len() > 1_000);
+    opens("store-v3-killed", "4194312").await;
+}
+
 /// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes some over.
 async fn opens(format: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -126,7 +137,7 @@ async fn make() {
     // What the log was extended by is zeros, and as good as absent.
     let log = fs::read(killed.join("wal.1")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(512)]).unwrap();
+    fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(4096)]).unwrap();
     drop(store);
     copy(&dir.path().join("store"), &folder("store-v3"));
 }
