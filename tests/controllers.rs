@@ -1,6 +1,8 @@
 //! Controllers in plugins, over the wire: what they do, where they stop, and what is seen of them.
 
-use crate::common::{Setup, any, artist, decoded, eventually, gvk, id, id_of, is_gone, refusal, thing};
+use crate::common::{
+    Server, Setup, any, artist, decoded, eventually, gvk, id, id_of, is_gone, refusal, resource, tenancy, thing,
+};
 use crate::kit::{controllers, read_until, report, until};
 use mortise_resource::{
     data,
@@ -48,6 +50,49 @@ async fn a_reconciler_follows_creation_change_and_deletion() {
     }
     let seen = report(&server, "reconcile-copy/copies").await;
     assert_eq!((seen.errors, seen.throttled, seen.restarts), (0, 0, 0), "{seen:?}");
+}
+
+/// Seconds that it takes to write as many things, some at once, and until a controller has written a status into each.
+async fn written_and_seen(server: &Server, kind: &str, count: usize) -> (f64, f64) {
+    let of = format!("reconcile_status.v1.{kind}");
+    let begun = std::time::Instant::now();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..64 {
+        let (mut client, of) = (server.client(), of.clone());
+        writers.spawn(async move {
+            for n in (writer..count).step_by(64) {
+                let data = any("mortise.test.v1.Thing", &text("x"));
+                let thing = resource(id(&of, &format!("t{n:05}")), Some(data));
+                client.write(pb::WriteRequest { resource: Some(thing) }).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let written = begun.elapsed().as_secs_f64();
+    let name = format!("reconcile-status/{}", kind.to_lowercase());
+    until(server, &name, |seen| seen.queued + seen.running == 0 && seen.reconciles >= count as u64).await;
+    let took = begun.elapsed().as_secs_f64();
+    let all = server.list(gvk(&of), tenancy("", ""), "").await.unwrap();
+    assert_eq!(all.iter().filter(|one| one.status.contains_key("reconcile-status/seen")).count(), count);
+    (written, took)
+}
+
+/// A reconcile that writes waits for its commit, and the next one for it. A controller that has many resources in hand
+/// at once has their writes in common commits, as clients do, and so keeps up with 64 of them.
+#[tokio::test]
+async fn reconciles_that_run_at_once_share_commits() {
+    const COUNT: usize = 2_000;
+    let server = Setup::new().guest("reconcile-status").start().await;
+    let (_, alone) = written_and_seen(&server, "One", COUNT).await;
+    let (written, together) = written_and_seen(&server, "Many", COUNT).await;
+    let rate = |seconds: f64| COUNT as f64 / seconds;
+    println!(
+        "one at a time: {:.0} a second; 64 at once: {:.0} a second, clients {:.0}",
+        rate(alone),
+        rate(together),
+        rate(written)
+    );
+    assert!(together < 1.5 * written && together < alone, "{alone:.1} s, {together:.1} s, written in {written:.1} s");
 }
 
 /// Nothing is missing: nothing is written, and so nothing wakes it.

@@ -77,7 +77,13 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Resources that are reconciled at once, each in an instance of its own; 1 if not said.
+    /// Resources that are reconciled at once, each in an instance of its own, and never one of them twice; 1 if not said,
+    /// at most 64.
+    ///
+    /// A write has answered when it is on the disk. With one resource at a time a controller that writes in each
+    /// reconcile does as many as the disk has syncs, some hundred a second; writes of resources that are reconciled at
+    /// once share syncs. It is right where what is done for one resource does not depend on what is done for others
+    /// meanwhile: not for a controller that hands out numbers, or that writes one file about all of them.
     #[must_use]
     pub const fn parallel(mut self, resources: u32) -> Self {
         self.spec.parallel = resources;

@@ -4,7 +4,8 @@ use mortise_plugin::{Condition, Context, Controller, Error, Outcome, Reconciler,
 
 use crate::{KIND, proto::{{module}}::{{message}}};
 
-pub(crate) static CONTROLLER: Controller<Accept> = Controller::new("{{controller}}", KIND, Accept);
+/// Sixteen at once: one resource after another would wait for the disk after each write.
+pub(crate) static CONTROLLER: Controller<Accept> = Controller::new("{{controller}}", KIND, Accept).parallel(16);
 
 /// Says of each {{kind}} that it was seen. It reads what is there and does what is missing; asked again, it does
 /// nothing.
