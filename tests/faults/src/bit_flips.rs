@@ -481,7 +481,7 @@ pub(crate) fn run_cases(cases: &Cases) -> Outcome<()> {
         files::copy(&base.dir, &dir)?;
         flip.apply(&dir)?;
         // It works on a copy of its own, so it comes first.
-        let checked = catch_unwind(AssertUnwindSafe(|| SledBackend::check_offline(&dir)));
+        let checked = catch_unwind(AssertUnwindSafe(|| SledBackend::check_offline(&dir, None)));
         let check_panic = checked.is_err().then(crate::last_panic);
         let judged = catch_unwind(AssertUnwindSafe(|| judge(base, &flip, &dir)));
         let (verdict, detail) = match judged {
