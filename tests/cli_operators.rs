@@ -119,5 +119,12 @@ async fn backups_and_closed_stores() {
     t.file("data/store/store/closed-at", "mortise-commit 1000000\n");
     t.fails(1, &["check", "--data-dir", "data"]).await;
     t.fails(1, &["serve", "--data-dir", "data", "--plugin-dir", "folder", "--grpc-addr", "127.0.0.1:0"]).await;
+    // What is damaged gives what it has, and a cut backup, too; never in place of something.
+    t.fails(1, &["restore", "--salvage", "data", "--data-dir", "saved"]).await;
+    t.works(&["check", "--data-dir", "saved", "--work-dir", "work"]).await;
+    t.fails(2, &["restore", "--salvage", "data", "--data-dir", "saved"]).await;
+    t.works(&["restore", "--salvage", "cut.tar.gz", "--data-dir", "saved-of-backup"]).await;
+    t.fails(2, &["restore", "--salvage", "text", "--data-dir", "nothing"]).await;
+    t.fails(2, &["restore", "--salvage", "data", "--data-dir", "other", "--force"]).await;
     t.finish_without_numbers();
 }
