@@ -82,7 +82,7 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     remove_unfinished_snapshots(&dir)?;
 
     let file = dir.join(DB);
-    let log = wal::size_on_disk(&dir);
+    let (log, used) = (wal::size_on_disk(&dir), wal::is_there(&dir));
     if log > 0 {
         read_anew(&file)?;
     }
@@ -124,7 +124,7 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
             (meta, sums, problems)
         }
     };
-    if unclean && meta.last_seq > 0 {
+    if unclean && (used || meta.last_seq > 0) {
         meta.highest += PASSED_OVER;
     }
     if before != meta {

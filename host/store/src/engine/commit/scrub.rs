@@ -2,8 +2,8 @@
 //! store is in use.
 //!
 //! A thread decides the pace. It reads a slice ahead, so that what has to come from the disk is in memory, and then has the
-//! commit thread go over the slice. As with the counts of types, nothing else writes meanwhile, so what lies before the slice
-//! is known exactly, and each commit corrects it. At the end of a pass both sums must be the same.
+//! commit thread go over the slice. Nothing else writes meanwhile, so what lies before the slice is known exactly, and each
+//! commit corrects it. At the end of a pass both sums must be the same; then it rests for a while.
 //!
 //! # Cost
 //! A slice is a tenth of what goes in a second: at the default rate 200 keys, some 200 µs of the commit thread's time.
@@ -28,6 +28,8 @@ use crate::{
 
 /// Slices each second.
 const PACE: u64 = 10;
+/// Between two passes: a small store is not to keep a processor awake.
+const REST: Duration = Duration::from_secs(10);
 /// The first key of a pass, and the one behind its last.
 const BEGIN: &[u8] = &[keys::OWNER];
 const END: &[u8] = &[keys::RESOURCE + 1];
@@ -109,9 +111,10 @@ pub(crate) fn start(shared: &Arc<Shared>, rate: u64) -> Result<Option<JoinHandle
 }
 
 fn pace(shared: &Weak<Shared>, count: usize) {
-    let mut from = BEGIN.to_vec();
+    let slice = Duration::from_secs(1) / u32::try_from(PACE).unwrap_or(1);
+    let (mut from, mut pause) = (BEGIN.to_vec(), slice);
     loop {
-        thread::park_timeout(Duration::from_secs(1) / u32::try_from(PACE).unwrap_or(1));
+        thread::park_timeout(pause);
         let Some(shared) = shared.upgrade() else { return };
         if shared.queue.is_closed() {
             return;
@@ -122,9 +125,9 @@ fn pace(shared: &Weak<Shared>, count: usize) {
         for (key, _) in read {
             (seen, last) = (seen + 1, Some(key));
         }
-        from = match last {
-            Some(key) if seen == count => after(&key),
-            _ => BEGIN.to_vec(),
+        (from, pause) = match last {
+            Some(key) if seen == count => (after(&key), slice),
+            _ => (BEGIN.to_vec(), REST),
         };
         // Writes have the way.
         shared.queue.push_if_room(Job::Scrub(count));

@@ -286,6 +286,11 @@ pub(crate) fn size_on_disk(dir: &Path) -> u64 {
     FILES.iter().filter_map(|name| fs::metadata(dir.join(name)).ok()).map(|found| found.len()).sum()
 }
 
+/// Whether there is a log, be it an empty one: not in a store that was made and never opened.
+pub(crate) fn is_there(dir: &Path) -> bool {
+    FILES.iter().any(|name| dir.join(name).exists())
+}
+
 /// A file of the log that should be there and is not: both are made before anything is written to either. A store that
 /// was closed in good order needs neither.
 pub(crate) fn missing(dir: &Path, checkpoint: CheckpointPosition, closed: bool) -> Option<PathBuf> {

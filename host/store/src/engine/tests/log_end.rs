@@ -102,6 +102,24 @@ async fn versions_that_may_have_been_given_are_not_given_again() {
     }
 }
 
+/// Nor when everything is lost that there ever was.
+#[tokio::test]
+async fn a_log_that_lost_everything_gives_no_version_again() {
+    let store = Fresh::new(|options| options);
+    for n in 0..10 {
+        write(&*store, &numbered(resource(&format!("r-{n}")), n)).await;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), dir.path());
+    for name in wal::FILES {
+        fs::write(dir.path().join("store").join(name), []).unwrap();
+    }
+    let opened = SledBackend::open(Options { path: dir.path().to_owned(), ..store.options.clone() }).unwrap();
+    assert_eq!(list(&opened, &everything()).await, []);
+    let version: u64 = write(&opened, &resource("later")).await.version.parse().unwrap();
+    assert!(version > 10, "{version}");
+}
+
 /// The history goes on over what was passed over: it is trimmed, backed up and loaded with it.
 #[tokio::test]
 async fn a_history_with_gaps_is_whole() {
