@@ -18,16 +18,19 @@
 //! `SledBackend::check_offline` looks at it before that; it may be *blind*, which is to find nothing where the opening does,
 //! and may not panic.
 //!
+//! Of backups, `restore --dry-run` and `restore` have to refuse what they do not restore as it was. Of compiled code, the
+//! server has to answer as before, and to compile anew what was flipped.
+//!
 //! Cases run in a process of their own, which is started again after the case that ended it.
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    process::{Command, Stdio},
+    sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
 };
@@ -41,6 +44,8 @@ use crate::{
     Outcome,
     files::{self, Flip, Used},
     ledger::{Content, Ledger},
+    mortise::{Mortise, Restored},
+    process::lines_of,
     report::{Bound, Table, work_dir},
     resources::{State, id, name, resource},
     writer::{End, Life, content, options},
@@ -62,6 +67,10 @@ pub(crate) enum Target {
     Closed,
     /// One whose process was killed.
     Killed,
+    /// A backup.
+    Backup,
+    /// Code that a server compiled and kept, its secret, and the plugin that it was compiled from.
+    Code,
 }
 
 impl Target {
@@ -69,6 +78,8 @@ impl Target {
         match self {
             Self::Closed => "closed",
             Self::Killed => "killed",
+            Self::Backup => "backup",
+            Self::Code => "code",
         }
     }
 }
@@ -91,15 +102,50 @@ pub(crate) struct BitFlips {
     /// Only of these.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Target>,
+    /// The `mortise` binary, for backups and compiled code; left out, the one beside this tool.
+    #[arg(long)]
+    mortise: Option<PathBuf>,
     /// A directory for the stores. Those that are there are used again, so that a case can be repeated.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
 
 impl BitFlips {
-    fn targets(&self) -> Vec<Target> {
-        if self.only.is_empty() { Target::value_variants().to_vec() } else { self.only.clone() }
+    fn mortise(&self) -> Outcome<PathBuf> {
+        let beside = std::env::current_exe()?.with_file_name("mortise");
+        Ok(self.mortise.clone().unwrap_or(beside))
     }
+
+    /// What there is to flip bits of.
+    fn targets(&self) -> Outcome<Vec<Target>> {
+        let wanted = if self.only.is_empty() { Target::value_variants() } else { &self.only };
+        let mortise = self.mortise()?;
+        let (there, skipped): (Vec<_>, Vec<_>) = wanted
+            .iter()
+            .copied()
+            .partition(|target| mortise.exists() || matches!(target, Target::Closed | Target::Killed));
+        for target in skipped {
+            println!("SKIPPED: bit-flips of {}: {} is not there", target.name(), mortise.display());
+        }
+        Ok(there)
+    }
+}
+
+/// The target of a case. Of several, a server's are rare, since each case starts one.
+fn target_of(targets: &[Target], case: u64) -> Option<Target> {
+    let share = |target: &Target| match target {
+        Target::Closed | Target::Killed => 45,
+        Target::Backup => 9,
+        Target::Code => 1,
+    };
+    let mut place = case % targets.iter().map(share).sum::<u64>().max(1);
+    // Neighbours are of different targets, so that few cases have some of each.
+    place = place * 37 % targets.iter().map(share).sum::<u64>().max(1);
+    targets.iter().copied().find(|target| {
+        let here = place < share(target);
+        place = place.saturating_sub(share(target));
+        here
+    })
 }
 
 /// Options of the process that runs cases.
@@ -117,6 +163,8 @@ pub(crate) struct Cases {
     seed: u64,
     #[arg(long, value_delimiter = ',')]
     only: Vec<Target>,
+    #[arg(long)]
+    mortise: PathBuf,
 }
 
 /// Runs the command. Answers whether all was well.
@@ -125,6 +173,7 @@ pub(crate) fn run(command: &BitFlips) -> Outcome<bool> {
     let bound = Bound::new(command.count, command.seconds);
     let begun = Instant::now();
     let (mut table, mut files) = (Table::default(), Table::default());
+    let targets = command.targets()?;
     let mut wrong = 0;
     let mut case = command.case.unwrap_or(0);
     while command.case == Some(case) || (command.case.is_none() && bound.allows(case)) {
@@ -132,26 +181,41 @@ pub(crate) fn run(command: &BitFlips) -> Outcome<bool> {
             command.keep.as_deref().unwrap_or(work.path()).join(format!("base-{}-{}", command.seed, case / CASES));
         if !base.join("made").exists() {
             make(&base, command.seed ^ ((case / CASES) << 32))?;
+            make_served(&base, &targets, &Mortise(command.mortise()?))?;
+            fs::write(base.join("made"), "")?;
         }
         let round_ends = (case / CASES + 1) * CASES;
         let until = if command.case.is_some() { case + 1 } else { round_ends.min(command.count.max(case + 1)) };
         let until = if command.seconds.is_some() && command.case.is_none() { round_ends } else { until };
         while case < until && (command.case.is_some() || bound.allows(case)) {
-            case = some_cases(command, &base, work.path(), case..until, bound, |case, target, verdict, detail| {
-                table.add(target, verdict);
-                if !target.starts_with("check") {
-                    let path = detail.split(" of ").nth(2).and_then(|rest| rest.split(':').next()).unwrap_or_default();
-                    let file = path.rsplit('/').next().unwrap_or(path);
-                    // The name of a snapshot has a number in it.
-                    files.add(if file.starts_with("snap.") { "snap" } else { file }, verdict);
-                }
-                if matches!(verdict, "WRONG" | "reused" | "panics" | "hangs" | "unnamed") {
-                    wrong += 1;
-                    println!("{verdict}: --seed {} --case {case}{}: {target}: {detail}", command.seed, command.only());
-                } else if command.case.is_some() {
-                    println!("{verdict}: {target}: {detail}");
-                }
-            })?;
+            case = some_cases(
+                command,
+                &targets,
+                &base,
+                work.path(),
+                case..until,
+                bound,
+                |case, target, verdict, detail| {
+                    table.add(target, verdict);
+                    if !target.starts_with("check") {
+                        let path =
+                            detail.split(" of ").nth(2).and_then(|rest| rest.split(':').next()).unwrap_or_default();
+                        let file = path.rsplit('/').next().unwrap_or(path);
+                        // The name of a snapshot has a number in it.
+                        files.add(if file.starts_with("snap.") { "snap" } else { file }, verdict);
+                    }
+                    if matches!(verdict, "WRONG" | "reused" | "panics" | "hangs" | "unnamed") {
+                        wrong += 1;
+                        println!(
+                            "{verdict}: --seed {} --case {case}{}: {target}: {detail}",
+                            command.seed,
+                            command.only()
+                        );
+                    } else if command.case.is_some() {
+                        println!("{verdict}: {target}: {detail}");
+                    }
+                },
+            )?;
         }
         if command.keep.is_none() {
             fs::remove_dir_all(&base)?;
@@ -176,16 +240,19 @@ impl BitFlips {
 /// Runs cases in a process until it is through, or ends, or the time is over. Answers the next case.
 fn some_cases(
     command: &BitFlips,
+    targets: &[Target],
     base: &Path,
     work: &Path,
     cases: std::ops::Range<u64>,
     bound: Bound,
     mut tell: impl FnMut(u64, &str, &'static str, &str),
 ) -> Outcome<u64> {
-    let targets: Vec<_> = command.targets().iter().map(|target| target.name()).collect();
+    let targets: Vec<_> = targets.iter().map(|target| target.name()).collect();
     let mut process = Command::new(std::env::current_exe()?)
         .arg("cases")
         .args([base, work])
+        .arg("--mortise")
+        .arg(command.mortise()?)
         .args([format!("--from={}", cases.start), format!("--until={}", cases.end)])
         .args([format!("--seed={}", command.seed), format!("--only={}", targets.join(","))])
         .stdin(Stdio::null())
@@ -234,26 +301,22 @@ fn some_cases(
     Ok(next)
 }
 
-/// Lines that a process writes, on a channel.
-fn lines_of(process: &mut Child) -> Outcome<Receiver<String>> {
-    let pipe = process.stdout.take().ok_or("no pipe")?;
-    let (send, lines) = channel();
-    thread::Builder::new().name("lines".to_owned()).spawn(move || {
-        let mut pipe = BufReader::new(pipe);
-        let mut line = String::new();
-        // A line without an end was torn by a kill: what it announces did not happen.
-        while pipe.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
-            if send.send(line.trim_end().to_owned()).is_err() {
-                return;
-            }
-            line.clear();
-        }
-    })?;
-    Ok(lines)
-}
-
 /// Makes the stores, and looks whether they hold what was acknowledged.
 fn make(base: &Path, seed: u64) -> Outcome<()> {
+    // The last write may have come during a checkpoint.
+    for attempt in 0..10 {
+        if base.exists() {
+            fs::remove_dir_all(base)?;
+        }
+        if make_once(base, seed ^ (attempt << 60))? {
+            return Ok(());
+        }
+    }
+    Err("a store that does one more write does something else besides, again and again".into())
+}
+
+/// Answers whether the last write changed the log only.
+fn make_once(base: &Path, seed: u64) -> Outcome<bool> {
     let data = base.join("data");
     fs::create_dir_all(&data)?;
     let mut ledger = Ledger::default();
@@ -299,7 +362,7 @@ fn make(base: &Path, seed: u64) -> Outcome<()> {
     for file in files::list(&base.join("killed"))? {
         let differs = fs::read(base.join("killed").join(&file))? != fs::read(base.join("before").join(&file))?;
         if differs && !file.to_string_lossy().contains("wal.") {
-            return Err(format!("{} changed with the last write, too", file.display()).into());
+            return Ok(false);
         }
     }
     let copy = base.join("copy");
@@ -311,7 +374,17 @@ fn make(base: &Path, seed: u64) -> Outcome<()> {
     if !faults.is_empty() {
         return Err(format!("a killed store: {faults:?}").into());
     }
-    fs::write(base.join("made"), "")?;
+    Ok(true)
+}
+
+/// Makes what takes a server.
+fn make_served(base: &Path, targets: &[Target], mortise: &Mortise) -> Outcome<()> {
+    if targets.contains(&Target::Backup) {
+        mortise.make_backup(&base.join("closed"), &base.join("backup"))?;
+    }
+    if targets.contains(&Target::Code) {
+        mortise.make_code(&base.join("code"))?;
+    }
     Ok(())
 }
 
@@ -412,41 +485,75 @@ async fn compare(store: &SledBackend, before: &Saying) -> Found {
     found
 }
 
-/// A store before the flip, and what of it can be lost unnoticed.
+/// What is there before the flip.
 struct Base {
     target: Target,
     dir: PathBuf,
     used: Used,
-    saying: Saying,
-    /// Where the last record of the log is, and what the store says without it.
-    last: Option<(PathBuf, std::ops::Range<usize>, Saying)>,
+    kind: BaseKind,
+}
+
+enum BaseKind {
+    Store {
+        saying: Saying,
+        /// Where the last record of the log is, and what the store says without it.
+        last: Option<(PathBuf, std::ops::Range<usize>, Saying)>,
+    },
+    Backup(Restored),
+    /// With what the plugin answers.
+    Code(String),
 }
 
 impl Base {
-    fn new(base: &Path, work: &Path, target: Target) -> Outcome<Self> {
-        let dir = base.join(target.name());
+    fn new(cases: &Cases, mortise: &Mortise, target: Target) -> Outcome<Self> {
+        let dir = cases.base.join(target.name());
+        let copy = cases.work.join("copy");
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let says = |dir: &Path| -> Outcome<Saying> {
-            let copy = work.join("copy");
             files::copy(dir, &copy)?;
             let said = runtime.block_on(saying(&SledBackend::open(options(&copy))?))?;
             fs::remove_dir_all(&copy)?;
             Ok(said)
         };
-        let last = match target {
-            Target::Closed => None,
-            Target::Killed => Some(last_record(&base.join("before"), &dir, says(&base.join("before"))?)?),
+        let mut used = Used::of(&dir)?;
+        let kind = match target {
+            Target::Closed => BaseKind::Store { saying: says(&dir)?, last: None },
+            Target::Killed => {
+                let before = cases.base.join("before");
+                BaseKind::Store { saying: says(&dir)?, last: Some(last_record(&before, &dir, says(&before)?)?) }
+            }
+            Target::Backup => {
+                files::copy(&dir, &copy)?;
+                let restored = mortise.restore(&copy)??;
+                fs::remove_dir_all(&copy)?;
+                BaseKind::Backup(restored)
+            }
+            Target::Code => {
+                used.retain(|file| file.starts_with("cache") || file.starts_with("plugins"));
+                files::copy(&dir, &copy)?;
+                let answers = mortise.answers(&copy)?;
+                fs::remove_dir_all(&copy)?;
+                BaseKind::Code(answers)
+            }
         };
-        Ok(Self { target, used: Used::of(&dir)?, saying: says(&dir)?, dir, last })
+        Ok(Self { target, used, kind, dir })
     }
-}
 
-impl Base {
     /// A bit of any file, and now and then one of the last record.
     fn flip(&self, random: &mut Rng) -> Option<Flip> {
-        match &self.last {
-            Some((file, bytes, _)) if random.u8(..) < 16 => Some(Flip::of(file, random.usize(bytes.clone()), random)),
+        match &self.kind {
+            BaseKind::Store { last: Some((file, bytes, _)), .. } if random.u8(..) < 16 => {
+                Some(Flip::of(file, random.usize(bytes.clone()), random))
+            }
             _ => self.used.any(random),
+        }
+    }
+
+    fn judge(&self, mortise: &Mortise, flip: &Flip, dir: &Path) -> Outcome<(&'static str, String)> {
+        match &self.kind {
+            BaseKind::Store { saying, last } => judge(saying, last.as_ref(), flip, dir),
+            BaseKind::Backup(restored) => mortise.judge_backup(dir, restored),
+            BaseKind::Code(answers) => mortise.judge_code(dir, &flip.file, answers),
         }
     }
 }
@@ -466,12 +573,15 @@ fn last_record(before: &Path, after: &Path, saying: Saying) -> Outcome<(PathBuf,
 
 /// Runs cases: the process that [`run`] starts.
 pub(crate) fn run_cases(cases: &Cases) -> Outcome<()> {
-    let bases = cases.only.iter().map(|target| Base::new(&cases.base, &cases.work, *target));
-    let bases = bases.collect::<Outcome<Vec<_>>>()?;
+    let mortise = Mortise(cases.mortise.clone());
+    let mut bases: Vec<Base> = Vec::new();
     for case in cases.from..cases.until {
         let mut random = Rng::with_seed(cases.seed.wrapping_mul(1_000_003) ^ case);
-        let of = usize::try_from(case)? % bases.len();
-        let base = bases.get(of).ok_or("no target")?;
+        let target = target_of(&cases.only, case).ok_or("no target")?;
+        if !bases.iter().any(|base| base.target == target) {
+            bases.push(Base::new(cases, &mortise, target)?);
+        }
+        let base = bases.iter().find(|base| base.target == target).ok_or("no target")?;
         let flip = base.flip(&mut random).ok_or("nothing to flip")?;
         println!("begin\t{}\t{flip}", base.target.name());
         let dir = cases.work.join("case");
@@ -481,15 +591,16 @@ pub(crate) fn run_cases(cases: &Cases) -> Outcome<()> {
         files::copy(&base.dir, &dir)?;
         flip.apply(&dir)?;
         // It works on a copy of its own, so it comes first.
-        let checked = catch_unwind(AssertUnwindSafe(|| SledBackend::check_offline(&dir, None)));
-        let check_panic = checked.is_err().then(crate::last_panic);
-        let judged = catch_unwind(AssertUnwindSafe(|| judge(base, &flip, &dir)));
+        let is_store = matches!(base.kind, BaseKind::Store { .. });
+        let checked = is_store.then(|| catch_unwind(AssertUnwindSafe(|| SledBackend::check_offline(&dir, None))));
+        let check_panic = checked.as_ref().is_some_and(Result::is_err).then(crate::last_panic);
+        let judged = catch_unwind(AssertUnwindSafe(|| base.judge(&mortise, &flip, &dir)));
         let (verdict, detail) = match judged {
             Ok(judged) => judged?,
             Err(_) => ("panics", crate::last_panic()),
         };
         let one_line = |text: String| text.replace(['\n', '\t'], " ").chars().take(700).collect::<String>();
-        let (check, fault) = match checked {
+        let check = checked.map(|checked| match checked {
             Err(_) => ("panics", check_panic.unwrap_or_default()),
             Ok(Err(error)) => ("refused", error.to_string()),
             Ok(Ok(report)) => match report.problems.first() {
@@ -497,15 +608,22 @@ pub(crate) fn run_cases(cases: &Cases) -> Outcome<()> {
                 None if matches!(verdict, "right" | "named") => ("right", String::new()),
                 None => ("blind", String::new()),
             },
-        };
-        println!("check\t{check}\t{}", one_line(fault));
+        });
+        if let Some((check, fault)) = check {
+            println!("check\t{check}\t{}", one_line(fault));
+        }
         println!("end\t{verdict}\t{}", one_line(detail));
         fs::remove_dir_all(&dir)?;
     }
     Ok(())
 }
 
-fn judge(base: &Base, flip: &Flip, dir: &Path) -> Outcome<(&'static str, String)> {
+fn judge(
+    before: &Saying,
+    last: Option<&(PathBuf, std::ops::Range<usize>, Saying)>,
+    flip: &Flip,
+    dir: &Path,
+) -> Outcome<(&'static str, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let store = match SledBackend::open(options(dir)) {
         Ok(store) => store,
@@ -516,7 +634,7 @@ fn judge(base: &Base, flip: &Flip, dir: &Path) -> Outcome<(&'static str, String)
         }
     };
     runtime.block_on(async {
-        let found = compare(&store, &base.saying).await;
+        let found = compare(&store, before).await;
         let problems = match store.check().await {
             Ok(problems) => problems.iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
@@ -530,15 +648,15 @@ fn judge(base: &Base, flip: &Flip, dir: &Path) -> Outcome<(&'static str, String)
                 (None, Some(problem)) => ("harmless", problem.clone()),
                 (None, None) => ("right", String::new()),
             };
-            return Ok(match new_version(&store, base, true).await {
+            return Ok(match new_version(&store, before, true).await {
                 Some(fault) if judged.0 == "right" => ("WRONG", fault),
                 _ => judged,
             });
         }
-        if let Some((file, bytes, before)) = &base.last {
-            let lost = compare(&store, before).await;
+        if let Some((file, bytes, without)) = last {
+            let lost = compare(&store, without).await;
             if flip.file == *file && bytes.contains(&flip.byte) && lost.wrong.is_empty() && lost.errors.is_empty() {
-                return Ok(match new_version(&store, base, false).await {
+                return Ok(match new_version(&store, before, false).await {
                     None => ("named", String::new()),
                     Some(fault) => ("reused", format!("the last record is lost, and {fault}")),
                 });
@@ -554,12 +672,12 @@ fn judge(base: &Base, flip: &Flip, dir: &Path) -> Outcome<(&'static str, String)
 }
 
 /// What is wrong with the version that a new write gets, if anything is.
-async fn new_version(store: &SledBackend, base: &Base, must: bool) -> Option<String> {
+async fn new_version(store: &SledBackend, before: &Saying, must: bool) -> Option<String> {
     let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
     match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
         Ok(answers) => {
             let version = answers.into_iter().flatten().find_map(|stored| stored.version.parse::<u64>().ok());
-            let given = base.saying.sequence;
+            let given = before.sequence;
             version
                 .is_none_or(|version| version <= given)
                 .then(|| format!("a write gets version {version:?} after {given}"))

@@ -79,6 +79,11 @@ impl Used {
         Ok(Self { files })
     }
 
+    /// Leaves other files out.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&Path) -> bool) {
+        self.files.retain(|(file, _, _)| wanted(file));
+    }
+
     /// A bit: half of the time of any used block, half of the time of any file, so that small ones are hit often.
     pub(crate) fn any(&self, random: &mut Rng) -> Option<Flip> {
         let all: usize = self.files.iter().map(|(_, blocks, _)| blocks.len()).sum();

@@ -111,6 +111,11 @@ impl Ledger {
         !self.in_flight.is_empty()
     }
 
+    /// A life begins, also when the last one was killed while it read.
+    pub(crate) fn begin_life(&mut self) {
+        self.found.clear();
+    }
+
     /// Takes a line in.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! | command | what is done to a store |
 //! |---|---|
-//! | `bit-flips` | one bit of its files changes |
+//! | `bit-flips` | one bit of its files changes, or of a backup, or of compiled code |
+//! | `kills` | the process that writes is killed |
 //! | `power-cuts` | the power goes: of what was written and not synced, any part is lost |
 //!
 //! Each prints a table of verdicts and how to repeat a case that went wrong, and ends with status 1 when there is one.
@@ -12,8 +13,11 @@
 mod bit_flips;
 mod disk;
 mod files;
+mod kills;
 mod ledger;
+mod mortise;
 mod power_cuts;
+mod process;
 mod report;
 mod resources;
 mod trace;
@@ -41,11 +45,13 @@ struct Cli {
 enum Command {
     /// Cuts the power at random points of a writer's system calls, which `strace` records.
     PowerCuts(power_cuts::PowerCuts),
-    /// Flips bits in the files of closed and killed stores.
+    /// Flips bits in the files of stores, in backups and in compiled code.
     BitFlips(bit_flips::BitFlips),
     /// The process that opens flipped stores; `bit-flips` starts it.
     #[command(hide = true)]
     Cases(bit_flips::Cases),
+    /// Kills a writer again and again.
+    Kills(kills::Kills),
     /// The process that writes; other commands start it.
     #[command(hide = true)]
     Writer(writer::Life),
@@ -70,6 +76,7 @@ fn main() -> ExitCode {
         Command::PowerCuts(command) => power_cuts::run(command),
         Command::BitFlips(command) => bit_flips::run(command),
         Command::Cases(cases) => bit_flips::run_cases(cases).map(|()| true),
+        Command::Kills(command) => kills::run(command),
         Command::Writer(life) => writer::run(life).map(|()| true),
     };
     match done {

@@ -21,7 +21,7 @@ use std::{
 
 use clap::Args;
 use fastrand::Rng;
-use mortise_store::{Backend, Batch, Mutation, SledBackend};
+use mortise_store::{Backend, Batch, Mutation, SledBackend, StoreError};
 
 use crate::{
     Outcome,
@@ -409,7 +409,16 @@ fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
 async fn reopened(dir: &Path, before: &crate::ledger::Content, version: u64, state: State) -> Option<String> {
     let mut wanted = before.clone();
     wanted.insert("after".to_owned(), State { version, ..state });
-    match SledBackend::open(options(dir)) {
+    // A thread that answered a moment ago may still hold the lock.
+    let mut opened = SledBackend::open(options(dir));
+    for _ in 0..500 {
+        if !matches!(opened, Err(StoreError::Locked { .. })) {
+            break;
+        }
+        thread::park_timeout(Duration::from_millis(10));
+        opened = SledBackend::open(options(dir));
+    }
+    match opened {
         Err(error) => Some(format!("opened again: {error}")),
         Ok(store) => match content(&store).await {
             Ok(found) if found == wanted => None,
