@@ -24,7 +24,7 @@ use crate::{
     process::lines_of,
     report::{Bound, Table, work_dir},
     resources::{describe, id},
-    writer::{End, Life, content, options},
+    writer::{End, Life, content, options, wait_until_free},
 };
 
 /// Options of the command.
@@ -206,7 +206,9 @@ fn examine(data: &Path, ledger: &mut Ledger) -> Comparison {
             Ok((content, faults))
         })
     };
-    match look() {
+    let looked = look();
+    wait_until_free(data);
+    match looked {
         Ok((content, faults)) => {
             let mut comparison = ledger.settle(&content);
             comparison.faults.extend(faults);

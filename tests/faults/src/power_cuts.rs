@@ -21,7 +21,7 @@ use std::{
 
 use clap::Args;
 use fastrand::Rng;
-use mortise_store::{Backend, Batch, Mutation, SledBackend, StoreError};
+use mortise_store::{Backend, Batch, Mutation, SledBackend};
 
 use crate::{
     Outcome,
@@ -30,7 +30,7 @@ use crate::{
     report::{Bound, Table, work_dir},
     resources::{State, resource},
     trace::{self, CALLS, Call, Event},
-    writer::{End, Life, content, options},
+    writer::{End, Life, content, options, wait_until_free},
 };
 
 /// Lives of the store in one trace.
@@ -409,16 +409,8 @@ fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
 async fn reopened(dir: &Path, before: &crate::ledger::Content, version: u64, state: State) -> Option<String> {
     let mut wanted = before.clone();
     wanted.insert("after".to_owned(), State { version, ..state });
-    // A thread that answered a moment ago may still hold the lock.
-    let mut opened = SledBackend::open(options(dir));
-    for _ in 0..500 {
-        if !matches!(opened, Err(StoreError::Locked { .. })) {
-            break;
-        }
-        thread::park_timeout(Duration::from_millis(10));
-        opened = SledBackend::open(options(dir));
-    }
-    match opened {
+    wait_until_free(dir);
+    match SledBackend::open(options(dir)) {
         Err(error) => Some(format!("opened again: {error}")),
         Ok(store) => match content(&store).await {
             Ok(found) if found == wanted => None,

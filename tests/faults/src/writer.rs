@@ -9,11 +9,15 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
 use clap::{Args, ValueEnum};
 use fastrand::Rng;
-use mortise_store::{Backend, Batch, Consistency, Expectation, ExpectedId, Mutation, Options, SledBackend, StoreError};
+use mortise_store::{
+    Backend, Batch, Consistency, Expectation, ExpectedId, Lock, Mutation, Options, SledBackend, StoreError,
+};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::{
@@ -82,6 +86,16 @@ pub(crate) fn options(dir: &Path) -> Options {
         cache_bytes: 256 << 10,
         reserve_bytes: 8 << 20,
         ..Options::new(dir)
+    }
+}
+
+/// Waits until no thread of a store that was dropped a moment ago holds its lock, but not for ever.
+pub(crate) fn wait_until_free(dir: &Path) {
+    for _ in 0..500 {
+        if !matches!(Lock::take(dir), Err(StoreError::Locked { .. })) {
+            return;
+        }
+        thread::park_timeout(Duration::from_millis(10));
     }
 }
 
