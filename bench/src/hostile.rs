@@ -4,12 +4,9 @@
 //! Quarantine is switched off as far as settings allow: a guest that is refused instead of run measures nothing of the
 //! sandbox. Only calls that ran the guest are counted.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use mortise_resource::{pb, types::Gvk};
@@ -20,7 +17,7 @@ use tonic::Code;
 
 use crate::{
     Outcome,
-    calls::artist,
+    latencies::of_writes,
     report::{line, median},
     servers::{Client, Server},
     versus::Rounds,
@@ -62,13 +59,13 @@ pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
         std::fs::copy(built, dir.path().join(format!("{guest}.wasm")))?;
         let server = Server::mortise(dir.path(), &NO_QUARANTINE).await?;
         let (writers, hammers) = (server.clients(WRITERS).await?, server.clients(HAMMERS).await?);
-        p99(&writers, rounds.length / 4).await?;
+        of_writes(&writers, rounds.length / 4).await?;
 
         let (mut alone, mut beside, mut ratios, mut blows) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for _ in 0..rounds.count {
-            let quiet = p99(&writers, rounds.length).await?;
+            let quiet = of_writes(&writers, rounds.length).await?.p99;
             let hammering = Hammering::start(&hammers, &boom(group, sets_off));
-            let loud = p99(&writers, rounds.length).await?;
+            let loud = of_writes(&writers, rounds.length).await?.p99;
             blows += hammering.stop().await?;
             alone.push(quiet);
             beside.push(loud);
@@ -100,30 +97,6 @@ fn boom(group: &str, name: &str) -> pb::Resource {
         }),
         ..pb::Resource::default()
     }
-}
-
-/// The 99th percentile of writes, milliseconds.
-async fn p99(writers: &[Client], length: Duration) -> Outcome<f64> {
-    let mut tasks = JoinSet::new();
-    for (number, client) in writers.iter().enumerate() {
-        let mut client = client.clone();
-        tasks.spawn(async move {
-            let (begun, mut took) = (Instant::now(), Vec::new());
-            while begun.elapsed() < length {
-                let resource = artist(&format!("artist-{number}-{}", took.len() % 16));
-                let sent = Instant::now();
-                client.write(pb::WriteRequest { resource: Some(resource) }).await?;
-                took.push(sent.elapsed().as_secs_f64() * 1e3);
-            }
-            Outcome::Ok(took)
-        });
-    }
-    let mut all = Vec::new();
-    while let Some(task) = tasks.join_next().await {
-        all.extend(task??);
-    }
-    all.sort_by(f64::total_cmp);
-    Ok(*all.get(all.len() * 99 / 100).ok_or("no write came back in a whole round")?)
 }
 
 /// Clients that call a guest until they are stopped.

@@ -10,10 +10,12 @@
 mod apply;
 mod calls;
 mod controllers;
+mod crowd;
 mod disk;
 mod etcd;
 mod hooks;
 mod hostile;
+mod latencies;
 mod noop;
 mod reload;
 mod report;
@@ -54,6 +56,15 @@ enum Command {
     },
     /// List of 1,000 and of 100,000 against a server that answers the same bytes.
     Lists,
+    /// What many lists at once cost writes, and the server's memory.
+    Crowd {
+        /// Lists that are under way, or wait their turn, at once.
+        #[arg(long, default_value_t = 2_000)]
+        lists: usize,
+        /// How many resources each of them has.
+        #[arg(long, default_value_t = 100_000)]
+        resources: usize,
+    },
     /// `mortise apply` of one file against clients that write the same.
     Apply {
         /// How many resources.
@@ -107,6 +118,7 @@ fn main() -> Outcome<()> {
             }
             Command::Calls { writes } => calls::calls(rounds, writes).await,
             Command::Lists => calls::lists(rounds).await,
+            Command::Crowd { lists, resources } => crowd::measure(rounds, lists, resources).await,
             Command::Apply { resources } => apply::measure(rounds.count, resources).await,
             Command::Etcd => etcd::run(rounds).await,
             Command::Hooks => hooks::measure().await,
@@ -119,6 +131,7 @@ fn main() -> Outcome<()> {
                 reload::measure(1_000).await?;
                 calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
+                crowd::measure(rounds, 2_000, 100_000).await?;
                 apply::measure(rounds.count, 10_000).await?;
                 etcd::run(rounds).await?;
                 hostile::measure(rounds).await?;

@@ -1,0 +1,113 @@
+//! Many lists at once: what they cost writes, and the server's memory. The percentiles of a few clients' writes while
+//! each of the lists is under way or waits its turn, against the same without them, alternately.
+//!
+//! Clients take what comes as fast as they can. At the end of a round the lists are given up, also on the server.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use mortise_resource::{pb, types::Gvk};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{
+    Outcome,
+    calls::fill,
+    latencies::of_writes,
+    report::{line, median},
+    servers::{Client, Server},
+    versus::Rounds,
+};
+
+/// Clients that write, and calls on one connection: HTTP/2 allows some hundred streams.
+const WRITERS: usize = 4;
+const ON_ONE_CONNECTION: usize = 50;
+
+/// How often it is looked at the server's memory, and how long after a round it may come to rest.
+const LOOK: Duration = Duration::from_millis(50);
+const REST: Duration = Duration::from_secs(1);
+
+/// Prints what `lists` lists of `resources` resources cost.
+pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> Outcome<()> {
+    let dir = tempfile::tempdir()?;
+    let server = Arc::new(Server::mortise(dir.path(), &[]).await?);
+    fill(&server, resources).await?;
+    let (writers, listers) = (server.clients(WRITERS).await?, server.clients(lists.div_ceil(ON_ONE_CONNECTION)).await?);
+    of_writes(&writers, rounds.length / 4).await?;
+    let before = server.resident_mib()?;
+    let peak = Arc::new(AtomicU64::new(0));
+    let looking = tokio::spawn({
+        let (server, peak) = (server.clone(), peak.clone());
+        async move {
+            while let Ok(mib) = server.resident_mib() {
+                peak.fetch_max(mib as u64, Ordering::Relaxed);
+                sleep(LOOK).await;
+            }
+        }
+    });
+    let (mut alone, mut beside, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let counts = Arc::new(Counts::default());
+    for _ in 0..rounds.count {
+        let quiet = of_writes(&writers, rounds.length).await?;
+        let mut crowd = crowd(&listers, lists, &counts);
+        let loud = of_writes(&writers, rounds.length).await?;
+        crowd.shutdown().await;
+        sleep(REST).await;
+        alone.push(quiet);
+        beside.push(loud);
+        ratios.push(loud.p99 / quiet.p99);
+    }
+    looking.abort();
+    // It holds the server.
+    let _ = looking.await;
+    let p50 = |rounds: &[crate::latencies::Latencies]| median(rounds.iter().map(|one| one.p50).collect());
+    let p99 = |rounds: &[crate::latencies::Latencies]| median(rounds.iter().map(|one| one.p99).collect());
+    line(&format!(
+        "{lists} lists of {resources} beside {WRITERS} clients' writes: p50 {:.2} ms alone, {:.2} ms beside them; p99 {:.2} \
+         ms alone, {:.2} ms beside them, ratio {:.2}; {} lists came whole, {} were refused; memory {before:.0} MiB before, \
+         {} MiB at most, {:.0} MiB after",
+        p50(&alone),
+        p50(&beside),
+        p99(&alone),
+        p99(&beside),
+        median(ratios),
+        counts.whole.load(Ordering::Relaxed),
+        counts.refused.load(Ordering::Relaxed),
+        peak.load(Ordering::Relaxed),
+        server.resident_mib()?
+    ))?;
+    Arc::try_unwrap(server).map_err(|_| "the server is still looked at")?.stop().await
+}
+
+/// How lists ended.
+#[derive(Default)]
+struct Counts {
+    whole: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// So many lists at once, each begun anew when it has ended. Dropping them gives them up.
+fn crowd(clients: &[Client], lists: usize, counts: &Arc<Counts>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for client in clients.iter().cycle().take(lists) {
+        let (mut client, counts) = (client.clone(), counts.clone());
+        tasks.spawn(async move {
+            loop {
+                let answer = client
+                    .list(pb::ListRequest {
+                        r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+                        tenancy: Some(pb::Tenancy::default()),
+                        name_prefix: String::new(),
+                    })
+                    .await;
+                let count = if answer.is_ok() { &counts.whole } else { &counts.refused };
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    tasks
+}
