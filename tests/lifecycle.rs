@@ -95,6 +95,18 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
     }
 }
 
+/// A server without one of its tasks would look alive: the process ends with an error instead, to be started again.
+#[tokio::test]
+async fn a_task_that_panics_ends_the_process() {
+    for task in ["what follows the plugins' files", "what starts and stops controllers", "the clean-up of tenancies"] {
+        let mut server = Setup::new().env("FAILPOINT_PANIC_OF_TASK", task).start().await;
+        let exit = server.ended().await;
+        assert_eq!(exit.code(), Some(1), "{task}: {}", server.log());
+        let said = format!("{task} panicked (");
+        assert!(server.log().contains(&said) && server.log().contains("it was told to"), "{task}: {}", server.log());
+    }
+}
+
 /// An open watch ends with the status that Consul's clients know: Internal, and why.
 #[tokio::test]
 async fn a_stopping_server_tells_its_watches() {

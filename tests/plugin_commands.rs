@@ -1,10 +1,14 @@
 //! `mortise plugin …` against a running server.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Stdio};
 
 use mortise_test_guests::{Thing, component};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    time::timeout,
+};
 
-use crate::common::{Server, Setup, mortise, thing};
+use crate::common::{PATIENCE, Server, Setup, mortise, thing};
 
 const NAME: &str = "version-stamp";
 
@@ -51,6 +55,48 @@ async fn a_plugin_s_life() {
     assert!(done(plugin(&server, &["reset", NAME]).await).contains("out of quarantine"));
     assert!(done(plugin(&server, &["remove", NAME]).await).contains("can be read and deleted, not written"));
     assert!(!server.plugin_dir.join("version-stamp.wasm").exists());
+}
+
+/// `mortise dev` in a folder with `plugins` in it, which is a project's and not the server's.
+#[tokio::test]
+async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {
+    let one = guest("version-stamp-1");
+    for data_dir_given in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let [project, tmp, data] = ["project", "tmp", "data"].map(|name| dir.path().join(name));
+        fs::create_dir_all(project.join("plugins")).unwrap();
+        fs::write(project.join("plugins/README"), "mine").unwrap();
+        fs::create_dir(&tmp).unwrap();
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_mortise"));
+        command.args(["dev", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"]).current_dir(&project);
+        command.env("TMPDIR", &tmp).env("MORTISE_CACHE_DIR", dir.path().join("cache"));
+        if data_dir_given {
+            command.arg("--data-dir").arg(&data);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let addr = loop {
+            let line = timeout(PATIENCE, lines.next_line()).await.expect("in time").unwrap().expect("it gets ready");
+            if let Some(addr) = line.split_whitespace().find_map(|word| word.strip_prefix("grpc=")) {
+                break addr.to_owned();
+            }
+        };
+        let install = ["plugin", "install", one.to_str().unwrap(), "--name", NAME, "--grpc-addr", &addr];
+        assert!(done(mortise(&install, &[]).await).contains("serves"));
+        let in_project: Vec<_> =
+            fs::read_dir(project.join("plugins")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(in_project, ["README"]);
+        assert_eq!(fs::read_dir(&project).unwrap().count(), 1, "nothing else is left there");
+        let home = match data_dir_given {
+            true => data.clone(),
+            false => fs::read_dir(&tmp).unwrap().next().expect("a temporary place").unwrap().path(),
+        };
+        assert!(home.join("plugin-files/version-stamp.wasm").exists(), "{}", home.display());
+        let pid = child.id().unwrap().to_string();
+        std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap().success());
+        assert_eq!(home.exists(), data_dir_given, "what is temporary is gone");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! mortise.v1.PluginService: installing, removing, rolling back, switching off and on, inspecting.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use crate::common::{PATIENCE, Server, Setup, refusal, thing};
 use crate::plugins::{Plugins as _, Seen, sha256};
@@ -41,6 +44,46 @@ async fn install_serves_and_is_durable() {
     let two = server.install(NAME, &guest("version-stamp-2")).await.unwrap();
     assert_eq!(Seen::from(two.plugin.unwrap()).data.previous_version, "1.0.0");
     assert_eq!(version(&server).await.unwrap(), "2.0.0");
+}
+
+/// Uploads that begin and do not go on take every place, for as long as an upload may take and no longer.
+#[tokio::test]
+async fn idle_uploads_end_and_make_room() {
+    const LIMIT: Duration = Duration::from_secs(3);
+    let one = guest("version-stamp-1");
+    let server = Setup::new().env("MORTISE_GRPC_UPLOAD_TIMEOUT_MS", LIMIT.as_millis()).start().await;
+    let (begun, mut idle) = (Instant::now(), Vec::new());
+    for n in 0..4 {
+        let mut client = server.plugins().await;
+        idle.push(tokio::spawn(async move {
+            let start = data::InstallRequest { name: format!("idle-{n}"), sha256: sha256(b"x"), chunk: b"x".to_vec() };
+            let request = tokio_stream::StreamExt::chain(tokio_stream::iter([start]), tokio_stream::pending());
+            refusal(client.install(request).await)
+        }));
+    }
+    // They are all under way.
+    tokio::time::sleep(LIMIT / 4).await;
+    let mut refused = 0;
+    let installed = loop {
+        match server.install(NAME, &one).await {
+            Ok(installed) => break installed,
+            Err(status) => {
+                assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+                assert!(status.message().contains("4 plugins are being uploaded already"), "{status}");
+                refused += 1;
+            }
+        }
+        assert!(begun.elapsed() < LIMIT + PATIENCE, "the fifth waits for the others for ever");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(refused > 0, "the others hold no place");
+    println!("{refused} tries were refused; installed after {:?}", begun.elapsed());
+    assert_eq!(Seen::from(installed.plugin.unwrap()).reason, "Serving");
+    for one in idle {
+        let (code, said) = one.await.unwrap();
+        assert_eq!(code, Code::DeadlineExceeded, "{said}");
+        assert!(said.contains("within 3000 ms (limit grpc.upload_timeout_ms)"), "{said}");
+    }
 }
 
 #[tokio::test]

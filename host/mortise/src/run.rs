@@ -121,7 +121,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         Ok(())
     });
     let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
-    let manager = Manager::start(
+    let (manager, following) = Manager::start(
         plugin_options,
         sandbox,
         backend.clone(),
@@ -130,6 +130,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         &controller_manager,
     )
     .await?;
+    tasks.over("what follows the plugins' files", async move { following.await.map(drop) });
     let following = controller_manager.start()?;
     let follows = following.abort_handle();
     let following = tasks.over("what starts and stops controllers", following);

@@ -32,7 +32,11 @@ impl TaskWatch {
     ) -> JoinHandle<()> {
         let first = self.0.clone();
         tokio::spawn(async move {
-            if let Err(ended) = ending.await
+            let ended = tokio::select! {
+                ended = ending => ended,
+                ended = failpoint(task) => ended,
+            };
+            if let Err(ended) = ended
                 && ended.is_panic()
             {
                 let panic = TaskPanic { task, panic: ended.to_string() };
@@ -52,6 +56,22 @@ impl TaskWatch {
     pub(crate) fn panic(&self) -> Option<TaskPanic> {
         self.0.borrow().clone()
     }
+}
+
+/// The variable that makes a task panic a moment after the start, by its name; in builds for tests only.
+#[cfg(debug_assertions)]
+const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
+
+/// A task in place of another, for tests; it never ends but where it is told to panic.
+async fn failpoint(task: &str) -> Result<(), JoinError> {
+    #[cfg(debug_assertions)]
+    if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        return tokio::spawn(async { panic!("it was told to") }).await;
+    }
+    #[cfg(not(debug_assertions))]
+    let _ = task;
+    std::future::pending().await
 }
 
 #[cfg(test)]

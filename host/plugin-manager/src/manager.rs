@@ -9,7 +9,10 @@ use mortise_resource::{Code, Error, data, pb};
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 use mortise_store::Backend;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinHandle,
+};
 
 use crate::{
     commands::{
@@ -49,7 +52,7 @@ pub struct Manager {
 impl Manager {
     /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
     /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic
-    /// step of the file system, the store or the registry.
+    /// step of the file system, the store or the registry. The task that follows them comes with it, to be watched.
     ///
     /// # Errors
     /// [`StartError`]. A plugin that cannot be loaded is no error: it is said in its resource and in the log.
@@ -60,7 +63,7 @@ impl Manager {
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
         controllers: &ControllerManager,
-    ) -> BoxFuture<'static, Result<Self, StartError>> {
+    ) -> BoxFuture<'static, Result<(Self, JoinHandle<Option<()>>), StartError>> {
         let swapped = controllers.swapped();
         Box::pin(async move {
             let limit = sandbox.limits().component_bytes;
@@ -88,8 +91,8 @@ impl Manager {
             });
             core.start().await?;
             let task = ManagerTask::new(core.clone(), received).await;
-            core.work.spawn(task.run());
-            Ok(Self { core, places: Arc::new(Semaphore::new(QUEUE)), limit, logs })
+            let following = core.work.spawn(task.run());
+            Ok((Self { core, places: Arc::new(Semaphore::new(QUEUE)), limit, logs }, following))
         })
     }
 

@@ -42,6 +42,7 @@ use super::{
     read::{hub::HubLimits, publisher::Publisher, scan::Scanner},
     tree::{
         check, keys,
+        panics::contained,
         record::Meta,
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
         sums::{Sums, Totals},
@@ -167,7 +168,21 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     let committer = Committer::new(shared.clone(), (meta, sums), history, wal, checkpoints, (settled, older));
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
-        .spawn(move || committer.run())
+        .spawn({
+            let shared = shared.clone();
+            move || {
+                let run = || {
+                    committer.run();
+                    Ok(())
+                };
+                if let Err(panic) = contained("commit", run) {
+                    shared.poison(&panic);
+                    shared.queue.close();
+                    // Those that wait are answered when their jobs are dropped.
+                    while shared.queue.take(1).is_some() {}
+                }
+            }
+        })
         .map_err(io_fault(&path, "start the commit thread of"))?;
     scrub::start(&shared, shared.options.scrub_per_second)?;
     Ok((shared, thread))

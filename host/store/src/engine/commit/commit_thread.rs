@@ -66,6 +66,9 @@ pub(crate) enum Job {
     Head(Reply<SnapshotHead>),
     /// Begin a snapshot.
     Snapshot(Reply<SledSnapshot>),
+    /// Panic.
+    #[cfg(test)]
+    Panic,
 }
 
 /// The thread's state.
@@ -146,6 +149,8 @@ impl Committer {
                         self.commit(std::mem::take(&mut batches));
                         reply.send(self.snapshot()).ok();
                     }
+                    #[cfg(test)]
+                    Job::Panic => panic!("it was told to"),
                 }
             }
             self.commit(batches);

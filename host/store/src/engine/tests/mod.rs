@@ -9,6 +9,7 @@ mod load;
 mod log;
 mod log_end;
 mod offline;
+mod panic;
 mod power;
 mod reopen;
 mod stall;
