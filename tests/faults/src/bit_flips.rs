@@ -174,6 +174,9 @@ pub(crate) fn run(command: &BitFlips) -> Outcome<bool> {
     let begun = Instant::now();
     let (mut table, mut files) = (Table::default(), Table::default());
     let targets = command.targets()?;
+    if targets.is_empty() {
+        return Ok(true);
+    }
     let mut wrong = 0;
     let mut case = command.case.unwrap_or(0);
     while command.case == Some(case) || (command.case.is_none() && bound.allows(case)) {
