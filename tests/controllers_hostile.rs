@@ -11,9 +11,9 @@ fn number(number: i64) -> Thing {
     Thing { number, ..Thing::default() }
 }
 
-/// How long an honest controller takes from a write to what it does about it, the slowest of a few.
+/// How long an honest controller takes from a write to what it does about it, the median of a few; none may take long.
 async fn honest(server: &Server, round: &str) -> Duration {
-    let mut slowest = Duration::ZERO;
+    let mut took = Vec::new();
     for n in 0..10 {
         let name = format!("{round}-{n}");
         let begun = Instant::now();
@@ -25,9 +25,18 @@ async fn honest(server: &Server, round: &str) -> Duration {
             assert!(begun.elapsed() < Duration::from_secs(20), "{name}: no copy yet");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        slowest = slowest.max(begun.elapsed());
+        took.push(begun.elapsed());
     }
-    slowest
+    took.sort();
+    assert!(took[took.len() - 1] < Duration::from_secs(5), "{round}: {took:?}");
+    took[took.len() / 2]
+}
+
+/// Whether an honest controller is about as fast beside a hostile one as it was before.
+#[track_caller]
+fn assert_as_fast(before: Duration, during: Duration) {
+    println!("an honest controller took {before:?} before and {during:?} beside it");
+    assert!(during < 4 * before + Duration::from_millis(50), "{before:?} before and {during:?} beside it");
 }
 
 #[tokio::test]
@@ -62,11 +71,11 @@ async fn one_that_never_returns_is_ended_and_paused() {
         .start()
         .await;
     honest(&server, "warm").await;
+    let before = honest(&server, "before").await;
     for n in 0..4 {
         server.write(thing("reconcile_loop", &format!("lost-{n}"), &number(1))).await.unwrap();
     }
-    let slowest = honest(&server, "beside").await;
-    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    assert_as_fast(before, honest(&server, "beside").await);
     let seen = until(&server, "reconcile-loop/loops", |seen| seen.state == "Paused").await;
     assert!(seen.reason.starts_with("quarantined for "), "{seen:?}");
     assert!(seen.reason.contains("used up its fuel") && seen.reason.contains("controllers.fuel"), "{seen:?}");
@@ -104,9 +113,11 @@ async fn one_that_blocks_for_longer_than_its_time_is_ended_by_the_clock() {
 #[tokio::test]
 async fn one_that_wakes_itself_is_slowed_down() {
     let server = Setup::new().guest("reconcile-self").guest("reconcile-copy").start().await;
+    honest(&server, "warm").await;
+    let before = honest(&server, "before").await;
     server.write(thing("reconcile_self", "restless", &number(0))).await.unwrap();
     until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
-    honest(&server, "beside").await;
+    assert_as_fast(before, honest(&server, "beside").await);
     tokio::time::sleep(Duration::from_secs(4)).await;
     let seen = report(&server, "reconcile-self/restless").await;
     assert!(seen.reconciles < 40, "{seen:?}");
@@ -132,9 +143,9 @@ async fn one_that_floods_the_host_runs_out_of_calls() {
         .start()
         .await;
     honest(&server, "warm").await;
+    let before = honest(&server, "before").await;
     server.write(thing("reconcile_flood", "flood", &number(0))).await.unwrap();
-    let slowest = honest(&server, "beside").await;
-    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    assert_as_fast(before, honest(&server, "beside").await);
     let seen = until(&server, "reconcile-flood/floods", |seen| seen.errors >= 1).await;
     let message = &seen.last_errors[0].message;
     assert!(message.contains("2000") && message.contains("controllers.host_calls"), "{message}");
@@ -194,6 +205,42 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
     let seen = report(&server, "reconcile-trap/traps").await;
     assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0), "{seen:?}");
     assert!((2..=6).contains(&seen.errors), "waits of 1, 2 and 4 seconds: {seen:?}");
+}
+
+/// The same for as long as it took to be seen at first: 24 of 29 healthy resources waited after 150 s, the oldest for 140
+/// s. Each is changed every five seconds, the poison every second.
+#[tokio::test]
+#[ignore = "takes three minutes; by hand"]
+async fn one_poison_resource_holds_nothing_up_for_long() {
+    const ROUNDS: i64 = 150;
+    let server = Setup::new().guest("reconcile-trap").start().await;
+    let write = async |name: &str, number: i64, round: i64| {
+        let thing = thing("reconcile_trap", name, &Thing { number, text: round.to_string(), ..Thing::default() });
+        server.write(thing).await.unwrap()
+    };
+    let (mut oldest, mut served) = (Duration::ZERO, 0);
+    for round in 0..ROUNDS {
+        let begun = Instant::now();
+        write("poison", 13, round).await;
+        for n in (0..29).filter(|n| n % 5 == round % 5) {
+            let name = format!("healthy-{n}");
+            let written = write(&name, 1, round).await;
+            let sent = Instant::now();
+            read_until(&server, &id("reconcile_trap.v1.Thing", &name), |now| {
+                let seen = now.status.get("reconcile-trap/things");
+                seen.is_some_and(|status| status.observed_generation == written.generation)
+            })
+            .await;
+            oldest = oldest.max(sent.elapsed());
+            served += 1;
+        }
+        tokio::time::sleep(Duration::from_secs(1).saturating_sub(begun.elapsed())).await;
+    }
+    let seen = report(&server, "reconcile-trap/traps").await;
+    println!("{served} changes of healthy resources served, the oldest after {oldest:?}; {seen:?}");
+    assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0), "{seen:?}");
+    assert!(served == 870 && oldest < Duration::from_secs(5), "{served}, {oldest:?}");
+    assert!(seen.errors > 2, "the poison was tried");
 }
 
 /// While every trial fails it is paused between them, and what was refused meanwhile counts for nothing.
