@@ -313,11 +313,11 @@ fn lines(text: &[u8]) -> BTreeMap<String, String> {
     text.lines().filter_map(|line| line.split_once("  ")).map(|(sum, name)| (name.to_owned(), sum.to_owned())).collect()
 }
 
+/// Takes an entry: its name, what it is, its content.
+type Visit<'v> = dyn FnMut(&str, &Entry, &[u8]) -> Result<(), BackupError> + 'v;
+
 /// Hands over each entry of a backup's file, up to where it cannot be read. Answers why not further.
-fn entries(
-    path: &Path,
-    visit: &mut dyn FnMut(&str, &Entry, &[u8]) -> Result<(), BackupError>,
-) -> Result<Option<String>, BackupError> {
+fn entries(path: &Path, visit: &mut Visit<'_>) -> Result<Option<String>, BackupError> {
     let file = File::open(path).map_err(io_fault(path, "open"))?;
     let mut archive = tar::Archive::new(GzDecoder::new(BufReader::new(file)));
     let mut entries = match archive.entries() {

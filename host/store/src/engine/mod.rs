@@ -51,7 +51,8 @@ use crate::{
 /// [`SledBackend::close`], lets the commit thread finish what was accepted and waits for that.
 pub struct SledBackend {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The commit thread first.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl SledBackend {
@@ -68,8 +69,8 @@ impl SledBackend {
     /// As [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
     fn open_on(options: Options, sync_disk: Option<SyncDisk>) -> Result<Self, StoreError> {
         let file = options.path.join(files::layout::STORE).join(files::layout::DB);
-        let (shared, thread) = contained_read(&file, || open::open(options, sync_disk))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        let (shared, threads) = contained_read(&file, || open::open(options, sync_disk))?;
+        Ok(Self { shared, threads: Mutex::new(threads) })
     }
 
     /// The directory of the store.
@@ -137,9 +138,15 @@ impl SledBackend {
     /// directory is free again.
     pub fn close(&self) {
         self.shared.queue.close();
-        if let Some(thread) = self.thread.lock().take() {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let running = !threads.is_empty();
+        for thread in threads {
+            // One that paces itself looks up.
+            thread.thread().unpark();
             // It contains its panics; one that got away has nobody left to tell.
             thread.join().ok();
+        }
+        if running {
             self.shared.note_the_end();
         }
         self.shared.publisher.close();

@@ -42,7 +42,6 @@ use super::{
     read::{hub::HubLimits, publisher::Publisher, scan::Scanner},
     tree::{
         check, keys,
-        panics::contained,
         record::Meta,
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
         sums::{Sums, Totals},
@@ -61,9 +60,12 @@ const LOG_SHARE: u64 = 4;
 /// most, and a change takes 150 bytes of it at least.
 const PASSED_OVER: u64 = 1 << 22;
 
-/// Opens or makes a store. Answers what is shared with the commit thread, and that thread. `sync_disk` replaces
+/// Opens or makes a store. Answers what is shared with its threads, and these, the commit thread first. `sync_disk` replaces
 /// the sync of the disk, for tests.
-pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc<Shared>, JoinHandle<()>), StoreError> {
+pub(crate) fn open(
+    options: Options,
+    sync_disk: Option<SyncDisk>,
+) -> Result<(Arc<Shared>, Vec<JoinHandle<()>>), StoreError> {
     let options = options.in_range();
     let path = options.path.clone();
     make_dir(&path)?;
@@ -168,24 +170,10 @@ pub(crate) fn open(options: Options, sync_disk: Option<SyncDisk>) -> Result<(Arc
     let committer = Committer::new(shared.clone(), (meta, sums), history, wal, checkpoints, (settled, older));
     let thread = thread::Builder::new()
         .name("store-commit".to_owned())
-        .spawn({
-            let shared = shared.clone();
-            move || {
-                let run = || {
-                    committer.run();
-                    Ok(())
-                };
-                if let Err(panic) = contained("commit", run) {
-                    shared.poison(&panic);
-                    shared.queue.close();
-                    // Those that wait are answered when their jobs are dropped.
-                    while shared.queue.take(1).is_some() {}
-                }
-            }
-        })
+        .spawn(move || committer.run())
         .map_err(io_fault(&path, "start the commit thread of"))?;
-    scrub::start(&shared, shared.options.scrub_per_second)?;
-    Ok((shared, thread))
+    let scrub = scrub::start(&shared, shared.options.scrub_per_second)?;
+    Ok((shared, std::iter::once(thread).chain(scrub).collect()))
 }
 
 /// What is there against what should be. Where they differ, everything is looked at, to name the records.

@@ -127,35 +127,53 @@ impl Committer {
         let mut expected = 1;
         while let Some(jobs) = self.shared.clone().queue.take(expected) {
             expected = jobs.len();
-            let mut batches = Vec::new();
-            for job in jobs {
-                match job {
-                    Job::Commit(batch, reply) => batches.push((batch, reply)),
-                    Job::Check(reply) => {
-                        self.commit(std::mem::take(&mut batches));
-                        // A caller who is gone needs no answer; so below.
-                        reply.send(contained("commit", || self.walk())).ok();
-                    }
-                    Job::Scrub(count) => {
-                        self.commit(std::mem::take(&mut batches));
-                        self.scrub(count);
-                    }
-                    Job::Head(reply) => {
-                        self.commit(std::mem::take(&mut batches));
-                        self.look_for_room();
-                        reply.send(Ok(self.head())).ok();
-                    }
-                    Job::Snapshot(reply) => {
-                        self.commit(std::mem::take(&mut batches));
-                        reply.send(self.snapshot()).ok();
-                    }
-                    #[cfg(test)]
-                    Job::Panic => panic!("it was told to"),
-                }
+            let (mut jobs, mut batches) = (jobs.into_iter(), Vec::new());
+            let worked = contained("commit", || {
+                self.work(&mut jobs, &mut batches);
+                Ok(())
+            });
+            if let Err(panic) = worked {
+                // Whoever waits is answered when the jobs are dropped, and finds the store poisoned.
+                self.shared.poison(&panic);
+                self.shared.queue.close();
+                drop((jobs, batches));
+                while self.shared.queue.take(1).is_some() {}
+                self.shared.room.close();
+                self.checkpoints.end();
+                return;
             }
-            self.commit(batches);
         }
         self.finish();
+    }
+
+    /// Does what was asked, batches that follow one another in one group.
+    fn work(&mut self, jobs: &mut impl Iterator<Item = Job>, batches: &mut Vec<(Batch, Reply<Results>)>) {
+        for job in jobs {
+            match job {
+                Job::Commit(batch, reply) => batches.push((batch, reply)),
+                Job::Check(reply) => {
+                    self.commit(std::mem::take(batches));
+                    // A caller who is gone needs no answer; so below.
+                    reply.send(contained("commit", || self.walk())).ok();
+                }
+                Job::Scrub(count) => {
+                    self.commit(std::mem::take(batches));
+                    self.scrub(count);
+                }
+                Job::Head(reply) => {
+                    self.commit(std::mem::take(batches));
+                    self.look_for_room();
+                    reply.send(Ok(self.head())).ok();
+                }
+                Job::Snapshot(reply) => {
+                    self.commit(std::mem::take(batches));
+                    reply.send(self.snapshot()).ok();
+                }
+                #[cfg(test)]
+                Job::Panic => panic!("it was told to"),
+            }
+        }
+        self.commit(std::mem::take(batches));
     }
 
     /// Goes on with the scrub.
