@@ -35,7 +35,7 @@ async fn honest(server: &Server, round: &str) -> Duration {
 /// Whether an honest controller is about as fast beside a hostile one as it was before.
 #[track_caller]
 fn assert_as_fast(before: Duration, during: Duration) {
-    println!("an honest controller took {before:?} before and {during:?} beside it");
+    eprintln!("an honest controller took {before:?} before and {during:?} beside it");
     assert!(during < 4 * before + Duration::from_millis(50), "{before:?} before and {during:?} beside it");
 }
 

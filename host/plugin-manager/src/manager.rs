@@ -49,6 +49,9 @@ pub struct Manager {
     logs: Arc<Logs>,
 }
 
+/// The task that follows files, settings and commands; `None` when it was stopped.
+pub type FollowTask = JoinHandle<Option<()>>;
+
 impl Manager {
     /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
     /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic
@@ -63,7 +66,7 @@ impl Manager {
         service: ResourceService,
         registry: Arc<ArcSwap<Registry>>,
         controllers: &ControllerManager,
-    ) -> BoxFuture<'static, Result<(Self, JoinHandle<Option<()>>), StartError>> {
+    ) -> BoxFuture<'static, Result<(Self, FollowTask), StartError>> {
         let swapped = controllers.swapped();
         Box::pin(async move {
             let limit = sandbox.limits().component_bytes;

@@ -179,7 +179,7 @@ impl CheckedList {
             let kind = match &self.selection {
                 Selection::Type(kind, _) if is_of(&resource, kind) => kind,
                 Selection::Type(..) => continue,
-                Selection::Owner(_) => self.registry.resolve(&type_of_stored(&resource)).map_err(Error::from)?,
+                Selection::Owner(_) => self.registry.resolve(&type_of_stored(&resource))?,
             };
             if self.hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
                 // Who waits for a second place with the first in hand may wait for itself.
