@@ -1,9 +1,15 @@
-//! Replacements that are broken, each in one way: the version before serves throughout, and the plugin's resource says
-//! what is wrong.
+//! Replacements that are broken, each in one way: the version before serves throughout, calls go on, and the plugin's
+//! resource says what is wrong.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
-use crate::common::{Server, Setup, any, id, refusal, resource};
+use crate::common::{Client, Server, Setup, any, eventually, id, refusal, resource};
 use crate::plugins::Plugins as _;
 use mortise_resource::{data, manifest, pb};
 use mortise_test_guests::{Thing, bad_manifests, component, good_manifest, manifest_only};
@@ -88,6 +94,17 @@ fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, &'static str)> {
     ]
 }
 
+/// Writes and reads, over and over; no call may fail.
+async fn write_and_read(mut client: Client, calls: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::Relaxed) {
+        let mut resource = stored();
+        resource.id.as_mut().unwrap().name = "traffic".into();
+        let written = client.write(pb::WriteRequest { resource: Some(resource) }).await.unwrap().into_inner().resource;
+        client.read(pb::ReadRequest { id: written.unwrap().id }).await.unwrap();
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[tokio::test]
 async fn the_version_before_serves_and_the_resource_says_why() {
     let server = serving().await;
@@ -111,18 +128,26 @@ async fn the_version_before_serves_and_the_resource_says_why() {
             _ => {}
         }
     }
+    let (traffic, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let client = tokio::spawn(write_and_read(server.client(), traffic.clone(), stop.clone()));
     for (what, bytes, reason, says) in cases {
+        let served = traffic.load(Ordering::Relaxed);
         fs::write(&path, &bytes).unwrap();
         let seen = server.plugin_until("good", |p| p.reason == reason && p.message.contains(says)).await;
         assert_eq!(seen.loaded, pb::condition::State::False, "{what}");
         assert!(seen.message.contains("version 0.1.0") && seen.message.contains("goes on serving"), "{}", seen.message);
         assert_eq!(seen.data, before, "{what}");
         server.write(stored()).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+        // One that began after the replacement has ended by now.
+        eventually("calls go on", async || traffic.load(Ordering::Relaxed) > served + 2).await;
+        assert!(!client.is_finished(), "{what}: a call failed");
         assert_eq!(server.plugin_names().await, ["demo", "good", "prior"], "{what}");
         // Back to what serves: no transition, and the fault is taken back.
         fs::write(&path, good(|_| {})).unwrap();
         server.plugin_until("good", |p| p.reason == "Serving" && p.data == before).await;
     }
+    stop.store(true, Ordering::Relaxed);
+    client.await.unwrap();
 }
 
 #[tokio::test]
@@ -144,7 +169,7 @@ async fn two_files_of_one_plugin_are_one_too_many_until_the_first_goes() {
     assert_eq!(server.plugin("good").await.unwrap().data.version, "0.1.0");
     fs::remove_file(server.plugin_dir.join("good.wasm")).unwrap();
     server.plugin_until("good", |p| p.reason == "Serving" && p.data.version == "0.2.0").await;
-    crate::common::eventually("the page of the copy goes", async || server.plugin("copy").await.is_none()).await;
+    eventually("the page of the copy goes", async || server.plugin("copy").await.is_none()).await;
     server.write(stored()).await.unwrap();
 }
 
@@ -159,7 +184,7 @@ async fn a_file_that_never_was_a_plugin_has_a_page_while_it_is_there() {
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     assert_eq!(server.plugin("my-junk").await.unwrap().resource.version, version, "said once");
     fs::remove_file(&path).unwrap();
-    crate::common::eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;
+    eventually("the page goes with the file", async || server.plugin("my-junk").await.is_none()).await;
 }
 
 /// A restart with a broken file serves what served before.
