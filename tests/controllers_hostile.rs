@@ -207,8 +207,8 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
     assert!((2..=6).contains(&seen.errors), "waits of 1, 2 and 4 seconds: {seen:?}");
 }
 
-/// The same for as long as it took to be seen at first: 24 of 29 healthy resources waited after 150 s, the oldest for 140
-/// s. Each is changed every five seconds, the poison every second.
+/// The same for as long as it took to be seen at first: 24 of 29 healthy resources waited after 150 s, the oldest for
+/// 140 s. Each is changed every five seconds, the poison every second.
 #[tokio::test]
 #[ignore = "takes three minutes; by hand"]
 async fn one_poison_resource_holds_nothing_up_for_long() {

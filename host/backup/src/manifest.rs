@@ -33,7 +33,8 @@ pub struct Manifest {
     pub events: u64,
     /// Their lengths together, bytes.
     pub event_bytes: u64,
-    /// The hash of the set of the resources' keys and versions, 32 hexadecimal digits; backups of earlier releases have none.
+    /// The hash of the set of the resources' keys and versions, 32 hexadecimal digits; backups of earlier releases have
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources_hash: Option<String>,
     /// Resources, by group and kind.

@@ -1,14 +1,18 @@
 //! Salvage: a data directory made of what can be read of a damaged backup, or of the data directory of a damaged store.
 //!
-//! A restore takes everything or nothing. This takes what is proven: a resource whose record decodes and agrees with itself, out
-//! of an entry whose sum is right, or out of a store where its checksum is; of two with one name the newer one. It lists what is
-//! left out. The history is left out always: it would have gaps that nobody could tell from what did not happen. Versions go on
-//! behind the highest one that may have been given.
+//! A restore takes everything or nothing. This takes what is proven: a resource whose record decodes and agrees with
+//! itself, out of an entry whose sum is right, or out of a store where its checksum is; of two with one name the newer
+//! one. It lists what is left out. The history is left out always: it would have gaps that nobody could tell from what
+//! did not happen. Versions go on behind the highest one that may have been given.
+//!
+//! The sums of a backup come last. Where they cannot be read, what is in front of the damage is taken as it reads, and the
+//! list says that nothing proves it: right in a file that was cut, and to be looked through in one that was altered.
 //!
 //! The directory must be empty: what is damaged is not replaced by what was saved of it.
 //!
 //! # Cost
-//! Resources pass through a file in the new directory, as large as they are. Their ids are held in memory, some 200 bytes each.
+//! Resources pass through a file in the new directory, as large as they are. Their ids are held in memory, some 200
+//! bytes each.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -46,11 +50,12 @@ pub struct Salvaged {
     pub left_out: Vec<Problem>,
 }
 
-/// Makes the data directory `data_dir`, which must be empty, of what can be read of `source`: a backup's file, or a data
-/// directory. Blocks.
+/// Makes the data directory `data_dir`, which must be empty, of what can be read of `source`: a backup's file, or a
+/// data directory. Blocks.
 ///
 /// # Errors
-/// [`BackupError::Occupied`]; [`BackupError::NotABackup`] when nothing of `source` can be read; faults of the file system.
+/// [`BackupError::Occupied`]; [`BackupError::NotABackup`] when nothing of `source` can be read; faults of the file
+/// system.
 pub fn salvage(source: &Path, data_dir: &Path) -> Result<Salvaged, BackupError> {
     if let Some(occupied) = occupied(data_dir, Path::new(""))? {
         return Err(occupied);

@@ -1,7 +1,7 @@
 //! The hash of a set of keys and versions, which tells whether two sets are the same without either of them at hand.
 //!
-//! It is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 over version (8 bytes, big-endian) and key of each member:
-//! adding and taking away need no order and no look at the others, some 200 ns each.
+//! It is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 over version (8 bytes, big-endian) and key of each
+//! member: adding and taking away need no order and no look at the others, some 200 ns each.
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 

@@ -101,7 +101,8 @@ async fn format_3_opens_after_a_crash() {
     opens("store-v3-killed", "4194312").await;
 }
 
-/// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes some over.
+/// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes
+/// some over.
 async fn opens(format: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(format), &dir.path().join("store"));

@@ -77,8 +77,8 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Resources that are reconciled at once, each in an instance of its own, and never one of them twice; 1 if not said,
-    /// at most 64.
+    /// Resources that are reconciled at once, each in an instance of its own, and never one of them twice; 1 if not
+    /// said, at most 64.
     ///
     /// A write has answered when it is on the disk. With one resource at a time a controller that writes in each
     /// reconcile does as many as the disk has syncs, some hundred a second; writes of resources that are reconciled at

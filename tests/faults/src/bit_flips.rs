@@ -1,7 +1,7 @@
 //! `bit-flips`: one bit of a store's files is not as it was written.
 //!
-//! Stores are made by [writers](crate::writer): one that was closed, and one that was killed. Each case copies one, flips
-//! a bit of it and opens it. What the store then says is compared with what it said before the flip:
+//! Stores are made by [writers](crate::writer): one that was closed, and one that was killed. Each case copies one,
+//! flips a bit of it and opens it. What the store then says is compared with what it said before the flip:
 //!
 //! | verdict | |
 //! |---|---|
@@ -15,11 +15,11 @@
 //! | WRONG | something else reads than was acknowledged, and nothing says so |
 //! | panics, hangs | as it says |
 //!
-//! `SledBackend::check_offline` looks at it before that; it may be *blind*, which is to find nothing where the opening does,
-//! and may not panic.
+//! `SledBackend::check_offline` looks at it before that; it may be *blind*, which is to find nothing where the opening
+//! does, and may not panic.
 //!
-//! Of backups, `restore --dry-run` and `restore` have to refuse what they do not restore as it was. Of compiled code, the
-//! server has to answer as before, and to compile anew what was flipped.
+//! Of backups, `restore --dry-run` and `restore` have to refuse what they do not restore as it was. Of compiled code,
+//! the server has to answer as before, and to compile anew what was flipped.
 //!
 //! Cases run in a process of their own, which is started again after the case that ended it.
 

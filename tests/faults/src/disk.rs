@@ -5,8 +5,8 @@
 //!   every write that had ended when the sync began.
 //! - The lengths of a file change in the order in which they did; how far they came is another choice. What lies behind
 //!   the end reads as zeros when the file grows again.
-//! - The names in a directory change in order, too; how many of the changes since its last sync are there is a choice for
-//!   each directory. A rename is one change. A sync of a file does not make its name durable.
+//! - The names in a directory change in order, too; how many of the changes since its last sync are there is a choice
+//!   for each directory. A rename is one change. A sync of a file does not make its name durable.
 //! - `sync_file_range` and reserved blocks count for nothing.
 //!
 //! So a real file system on an honest disk leaves one of these states, and most leave far fewer.

@@ -1,8 +1,8 @@
 //! `kills`: a process is killed at work, again and again on the same store.
 //!
 //! The [writer](crate::writer) says on a pipe what it is about to do and what was acknowledged, and is killed without
-//! warning at any moment, while it opens the store too. What the store holds is read by the next life, or by this process,
-//! which also walks over all of it. Now and then a store is killed while it is made.
+//! warning at any moment, while it opens the store too. What the store holds is read by the next life, or by this
+//! process, which also walks over all of it. Now and then a store is killed while it is made.
 //!
 //! The moment of a kill is the machine's, so a case cannot be repeated; `--keep` keeps the store as it was found.
 

@@ -1,8 +1,8 @@
 //! What a writer said about its writes, and what a store may therefore hold.
 //!
-//! Before each write the writer says what it is about to do, after it what was answered; each line reaches the ledger in
-//! that order, however the writer ends. So of each resource one state is acknowledged, and at most one write of it is
-//! in flight, whose outcome is open: it is there whole, with everything else of its batch, or not at all.
+//! Before each write the writer says what it is about to do, after it what was answered; each line reaches the ledger
+//! in that order, however the writer ends. So of each resource one state is acknowledged, and at most one write of it
+//! is in flight, whose outcome is open: it is there whole, with everything else of its batch, or not at all.
 //!
 //! | line | meaning |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! `power-cuts`: the power goes while a store is at work.
 //!
-//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again. What it
-//! did to its files, and what it had acknowledged by then, stands in the trace. The trace is replayed to a
+//! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again. What
+//! it did to its files, and what it had acknowledged by then, stands in the trace. The trace is replayed to a
 //! [disk](crate::disk) up to a random point, and what the disk may hold is put into a directory and opened: everything
 //! that was acknowledged has to be there, nothing half, and what is written then gets a new version.
 //!

@@ -1,8 +1,8 @@
 //! The system calls of a writer, read from what `strace -f -y -xx` wrote.
 //!
-//! Read by hand: the crates that read such traces know a few calls and no calls that another thread interrupts, and what
-//! is needed here is little: a call's name, its arguments between commas, its result. Strings are in hexadecimal, so no
-//! argument holds a comma, a quote or a parenthesis of its own.
+//! Read by hand: the crates that read such traces know a few calls and no calls that another thread interrupts, and
+//! what is needed here is little: a call's name, its arguments between commas, its result. Strings are in hexadecimal,
+//! so no argument holds a comma, a quote or a parenthesis of its own.
 //!
 //! # Order
 //! A call is two events, its beginning and its end. A thread stays stopped until strace has written about it, so what

@@ -1,5 +1,5 @@
-//! The writer: a process of its own that opens a store, says what it reads there, and writes until it has written enough
-//! or is killed. The lines are those of the [ledger](crate::ledger).
+//! The writer: a process of its own that opens a store, says what it reads there, and writes until it has written
+//! enough or is killed. The lines are those of the [ledger](crate::ledger).
 
 use std::{
     fs::{File, OpenOptions},

@@ -2,16 +2,16 @@
 //!
 //! # Requests
 //! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against
-//! `grpc.request_bytes`, but for its first 64 KiB (`request`): connections and streams bound those. Who finds the budget used up is
-//! refused and may try again; waiting would mean to hold what others wait for. The share goes back with the answer.
-//! Calls whose requests are streams have limits of their own (an upload) or no message of a size worth counting
-//! (reflection).
+//! `grpc.request_bytes`, but for its first 64 KiB (`request`): connections and streams bound those. Who finds the
+//! budget used up is refused and may try again; waiting would mean to hold what others wait for. The share goes back
+//! with the answer. Calls whose requests are streams have limits of their own (an upload) or no message of a size worth
+//! counting (reflection).
 //!
 //! # Answers
-//! An answer goes to HTTP/2 in frames of 32 KiB (`answer`), the next one when the client has made room for it; so HTTP/2
-//! holds no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of which
-//! the client takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and its
-//! events) is dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all
+//! An answer goes to HTTP/2 in frames of 32 KiB (`answer`), the next one when the client has made room for it; so
+//! HTTP/2 holds no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of
+//! which the client takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and
+//! its events) is dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all
 //! (`grpc.answer_bytes`); over that, the answers end of which nothing was taken for longest.
 //!
 //! # Stopping

@@ -1,5 +1,5 @@
-//! List and ListByOwner on gRPC: answers that are encoded already, and sent piece by piece, so that they are in memory once and
-//! what was sent is let go.
+//! List and ListByOwner on gRPC: answers that are encoded already, and sent piece by piece, so that they are in memory
+//! once and what was sent is let go.
 
 use std::{
     pin::Pin,

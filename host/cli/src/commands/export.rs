@@ -4,8 +4,8 @@
 //! host's own types, but for partitions and namespaces. What is marked for deletion is left out, since it cannot be
 //! written. Resources of deleted owners come without their owner.
 //!
-//! A store that is damaged cannot read some resources: of a type that has one, those before it are written, the other types
-//! whole, and the failure at the end lists what is left out.
+//! A store that is damaged cannot read some resources: of a type that has one, those before it are written, the other
+//! types whole, and the failure at the end lists what is left out.
 
 use std::{
     io::{self, BufWriter, Write},

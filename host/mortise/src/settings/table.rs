@@ -202,11 +202,11 @@ section! {
         /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give,
         /// writes are refused with ResourceExhausted; deletions go on with what was taken.
         reserve_bytes: u64 = mortise_store::Options::new("").reserve_bytes, Range::new(8 * MIB, GIB);
-        /// How many resources and owner entries are compared with their sums each second, in the background; 0 for none. What
-        /// does not agree takes readiness away, and `mortise status` says what it is.
+        /// How many resources and owner entries are compared with their sums each second, in the background; 0 for
+        /// none. What does not agree takes readiness away, and `mortise status` says what it is.
         scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
-        /// Whether all of them are at each start, and not only after a crash or when the store is small: about a second for each
-        /// million.
+        /// Whether all of them are at each start, and not only after a crash or when the store is small: about a second
+        /// for each million.
         compare_at_start: bool = false;
     }
 }

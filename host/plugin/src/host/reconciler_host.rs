@@ -2,9 +2,9 @@
 //!
 //! # Contract
 //! The sandbox has done its part before a question gets here: bytes decoded, the plugin's grants allow the type, keys
-//! are of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), a list while
-//! it is read, and gives each question a deadline (`controllers.host_call_ms`), after which the future is dropped: an
-//! answer must not depend on being polled to its end to leave things whole.
+//! are of a legal size, and the call was counted. It encodes the answer, bounds it (`sandbox.reply_bytes`), a list
+//! while it is read, and gives each question a deadline (`controllers.host_call_ms`), after which the future is
+//! dropped: an answer must not depend on being polled to its end to leave things whole.
 //!
 //! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its
 //! questions: what needs a certain runtime's handle brings that along.

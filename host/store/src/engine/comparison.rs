@@ -1,9 +1,9 @@
-//! What the records of a snapshot must agree in: a backup makes this comparison when it is written and whenever it is read, and
-//! so does a store that is made of one.
+//! What the records of a snapshot must agree in: a backup makes this comparison when it is written and whenever it is
+//! read, and so does a store that is made of one.
 //!
-//! Each record is one that the snapshot can have; resources are as many of each type as the head says, and their keys and
-//! versions come to its hash; events are as many, and as long; the newest event about a resource is the one of its version, or
-//! says that it was deleted.
+//! Each record is one that the snapshot can have; resources are as many of each type as the head says, and their keys
+//! and versions come to its hash; events are as many, and as long; the newest event about a resource is the one of its
+//! version, or says that it was deleted.
 //!
 //! # Limits
 //! It remembers the resources that the history is about, some 200 bytes each, so its memory is bounded by the history.

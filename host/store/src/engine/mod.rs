@@ -1,7 +1,8 @@
 //! The engine: sled 0.34 behind a write-ahead log and one commit thread.
 //!
 //! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records
-//!   of a snapshot. `comparison`: what such records must agree in. `offline`: the check of a store that no server has open.
+//!   of a snapshot. `comparison`: what such records must agree in. `offline`: the check of a store that no server has
+//!   open.
 //! - `commit`: the life of a write until it is durable and published, and its way from the log to the tree.
 //! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
 //! - `tree`: keys, records, and the table: sled's tree with the newest changes in front of it.
@@ -112,8 +113,9 @@ impl SledBackend {
         offline::check(path, work_dir)
     }
 
-    /// Hands every resource of the store in `path` that can be read to `found`, in order of keys, while no server has it open, and
-    /// leaves it as it is. Answers the highest version that may have been given, and what cannot be read. Blocks.
+    /// Hands every resource of the store in `path` that can be read to `found`, in order of keys, while no server has
+    /// it open, and leaves it as it is. Answers the highest version that may have been given, and what cannot be read.
+    /// Blocks.
     ///
     /// # Errors
     /// As [`SledBackend::check_offline`].

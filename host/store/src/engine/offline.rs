@@ -1,7 +1,8 @@
 //! What is done with a store that no server has open: its check, and getting out of it what can be read.
 //!
-//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory or one that is
-//! named, and the copy is opened: the store stays as it was found, to the byte, and may be on a medium that cannot be written.
+//! Sled has no way to open a file without writing to it, so the files are copied first, into the store's directory or
+//! one that is named, and the copy is opened: the store stays as it was found, to the byte, and may be on a medium that
+//! cannot be written.
 //!
 //! Sled panics on some damaged files. That ends in an error that names the file, whatever is looked at.
 
@@ -106,8 +107,8 @@ pub(crate) fn check(path: &Path, work_dir: Option<&Path>) -> Result<Report, Stor
     })
 }
 
-/// Hands every resource of the store in `path` that can be read to `found`, with the highest version that may have been given.
-/// Answers what cannot be read.
+/// Hands every resource of the store in `path` that can be read to `found`, with the highest version that may have been
+/// given. Answers what cannot be read.
 pub(crate) fn salvage(
     path: &Path,
     work_dir: Option<&Path>,

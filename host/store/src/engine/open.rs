@@ -55,13 +55,13 @@ use crate::{Health, StoreError, check::Problem, error::io_fault};
 const SMALL: u64 = 16 << 20;
 /// Each file of the log has the reserve of the tree, divided by this, ahead.
 const LOG_SHARE: u64 = 4;
-/// So many sequences are passed over by an opening that follows no close in good order: the end of the log may be lost, and with
-/// it commits that were acknowledged, whose versions must not be given again. The log holds two generations of some 150 MB at
-/// most, and a change takes 150 bytes of it at least.
+/// So many sequences are passed over by an opening that follows no close in good order: the end of the log may be lost,
+/// and with it commits that were acknowledged, whose versions must not be given again. The log holds two generations of
+/// some 150 MB at most, and a change takes 150 bytes of it at least.
 const PASSED_OVER: u64 = 1 << 22;
 
-/// Opens or makes a store. Answers what is shared with its threads, and these, the commit thread first. `sync_disk` replaces
-/// the sync of the disk, for tests.
+/// Opens or makes a store. Answers what is shared with its threads, and these, the commit thread first. `sync_disk`
+/// replaces the sync of the disk, for tests.
 pub(crate) fn open(
     options: Options,
     sync_disk: Option<SyncDisk>,
@@ -186,8 +186,8 @@ fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> 
     }
 }
 
-/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry some twenty
-/// bytes.
+/// What sled's table of pages may take, bytes, for a tree of this file: a page takes about a kilobyte, and an entry
+/// some twenty bytes.
 fn spare_bytes(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |found| found.len() / 32) + (1 << 20)
 }

@@ -34,11 +34,11 @@ pub struct Options {
     /// [`Full`](crate::StoreError::Full), and deletions and checkpoints go on with what was taken. Default 16 MiB, 8
     /// MiB to 1 GiB.
     pub reserve_bytes: u64,
-    /// How many resources and entries of the owner index are compared with their sums each second, in the background; 0 for
-    /// none. Default 2,000.
+    /// How many resources and entries of the owner index are compared with their sums each second, in the background; 0
+    /// for none. Default 2,000.
     pub scrub_per_second: u64,
-    /// Whether everything is compared with its sums at each opening, also after a close in good order. A store that nobody
-    /// closed, and one whose file is small, always is. Takes about a second for each million resources.
+    /// Whether everything is compared with its sums at each opening, also after a close in good order. A store that
+    /// nobody closed, and one whose file is small, always is. Takes about a second for each million resources.
     pub compare_at_start: bool,
 }
 

@@ -270,9 +270,9 @@ impl Committer {
         }
     }
 
-    /// Waits for a checkpoint that has to come first. One that waits for room itself holds nothing up but what the opening
-    /// left to it: what the disk has no room for is refused by the group, and deletions go on in the log as far as that
-    /// has room.
+    /// Waits for a checkpoint that has to come first. One that waits for room itself holds nothing up but what the
+    /// opening left to it: what the disk has no room for is refused by the group, and deletions go on in the log as far
+    /// as that has room.
     fn check_room(&mut self) -> Result<(), StoreError> {
         self.look_for_room();
         let room = &self.shared.room;

@@ -2,8 +2,9 @@
 //!
 //! The history is a range of sequences, dense but for those that an opening passed over. It is bounded in events and in
 //! bytes, and trimmed in the batch that adds to it, so it never holds more than its bounds. Lengths of the events that
-//! this process wrote are remembered (4 bytes each); those of older ones are read when they go. One that is damaged goes all the same, with
-//! what can be found of it: an event that nobody will ask for any more must not stand in the way of a write.
+//! this process wrote are remembered (4 bytes each); those of older ones are read when they go. One that is damaged
+//! goes all the same, with what can be found of it: an event that nobody will ask for any more must not stand in the
+//! way of a write.
 
 use std::collections::VecDeque;
 

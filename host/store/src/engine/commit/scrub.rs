@@ -1,9 +1,9 @@
-//! The scrub: a slow walk over all resources and the owner index that compares them with their sums, again and again, while the
-//! store is in use.
+//! The scrub: a slow walk over all resources and the owner index that compares them with their sums, again and again,
+//! while the store is in use.
 //!
-//! A thread decides the pace. It reads a slice ahead, so that what has to come from the disk is in memory, and then has the
-//! commit thread go over the slice. Nothing else writes meanwhile, so what lies before the slice is known exactly, and each
-//! commit corrects it. At the end of a pass both sums must be the same; then it rests for a while.
+//! A thread decides the pace. It reads a slice ahead, so that what has to come from the disk is in memory, and then has
+//! the commit thread go over the slice. Nothing else writes meanwhile, so what lies before the slice is known exactly,
+//! and each commit corrects it. At the end of a pass both sums must be the same; then it rests for a while.
 //!
 //! # Cost
 //! A slice is a tenth of what goes in a second: at the default rate 200 keys, some 200 µs of the commit thread's time.

@@ -61,8 +61,8 @@ pub(crate) fn settle(
     Ok((recovered.checkpoint, true))
 }
 
-/// Copies states to the tree, durably, with the log at `checkpoint`. When the disk has no `room` they stand in front of the tree
-/// instead, to be copied later, and the answer is false.
+/// Copies states to the tree, durably, with the log at `checkpoint`. When the disk has no `room` they stand in front of
+/// the tree instead, to be copied later, and the answer is false.
 pub(crate) fn carry(
     table: &Table,
     data: &File,

@@ -18,9 +18,9 @@
 //! | … | zeros up to a multiple of the block |
 //!
 //! and an edit is `+`, length of the key (4), key, length of the value (4), value, or `-`, length of the key (4), key.
-//! Numbers are big-endian. The block is what the disk writes whole ([`physical_block`]), so no write changes one in which an
-//! acknowledged group stands. The salt is random and never leaves the store's files, so nobody who writes resources can
-//! make one that looks like a record.
+//! Numbers are big-endian. The block is what the disk writes whole ([`physical_block`]), so no write changes one in
+//! which an acknowledged group stands. The salt is random and never leaves the store's files, so nobody who writes
+//! resources can make one that looks like a record.
 //!
 //! Written by hand: the logs that crates offer (`okaywal`, `commitlog`, sled's own) have one file growing at its end,
 //! so that each sync brings a new length to the disk, or sync in a thread of their own, and none keeps records apart by
@@ -31,8 +31,8 @@
 //! is not there. A record that was being written when the power went was not acknowledged, and nothing follows it; so a
 //! damaged one that *is* followed by another was acknowledged, and is damage ([`StoreError::Corrupt`]). Only of the
 //! very last record nobody can tell. A file that is of a later generation than the two after the checkpoint position
-//! says that the tree has lost its end. One that is not there, or stands in the place of the other, is damage, too, and so
-//! is a log that ends before what was durable when the last checkpoint ended.
+//! says that the tree has lost its end. One that is not there, or stands in the place of the other, is damage, too, and
+//! so is a log that ends before what was durable when the last checkpoint ended.
 
 use std::{
     collections::BTreeMap,
@@ -263,8 +263,8 @@ impl LogFile {
     }
 }
 
-/// The unit in which the disk under `dir` writes: what it does not tell (a file system over several disks, or in memory) is taken
-/// for the kernel's page.
+/// The unit in which the disk under `dir` writes: what it does not tell (a file system over several disks, or in
+/// memory) is taken for the kernel's page.
 fn physical_block(dir: &Path) -> usize {
     let device = fs::metadata(dir).map_or(0, |found| found.dev());
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -374,8 +374,8 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     whole.then(|| FoundRecord { number: u64::from_be_bytes(*number), body, size })
 }
 
-/// Reads what the log of the store in `dir` has beyond the checkpoint position. `durable` is how far it reached when that was
-/// written.
+/// Reads what the log of the store in `dir` has beyond the checkpoint position. `durable` is how far it reached when
+/// that was written.
 ///
 /// # Errors
 /// [`StoreError::Corrupt`] when something acknowledged is not there.

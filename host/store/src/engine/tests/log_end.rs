@@ -4,7 +4,8 @@ use std::{fs, os::unix::fs::FileExt as _};
 
 use super::*;
 
-/// A store that was killed, with a checkpoint in its life during which more records came, and the last version that it gave.
+/// A store that was killed, with a checkpoint in its life during which more records came, and the last version that it
+/// gave.
 async fn killed() -> (tempfile::TempDir, Options, u64) {
     let store = Fresh::new(|options| Options { cache_bytes: 256 << 10, ..options });
     let mut last = 0;

@@ -1,6 +1,6 @@
 //! The checkpoint position: how far the tree has what the write-ahead log has. The only record that stands in the tree
-//! alone. With it stands what was durable in the log when it was written ([`LogEnd`]), so that a log which lost its end since is
-//! noticed.
+//! alone. With it stands what was durable in the log when it was written ([`LogEnd`]), so that a log which lost its end
+//! since is noticed.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 

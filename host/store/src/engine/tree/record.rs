@@ -167,8 +167,8 @@ pub(crate) struct StoredResource {
     pub(crate) len: u32,
 }
 
-/// The counters, written with every batch: layout (2), then nine big-endian numbers of 8 bytes, then a CRC-32 of them. Layout 1
-/// has three numbers.
+/// The counters, written with every batch: layout (2), then nine big-endian numbers of 8 bytes, then a CRC-32 of them.
+/// Layout 1 has three numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The newest sequence in use; 0 before the first commit.
@@ -179,8 +179,8 @@ pub(crate) struct Meta {
     pub(crate) event_bytes: u64,
     /// How many sequences between the first event and the last commit no commit got.
     pub(crate) skipped: u64,
-    /// The highest sequence that a commit may have got; the next commit gets a higher one. More than `last_seq` after an
-    /// opening that followed no close in good order, when the end of the log may have been lost.
+    /// The highest sequence that a commit may have got; the next commit gets a higher one. More than `last_seq` after
+    /// an opening that followed no close in good order, when the end of the log may have been lost.
     pub(crate) highest: u64,
     /// What the resources and the owner index come to; `None` in a store that no release with sums has opened yet.
     pub(crate) sums: Option<Totals>,

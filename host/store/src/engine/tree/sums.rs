@@ -1,20 +1,20 @@
-//! What the store should hold, as sums that are kept with every commit: so that a resource which is gone, or old again, is
-//! noticed, although what is left of the store agrees with itself.
+//! What the store should hold, as sums that are kept with every commit: so that a resource which is gone, or old again,
+//! is noticed, although what is left of the store agrees with itself.
 //!
-//! Sled drops a page whose checksum is wrong when it opens after a crash, and goes on with an older one. No record that is
-//! still there shows it. So each type has a count and a hash of the set of its keys and versions, and the owner index a hash of
-//! its keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each member: adding and taking away
-//! need no order and no look at the others. The counters hold the sums over all types, so that a type's sum cannot go with its
-//! resources. Whatever does not agree once does not agree later, either: a write to a resource that is gone adds it, and takes
-//! nothing away.
+//! Sled drops a page whose checksum is wrong when it opens after a crash, and goes on with an older one. No record that
+//! is still there shows it. So each type has a count and a hash of the set of its keys and versions, and the owner
+//! index a hash of its keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each
+//! member: adding and taking away need no order and no look at the others. The counters hold the sums over all types,
+//! so that a type's sum cannot go with its resources. Whatever does not agree once does not agree later, either: a
+//! write to a resource that is gone adds it, and takes nothing away.
 //!
 //! # Cost
-//! Some 200 ns for each resource that a commit changes, and one edit of about 60 bytes for each type. A comparison walks over
-//! all resources and the owner index, about a microsecond for each.
+//! Some 200 ns for each resource that a commit changes, and one edit of about 60 bytes for each type. A comparison
+//! walks over all resources and the owner index, about a microsecond for each.
 //!
 //! # Limits
-//! A rewrite keeps its version, so an older form of the same version is not noticed. Events are dense, and counted by number
-//! and bytes.
+//! A rewrite keeps its version, so an older form of the same version is not noticed. Events are dense, and counted by
+//! number and bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
