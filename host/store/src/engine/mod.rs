@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use self::{
-    commit::{commit_thread::Job, shared::Shared},
+    commit::{job::Job, shared::Shared},
     files::wal::{self, SyncDisk},
     read::{filter::Filter, point, watch::SledWatch},
     tree::panics::contained_read,

@@ -19,13 +19,13 @@
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
 use mortise_resource::pb;
-use tokio::sync::oneshot;
 
 use crate::engine::{
     commit::{
         checkpoint_thread::Checkpoints,
         commit_group::{CommitGroup, Slot},
         history::History,
+        job::{Job, Reply, Results},
         room::{RETRY, Shortage},
         scrub::{self, Scrub},
         shared::Shared,
@@ -43,33 +43,11 @@ use crate::engine::{
 };
 use crate::{Batch, SnapshotHead, StoreError, check::Problem};
 
-/// What a caller waits for.
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-/// The resources after a batch.
-pub(crate) type Results = Vec<Option<pb::Resource>>;
-
 /// A group is cut at this many bytes of resources, written or deleted, so that what is in flight stays small.
 const MAX_GROUP_BYTES: usize = 8 << 20;
 /// A checkpoint begins when the log is as many times as large as what is in memory may be. Most of what it has more is
 /// about keys that changed again.
 const LOG_TO_MEMORY: u64 = 4;
-
-/// Work for the thread.
-pub(crate) enum Job {
-    /// Apply a batch.
-    Commit(Batch, Reply<Results>),
-    /// Walk the whole store, with no write in flight.
-    Check(Reply<Vec<Problem>>),
-    /// Compare so many keys with their sums.
-    Scrub(usize),
-    /// What the store holds.
-    Head(Reply<SnapshotHead>),
-    /// Begin a snapshot.
-    Snapshot(Reply<SledSnapshot>),
-    /// Panic.
-    #[cfg(test)]
-    Panic,
-}
 
 /// The thread's state.
 pub(crate) struct Committer {

@@ -4,6 +4,7 @@ pub(crate) mod checkpoint_thread;
 pub(crate) mod commit_group;
 pub(crate) mod commit_thread;
 pub(crate) mod history;
+pub(crate) mod job;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod scrub;

@@ -18,7 +18,7 @@ use crate::{
     StoreError,
     check::Problem,
     engine::{
-        commit::{commit_group::Slot, commit_thread::Job, shared::Shared},
+        commit::{commit_group::Slot, job::Job, shared::Shared},
         metrics,
         tree::{keys, sums::Sums, table::Table},
     },

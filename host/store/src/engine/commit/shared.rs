@@ -14,7 +14,7 @@ use crate::{
     engine::{
         commit::{
             commit_group,
-            commit_thread::Job,
+            job::Job,
             queue::Queue,
             room::{Room, Shortage},
         },

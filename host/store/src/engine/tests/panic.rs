@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use crate::{
     Backend as _, Consistency, Options, SledBackend, StoreError,
     conformance::fixtures::{id, resource},
-    engine::commit::commit_thread::Job,
+    engine::commit::job::Job,
 };
 
 /// Nobody waits for it: what is asked afterwards, and what waited already, is answered; the store says that it is

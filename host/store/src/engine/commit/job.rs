@@ -1,0 +1,28 @@
+//! What the commit thread is asked for.
+
+use mortise_resource::pb;
+use tokio::sync::oneshot;
+
+use crate::{Batch, SnapshotHead, StoreError, check::Problem, engine::read::snapshot::SledSnapshot};
+
+/// What a caller waits for.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+/// The resources after a batch.
+pub(crate) type Results = Vec<Option<pb::Resource>>;
+
+/// Work for the commit thread.
+pub(crate) enum Job {
+    /// Apply a batch.
+    Commit(Batch, Reply<Results>),
+    /// Walk the whole store, with no write in flight.
+    Check(Reply<Vec<Problem>>),
+    /// Compare so many keys with their sums.
+    Scrub(usize),
+    /// What the store holds.
+    Head(Reply<SnapshotHead>),
+    /// Begin a snapshot.
+    Snapshot(Reply<SledSnapshot>),
+    /// Panic.
+    #[cfg(test)]
+    Panic,
+}
