@@ -152,7 +152,7 @@ fn listed(mut error: CliError, problems: &[Problem]) -> CliError {
 
 /// Done when everything was there; else a failure that lists what is left out.
 fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
-    let Salvaged { resources, commit, kept_components, left_out } = salvage(source, data_dir).map_err(failure)?;
+    let Salvaged { resources, commit, kept_components, left_out } = salvage(source, data_dir).map_err(unsalvaged)?;
     for (type_key, count) in &resources {
         line(format!("  {type_key}: {count}"))?;
     }
@@ -204,6 +204,16 @@ fn describe(manifest: &Manifest) -> String {
         text.push_str(&format!("  {}.{}: {}\n", count.group, count.kind, count.count));
     }
     text
+}
+
+/// As [`failure`]; what is in the way stays there, since it may be what is damaged.
+fn unsalvaged(error: BackupError) -> CliError {
+    match error {
+        BackupError::Occupied { path, what } => {
+            CliError::usage(format!("{}: {what}; choose an empty directory", path.display()))
+        }
+        other => failure(other),
+    }
 }
 
 /// Wrong usage, where something is in the way or is no backup; a failure, where something broke.
