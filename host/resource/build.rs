@@ -40,7 +40,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate_grpc(descriptors, &out.join("grpc"))
 }
 
-/// Generates the clients and servers of every service, whose messages are those above.
+/// Service discovery, which plugins do not carry: the destination API, and the catalog's messages that it is made from.
+#[cfg(feature = "grpc")]
+const DISCOVERY: [&str; 2] = ["conduit/destination.proto", "linkerd/destination.proto"];
+#[cfg(feature = "grpc")]
+const CATALOG: &str = "catalog/v1/catalog.proto";
+
+/// Generates the clients and servers of every service, whose messages are those above, and service discovery.
 #[cfg(feature = "grpc")]
 fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(out)?;
@@ -50,6 +56,16 @@ fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Res
         .extern_path(".mortise.plugin.v1", "crate::manifest")
         .extern_path(".mortise.v1", "crate::data")
         .compile_fds(descriptors)?;
+
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
+    fs::write(out.join("discovery.bin"), protox::compile(DISCOVERY, [&root])?.encode_to_vec())?;
+    let files = DISCOVERY.into_iter().chain([CATALOG]);
+    tonic_prost_build::configure()
+        .out_dir(out)
+        .include_file("discovery.rs")
+        .build_server(false)
+        .btree_map(".")
+        .compile_fds(protox::compile(files, [root])?)?;
     Ok(())
 }
 

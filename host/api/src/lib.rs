@@ -15,6 +15,7 @@ pub use observability::{metrics, server_status::ServerInfo};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services, bind};
 
 pub use mortise_resource::grpc::{
-    ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
-    mortise as plugin_stubs, resource as stubs,
+    ConduitDestinationClient, ControllerServiceClient, LinkerdDestinationClient, PluginServiceClient,
+    ResourceServiceClient, ServerServiceClient, TypeServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs,
+    resource as stubs,
 };

@@ -1,5 +1,5 @@
 //! The generated gRPC servers and clients: the resource API, and Mortise's own services about plugins, types and
-//! controllers. Their messages are those of this crate.
+//! controllers, whose messages are those of this crate; and service discovery, with messages of its own.
 
 /// The resource API.
 #[allow(
@@ -25,6 +25,28 @@ pub mod mortise {
     include!(concat!(env!("OUT_DIR"), "/grpc/mortise.v1.rs"));
 }
 
+/// Service discovery: the destination API in both of its forms, and the messages of the catalog.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated; the .proto files have the documentation"
+)]
+pub mod discovery {
+    include!(concat!(env!("OUT_DIR"), "/grpc/discovery.rs"));
+}
+
+/// Serialised `FileDescriptorSet` of the destination API, imports included.
+pub const DISCOVERY_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/grpc/discovery.bin"));
+
+pub use discovery::{
+    catalog::v1 as catalog,
+    conduit,
+    conduit::proxy::destination::destination_client::DestinationClient as ConduitDestinationClient,
+    io::linkerd::proxy as linkerd,
+    io::linkerd::proxy::destination::destination_client::DestinationClient as LinkerdDestinationClient,
+};
 pub use mortise::{
     controller_service_client::ControllerServiceClient, plugin_service_client::PluginServiceClient,
     server_service_client::ServerServiceClient, type_service_client::TypeServiceClient,
