@@ -110,7 +110,7 @@ async fn what_is_refused_changes_nothing() {
         assert!(message.contains(says), "{message}");
     }
     assert_eq!(fs::read_dir(&server.plugin_dir).unwrap().count(), 0);
-    assert_eq!(server.plugin_names().await, ["demo"]);
+    assert_eq!(server.plugin_names().await, ["catalog", "demo"]);
 }
 
 #[tokio::test]

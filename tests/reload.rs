@@ -318,7 +318,7 @@ async fn kinds_that_differ_in_case_only_are_one_too_many() {
         assert_eq!(code, Code::FailedPrecondition);
         assert!(message.contains("TypeTaken") && message.contains("in lower case"), "{message}");
     }
-    assert_eq!(server.plugin_names().await, ["demo", "version-stamp"]);
+    assert_eq!(server.plugin_names().await, ["catalog", "demo", "version-stamp"]);
 }
 
 /// A plugin under another name may go on with what a removed one left, if it fits; not with what a disabled one owns.
@@ -333,14 +333,14 @@ async fn types_of_a_removed_plugin_are_adopted_and_those_of_a_disabled_one_are_n
     let (code, message) = refusal(server.install("good", &heir).await);
     assert_eq!(code, Code::FailedPrecondition);
     assert!(message.contains("TypeTaken"), "{message}");
-    assert_eq!(server.plugin_names().await, ["demo", "version-stamp"]);
+    assert_eq!(server.plugin_names().await, ["catalog", "demo", "version-stamp"]);
 
     client.remove(mortise_resource::data::RemoveRequest { name: name() }).await.unwrap();
     server.install("good", &heir).await.unwrap();
     assert_eq!(server.read(&crate::common::id_of(&stored)).await.unwrap(), stored);
     assert_eq!(server.write(stamped()).await.unwrap().metadata.get("mutated-by"), None, "no hooks any more");
     crate::common::eventually("the one that was removed is forgotten", async || {
-        server.plugin_names().await == ["demo", "good"]
+        server.plugin_names().await == ["catalog", "demo", "good"]
     })
     .await;
 }

@@ -141,7 +141,7 @@ async fn the_version_before_serves_and_the_resource_says_why() {
         // One that began after the replacement has ended by now.
         eventually("calls go on", async || traffic.load(Ordering::Relaxed) > served + 2).await;
         assert!(!client.is_finished(), "{what}: a call failed");
-        assert_eq!(server.plugin_names().await, ["demo", "good", "prior"], "{what}");
+        assert_eq!(server.plugin_names().await, ["catalog", "demo", "good", "prior"], "{what}");
         // Back to what serves: no transition, and the fault is taken back.
         fs::write(&path, good(|_| {})).unwrap();
         server.plugin_until("good", |p| p.reason == "Serving" && p.data == before).await;
@@ -242,7 +242,7 @@ async fn a_removed_plugin_that_is_put_back_and_refused_stays_removed() {
             seen.message
         );
         assert_eq!(server.plugin("bplug").await.unwrap().reason, "Serving");
-        assert_eq!(server.plugin_names().await, ["aplug", "bplug", "demo"], "no page but its own");
+        assert_eq!(server.plugin_names().await, ["aplug", "bplug", "catalog", "demo"], "no page but its own");
         server.write(stored()).await.unwrap();
         let other = server.write(resource(id("good.v1.Other", "fine"), stored().data)).await;
         assert_eq!(refusal(other).0, Code::FailedPrecondition);

@@ -1,4 +1,4 @@
-//! The name rule: of resources, partitions, namespaces and references.
+//! The name rule of resources, partitions, namespaces and references, and that of DNS.
 
 /// Longest name, in bytes.
 pub const MAX_LEN: usize = 63;
@@ -23,6 +23,22 @@ pub fn fault(name: &str) -> Option<String> {
              alphanumeric character and be less than 64 characters, got: {name:?}"
         )
     })
+}
+
+/// Longest DNS name, and longest label of one, in bytes.
+const MAX_DNS_NAME: usize = 253;
+const MAX_DNS_LABEL: usize = 63;
+
+/// Whether `text` is a DNS name as hosts have it, in lower case and without a dot at the end.
+#[must_use]
+pub fn is_dns_name(text: &str) -> bool {
+    let fits = |label: &str| {
+        (1..=MAX_DNS_LABEL).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    text.len() <= MAX_DNS_NAME && text.split('.').all(fits)
 }
 
 #[cfg(test)]

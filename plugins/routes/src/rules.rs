@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use mortise_plugin::{Diagnostics, field};
+use mortise_plugin::{Diagnostics, field, name::is_dns_name};
 
 use crate::proto::edge::v1::Route;
 
@@ -17,10 +17,6 @@ pub(crate) const WEIGHT: u32 = 1000;
 
 /// Bytes of a path.
 const PATH: usize = 1024;
-
-/// Bytes of a DNS name, and of one label.
-const NAME: usize = 253;
-const LABEL: usize = 63;
 
 /// A value that a Route may not hold. Texts of the Route are cut to a length that fits a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,7 +89,7 @@ pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
 
 /// A DNS name in lower case, one after `*.`, or `_`.
 pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
-    if text == "_" || (text.len() <= NAME && is_name(text.strip_prefix("*.").unwrap_or(text))) {
+    if text == "_" || (text.len() <= 253 && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
         return Ok(());
     }
     Err(RuleError::Hostname(shown(text)))
@@ -148,24 +144,13 @@ pub(crate) fn address(text: &str) -> Result<Address<'_>, RuleError> {
     if last.bytes().all(|byte| byte.is_ascii_digit()) {
         return host.parse().map(|address| Address::V4(address, port)).map_err(|_| wrong());
     }
-    if is_name(host) { Ok(Address::Name(host, port)) } else { Err(wrong()) }
+    if is_dns_name(host) { Ok(Address::Name(host, port)) } else { Err(wrong()) }
 }
 
 /// Digits without a sign and without zeros before them.
 fn port(digits: &str) -> Option<u16> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| plain)
-}
-
-/// A DNS name as hosts have it.
-fn is_name(text: &str) -> bool {
-    let fits = |label: &str| {
-        (1..=LABEL).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    text.len() <= NAME && text.split('.').all(fits)
 }
 
 /// The beginning of something that may be long, with nothing in it that could confuse a reader.

@@ -169,7 +169,7 @@ pub use finalizer::{Finalizer, Life};
 pub use grants::{Files, Kv};
 pub use http::{Http, HttpRequest, HttpResponse};
 pub use kind::{Data, Kind};
-pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, pb};
+pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, name, pb};
 pub use plugin::{GrantRequest, Plugin};
 pub use reconcile::{Outcome, Reconciler, Request};
 pub use refs::{everywhere, reference_to, referent};

@@ -96,7 +96,8 @@ section! {
 section! {
     /// Which plugins are loaded besides those in the folder, and how the folder is looked after.
     struct Plugins in "plugins" {
-        /// Plugins inside the binary to switch on: "demo", which `mortise dev` switches on by itself, and "routes".
+        /// Plugins inside the binary to switch on: "catalog" and "demo", which `mortise dev` switches on by itself, and
+        /// "routes".
         bundled: Vec<String> = Vec::new();
         /// How long a changed file must stay as it is before it is read, so that one that is being written is not.
         settle_ms: u64 = 50, WAIT;

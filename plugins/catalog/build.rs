@@ -1,0 +1,7 @@
+//! Generates the message types from `proto/`.
+
+use mortise_plugin::build::{Error, Protos};
+
+fn main() -> Result<(), Error> {
+    Protos::new().include("../../proto").file("catalog/v1/catalog.proto").run()
+}

@@ -1,0 +1,75 @@
+//! What is filled in where nothing is said, and the one form of addresses.
+
+use std::net::IpAddr;
+
+use mortise_plugin::{Diagnostics, Typed};
+use prost_types::Duration;
+
+use crate::proto::catalog::v1::{HealthCheck, Protocol, Service, Workload, health_check::Check};
+
+/// How often a check is performed, and how long it may take.
+const INTERVAL: Duration = Duration { seconds: 10, nanos: 0 };
+const TIMEOUT: Duration = Duration { seconds: 1, nanos: 0 };
+
+/// A port's protocol, its target and its number.
+pub(crate) fn service(service: &mut Typed<Service>) -> Result<(), Diagnostics> {
+    for port in &mut service.data.ports {
+        if port.target_port.is_empty() {
+            port.target_port.clone_from(&port.name);
+        }
+        if port.port == 0 {
+            port.port = port.target_port.parse::<u16>().unwrap_or(0).into();
+        }
+        default_protocol(&mut port.protocol);
+    }
+    Ok(())
+}
+
+/// The weight, the protocols of ports, what checks leave out, and addresses as they are usually written.
+pub(crate) fn workload(workload: &mut Typed<Workload>) -> Result<(), Diagnostics> {
+    let data = &mut workload.data;
+    if data.weight == 0 {
+        data.weight = 1;
+    }
+    for address in &mut data.addresses {
+        if let Ok(ip) = address.host.parse::<IpAddr>() {
+            address.host = ip.to_string();
+        }
+    }
+    for port in &mut data.ports {
+        default_protocol(&mut port.protocol);
+    }
+    let only_port = match data.ports.as_slice() {
+        [one] => one.name.clone(),
+        _ => String::new(),
+    };
+    for check in &mut data.checks {
+        complete(check, &only_port);
+    }
+    Ok(())
+}
+
+fn complete(check: &mut HealthCheck, only_port: &str) {
+    let fill = |field: &mut String, with: &str| {
+        if field.is_empty() {
+            with.clone_into(field);
+        }
+    };
+    match &mut check.check {
+        Some(Check::Http(http)) => {
+            fill(&mut http.port, only_port);
+            fill(&mut http.path, "/");
+            fill(&mut http.scheme, "http");
+        }
+        Some(Check::Tcp(tcp)) => fill(&mut tcp.port, only_port),
+        Some(Check::Ttl(_)) | None => return,
+    }
+    check.interval.get_or_insert(INTERVAL);
+    check.timeout.get_or_insert(TIMEOUT);
+}
+
+fn default_protocol(protocol: &mut i32) {
+    if *protocol == Protocol::Unspecified as i32 {
+        *protocol = Protocol::Tcp.into();
+    }
+}

@@ -1,0 +1,60 @@
+//! Service discovery: workloads run somewhere, services select them, and the endpoints of a service are computed.
+//!
+//! Bundled with Mortise under the name `catalog`, and switched on by `mortise dev`; docs/service-discovery.md says how
+//! it is used. The destination API and DNS are translations of `catalog.v1.ServiceEndpoints`.
+//!
+//! # Contract
+//! - `rules` says what the types may hold, `defaults` what they hold if nothing is said.
+//! - `selection` says which workloads a service selects, and which services a workload concerns.
+//! - `controllers::endpoints` keeps the ServiceEndpoints of every Service that has a selector; `controllers::checks`
+//!   performs the health checks of workloads.
+//!
+//! # Cost
+//! A change of a workload looks up the services that select it, in indexes: one lookup for its name, one for each
+//! beginning of its name, one for each pair of its metadata. Each of them is then computed anew from all its workloads.
+//!
+//! # Limits
+//! The endpoints of a service are one resource, so `store.max_resource_bytes` bounds them: a MiB is some 10,000
+//! endpoints.
+
+use mortise_plugin::{Kind, Plugin, ResourceType, Scope};
+
+mod defaults;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+mortise_plugin::include_proto!(pub mod proto);
+use proto::catalog::v1::{Service, ServiceEndpoints, Workload};
+
+/// A name under which workloads are found.
+pub(crate) const SERVICE: Kind<Service> = Kind::new("catalog", "v1", "Service");
+/// What runs, and where.
+pub(crate) const WORKLOAD: Kind<Workload> = Kind::new("catalog", "v1", "Workload");
+/// Where a service is reached.
+pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");
+
+static PLUGIN: Plugin = Plugin::new(
+    "catalog",
+    env!("CARGO_PKG_VERSION"),
+    proto::DESCRIPTORS,
+    &[
+        &ResourceType::of(SERVICE, Scope::Namespace)
+            .mutate(defaults::service)
+            .validate(rules::service)
+            .key_rules()
+            .columns(&[("PREFIXES", "data.selector.prefixes"), ("NAMES", "data.selector.names")])
+            .short_names(&["svc", "services"]),
+        &ResourceType::of(WORKLOAD, Scope::Namespace)
+            .mutate(defaults::workload)
+            .validate(rules::workload)
+            .key_rules()
+            .columns(&[("ZONE", "data.zone"), ("WEIGHT", "data.weight")])
+            .short_names(&["wl", "workloads"]),
+        &ResourceType::of(ENDPOINTS, Scope::Namespace)
+            .validate(rules::endpoints)
+            .key_rules()
+            .short_names(&["endpoints", "ep"]),
+    ],
+);
+mortise_plugin::export!(PLUGIN: mutating, validating, authorizing);

@@ -1,0 +1,412 @@
+//! What services, workloads and endpoints may hold. Each fault has the path of its field.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use mortise_plugin::{Diagnostics, Path, Typed, field, name};
+
+use crate::proto::catalog::v1::{
+    Endpoint, HealthCheck, Protocol, Selector, Service, ServiceEndpoints, ServicePort, Workload, health_check::Check,
+};
+
+/// Most ports of a service and of a workload.
+const PORTS: usize = 64;
+/// Most names and most prefixes of a selector.
+const NAMES: usize = 256;
+const PREFIXES: usize = 64;
+/// Most labels of anything; bytes of their keys and values.
+const LABELS: usize = 32;
+const LABEL_KEY: usize = 63;
+const LABEL_VALUE: usize = 253;
+/// Most addresses of a workload.
+const ADDRESSES: usize = 16;
+/// Most checks of a workload, and the longest name of one: its status has it in its key.
+const CHECKS: usize = 16;
+const CHECK_NAME: usize = 40;
+/// Bytes of a zone, an identity, and the path of an HTTP check.
+const ZONE: usize = 63;
+const IDENTITY: usize = 253;
+const HTTP_PATH: usize = 1024;
+/// The greatest weight, which is DNS's.
+const WEIGHT: u32 = 65_535;
+
+/// How often a check may be performed, and for how long a client's word may hold.
+const INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
+/// How long a check may take.
+const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
+
+/// A value that breaks a rule. Texts from the resource are cut to a length that fits a line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RuleError {
+    #[error("at most {most} are allowed, got {got}")]
+    TooMany { most: usize, got: usize },
+    #[error("{0}")]
+    Name(String),
+    #[error("{0} is there already; each may be there once")]
+    Duplicate(String),
+    #[error("a port is a number from 1 to 65535, got {0}")]
+    Port(u32),
+    #[error("a port is the name of one of the workload's ports, or a number from 1 to 65535; got {0}")]
+    PortText(String),
+    #[error("the workload has no port {0}; its ports are {1}")]
+    NoPort(String, String),
+    #[error("the port is required, since the workload does not have exactly one")]
+    WhichPort,
+    #[error("this plugin does not know the protocol {0}")]
+    Protocol(i32),
+    #[error("an address is an IPv4 or IPv6 address or a DNS name in lower case, without a port; got {0}")]
+    Host(String),
+    #[error("a workload needs an address, such as 192.0.2.1")]
+    NoAddress,
+    #[error("a weight is 1 to {WEIGHT}, got {0}")]
+    Weight(u32),
+    #[error("a label's key is 1 to {LABEL_KEY} letters, digits and _ . - /, and begins with a letter or _; got {0}")]
+    LabelKey(String),
+    #[error("the label {0} is always there, and says something else")]
+    ReservedLabel(String),
+    #[error("a text here has at most {most} bytes and no control characters; got {got}")]
+    Text { most: usize, got: String },
+    #[error("an identity is a DNS name in lower case, or a URI such as spiffe://example.org/web; got {0}")]
+    Identity(String),
+    #[error("a selector needs a name, a prefix or a label; the prefix \"\" is every workload")]
+    EmptySelector,
+    #[error("a prefix is the beginning of a name: lower-case letters, digits and -, and no - at first; got {0}")]
+    Prefix(String),
+    #[error("a check's name has at most {CHECK_NAME} characters, got {0}")]
+    CheckName(usize),
+    #[error("a check needs one of ttl, http and tcp")]
+    NoCheck,
+    #[error("{from:?} to {to:?} is allowed, got {got}")]
+    Duration { from: Duration, to: Duration, got: String },
+    #[error("a check by ttl has no {0}: it is not performed")]
+    NotForTtl(&'static str),
+    #[error("a path begins with a slash and has at most {HTTP_PATH} visible ASCII characters; got {0}")]
+    Path(String),
+    #[error("a scheme is http or https, got {0}")]
+    Scheme(String),
+}
+
+/// Judges a Service, defaults filled in.
+pub(crate) fn service(service: &Typed<Service>, _: Option<&Typed<Service>>, diagnostics: &mut Diagnostics) {
+    let mut findings = Findings(diagnostics);
+    if let Some(selector) = &service.data.selector {
+        judge_selector(selector, &mut findings);
+    }
+    judge_service_ports(&service.data.ports, &mut findings);
+    judge_labels(&service.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
+}
+
+/// Judges a Workload, defaults filled in.
+pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, diagnostics: &mut Diagnostics) {
+    let data = &workload.data;
+    let mut findings = Findings(diagnostics);
+    judge_workload_ports(data, &mut findings);
+    judge_addresses(data, &mut findings);
+    findings.note(in_range(data.weight, 1, WEIGHT, RuleError::Weight), || field("weight"));
+    judge_labels(&data.labels, &["workload", "zone"], &field("labels"), &mut findings);
+    findings.note(text(&data.zone, ZONE), || field("zone"));
+    findings.note(identity(&data.identity), || field("identity"));
+    let checks = field("checks");
+    if findings.bound(data.checks.len(), CHECKS, &checks) {
+        let mut names = Seen::default();
+        for (check, place) in places(&data.checks, &checks) {
+            findings.note(names.once(&check.name), || place.clone().field("name"));
+            judge_check(check, data, &place, &mut findings);
+        }
+    }
+}
+
+/// Judges ServiceEndpoints, which a client may write where the Service has no selector.
+pub(crate) fn endpoints(
+    endpoints: &Typed<ServiceEndpoints>,
+    _: Option<&Typed<ServiceEndpoints>>,
+    diagnostics: &mut Diagnostics,
+) {
+    let mut findings = Findings(diagnostics);
+    judge_service_ports(&endpoints.data.ports, &mut findings);
+    judge_labels(&endpoints.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
+    for (endpoint, place) in places(&endpoints.data.endpoints, &field("endpoints")) {
+        judge_endpoint(endpoint, &place, &mut findings);
+    }
+}
+
+fn judge_selector(selector: &Selector, findings: &mut Findings<'_>) {
+    let place = || field("selector");
+    if selector.names.is_empty() && selector.prefixes.is_empty() && selector.labels.is_empty() {
+        findings.add(RuleError::EmptySelector, place());
+    }
+    let names = place().field("names");
+    if findings.bound(selector.names.len(), NAMES, &names) {
+        let mut seen = Seen::default();
+        for (one, place) in places(&selector.names, &names) {
+            findings.note(resource_name(one).and_then(|()| seen.once(one)), || place);
+        }
+    }
+    let prefixes = place().field("prefixes");
+    if findings.bound(selector.prefixes.len(), PREFIXES, &prefixes) {
+        let mut seen = Seen::default();
+        for (one, place) in places(&selector.prefixes, &prefixes) {
+            findings.note(prefix(one).and_then(|()| seen.once(one)), || place);
+        }
+    }
+    let labels = place().field("labels");
+    if findings.bound(selector.labels.len(), LABELS, &labels) {
+        for key in selector.labels.keys().filter(|key| key.is_empty()) {
+            findings.add(RuleError::LabelKey(shown(key)), labels.clone().key(key));
+        }
+    }
+}
+
+fn judge_service_ports(ports: &[ServicePort], findings: &mut Findings<'_>) {
+    let all = field("ports");
+    if !findings.bound(ports.len(), PORTS, &all) {
+        return;
+    }
+    let (mut names, mut numbers) = (Seen::default(), Seen::default());
+    for (port, place) in places(ports, &all) {
+        findings.note(resource_name(&port.name).and_then(|()| names.once(&port.name)), || place.clone().field("name"));
+        let number = port_number(port.port).and_then(|()| numbers.once(&port.port));
+        findings.note(number, || place.clone().field("port"));
+        let target = match port.target_port.parse::<u32>() {
+            Ok(number) => port_number(number),
+            Err(_) => resource_name(&port.target_port),
+        };
+        findings.note(target, || place.clone().field("target_port"));
+        findings.note(protocol(port.protocol), || place.clone().field("protocol"));
+    }
+}
+
+fn judge_workload_ports(data: &Workload, findings: &mut Findings<'_>) {
+    let all = field("ports");
+    if !findings.bound(data.ports.len(), PORTS, &all) {
+        return;
+    }
+    let (mut names, mut numbers) = (Seen::default(), Seen::default());
+    for (port, place) in places(&data.ports, &all) {
+        findings.note(resource_name(&port.name).and_then(|()| names.once(&port.name)), || place.clone().field("name"));
+        let number = port_number(port.port).and_then(|()| numbers.once(&port.port));
+        findings.note(number, || place.clone().field("port"));
+        findings.note(protocol(port.protocol), || place.clone().field("protocol"));
+    }
+}
+
+fn judge_addresses(data: &Workload, findings: &mut Findings<'_>) {
+    let all = field("addresses");
+    if data.addresses.is_empty() {
+        findings.add(RuleError::NoAddress, all.clone());
+    }
+    if !findings.bound(data.addresses.len(), ADDRESSES, &all) {
+        return;
+    }
+    let mut hosts = Seen::default();
+    for (address, place) in places(&data.addresses, &all) {
+        let judged = host(&address.host).and_then(|()| hosts.once(&address.host));
+        findings.note(judged, || place.clone().field("host"));
+        let ports = place.field("ports");
+        if findings.bound(address.ports.len(), PORTS, &ports) {
+            let mut names = Seen::default();
+            for (one, place) in places(&address.ports, &ports) {
+                findings.note(known_port(one, data).and_then(|()| names.once(one)), || place);
+            }
+        }
+    }
+}
+
+fn judge_check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mut Findings<'_>) {
+    let at = |name: &str| place.clone().field(name);
+    findings.note(resource_name(&check.name), || at("name"));
+    if check.name.len() > CHECK_NAME {
+        findings.add(RuleError::CheckName(check.name.len()), at("name"));
+    }
+    match &check.check {
+        None => return findings.add(RuleError::NoCheck, place.clone()),
+        Some(Check::Ttl(ttl)) => {
+            findings.note(duration(ttl, INTERVALS), || at("ttl"));
+            for (name, given) in [("interval", check.interval), ("timeout", check.timeout)] {
+                if given.is_some() {
+                    findings.add(RuleError::NotForTtl(name), at(name));
+                }
+            }
+            return;
+        }
+        Some(Check::Http(http)) => {
+            let at = |name: &str| place.clone().field("http").field(name);
+            findings.note(check_port(&http.port, data), || at("port"));
+            findings.note(http_path(&http.path), || at("path"));
+            if !matches!(http.scheme.as_str(), "http" | "https") {
+                findings.add(RuleError::Scheme(shown(&http.scheme)), at("scheme"));
+            }
+        }
+        Some(Check::Tcp(tcp)) => findings.note(check_port(&tcp.port, data), || at("tcp").field("port")),
+    }
+    findings.note(duration(&check.interval.unwrap_or_default(), INTERVALS), || at("interval"));
+    findings.note(duration(&check.timeout.unwrap_or_default(), TIMEOUTS), || at("timeout"));
+}
+
+fn judge_endpoint(endpoint: &Endpoint, place: &Path, findings: &mut Findings<'_>) {
+    let at = |name: &str| place.clone().field(name);
+    if !endpoint.workload.is_empty() {
+        findings.note(resource_name(&endpoint.workload), || at("workload"));
+    }
+    findings.note(host(&endpoint.address), || at("address"));
+    findings.note(in_range(endpoint.weight, 0, WEIGHT, RuleError::Weight), || at("weight"));
+    for (port, place) in places(&endpoint.ports, &at("ports")) {
+        findings.note(resource_name(&port.name), || place.clone().field("name"));
+        findings.note(port_number(port.port), || place.clone().field("port"));
+    }
+    judge_labels(&endpoint.labels, &["workload", "zone"], &at("labels"), findings);
+    findings.note(text(&endpoint.zone, ZONE), || at("zone"));
+    findings.note(identity(&endpoint.identity), || at("identity"));
+}
+
+fn judge_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Path, findings: &mut Findings<'_>) {
+    if !findings.bound(labels.len(), LABELS, place) {
+        return;
+    }
+    for (key, value) in labels {
+        let at = || place.clone().key(key);
+        findings.note(label_key(key), at);
+        if reserved.contains(&key.as_str()) {
+            findings.add(RuleError::ReservedLabel(key.clone()), at());
+        }
+        findings.note(text(value, LABEL_VALUE), at);
+    }
+}
+
+/// Where faults go.
+struct Findings<'d>(&'d mut Diagnostics);
+
+impl Findings<'_> {
+    fn add(&mut self, error: RuleError, place: Path) {
+        self.0.error(error.to_string()).at(place);
+    }
+
+    fn note(&mut self, judged: Result<(), RuleError>, place: impl FnOnce() -> Path) {
+        if let Err(error) = judged {
+            self.add(error, place());
+        }
+    }
+
+    /// Whether there are not too many.
+    fn bound(&mut self, got: usize, most: usize, place: &Path) -> bool {
+        if got > most {
+            self.add(RuleError::TooMany { most, got }, place.clone());
+        }
+        got <= most
+    }
+}
+
+/// What was there before.
+#[derive(Default)]
+struct Seen(std::collections::BTreeSet<String>);
+
+impl Seen {
+    fn once(&mut self, one: &impl ToString) -> Result<(), RuleError> {
+        let text = one.to_string();
+        if self.0.insert(text.clone()) { Ok(()) } else { Err(RuleError::Duplicate(shown(&text))) }
+    }
+}
+
+/// Each item, with its place.
+fn places<'i, T>(items: &'i [T], all: &Path) -> impl Iterator<Item = (&'i T, Path)> {
+    items.iter().zip(0_u32..).map(|(item, index)| (item, all.clone().index(index)))
+}
+
+fn in_range(value: u32, from: u32, to: u32, error: fn(u32) -> RuleError) -> Result<(), RuleError> {
+    if (from..=to).contains(&value) { Ok(()) } else { Err(error(value)) }
+}
+
+fn port_number(number: u32) -> Result<(), RuleError> {
+    in_range(number, 1, u16::MAX.into(), RuleError::Port)
+}
+
+fn protocol(number: i32) -> Result<(), RuleError> {
+    Protocol::try_from(number).map(drop).map_err(|_| RuleError::Protocol(number))
+}
+
+fn resource_name(text: &str) -> Result<(), RuleError> {
+    name::fault(text).map_or(Ok(()), |fault| Err(RuleError::Name(fault)))
+}
+
+/// An IP address, or a DNS name that no resolver takes for one.
+fn host(text: &str) -> Result<(), RuleError> {
+    let ends_in_digits = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    if text.parse::<IpAddr>().is_ok() || (name::is_dns_name(text) && !ends_in_digits) {
+        return Ok(());
+    }
+    Err(RuleError::Host(shown(text)))
+}
+
+fn known_port(port: &str, data: &Workload) -> Result<(), RuleError> {
+    if data.ports.iter().any(|one| one.name == port) {
+        return Ok(());
+    }
+    let known = data.ports.iter().take(PORTS).map(|one| shown(&one.name)).collect::<Vec<_>>();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(RuleError::NoPort(shown(port), known))
+}
+
+fn check_port(port: &str, data: &Workload) -> Result<(), RuleError> {
+    match port.parse::<u32>() {
+        _ if port.is_empty() => Err(RuleError::WhichPort),
+        Ok(number) if port_number(number).is_ok() => Ok(()),
+        Ok(_) => Err(RuleError::PortText(shown(port))),
+        Err(_) => known_port(port, data),
+    }
+}
+
+fn prefix(text: &str) -> Result<(), RuleError> {
+    // Whatever is a beginning becomes a name with a letter after it.
+    if text.is_empty() || name::is_valid(&format!("{text}a")) {
+        return Ok(());
+    }
+    Err(RuleError::Prefix(shown(text)))
+}
+
+fn label_key(key: &str) -> Result<(), RuleError> {
+    let begins = key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let fits = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte));
+    if begins && fits && key.len() <= LABEL_KEY { Ok(()) } else { Err(RuleError::LabelKey(shown(key))) }
+}
+
+fn text(text: &str, most: usize) -> Result<(), RuleError> {
+    if text.len() <= most && !text.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(RuleError::Text { most, got: shown(text) })
+}
+
+fn identity(text: &str) -> Result<(), RuleError> {
+    let is_uri = text.split_once("://").is_some_and(|(scheme, rest)| {
+        let letters = scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        !scheme.is_empty() && letters && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic())
+    });
+    if text.is_empty() || (text.len() <= IDENTITY && (is_uri || name::is_dns_name(text))) {
+        return Ok(());
+    }
+    Err(RuleError::Identity(shown(text)))
+}
+
+fn http_path(path: &str) -> Result<(), RuleError> {
+    if path.starts_with('/') && path.len() <= HTTP_PATH && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(RuleError::Path(shown(path)))
+}
+
+fn duration(value: &prost_types::Duration, (from, to): (Duration, Duration)) -> Result<(), RuleError> {
+    match Duration::try_from(*value) {
+        Ok(given) if (from..=to).contains(&given) => Ok(()),
+        Ok(given) => Err(RuleError::Duration { from, to, got: format!("{given:?}") }),
+        Err(_) => Err(RuleError::Duration { from, to, got: "a negative time".to_owned() }),
+    }
+}
+
+/// The beginning of something that may be long, with nothing in it that could confuse a reader.
+fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut start = text.chars().take(MOST).collect::<String>();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    format!("{start:?}")
+}

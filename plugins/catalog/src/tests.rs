@@ -1,0 +1,243 @@
+//! The types: what is filled in, and where faults are.
+
+use mortise_plugin::{
+    Data, Failure, Kind, Typed,
+    manifest::Manifest,
+    pb,
+    prost::Message as _,
+    prost_types::{Any, Duration},
+    testing::World,
+};
+
+use super::{ENDPOINTS, PLUGIN, SERVICE, WORKLOAD};
+use crate::proto::catalog::v1::{
+    Endpoint, EndpointPort, HealthCheck, HttpCheck, Protocol, Selector, Service, ServiceEndpoints, ServicePort,
+    TcpCheck, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
+};
+
+fn said<M: Data>(of: Kind<M>, url: &str, data: &M) -> Vec<String> {
+    let data = Any { type_url: format!("type.googleapis.com/catalog.v1.{url}"), value: data.encode_to_vec() };
+    let id = of.id("web", &World::tenancy());
+    let resource = pb::Resource { id: Some(id), data: Some(data), ..pb::Resource::default() }.encode_to_vec();
+    let mutated = PLUGIN.mutate(&resource).unwrap().unwrap_or_else(|| resource.clone());
+    assert_eq!(PLUGIN.mutate(&mutated), Ok(None), "mutate is idempotent");
+    PLUGIN.validate(&mutated, None).iter().map(|one| one.path.to_string()).collect()
+}
+
+fn service(service: &Service) -> Vec<String> {
+    said(SERVICE, "Service", service)
+}
+
+fn workload(workload: &Workload) -> Vec<String> {
+    said(WORKLOAD, "Workload", workload)
+}
+
+fn port(name: &str, port: u32, target: &str) -> ServicePort {
+    ServicePort { name: name.into(), port, target_port: target.into(), protocol: 0 }
+}
+
+fn selecting(selector: Selector) -> Service {
+    Service { selector: Some(selector), ..Service::default() }
+}
+
+fn at(host: &str) -> WorkloadAddress {
+    WorkloadAddress { host: host.into(), ports: Vec::new() }
+}
+
+fn offers(name: &str, port: u32) -> WorkloadPort {
+    WorkloadPort { name: name.into(), port, protocol: 0 }
+}
+
+fn check(name: &str, check: Check) -> HealthCheck {
+    HealthCheck { name: name.into(), check: Some(check), interval: None, timeout: None }
+}
+
+const fn seconds(seconds: i64) -> Duration {
+    Duration { seconds, nanos: 0 }
+}
+
+/// A workload with one address, and what a test adds.
+fn with(change: impl FnOnce(&mut Workload)) -> Workload {
+    let mut workload = Workload { addresses: vec![at("192.0.2.1")], ..Workload::default() };
+    change(&mut workload);
+    workload
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let world = World::new(&PLUGIN);
+    let data = Service { ports: vec![port("http", 80, ""), port("admin", 0, "9000")], ..Service::default() };
+    let stored = world.put(&Typed::new(SERVICE.id("web", &World::tenancy()), data)).unwrap().data;
+    let ports = stored.ports.iter().map(|port| (port.port, port.target_port.as_str(), port.protocol()));
+    assert_eq!(ports.collect::<Vec<_>>(), [(80, "http", Protocol::Tcp), (9000, "9000", Protocol::Tcp)]);
+
+    let data = with(|data| {
+        data.addresses = vec![at("2001:DB8:0::1")];
+        data.ports = vec![offers("http", 8080)];
+        data.checks = vec![
+            check("http", Check::Http(HttpCheck::default())),
+            check("tcp", Check::Tcp(TcpCheck::default())),
+            check("ttl", Check::Ttl(seconds(5))),
+        ];
+    });
+    let stored = world.put(&Typed::new(WORKLOAD.id("web", &World::tenancy()), data)).unwrap().data;
+    assert_eq!((stored.weight, stored.addresses[0].host.as_str()), (1, "2001:db8::1"));
+    assert_eq!(stored.ports[0].protocol(), Protocol::Tcp);
+    let http = HttpCheck { port: "http".into(), path: "/".into(), scheme: "http".into() };
+    assert_eq!(stored.checks[0].check, Some(Check::Http(http)));
+    assert_eq!((stored.checks[0].interval, stored.checks[1].timeout), (Some(seconds(10)), Some(seconds(1))));
+    assert_eq!((stored.checks[2].interval, stored.checks[2].timeout), (None, None));
+}
+
+#[test]
+fn faults_of_services_say_where_they_are() {
+    let good = Service {
+        selector: Some(Selector {
+            names: vec!["a".into()],
+            prefixes: vec![String::new(), "web-".into(), "0".into()],
+            labels: [("app".to_owned(), "web".to_owned())].into(),
+        }),
+        ports: vec![port("http", 80, "8080"), port("grpc", 81, "grpc")],
+        labels: [("team".to_owned(), "é".to_owned())].into(),
+    };
+    assert_eq!(service(&good), [""; 0]);
+    assert_eq!(service(&Service::default()), [""; 0], "endpoints that others write");
+    assert_eq!(service(&selecting(Selector::default())), ["data.selector"]);
+    let names = Selector { names: vec!["a".into(), "A".into(), "a".into()], ..Selector::default() };
+    assert_eq!(service(&selecting(names)), ["data.selector.names[1]", "data.selector.names[2]"]);
+    let prefixes = ["-a", "a_", "A", "a", "a"].map(str::to_owned).to_vec();
+    let places = [0, 1, 2, 4].map(|index| format!("data.selector.prefixes[{index}]"));
+    assert_eq!(service(&selecting(Selector { prefixes, ..Selector::default() })), places);
+    let many = Selector { names: (0..257).map(|number| format!("n{number}")).collect(), ..Selector::default() };
+    assert_eq!(service(&selecting(many)), ["data.selector.names"]);
+    let ports = vec![
+        port("http", 80, "0"),
+        port("http", 80, "65536"),
+        port("Http", 65_536, "a_b"),
+        port("", 0, ""),
+        ServicePort { protocol: 9, ..port("x", 1, "") },
+    ];
+    assert_eq!(
+        service(&Service { ports, ..Service::default() }),
+        [
+            "data.ports[0].target_port",
+            "data.ports[1].name",
+            "data.ports[1].port",
+            "data.ports[1].target_port",
+            "data.ports[2].name",
+            "data.ports[2].port",
+            "data.ports[2].target_port",
+            "data.ports[3].name",
+            "data.ports[3].port",
+            "data.ports[3].target_port",
+            "data.ports[4].protocol",
+        ]
+    );
+    let labels = ["service", "namespace", "0", "ok"].map(|key| (key.to_owned(), String::new())).into();
+    let places = ["0", "namespace", "service"].map(|key| format!("data.labels[\"{key}\"]"));
+    assert_eq!(service(&Service { labels, ..Service::default() }), places);
+}
+
+#[test]
+fn faults_of_workloads_say_where_they_are() {
+    for good in ["192.0.2.1", "2001:db8::1", "app.internal", "localhost", "xn--bcher-kva.example"] {
+        assert_eq!(workload(&with(|data| data.addresses = vec![at(good)])), [""; 0], "{good}");
+    }
+    for bad in
+        ["", "192.0.2.256", "192.0.2", "01.2.3.4", "A.example", "a_b", "a:80", "[::1]", "::1%eth0", "1.2.3.4:80", "a."]
+    {
+        assert_eq!(workload(&with(|data| data.addresses = vec![at(bad)])), ["data.addresses[0].host"], "{bad}");
+    }
+    assert_eq!(workload(&Workload::default()), ["data.addresses"]);
+    let twice = with(|data| data.addresses = vec![at("::1"), at("0:0::1")]);
+    assert_eq!(workload(&twice), ["data.addresses[1].host"]);
+    let dangling = with(|data| {
+        data.ports = vec![offers("http", 80), offers("http", 80), offers("x", 0)];
+        data.addresses[0].ports = vec!["http".into(), "grpc".into(), "http".into()];
+    });
+    assert_eq!(
+        workload(&dangling),
+        [
+            "data.ports[1].name",
+            "data.ports[1].port",
+            "data.ports[2].port",
+            "data.addresses[0].ports[1]",
+            "data.addresses[0].ports[2]",
+        ]
+    );
+    assert_eq!(workload(&with(|data| data.weight = 65_536)), ["data.weight"]);
+    assert_eq!(workload(&with(|data| data.weight = 65_535)), [""; 0]);
+    assert_eq!(workload(&with(|data| data.zone = "z".repeat(64))), ["data.zone"]);
+    for good in ["web.example.org", "spiffe://example.org/web"] {
+        assert_eq!(workload(&with(|data| data.identity = good.into())), [""; 0], "{good}");
+    }
+    for bad in ["Web", "://a", "spiffe://", "spiffe://a b"] {
+        assert_eq!(workload(&with(|data| data.identity = bad.into())), ["data.identity"], "{bad}");
+    }
+}
+
+#[test]
+fn faults_of_checks_say_where_they_are() {
+    let places = |checks: Vec<HealthCheck>| {
+        workload(&with(|data| {
+            data.ports = vec![offers("http", 80), offers("grpc", 81)];
+            data.checks = checks;
+        }))
+    };
+    let http = |port: &str, path: &str, scheme: &str| {
+        Check::Http(HttpCheck { port: port.into(), path: path.into(), scheme: scheme.into() })
+    };
+    let tcp = |port: &str| Check::Tcp(TcpCheck { port: port.into() });
+    assert_eq!(places(vec![check("a", http("grpc", "/health?x=1", "https")), check("b", tcp("65535"))]), [""; 0]);
+    assert_eq!(
+        places(vec![check("a", http("", "health", "ftp")), check("a", tcp("0")), check("C", tcp("metrics"))]),
+        [
+            "data.checks[0].http.port",
+            "data.checks[0].http.path",
+            "data.checks[0].http.scheme",
+            "data.checks[1].name",
+            "data.checks[1].tcp.port",
+            "data.checks[2].name",
+            "data.checks[2].tcp.port",
+        ]
+    );
+    let none = HealthCheck { name: "a".into(), ..HealthCheck::default() };
+    assert_eq!(places(vec![none]), ["data.checks[0]"]);
+    let long = check(&"a".repeat(41), tcp("http"));
+    assert_eq!(places(vec![long]), ["data.checks[0].name"]);
+    let times = |interval, timeout| HealthCheck { interval: Some(interval), timeout: Some(timeout), ..check("a", tcp("http")) };
+    assert_eq!(places(vec![times(seconds(86_400), seconds(10))]), [""; 0]);
+    assert_eq!(places(vec![times(seconds(0), seconds(11))]), ["data.checks[0].interval", "data.checks[0].timeout"]);
+    assert_eq!(places(vec![times(seconds(-5), seconds(1))]), ["data.checks[0].interval"]);
+    assert_eq!(places(vec![check("a", Check::Ttl(Duration { seconds: 0, nanos: 999 }))]), ["data.checks[0].ttl"]);
+    let ttl = HealthCheck { interval: Some(seconds(1)), ..check("a", Check::Ttl(seconds(1))) };
+    assert_eq!(places(vec![ttl]), ["data.checks[0].interval"]);
+    let many = (0..17).map(|number| check(&format!("c{number}"), tcp("http"))).collect();
+    assert_eq!(places(many), ["data.checks"]);
+}
+
+#[test]
+fn faults_of_endpoints_say_where_they_are() {
+    let ports = vec![EndpointPort { name: "http".into(), port: 65_536, protocol: 1 }];
+    let bad = Endpoint { address: "nowhere:80".into(), ports, weight: 65_536, ..Endpoint::default() };
+    let good = Endpoint { address: "192.0.2.1".into(), ..Endpoint::default() };
+    assert_eq!(
+        said(ENDPOINTS, "ServiceEndpoints", &ServiceEndpoints { endpoints: vec![good, bad], ..Default::default() }),
+        ["data.endpoints[1].address", "data.endpoints[1].weight", "data.endpoints[1].ports[0].port"]
+    );
+}
+
+#[test]
+fn a_fault_refuses_the_write() {
+    let world = World::new(&PLUGIN);
+    let refused = world.put(&Typed::new(WORKLOAD.id("web", &World::tenancy()), Workload::default())).unwrap_err();
+    assert_eq!(refused.code, Failure::INVALID);
+}
+
+#[test]
+fn the_manifest_says_all_of_it() {
+    let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
+    let kinds = manifest.types.iter().map(|of| of.kind.as_str()).collect::<Vec<_>>();
+    assert_eq!(kinds, ["Service", "Workload", "ServiceEndpoints"]);
+    assert!(manifest.types.iter().all(|of| of.hooks.is_some_and(|hooks| hooks.validate) && of.permissions.is_some()));
+}
