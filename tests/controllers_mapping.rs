@@ -90,6 +90,56 @@ async fn an_index_leads_from_what_is_referred_to() {
     seen("Missing").await;
 }
 
+/// Names, metadata and fields, anywhere and in one tenancy, by their beginnings and whole.
+#[tokio::test]
+async fn indexes_by_values_find_what_they_are_by() {
+    let server = Setup::new().guest("reconcile-find").start().await;
+    let part = |name: &str, said: &str, app: &str| {
+        let mut part = resource(id("reconcile_find.v1.Part", name), Some(any("mortise.test.v1.Thing", &text(said))));
+        part.metadata.insert("app".into(), app.into());
+        part
+    };
+    for (name, said, app) in [("web", "red", "shop"), ("web-2", "redder", "shop"), ("db", "blue", "shop-db")] {
+        put(&server, part(name, said, app)).await;
+    }
+    put(&server, part("cut", "green", "shop\0db")).await;
+    for (n, (index, how, what, expected)) in [
+        ("name", "prefix", "", "cut,db,web,web-2"),
+        ("name", "prefix", "web", "web,web-2"),
+        ("name", "exact", "web", "web"),
+        ("name", "first", "web-2", "web-2"),
+        ("name", "first", "we", ""),
+        ("name-here", "prefix", "default/default/web", "web,web-2"),
+        ("name-here", "exact", "default/default/web", "web"),
+        ("name-here", "prefix", "default/other/", ""),
+        ("metadata", "prefix", "app=shop", "web,web-2,db"),
+        ("metadata", "exact", "app=shop", "web,web-2"),
+        ("metadata", "exact", "app", ""),
+        ("metadata-here", "exact", "default/default/app=shop-db", "db"),
+        ("text", "prefix", "red", "web,web-2"),
+        ("text", "exact", "red", "web"),
+        ("text-here", "exact", "default/default/blue", "db"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let data = Thing { items: vec![how.into(), what.into()], ..text(index) };
+        let name = format!("look-up-{n}");
+        put(&server, thing("reconcile_find", &name, &data)).await;
+        let id = id("reconcile_find.v1.Thing", &name);
+        // The first waits until the cache has seen them all.
+        let found = |c: &pb::Condition| {
+            assert!(n == 0 || c.message == expected, "{index} {how} {what:?}: {:?}", c.message);
+            c.message == expected
+        };
+        condition_until(&server, &id, "reconcile-find/things", "Found", found).await;
+    }
+    // A pair that is no more is found no more.
+    put(&server, part("web", "red", "else")).await;
+    let id = id("reconcile_find.v1.Thing", "look-up-9");
+    condition_until(&server, &id, "reconcile-find/things", "Found", |c| c.message == "web-2").await;
+}
+
 /// A mapper that fails holds up its own resource only, and is tried again.
 #[tokio::test]
 async fn a_mapper_that_fails_holds_up_nobody_else() {

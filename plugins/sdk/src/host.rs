@@ -17,8 +17,10 @@ pub enum Key<'k> {
     /// For indexes of owners and references; the uid does not count. `*` or nothing in a tenancy unit ends the key
     /// there when listing.
     Id(&'k pb::Id),
-    /// For indexes of values; when listing, a prefix of it.
+    /// For indexes of values, names and metadata; when listing, a prefix of it.
     Value(&'k str),
+    /// As [`Self::Value`], and the whole value when listing too.
+    Exact(&'k str),
 }
 
 /// The host that a [`crate::Context`] asks: in a component its imports, natively any [`Host`].

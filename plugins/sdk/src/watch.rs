@@ -34,6 +34,7 @@ pub enum Mapper<M> {
 pub struct Index {
     name: &'static str,
     by: By,
+    in_tenancy: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,25 +42,51 @@ enum By {
     Owner,
     Reference(&'static str),
     Value(&'static str),
+    Name,
+    Metadata,
 }
 
 impl Index {
+    const fn new(name: &'static str, by: By) -> Self {
+        Self { name, by, in_tenancy: false }
+    }
+
     /// By the owner.
     #[must_use]
     pub const fn by_owner(name: &'static str) -> Self {
-        Self { name, by: By::Owner }
+        Self::new(name, By::Owner)
     }
 
     /// By what a field refers to: a path as in [`Mapper::Reference`].
     #[must_use]
     pub const fn by_reference(name: &'static str, field: &'static str) -> Self {
-        Self { name, by: By::Reference(field) }
+        Self::new(name, By::Reference(field))
     }
 
     /// By the value of a field, single or repeated: text, a number, a truth value, or the name of an enum's value.
     #[must_use]
     pub const fn by_value(name: &'static str, field: &'static str) -> Self {
-        Self { name, by: By::Value(field) }
+        Self::new(name, By::Value(field))
+    }
+
+    /// By the resource's name, which is a value: a list finds those with a prefix.
+    #[must_use]
+    pub const fn by_name(name: &'static str) -> Self {
+        Self::new(name, By::Name)
+    }
+
+    /// By the resource's metadata: each pair is a value `key=value`.
+    #[must_use]
+    pub const fn by_metadata(name: &'static str) -> Self {
+        Self::new(name, By::Metadata)
+    }
+
+    /// Puts `partition/namespace/` of the resource before each value, so that a look-up stays in one tenancy. Not for
+    /// owners and references, whose keys have a tenancy: the host refuses it there.
+    #[must_use]
+    pub const fn in_tenancy(mut self) -> Self {
+        self.in_tenancy = true;
+        self
     }
 
     pub(crate) fn describe(&self) -> manifest::Index {
@@ -67,8 +94,10 @@ impl Index {
             By::Owner => manifest::index::By::Owner(true),
             By::Reference(field) => manifest::index::By::ReferenceField(field.to_owned()),
             By::Value(field) => manifest::index::By::ValueField(field.to_owned()),
+            By::Name => manifest::index::By::ResourceName(true),
+            By::Metadata => manifest::index::By::Metadata(true),
         };
-        manifest::Index { name: self.name.to_owned(), by: Some(by) }
+        manifest::Index { name: self.name.to_owned(), by: Some(by), in_tenancy: self.in_tenancy }
     }
 }
 

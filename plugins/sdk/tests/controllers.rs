@@ -144,7 +144,7 @@ fn the_manifest_follows_from_the_table() {
         Some(manifest::TypeName { group: "jukebox".into(), group_version: "v1".into(), kind: kind.into() })
     };
     let watch = |kind, mapper| manifest::Watch { r#type: name(kind), mapper: Some(mapper), indexes: Vec::new() };
-    let owner = manifest::Index { name: "song".into(), by: Some(manifest::index::By::Owner(true)) };
+    let owner = manifest::Index { name: "song".into(), by: Some(manifest::index::By::Owner(true)), in_tenancy: false };
     let expected = manifest::Controller {
         name: "songs".into(),
         manages: name("Song"),
@@ -391,6 +391,9 @@ mod by_field {
                 Index::by_reference("singers", "singers"),
                 Index::by_value("title", "title"),
                 Index::by_value("beats", "beats"),
+                Index::by_name("name"),
+                Index::by_name("here").in_tenancy(),
+                Index::by_metadata("pairs").in_tenancy(),
             ])
             .watches(&[
                 &Watch::new(SINGER, Mapper::Index("singers")),
@@ -432,8 +435,11 @@ mod by_field {
         let to = |id: &pb::Id| vec![mortise_plugin::reference_to(id)];
         let mut hurt = song("hurt", "Hurt");
         (hurt.data.beats, hurt.data.singers) = (90, to(singer.id()));
+        hurt.metadata.insert("genre".into(), "folk".into());
         let hurt = world.put(&hurt).unwrap();
-        world.put(&song("other", "Hurtling")).unwrap();
+        let mut other = song("other", "Hurtling");
+        other.metadata.insert("genre".into(), "folk-rock".into());
+        world.put(&other).unwrap();
         let fan = Song { singers: to(hurt.id()), ..Song::default() };
         world.put(&Typed::new(FAN.id("me", &at), fan)).unwrap();
 
@@ -449,6 +455,16 @@ mod by_field {
         assert_eq!(cache.first(SONG, "title", Key::Value("Hurt")).unwrap().unwrap().name(), "hurt");
         let anywhere = pb::Id { tenancy: Some(mortise_plugin::everywhere()), ..singer.id().clone() };
         assert_eq!(found("singers", Key::Id(&anywhere)), ["hurt"]);
+        assert_eq!(found("title", Key::Exact("Hurt")), ["hurt"], "but for a whole value");
+        assert_eq!(found("name", Key::Value("h")), ["hurt"]);
+        assert_eq!(found("name", Key::Exact("h")), [""; 0]);
+        assert_eq!(found("here", Key::Value("default/default/")), ["hurt", "other"]);
+        assert_eq!(found("here", Key::Exact("default/default/other")), ["other"]);
+        assert_eq!(found("here", Key::Value("elsewhere/")), [""; 0]);
+        assert_eq!(found("pairs", Key::Exact("default/default/genre=folk")), ["hurt"]);
+        assert_eq!(found("pairs", Key::Value("default/default/genre=folk")), ["hurt", "other"]);
+        assert_eq!(cache.first(SONG, "name", Key::Exact("other")).unwrap().unwrap().name(), "other");
+        assert!(cache.first(SONG, "name", Key::Exact("o")).unwrap().is_none());
         assert!(cache.list(SONG, "colour", Key::Value("")).is_err());
         assert!(cache.get(SHEET, singer.id()).is_err(), "that type is not watched");
 

@@ -67,6 +67,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("reconcile-copy", &["controlling", "plugin"]),
         ("reconcile-fail", &["controlling", "plugin"]),
         ("reconcile-files", &["controlling", "plugin"]),
+        ("reconcile-find", &["controlling", "mapping", "plugin"]),
         ("reconcile-flood", &["controlling", "plugin"]),
         ("reconcile-foreign", &["controlling", "plugin"]),
         ("reconcile-http", &["controlling", "mutating", "plugin"]),

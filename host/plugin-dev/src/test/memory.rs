@@ -141,7 +141,7 @@ impl Memory {
             None => return Err(invalid("the resource type specified is not indexed")),
         };
         let by = match indexes.iter().find(|one| &*one.name == index) {
-            Some(found) => Some(&found.by),
+            Some(found) => Some(found),
             None if index == "id" => None,
             None => return Err(invalid(format!("No index with name {index:?} exists"))),
         };
@@ -158,7 +158,7 @@ impl Memory {
     fn is_under(
         &self,
         one: &pb::Resource,
-        by: Option<&IndexBy>,
+        index: Option<&IndexDecl>,
         key: &CacheKey,
         listing: bool,
     ) -> Result<bool, Failure> {
@@ -175,12 +175,12 @@ impl Memory {
         };
         let undecodable = |fault: DataPathError| invalid(fault.to_string());
         let data = one.data.as_ref().map(|data| data.value.as_slice());
-        Ok(match (by, key, data) {
+        Ok(match (index.map(|index| (index, &index.by)), key, data) {
             (None, CacheKey::Id(key), _) => one.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
-            (Some(IndexBy::Owner), CacheKey::Id(key), _) => {
+            (Some((_, IndexBy::Owner)), CacheKey::Id(key), _) => {
                 one.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
             }
-            (Some(IndexBy::Reference(path)), CacheKey::Id(key), Some(data)) => {
+            (Some((_, IndexBy::Reference(path))), CacheKey::Id(key), Some(data)) => {
                 let found = path.references(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
                 let holder = one.id.clone().unwrap_or_default();
                 found.iter().any(|to| {
@@ -188,9 +188,14 @@ impl Memory {
                     is_under(&scope.referent(to, &holder), key, listing)
                 })
             }
-            (Some(IndexBy::Value(path)), CacheKey::Value(key), Some(data)) => {
-                let found = path.values(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
-                found.iter().any(|value| if listing { value.starts_with(key.as_str()) } else { value == key })
+            (Some((index, _)), CacheKey::Value(key), _) => {
+                let found = index.values(one, |path, data| {
+                    path.values(&message()?).and_then(|field| field.of(data)).map_err(undecodable)
+                })?;
+                // As the cache's keys, a value ends with a zero byte, which ends a prefix that is a whole value.
+                found
+                    .into_iter()
+                    .any(|value| if listing { format!("{value}\0").starts_with(key.as_str()) } else { value == *key })
             }
             _ => false,
         })

@@ -35,7 +35,7 @@ pub(crate) fn definition(
         Placement::Singleton => runtime::Placement::Singleton,
         Placement::EachServer => runtime::Placement::EachServer,
     };
-    let index = |of: &Gvk, decl: &IndexDecl| Index::new(decl.name.clone(), by(of, &decl.by, registry));
+    let index = |of: &Gvk, decl: &IndexDecl| Index::new(decl.name.clone(), by(of, decl, registry));
     let managed = decl.manages.to_pb();
     let mut made = Definition::new(whole_name(plugin, &decl.name), managed.clone(), controller.clone())
         .placement(placement)
@@ -65,18 +65,21 @@ pub(crate) fn definition(
 }
 
 /// An index of a type.
-fn by(of: &Gvk, by: &IndexBy, registry: &Arc<ArcSwap<Registry>>) -> By {
-    match by {
+fn by(of: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
+    let keys = |values: Vec<String>| values.iter().map(|value| IndexKey::text(value)).collect();
+    let decl = decl.clone();
+    match &decl.by {
         IndexBy::Owner => By::Owner,
         IndexBy::Reference(path) => By::References(references(of, path, registry)),
         IndexBy::Value(path) => {
             let path = path.clone();
             let found = Resolved::new(of, registry, move |message| path.values(message));
             By::Keys(Arc::new(move |resource| {
-                let Some(data) = &resource.data else { return Ok(Vec::new()) };
-                let values = found.with(|field: &FieldValues| field.of(&data.value))?;
-                Ok(values.iter().map(|value| IndexKey::text(value)).collect())
+                decl.values(resource, |_, data| found.with(|field: &FieldValues| field.of(data))).map(keys)
             }))
+        }
+        IndexBy::Name | IndexBy::Metadata => {
+            By::Keys(Arc::new(move |resource| decl.values(resource, |_, _| Ok(Vec::new())).map(keys)))
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use mortise_resource::{manifest as wire, name, types::Gvk};
+use mortise_resource::{manifest as wire, name, pb, types::Gvk};
 use prost_reflect::MessageDescriptor;
 
 use crate::manifest::{
@@ -110,6 +110,40 @@ pub struct IndexDecl {
     pub name: Arc<str>,
     /// What it is by.
     pub by: IndexBy,
+    /// Whether `partition/namespace/` of the resource is before each value.
+    pub in_tenancy: bool,
+}
+
+impl IndexDecl {
+    /// The values of a resource, as they are in the index, in the order of their source; none for an index that is by
+    /// owner or reference. `field` reads a field's values out of encoded data.
+    ///
+    /// A value with a zero byte is left out: a key of the cache ends with one.
+    ///
+    /// # Errors
+    /// What `field` answers.
+    pub fn values<E>(
+        &self,
+        resource: &pb::Resource,
+        field: impl FnOnce(&DataPath, &[u8]) -> Result<Vec<String>, E>,
+    ) -> Result<Vec<String>, E> {
+        let id = resource.id.as_ref();
+        let mut values = match (&self.by, &resource.data) {
+            (IndexBy::Value(path), Some(data)) => field(path, &data.value)?,
+            (IndexBy::Name, _) => id.map(|id| id.name.clone()).into_iter().collect(),
+            (IndexBy::Metadata, _) => resource.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+            (IndexBy::Value(_) | IndexBy::Owner | IndexBy::Reference(_), _) => Vec::new(),
+        };
+        values.retain(|value| !value.contains('\0'));
+        if self.in_tenancy {
+            let tenancy = id.and_then(|id| id.tenancy.as_ref());
+            let (partition, namespace) = tenancy.map_or(("", ""), |t| (&t.partition, &t.namespace));
+            for value in &mut values {
+                value.insert_str(0, &format!("{partition}/{namespace}/"));
+            }
+        }
+        Ok(values)
+    }
 }
 
 /// What an index is by.
@@ -121,6 +155,10 @@ pub enum IndexBy {
     Reference(DataPath),
     /// The value of a field.
     Value(DataPath),
+    /// The resource's name.
+    Name,
+    /// The pairs of its metadata, each as `key=value`.
+    Metadata,
 }
 
 /// Whether any two of these controllers, given as pairs of managed and watched type, feed each other: each would start
@@ -268,7 +306,7 @@ impl Reader<'_> {
             Some(Wire::SameName(true)) => return Ok(Mapper::SameName),
             Some(Wire::ReferenceField(path)) => return self.reference(of, path).map(Mapper::Reference),
             Some(Wire::Index(name)) => match indexes.iter().find(|index| *index.name == **name) {
-                Some(IndexDecl { name, by: IndexBy::Reference(_) }) => return Ok(Mapper::Index(name.clone())),
+                Some(IndexDecl { name, by: IndexBy::Reference(_), .. }) => return Ok(Mapper::Index(name.clone())),
                 Some(_) => format!("index {name:?} is not by reference; only such can be looked into").into(),
                 None => format!("the controller has no index {name:?}; declare it in its indexes").into(),
             },
@@ -303,12 +341,20 @@ impl Reader<'_> {
                 Some(Wire::Owner(true)) => IndexBy::Owner,
                 Some(Wire::ReferenceField(path)) => IndexBy::Reference(self.reference(of, path).map_err(at)?),
                 Some(Wire::ValueField(path)) => IndexBy::Value(self.value(of, path).map_err(at)?),
-                Some(Wire::Owner(false)) | None => {
-                    let fault = "what it is by is required: owner, reference_field or value_field";
+                Some(Wire::ResourceName(true)) => IndexBy::Name,
+                Some(Wire::Metadata(true)) => IndexBy::Metadata,
+                Some(Wire::Owner(false) | Wire::ResourceName(false) | Wire::Metadata(false)) | None => {
+                    let fault =
+                        "what it is by is required: owner, reference_field, value_field, resource_name or metadata";
                     return Err(at(ManifestError::new(fault)));
                 }
             };
-            all.push(IndexDecl { name: index.name.as_str().into(), by });
+            if index.in_tenancy && matches!(by, IndexBy::Owner | IndexBy::Reference(_)) {
+                let fault = "in_tenancy is for value_field, resource_name and metadata; keys of owners and references have a \
+                             tenancy, so take it out";
+                return Err(at(ManifestError::new(fault)));
+            }
+            all.push(IndexDecl { name: index.name.as_str().into(), by, in_tenancy: index.in_tenancy });
         }
         Ok(all)
     }

@@ -123,11 +123,11 @@ impl Host for Imports {
     }
 
     fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure> {
-        cache::get(&type_name(of), index, &raw(key)).map_err(failure)
+        cache::get(&type_name(of), index, &raw(key, false)).map_err(failure)
     }
 
     fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure> {
-        cache::list(&type_name(of), index, &raw(key)).map_err(failure)
+        cache::list(&type_name(of), index, &raw(key, true)).map_err(failure)
     }
 
     fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {
@@ -192,9 +192,12 @@ fn type_name(of: pb::Type) -> types::TypeName {
     types::TypeName { group, group_version, kind }
 }
 
-fn raw(key: Key<'_>) -> cache::Key {
+/// A list takes the beginning of a stored value, which ends with a zero byte.
+fn raw(key: Key<'_>, listing: bool) -> cache::Key {
     match key {
         Key::Id(id) => cache::Key::Id(id.encode_to_vec()),
         Key::Value(value) => cache::Key::Value(value.to_owned()),
+        Key::Exact(value) if listing => cache::Key::Value(format!("{value}\0")),
+        Key::Exact(value) => cache::Key::Value(value.to_owned()),
     }
 }

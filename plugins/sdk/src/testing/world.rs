@@ -7,7 +7,7 @@ use std::{
 };
 
 use mortise_resource::{
-    manifest::{Controller, Manifest, TypeName, index::By},
+    manifest::{self, Controller, Manifest, TypeName, index::By},
     pb,
 };
 use prost::Message;
@@ -230,6 +230,22 @@ impl World {
         fields::references(self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES), &message, field, &data)
     }
 
+    /// The values of a resource in an index that is by values.
+    fn values(&self, resource: &pb::Resource, by: &By, in_tenancy: bool) -> Vec<String> {
+        let id = resource.id.as_ref();
+        let tenancy = id.and_then(|id| id.tenancy.clone()).unwrap_or_default();
+        let before = if in_tenancy { format!("{}/{}/", tenancy.partition, tenancy.namespace) } else { String::new() };
+        let found = match by {
+            By::ValueField(field) => self.message(resource).map_or_else(Vec::new, |(message, data)| {
+                fields::values(self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES), &message, field, &data)
+            }),
+            By::ResourceName(_) => id.map(|id| id.name.clone()).into_iter().collect(),
+            By::Metadata(_) => resource.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect(),
+            By::Owner(_) | By::ReferenceField(_) => Vec::new(),
+        };
+        found.into_iter().filter(|value| !value.contains('\0')).map(|value| format!("{before}{value}")).collect()
+    }
+
     fn message(&self, resource: &pb::Resource) -> Option<(String, Vec<u8>)> {
         let data = resource.data.as_ref()?;
         Some((data.type_url.rsplit('/').next()?.to_owned(), data.value.clone()))
@@ -276,12 +292,12 @@ impl World {
         let is =
             |name: &Option<TypeName>| name.as_ref().is_some_and(|name| name.group == of.group && name.kind == of.kind);
         let mut known = false;
-        let mut by = None;
+        let mut by: Option<&manifest::Index> = None;
         for controller in self.controllers() {
             let watched = controller.watches.iter().filter(|watch| is(&watch.r#type)).map(|watch| &watch.indexes);
             for indexes in watched.chain(is(&controller.manages).then_some(&controller.indexes)) {
                 known = true;
-                by = by.or_else(|| indexes.iter().find(|one| one.name == index).and_then(|one| one.by.clone()));
+                by = by.or_else(|| indexes.iter().find(|one| one.name == index));
             }
         }
         if !known {
@@ -290,17 +306,19 @@ impl World {
         if by.is_none() && index != "id" {
             return Err(Failure::new(Failure::INVALID, format!("No index with name {index:?} exists")));
         }
-        let files = self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES);
-        let matches = |resource: &pb::Resource| match (&by, key) {
+        let matches = |resource: &pb::Resource| match (by.and_then(|index| Some((index, index.by.as_ref()?))), key) {
             (None, Key::Id(key)) => resource.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
-            (Some(By::Owner(_)), Key::Id(key)) => resource.owner.as_ref().is_some_and(|id| is_under(id, key, listing)),
-            (Some(By::ReferenceField(field)), Key::Id(key)) => {
+            (Some((_, By::Owner(_))), Key::Id(key)) => {
+                resource.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
+            }
+            (Some((_, By::ReferenceField(field))), Key::Id(key)) => {
                 self.references(resource, field).iter().any(|id| is_under(id, key, listing))
             }
-            (Some(By::ValueField(field)), Key::Value(key)) => self.message(resource).is_some_and(|(message, data)| {
-                let found = fields::values(files, &message, field, &data);
-                found.iter().any(|value| if listing { value.starts_with(key) } else { value == key })
-            }),
+            (Some((index, by)), Key::Value(wanted) | Key::Exact(wanted)) => {
+                let prefix = listing && matches!(key, Key::Value(_));
+                let found = self.values(resource, by, index.in_tenancy);
+                found.iter().any(|value| if prefix { value.starts_with(wanted) } else { value == wanted })
+            }
             _ => false,
         };
         Ok(self.all().into_iter().filter(|one| is_type(one, of) && matches(one)).collect())

@@ -24,7 +24,7 @@ fn watch(kind: &str, mapper: wire::watch::Mapper) -> wire::Watch {
 }
 
 fn index(name: &str, by: wire::index::By) -> wire::Index {
-    wire::Index { name: name.into(), by: Some(by) }
+    wire::Index { name: name.into(), by: Some(by), in_tenancy: false }
 }
 
 fn controller(name: &str) -> wire::Controller {
@@ -92,7 +92,7 @@ fn what_is_given_is_taken() {
     let expected =
         [Mapper::Owner, Mapper::SameName, Mapper::Reference(target), Mapper::Index("to".into()), Mapper::Map];
     assert_eq!(mappers, expected);
-    assert_eq!(one.watches[4].indexes, [IndexDecl { name: "mine".into(), by: IndexBy::Owner }]);
+    assert_eq!(one.watches[4].indexes, [IndexDecl { name: "mine".into(), by: IndexBy::Owner, in_tenancy: false }]);
     assert_eq!((one.placement, one.parallel, one.initializes), (Placement::EachServer, 64, true));
     assert_eq!((one.resync, one.backoff_max), (Duration::from_secs(5), Duration::from_secs(1)));
 }
@@ -106,6 +106,7 @@ fn every_fault_is_named() {
     let owner = |kind: &str| watch(kind, Wire::Owner(true));
     let many = |n: usize| (0..n).map(|n| owner(&format!("other.Kind{n}"))).collect::<Vec<_>>();
     let value = || By::ValueField("type".into());
+    let in_tenancy = |by| wire::Index { in_tenancy: true, ..index("a", by) };
     for (wrong, says) in [
         (controller("No Name"), "controller \"No Name\": name: a controller's name must"),
         (wire::Controller { manages: None, ..c() }, "manages: a type is required"),
@@ -134,6 +135,13 @@ fn every_fault_is_named() {
         (indexes(vec![index("Big", value())]), "index \"Big\": its name must be"),
         (indexes(vec![index("a", value()), index("a", value())]), "index \"a\": declared twice"),
         (indexes(vec![wire::Index { by: None, ..index("a", value()) }]), "index \"a\": what it is by is required"),
+        (indexes(vec![index("a", By::ResourceName(false))]), "index \"a\": what it is by is required"),
+        (indexes(vec![index("a", By::Metadata(false))]), "index \"a\": what it is by is required"),
+        (
+            indexes(vec![in_tenancy(By::Owner(true))]),
+            "index \"a\": in_tenancy is for value_field, resource_name and metadata",
+        ),
+        (indexes(vec![in_tenancy(By::ReferenceField("resource".into()))]), "index \"a\": in_tenancy is for"),
         (indexes(vec![index("a", By::ReferenceField("type".into()))]), "reference_field: \"type\" is no hashicorp"),
         (indexes(vec![index("a", By::ValueField("resource".into()))]), "value_field: \"resource\" is no text"),
         (wire::Controller { parallel: 65, ..c() }, "parallel: at most 64, got: 65"),
@@ -147,6 +155,39 @@ fn every_fault_is_named() {
         assert!(fault.starts_with("manifest: controller ") && fault.contains(says), "{says}: {fault}");
     }
     assert!(read_one(watches(many(16))).is_ok());
+}
+
+#[test]
+fn an_index_has_the_values_that_it_is_by() {
+    use wire::index::By;
+    let resource = pb::Resource {
+        id: Some(pb::Id {
+            name: "web-1".into(),
+            tenancy: Some(pb::Tenancy { partition: "p".into(), namespace: "n".into() }),
+            ..pb::Id::default()
+        }),
+        metadata: [("app", "web"), ("cut", "a\0b"), ("tier", "")].map(|(k, v)| (k.into(), v.into())).into(),
+        data: Some(prost_types::Any { type_url: String::new(), value: b"data".to_vec() }),
+        ..pb::Resource::default()
+    };
+    let values = |by: By, in_tenancy: bool, resource: &pb::Resource| {
+        let index = wire::Index { in_tenancy, ..index("a", by) };
+        let one = read_one(wire::Controller { indexes: vec![index], ..controller("c") }).unwrap();
+        let field = |_: &DataPath, data: &[u8]| Ok::<_, ()>(vec![String::from_utf8(data.to_vec()).unwrap()]);
+        one.indexes[0].values(resource, field).unwrap()
+    };
+    let field = || By::ValueField("type".into());
+    assert_eq!(values(By::ResourceName(true), false, &resource), ["web-1"]);
+    assert_eq!(values(By::ResourceName(true), true, &resource), ["p/n/web-1"]);
+    assert_eq!(values(By::Metadata(true), false, &resource), ["app=web", "tier="], "what has a zero byte is left out");
+    assert_eq!(values(By::Metadata(true), true, &resource), ["p/n/app=web", "p/n/tier="]);
+    assert_eq!(values(field(), false, &resource), ["data"]);
+    assert_eq!(values(field(), true, &resource), ["p/n/data"]);
+    assert!(values(By::Owner(true), false, &resource).is_empty());
+    // A resource of the cluster has no units, and one without data no field.
+    let bare = pb::Resource { id: Some(pb::Id { name: "x".into(), ..pb::Id::default() }), ..pb::Resource::default() };
+    assert_eq!(values(By::ResourceName(true), true, &bare), ["//x"]);
+    assert!(values(By::Metadata(true), true, &bare).is_empty() && values(field(), true, &bare).is_empty());
 }
 
 #[test]
