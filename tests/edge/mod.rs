@@ -271,5 +271,5 @@ pub fn named(name: &str, route: &Route) -> pb::Resource {
 pub fn route(hostname: &str, prefix: &str, upstreams: &[(SocketAddr, u32)]) -> Route {
     let upstreams =
         upstreams.iter().map(|(address, weight)| Upstream { address: address.to_string(), weight: *weight });
-    Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams: upstreams.collect() }
+    Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams: upstreams.collect(), service: None }
 }

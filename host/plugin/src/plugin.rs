@@ -29,7 +29,7 @@ use crate::{
         component::{CheckedComponent, prepare},
         contract,
         controller_engine::ControllerEngine,
-        grants_check::permit,
+        grants_check::{permit, running},
         settings::PluginSettings,
         settings_check,
     },
@@ -94,8 +94,9 @@ impl Plugin {
         let hook_exports = HookExports::find(&pre, exports).map_err(contract)?;
 
         let grants = settings.grants_of(&manifest.name).clone();
-        let controllers =
-            fit(&inner, (&digest, bytes, &component, &described), exports, &manifest, grants.clone()).await?;
+        let file = (digest.as_str(), bytes, &component, described.as_slice());
+        let own = settings.of(&manifest.name).to_string();
+        let controllers = fit(&inner, file, exports, &manifest, grants.clone(), &own).await?;
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
         let settings = settings.text(&manifest.name, limits.settings_bytes)?;
         if exports.configuring {
@@ -190,11 +191,7 @@ impl Plugin {
 
     /// Its controllers that are to run with the settings that it was loaded with.
     pub fn controllers(&self) -> impl Iterator<Item = &ControllerDecl> {
-        let settings: serde_json::Value = serde_json::from_str(&self.hooks.settings).unwrap_or_default();
-        let runs = move |decl: &&ControllerDecl| {
-            decl.only_if.is_empty() || settings.get(&decl.only_if) == Some(&serde_json::Value::Bool(true))
-        };
-        self.manifest.controllers.iter().filter(runs)
+        running(&self.manifest, &self.hooks.settings)
     }
 
     /// What it is granted beyond its own types.
@@ -271,11 +268,12 @@ async fn fit(
     exports: Exports,
     manifest: &Manifest,
     grants: Grants,
+    settings: &str,
 ) -> Result<Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>, LoadError> {
     if manifest.controllers.is_empty() {
         return Ok(None);
     }
-    let permit = permit(manifest, grants)?;
+    let permit = permit(manifest, grants, settings)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
     let component = engine.fit(&sandbox.limits, file, exports, limits, permit).await?;

@@ -9,7 +9,7 @@
 //! It does not look up names, and knows nothing of files that are not Mortise's: `nginx -t` does.
 
 use crate::{
-    file::PROXY,
+    file::{NOWHERE, PROXY},
     rules::{self, address, hostname, path_prefix},
     settings::is_listen,
 };
@@ -138,6 +138,10 @@ struct File<'a> {
 impl File<'_> {
     fn directive(&mut self, words: &[&str]) -> Result<(), LineError> {
         let fits = match (self.blocks.last_mut(), words) {
+            (Some(Block::Upstream { servers: servers @ 0 }), words) if words.join(" ") == NOWHERE => {
+                *servers = 1;
+                true
+            }
             (Some(Block::Upstream { servers }), ["server", one, weight]) => {
                 *servers = servers.saturating_add(1);
                 let weight = weight.strip_prefix("weight=").and_then(|text| text.parse().ok());

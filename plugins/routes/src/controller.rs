@@ -20,15 +20,15 @@
 use std::time::Duration;
 
 use mortise_plugin::{
-    Condition, Context, Controller, Error, Failure, Finalizer, Index, Key, Outcome, Reconciler, Request, Status, Typed,
-    pb, reference_to, settings,
+    Condition, Context, Controller, Error, Failure, Finalizer, Index, Key, Mapper, Outcome, Reconciler, Request,
+    Status, Typed, Watch, pb, reference_to, settings,
 };
 
 use crate::{
-    ROUTE,
+    ROUTE, UPSTREAMS,
     file::{self, RouteName},
     plan::{FileAction, Member, Verdict, plan},
-    proto::edge::v1::Route,
+    proto::edge::v1::{Route, Upstream},
     settings::listen,
 };
 
@@ -45,8 +45,9 @@ const RELEASE: Finalizer = Finalizer::new(KEY);
 /// How long until a directory that was not granted is tried again. Grants change with a start of the plugin.
 const UNGRANTED: Duration = Duration::from_secs(300);
 
-pub(crate) static ROUTES: Controller<Routes> =
-    Controller::new("routes", ROUTE, Routes).indexes(&[Index::by_value(BY_HOSTNAME, "hostname")]);
+pub(crate) static ROUTES: Controller<Routes> = Controller::new("routes", ROUTE, Routes)
+    .indexes(&[Index::by_value(BY_HOSTNAME, "hostname")])
+    .watches(&[&Watch::new(UPSTREAMS, Mapper::SameName)]);
 
 pub(crate) struct Routes;
 
@@ -161,7 +162,8 @@ impl RouteFiles<'_> {
         let mut members = Vec::new();
         for route in routes {
             let before = self.read(&RouteName::of(route.id()).file())?;
-            members.push(Member { route, before });
+            let upstreams = self.upstreams(&route)?;
+            members.push(Member { route, upstreams, before });
         }
         let steps = match plan(hostname, &self.listen, &members) {
             Ok(steps) => steps,
@@ -192,6 +194,16 @@ impl RouteFiles<'_> {
             write_status(self.ctx, &member.route, condition(&member.route, &step.verdict))?;
         }
         Ok(())
+    }
+
+    /// A Route's own upstreams, or those of the service that it names.
+    fn upstreams(&self, route: &Typed<Route>) -> Result<Vec<Upstream>, RouteError> {
+        if route.data.service.is_none() {
+            return Ok(route.data.upstreams.clone());
+        }
+        let tenancy = route.id().tenancy.clone().unwrap_or_default();
+        let computed = self.ctx.cache().get(UPSTREAMS, &UPSTREAMS.id(route.name(), &tenancy))?;
+        Ok(computed.map(|computed| computed.data.upstreams).unwrap_or_default())
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, RouteError> {

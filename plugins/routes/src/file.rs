@@ -10,10 +10,13 @@ use std::fmt::Write as _;
 
 use mortise_plugin::pb;
 
-use crate::{proto::edge::v1::Route, rules};
+use crate::{proto::edge::v1::Upstream, rules};
 
 /// What a file begins with, before the Route's place.
 const MARK: &str = "# edge.v1.Route ";
+
+/// The server of an upstream block that has none, since nginx takes no empty block: requests are answered 502.
+pub(crate) const NOWHERE: &str = "server 127.0.0.1:1 down";
 
 /// What every upstream is told about a request, and how: for all locations of a server.
 pub(crate) const PROXY: [&str; 5] = [
@@ -64,9 +67,9 @@ pub(crate) struct RouteConfig {
 }
 
 impl RouteConfig {
-    pub(crate) fn of(name: RouteName, route: &Route) -> Self {
-        let upstreams = route.upstreams.iter().map(|one| (one.address.clone(), one.weight)).collect();
-        Self { name, prefix: route.path_prefix.clone(), upstreams }
+    pub(crate) fn new(name: RouteName, prefix: &str, upstreams: &[Upstream]) -> Self {
+        let upstreams = upstreams.iter().map(|one| (one.address.clone(), one.weight)).collect();
+        Self { name, prefix: prefix.to_owned(), upstreams }
     }
 
     /// What a Route contributed when its file was written, and to which hostname.
@@ -98,6 +101,9 @@ impl RouteConfig {
         let _ = writeln!(text, "upstream {} {{", name.upstream());
         for (address, weight) in upstreams {
             let _ = writeln!(text, "    server {address} weight={weight};");
+        }
+        if upstreams.is_empty() {
+            let _ = writeln!(text, "    {NOWHERE};");
         }
         text.push_str("}\n");
         if let Some(server) = server {

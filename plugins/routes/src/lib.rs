@@ -9,6 +9,7 @@
 //! - `plan` says who gets what: the older Route keeps a path that two want, and the file of a hostname's oldest Route
 //!   has the `server` block for all of them.
 //! - `controller` makes the directory so, and says so in the status `edge.v1/routes`.
+//! - `services` keeps the upstreams of Routes that name a service of the plugin `catalog`, as `edge.v1.RouteUpstreams`.
 //!
 //! # Limits
 //! Whoever may write a Route may publish whatever nginx can reach. Routes of all namespaces share nginx's hostnames.
@@ -20,34 +21,45 @@ mod controller;
 mod file;
 mod plan;
 mod rules;
+mod services;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 mortise_plugin::include_proto!(pub mod proto);
-use proto::edge::v1::Route;
+use proto::{
+    catalog::v1::ServiceEndpoints,
+    edge::v1::{Route, RouteUpstreams},
+};
 
-/// The type.
+/// The type that people write.
 pub(crate) const ROUTE: Kind<Route> = Kind::new("edge", "v1", "Route");
+/// The upstreams of a Route that names a service.
+pub(crate) const UPSTREAMS: Kind<RouteUpstreams> = Kind::new("edge", "v1", "RouteUpstreams");
+/// Where a service is reached: a type of the plugin `catalog`.
+pub(crate) const ENDPOINTS: Kind<ServiceEndpoints> = Kind::new("catalog", "v1", "ServiceEndpoints");
 
 static PLUGIN: Plugin = Plugin::new(
     "routes",
     env!("CARGO_PKG_VERSION"),
     proto::DESCRIPTORS,
-    &[&ResourceType::of(ROUTE, Scope::Namespace)
-        .mutate(defaults)
-        .validate(validate)
-        .key_rules()
-        .columns(&[("HOSTNAME", "data.hostname"), ("PATH", "data.path_prefix")])
-        .short_names(&["route", "routes"])],
+    &[
+        &ResourceType::of(ROUTE, Scope::Namespace)
+            .mutate(defaults)
+            .validate(validate)
+            .key_rules()
+            .columns(&[("HOSTNAME", "data.hostname"), ("PATH", "data.path_prefix")])
+            .short_names(&["route", "routes"]),
+        &ResourceType::of(UPSTREAMS, Scope::Namespace).validate(validate_upstreams).key_rules(),
+    ],
 )
 .check_settings(settings::check)
-.controllers(&[&controller::ROUTES])
+.controllers(&[&controller::ROUTES, &services::SERVICES])
 .requests(&[GrantRequest::directory(
     controller::DIRECTORY,
     "writes the files that nginx includes, one for each Route",
 )]);
-mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, configuring, controlling);
+mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, configuring, controlling, mapping);
 
 fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {
     if route.data.path_prefix.is_empty() {
@@ -64,4 +76,12 @@ fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {
 fn validate(route: &Typed<Route>, _: Option<&Typed<Route>>, diagnostics: &mut Diagnostics) {
     rules::judge(&route.data, diagnostics);
     rules::warn_of_names(&route.data, diagnostics);
+}
+
+fn validate_upstreams(
+    computed: &Typed<RouteUpstreams>,
+    _: Option<&Typed<RouteUpstreams>>,
+    diagnostics: &mut Diagnostics,
+) {
+    rules::judge_upstreams(&computed.data.upstreams, rules::COMPUTED_UPSTREAMS, diagnostics);
 }

@@ -20,13 +20,14 @@ use mortise_plugin::{Diagnostics, Typed, pb};
 use crate::{
     check::{CheckError, check},
     file::{RouteConfig, RouteName, ServerBlock, has_server},
-    proto::edge::v1::Route,
+    proto::edge::v1::{Route, Upstream},
     rules,
 };
 
-/// A Route, and the text of its file if there is one.
+/// A Route, its upstreams, and the text of its file if there is one.
 pub(crate) struct Member {
     pub(crate) route: Typed<Route>,
+    pub(crate) upstreams: Vec<Upstream>,
     pub(crate) before: Option<String>,
 }
 
@@ -114,7 +115,10 @@ fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option
     let name = RouteName::of(member.route.id());
     let mut said = Diagnostics::new();
     rules::judge(&member.route.data, &mut said);
-    let Some(fault) = said.iter().next() else { return (Some(RouteConfig::of(name, &member.route.data)), None) };
+    let Some(fault) = said.iter().next() else {
+        let config = RouteConfig::new(name, &member.route.data.path_prefix, &member.upstreams);
+        return (Some(config), None);
+    };
     let fault = format!("{}: {}", fault.path, fault.summary);
     let former = member.before.as_deref().and_then(|text| RouteConfig::recover(name, text));
     (former.and_then(|(of, part)| (of == hostname && part.is_sound()).then_some(part)), Some(fault))

@@ -5,12 +5,16 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use mortise_plugin::{Diagnostics, field, name::is_dns_name};
+use mortise_plugin::{
+    Diagnostics, field,
+    name::{self, is_dns_name},
+};
 
-use crate::proto::edge::v1::Route;
+use crate::proto::edge::v1::{Route, Upstream};
 
-/// Upstreams of a Route.
+/// Upstreams of a Route, and of the service that one names.
 pub(crate) const UPSTREAMS: usize = 64;
+pub(crate) const COMPUTED_UPSTREAMS: usize = 256;
 
 /// The greatest weight.
 pub(crate) const WEIGHT: u32 = 1000;
@@ -45,18 +49,43 @@ pub(crate) fn judge(route: &Route, diagnostics: &mut Diagnostics) {
     if let Err(error) = path_prefix(&route.path_prefix) {
         diagnostics.error(error.to_string()).at(field("path_prefix"));
     }
-    let count = route.upstreams.len();
-    if count == 0 {
-        diagnostics.error("a route needs an upstream, such as 127.0.0.1:8080").at(field("upstreams"));
-    } else if count > UPSTREAMS {
+    match &route.service {
+        None if route.upstreams.is_empty() => {
+            let text = "a route needs an upstream, such as 127.0.0.1:8080, or a service";
+            diagnostics.error(text).at(field("upstreams"));
+        }
+        None => judge_upstreams(&route.upstreams, UPSTREAMS, diagnostics),
+        Some(service) => {
+            if !route.upstreams.is_empty() {
+                diagnostics.error("a route has upstreams or a service, not both").at(field("upstreams"));
+            }
+            judge_name(&service.name, "name", diagnostics);
+            if !service.port.is_empty() {
+                judge_name(&service.port, "port", diagnostics);
+            }
+        }
+    }
+}
+
+/// Judges a name within the service of a Route.
+fn judge_name(name: &str, part: &str, diagnostics: &mut Diagnostics) {
+    if let Some(fault) = name::fault(name) {
+        diagnostics.error(fault).at(field("service").field(part));
+    }
+}
+
+/// Judges upstreams, at most so many.
+pub(crate) fn judge_upstreams(upstreams: &[Upstream], most: usize, diagnostics: &mut Diagnostics) {
+    let count = upstreams.len();
+    if count > most {
         diagnostics
-            .error(format!("a route has at most {UPSTREAMS} upstreams, got {count}"))
+            .error(format!("a route has at most {most} upstreams, got {count}"))
             .at(field("upstreams"))
             .detail("Put a balancer of their own before some of them.");
         return;
     }
     let mut known = Vec::new();
-    for (upstream, index) in route.upstreams.iter().zip(0_u32..) {
+    for (upstream, index) in upstreams.iter().zip(0_u32..) {
         let place = || field("upstreams").index(index);
         match address(&upstream.address) {
             Err(error) => {
@@ -89,7 +118,7 @@ pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
 
 /// A DNS name in lower case, one after `*.`, or `_`.
 pub(crate) fn hostname(text: &str) -> Result<(), RuleError> {
-    if text == "_" || (text.len() <= 253 && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
+    if text == "_" || (text.len() <= name::MAX_DNS_NAME && is_dns_name(text.strip_prefix("*.").unwrap_or(text))) {
         return Ok(());
     }
     Err(RuleError::Hostname(shown(text)))

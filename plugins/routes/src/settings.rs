@@ -1,4 +1,5 @@
-//! `[plugin.routes.settings]`: `listen`, where nginx takes requests.
+//! `[plugin.routes.settings]`: `listen`, where nginx takes requests; `follow_services`, whether Routes may name services
+//! of the plugin `catalog`.
 
 use std::net::SocketAddr;
 
@@ -7,6 +8,9 @@ use serde_json::{Map, Value};
 
 /// Where nginx takes requests if nobody says.
 const LISTEN: &str = "127.0.0.1:8080";
+
+/// The setting that switches on the controller of services.
+pub(crate) const FOLLOW_SERVICES: &str = "follow_services";
 
 /// Judges the settings.
 pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
@@ -18,8 +22,13 @@ pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
         }
     };
     for (key, value) in &settings {
-        if key != "listen" {
-            diagnostics.error("is no setting of this plugin; there is `listen`").at(setting(key));
+        if key == FOLLOW_SERVICES {
+            if !value.is_boolean() {
+                diagnostics.error(format!("is true or false; got {value}")).at(setting(key));
+            }
+        } else if key != "listen" {
+            let text = "is no setting of this plugin; there are `listen` and `follow_services`";
+            diagnostics.error(text).at(setting(key));
         } else if !value.as_str().is_some_and(is_listen) {
             diagnostics
                 .error(format!("is an IP address and a port such as {LISTEN:?} or \"0.0.0.0:80\"; got {value}"))
@@ -78,7 +87,12 @@ mod tests {
     #[test]
     fn others_are_refused() {
         assert_eq!(said("{}"), [""; 0]);
-        assert_eq!(said(r#"{"lisen":"0.0.0.0:80"}"#), ["lisen: is no setting of this plugin; there is `listen`"]);
+        assert_eq!(
+            said(r#"{"lisen":"0.0.0.0:80"}"#),
+            ["lisen: is no setting of this plugin; there are `listen` and `follow_services`"]
+        );
+        assert_eq!(said(r#"{"follow_services":1}"#), ["follow_services: is true or false; got 1"]);
+        assert_eq!(said(r#"{"follow_services":true}"#), [""; 0]);
         assert!(said("[]").concat().contains("are no JSON object"));
     }
 }

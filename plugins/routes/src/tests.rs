@@ -3,7 +3,7 @@
 use mortise_plugin::{Failure, Typed, manifest::Manifest, pb, prost::Message as _, prost_types::Any, testing::World};
 
 use super::{PLUGIN, ROUTE, Route};
-use crate::proto::edge::v1::Upstream;
+use crate::proto::edge::v1::{RouteService, Upstream};
 
 fn encoded(route: &Route) -> Vec<u8> {
     let data = Any { type_url: "type.googleapis.com/edge.v1.Route".into(), value: route.encode_to_vec() };
@@ -18,7 +18,7 @@ fn said(route: &Route) -> Vec<String> {
 
 fn route(hostname: &str, prefix: &str, upstreams: &[(&str, u32)]) -> Route {
     let upstreams = upstreams.iter().map(|(address, weight)| Upstream { address: (*address).into(), weight: *weight });
-    Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams: upstreams.collect() }
+    Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams: upstreams.collect(), service: None }
 }
 
 #[test]
@@ -52,6 +52,18 @@ fn faults_say_where_they_are() {
 }
 
 #[test]
+fn a_service_takes_the_place_of_upstreams() {
+    let named = |name: &str, port: &str| Route {
+        service: Some(RouteService { name: name.into(), port: port.into() }),
+        ..route("a.example", "/", &[])
+    };
+    assert_eq!(said(&named("web", "")), [""; 0]);
+    assert_eq!(said(&named("Web", "a_b")), ["Error data.service.name", "Error data.service.port"]);
+    let both = Route { upstreams: route("a.example", "/", &[("10.0.0.1:80", 1)]).upstreams, ..named("web", "http") };
+    assert_eq!(said(&both), ["Error data.upstreams"]);
+}
+
+#[test]
 fn names_that_nginx_looks_up_are_warned_of() {
     let names = route("a.example", "/", &[("localhost:80", 1), ("app.internal:80", 1), ("10.0.0.1:80", 1)]);
     assert_eq!(said(&names), ["Warning data.upstreams[1].address"]);
@@ -68,11 +80,11 @@ fn an_injection_is_refused() {
 #[test]
 fn the_manifest_says_all_of_it() {
     let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
-    let [of] = manifest.types.as_slice() else { panic!("{:?}", manifest.types) };
+    let [of, _] = manifest.types.as_slice() else { panic!("{:?}", manifest.types) };
     assert_eq!((of.message.as_str(), of.kind.as_str()), ("edge.v1.Route", "Route"));
     let hooks = of.hooks.unwrap();
     assert!(hooks.mutate && hooks.validate && !hooks.authorize_read);
     assert!(of.permissions.as_ref().is_some_and(|rules| rules.read.is_some() && rules.write.is_some()));
-    let [controller] = manifest.controllers.as_slice() else { panic!("{:?}", manifest.controllers) };
+    let [controller, _] = manifest.controllers.as_slice() else { panic!("{:?}", manifest.controllers) };
     assert_eq!((controller.name.as_str(), controller.indexes.len()), ("routes", 1));
 }

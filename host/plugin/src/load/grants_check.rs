@@ -1,8 +1,10 @@
 //! Whether a plugin's controllers have the types that they cannot start without.
 
+use serde_json::Value;
+
 use crate::{
     grants::{Grants, Permit, TypeGrant},
-    manifest::document::Manifest,
+    manifest::{controllers::ControllerDecl, document::Manifest},
 };
 
 /// A controller needs a type that is neither the plugin's own nor granted.
@@ -16,11 +18,23 @@ pub struct NotGranted {
     remedy: String,
 }
 
-/// What the plugin of a manifest may do with these grants.
-pub(crate) fn permit(manifest: &Manifest, grants: Grants) -> Result<Permit, NotGranted> {
+/// The controllers of a manifest that run with these settings, which are JSON.
+pub(crate) fn running<'m>(
+    manifest: &'m Manifest,
+    settings: &str,
+) -> impl Iterator<Item = &'m ControllerDecl> + use<'m> {
+    let settings: Value = serde_json::from_str(settings).unwrap_or_default();
+    let runs = move |decl: &&ControllerDecl| {
+        decl.only_if.is_empty() || settings.get(&decl.only_if) == Some(&Value::Bool(true))
+    };
+    manifest.controllers.iter().filter(runs)
+}
+
+/// What the plugin of a manifest may do with these grants. Controllers that do not run need none.
+pub(crate) fn permit(manifest: &Manifest, grants: Grants, settings: &str) -> Result<Permit, NotGranted> {
     let own = manifest.types.iter().map(|decl| decl.gvk.clone()).collect();
     let needed = || {
-        manifest.controllers.iter().flat_map(|controller| {
+        running(manifest, settings).flat_map(|controller| {
             let watched = controller.watches.iter().map(|watch| ("watches", &watch.of));
             std::iter::once(("manages", &controller.manages)).chain(watched).map(move |need| (controller, need))
         })

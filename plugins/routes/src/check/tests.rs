@@ -30,6 +30,15 @@ fn what_is_meant_passes() {
 }
 
 #[test]
+fn an_upstream_without_servers_has_the_one_that_is_down() {
+    let alone = "    server 127.0.0.1:1 down;\n";
+    let all = "    server 10.0.0.1:80 weight=1;\n    server [::1]:8080 weight=1000;\n";
+    assert_eq!(changed(all, alone), Ok(()));
+    assert!(changed("server [::1]:8080 weight=1000;", "server 127.0.0.1:1 down;").is_err(), "beside another");
+    assert!(changed(all, "    server 127.0.0.2:1 down;\n").is_err(), "another address");
+}
+
+#[test]
 fn every_place_resists_every_mark() {
     let marks = [
         ";", "{", "}", "\"", "'", "\\", "$", "$host", "`", "\n", "\r", "\t", "\0", "\x7f", "#", " x", "; x", ";}", "é",

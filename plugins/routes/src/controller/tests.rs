@@ -16,7 +16,7 @@ fn world() -> World {
 
 fn route(name: &str, hostname: &str, prefix: &str, address: &str) -> Typed<Route> {
     let upstreams = vec![Upstream { address: address.into(), weight: 1 }];
-    let data = Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams };
+    let data = Route { hostname: hostname.into(), path_prefix: prefix.into(), upstreams, service: None };
     Typed::new(ROUTE.id(name, &World::tenancy()), data)
 }
 

@@ -11,11 +11,12 @@ fn route(name: &str, age: u32, prefix: &str, address: &str) -> Typed<Route> {
     let mut id = ROUTE.id(name, &World::tenancy());
     id.uid = format!("01ARZ3NDEKTSV4RRFFQ69G5F{age:02}");
     let upstreams = vec![Upstream { address: address.into(), weight: 1 }];
-    Typed::new(id, Route { hostname: "a.example".into(), path_prefix: prefix.into(), upstreams })
+    Typed::new(id, Route { hostname: "a.example".into(), path_prefix: prefix.into(), upstreams, service: None })
 }
 
 fn fresh(routes: impl IntoIterator<Item = Typed<Route>>) -> Vec<Member> {
-    routes.into_iter().map(|route| Member { route, before: None }).collect()
+    let member = |route: Typed<Route>| Member { upstreams: route.data.upstreams.clone(), route, before: None };
+    routes.into_iter().map(member).collect()
 }
 
 /// What the members are when the steps are done.

@@ -1,0 +1,57 @@
+//! The endpoints of a service, from what it says and the workloads that it selects.
+
+use mortise_plugin::Typed;
+
+use crate::{
+    health,
+    proto::catalog::v1::{Endpoint, EndpointPort, Service, ServiceEndpoints, ServicePort, Workload, WorkloadAddress},
+};
+
+/// The endpoints: one for each address of each workload, in their order. An address that has none of the service's
+/// ports is left out.
+pub(crate) fn endpoints(service: &Service, workloads: impl Iterator<Item = Typed<Workload>>) -> ServiceEndpoints {
+    let of_workload = |workload: Typed<Workload>| {
+        let health = health::of(&workload);
+        let name = workload.name().to_owned();
+        let data = workload.data;
+        let at = |address: &WorkloadAddress| {
+            let ports = ports(service, &data, address);
+            let offers = service.ports.is_empty() || !ports.is_empty();
+            offers.then(|| Endpoint {
+                workload: name.clone(),
+                address: address.host.clone(),
+                weight: data.weight,
+                health: health.into(),
+                ports,
+                labels: data.labels.clone(),
+                zone: data.zone.clone(),
+                identity: data.identity.clone(),
+            })
+        };
+        data.addresses.iter().filter_map(at).collect::<Vec<_>>()
+    };
+    ServiceEndpoints {
+        endpoints: workloads.flat_map(of_workload).collect(),
+        ports: service.ports.clone(),
+        labels: service.labels.clone(),
+    }
+}
+
+/// Where a service's ports are at an address; the workload's own if the service names none.
+fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> Vec<EndpointPort> {
+    let is_here = |name: &str| address.ports.is_empty() || address.ports.iter().any(|one| one == name);
+    if service.ports.is_empty() {
+        let own = workload.ports.iter().filter(|port| is_here(&port.name));
+        return own
+            .map(|port| EndpointPort { name: port.name.clone(), port: port.port, protocol: port.protocol })
+            .collect();
+    }
+    let find = |wanted: &ServicePort| {
+        let number = match wanted.target_port.parse::<u16>() {
+            Ok(number) => number.into(),
+            Err(_) => workload.ports.iter().find(|port| port.name == wanted.target_port && is_here(&port.name))?.port,
+        };
+        Some(EndpointPort { name: wanted.name.clone(), port: number, protocol: wanted.protocol })
+    };
+    service.ports.iter().filter_map(find).collect()
+}

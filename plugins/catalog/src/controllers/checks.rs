@@ -1,0 +1,196 @@
+//! Performs the health checks of workloads, and says what they found in the status `catalog.v1/check-NAME`.
+//!
+//! # Contract
+//! - A check by `ttl` passes for as long as the last client said. When that is over, the status says that it failed,
+//!   unless a client was faster.
+//! - A check by `http` or `tcp` goes to the workload's first address when its interval is over. Its status is written
+//!   when the result changes, so a check that goes on passing costs no write.
+//! - What is not granted is not reached: the status says what to grant.
+//!
+//! # Limits
+//! When a check was performed last is known to the instance that did it. One that is woken by something else, or starts
+//! anew, performs the check once more. Checks of one workload follow each other, for [`BUDGET`] in one reconcile.
+
+use std::{collections::BTreeMap, net::Ipv6Addr, sync::Mutex, time::Duration};
+
+use mortise_plugin::{
+    Condition, Context, Controller, Error, Failure, HttpRequest, Outcome, Reconciler, Request, Status, Typed,
+    prost_types::Timestamp,
+};
+
+use crate::{
+    WORKLOAD,
+    health::{self, PASSING},
+    proto::catalog::v1::{HealthCheck, Workload, health_check::Check},
+};
+
+/// How long one reconcile goes on with checks.
+const BUDGET: Duration = Duration::from_secs(12);
+
+/// When a reconcile goes on that had no time for all checks.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Workloads that are checked at once, each in an instance that waits for answers.
+const PARALLEL: u32 = 16;
+
+/// Checks whose times an instance keeps.
+const REMEMBERED: usize = 4_096;
+
+/// When checks were performed last, by this instance: milliseconds, by the workload's uid and the check's name.
+static PERFORMED: Mutex<BTreeMap<(String, String), u64>> = Mutex::new(BTreeMap::new());
+
+pub(crate) static CONTROLLER: Controller<Checks> = Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
+
+pub(crate) struct Checks;
+
+impl Reconciler for Checks {
+    type Managed = Workload;
+
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Workload>) -> Result<Outcome, Error> {
+        let Some(workload) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        if workload.data.checks.is_empty() || workload.is_marked() {
+            return Ok(Outcome::Done);
+        }
+        let started = ctx.elapsed();
+        let mut next: Option<Duration> = None;
+        for check in &workload.data.checks {
+            if ctx.cancelled() || ctx.elapsed().saturating_sub(started) > BUDGET {
+                next = Some(AGAIN);
+                break;
+            }
+            let wait = look_at(ctx, &workload, check)?;
+            next = match (next, wait) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+        Ok(next.map_or(Outcome::Done, Outcome::RequeueAfter))
+    }
+}
+
+/// Sees to one check; answers when it is to be looked at again.
+fn look_at(ctx: &Context<'_>, workload: &Typed<Workload>, check: &HealthCheck) -> Result<Option<Duration>, Failure> {
+    let perform = match &check.check {
+        Some(Check::Ttl(ttl)) => return expire(ctx, workload, &check.name, length(ttl)),
+        Some(perform) => perform,
+        None => return Ok(None),
+    };
+    let interval = check.interval.as_ref().map_or(Duration::from_secs(10), length);
+    let place = (workload.id().uid.clone(), check.name.clone());
+    let before = performed().get(&place).copied();
+    if let Some(wait) = before.and_then(|before| remaining(ctx, Duration::from_millis(before), interval)) {
+        return Ok(Some(wait));
+    }
+    let timeout = check.timeout.as_ref().map_or(Duration::from_secs(1), length);
+    let found = match address(workload, perform) {
+        Some(target) => perform_check(ctx, perform, &target, timeout),
+        None => Condition::fails(PASSING).because("NoPort").message("the workload has no port of that name"),
+    };
+    let mut times = performed();
+    if times.len() >= REMEMBERED {
+        times.clear();
+    }
+    times.insert(place, u64::try_from(ctx.now().as_millis()).unwrap_or(u64::MAX));
+    drop(times);
+    gone_is_done(
+        Status::new(health::status_key(&check.name), workload).with(found).write_if_changed(ctx, workload).map(drop),
+    )?;
+    Ok(Some(interval))
+}
+
+/// Ends what a client said once it is older than its time.
+fn expire(
+    ctx: &Context<'_>,
+    workload: &Typed<Workload>,
+    name: &str,
+    ttl: Duration,
+) -> Result<Option<Duration>, Failure> {
+    let key = health::status_key(name);
+    let Some(said) = workload.status_under(&key).filter(|_| health::passes(workload, name)) else { return Ok(None) };
+    if let Some(wait) = remaining(ctx, time(said.updated_at.as_ref()), ttl) {
+        return Ok(Some(wait));
+    }
+    let text = format!("no client said anything within {ttl:?}");
+    let expired = Condition::fails(PASSING).because("Expired").message(text);
+    // One that was faster wakes this controller again.
+    match Status::new(key, workload).with(expired).write_unchanged(ctx, workload) {
+        Err(failure) if failure.is_conflict() => Ok(None),
+        written => gone_is_done(written).map(|()| None),
+    }
+}
+
+/// Where a check goes.
+struct Target<'w> {
+    host: &'w str,
+    port: u16,
+}
+
+/// The workload's first address, and the port that the check names.
+fn address<'w>(workload: &'w Typed<Workload>, check: &Check) -> Option<Target<'w>> {
+    let port = match check {
+        Check::Http(http) => &http.port,
+        Check::Tcp(tcp) => &tcp.port,
+        Check::Ttl(_) => return None,
+    };
+    let named = || workload.data.ports.iter().find(|one| one.name == *port).map(|one| one.port);
+    let port = port.parse().ok().or_else(|| u16::try_from(named()?).ok())?;
+    Some(Target { host: &workload.data.addresses.first()?.host, port })
+}
+
+fn perform_check(ctx: &Context<'_>, check: &Check, target: &Target<'_>, timeout: Duration) -> Condition {
+    let Target { host, port } = target;
+    let at = if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let (what, done) = match check {
+        Check::Http(http) => {
+            let url = format!("{}://{at}{}", http.scheme, http.path);
+            let answer = ctx.http().send(&HttpRequest::get(url.clone()).timeout(timeout));
+            (format!("GET {url}"), answer.map(Some))
+        }
+        Check::Tcp(_) | Check::Ttl(_) => {
+            (format!("a connection to {at}"), ctx.tcp().connect(host, *port, timeout).map(|_| None))
+        }
+    };
+    match done {
+        Ok(Some(answer)) if !answer.is_success() => {
+            Condition::fails(PASSING).because("Status").message(format!("{what} was answered {}", answer.status))
+        }
+        Ok(Some(answer)) => {
+            Condition::holds(PASSING).because("Answered").message(format!("{what} was answered {}", answer.status))
+        }
+        Ok(None) => Condition::holds(PASSING).because("Connected").message(format!("{what} was accepted")),
+        Err(failure) => {
+            let reason = match failure.code {
+                Failure::DENIED => "NotGranted",
+                Failure::LATE => "Timeout",
+                _ => "Unreachable",
+            };
+            Condition::fails(PASSING).because(reason).message(format!("{what}: {}", failure.message))
+        }
+    }
+}
+
+/// How much of a time that began then is left.
+fn remaining(ctx: &Context<'_>, since: Duration, length: Duration) -> Option<Duration> {
+    since.checked_add(length)?.checked_sub(ctx.now()).filter(|left| !left.is_zero())
+}
+
+fn length(given: &prost_types::Duration) -> Duration {
+    Duration::try_from(*given).unwrap_or_default()
+}
+
+fn time(stamp: Option<&Timestamp>) -> Duration {
+    let (seconds, nanos) = stamp.map_or((0, 0), |stamp| (stamp.seconds, stamp.nanos));
+    Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanos).unwrap_or(0))
+}
+
+/// A workload that is gone meanwhile needs no status.
+fn gone_is_done(written: Result<(), Failure>) -> Result<(), Failure> {
+    match written {
+        Err(failure) if !failure.is_not_found() => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+fn performed() -> std::sync::MutexGuard<'static, BTreeMap<(String, String), u64>> {
+    PERFORMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
