@@ -3,20 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use mortise_api::ControllerServiceClient;
 use mortise_plugin_catalog::proto::catalog::v1::{
     Health, HealthCheck, HttpCheck, Selector, Service, ServiceEndpoints, ServicePort, TcpCheck, Workload,
     WorkloadAddress, WorkloadPort, health_check::Check,
 };
-use mortise_resource::{data::ListControllersRequest, pb};
+use mortise_resource::pb;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
-use crate::common::{Server, Setup, any, decoded, eventually, id, id_of, is_gone, refusal, resource};
+use crate::common::{Server, Setup, any, decoded, eventually, id, id_of, is_gone, resource};
 use crate::edge::{Edge, Nginx, named, upstream};
+use crate::kit::report as report_of;
 
 /// A service of what begins so.
 pub fn service(name: &str, prefix: &str) -> pb::Resource {
@@ -87,12 +88,9 @@ pub async fn report(server: &Server, workload: &pb::Id, check: &str, passing: bo
     server.write_status(request).await.unwrap();
 }
 
-/// How often each controller of the plugin has reconciled.
-async fn reconciles(server: &Server) -> (u64, u64) {
-    let mut client = ControllerServiceClient::new(server.channel().await);
-    let all = client.list_controllers(ListControllersRequest::default()).await.unwrap().into_inner().controllers;
-    let of = |name: &str| all.iter().find(|one| one.name == format!("catalog/{name}")).unwrap().reconciles;
-    (of("endpoints"), of("checks"))
+/// How often the endpoints of services were reconciled.
+async fn reconciles(server: &Server) -> u64 {
+    report_of(server, "catalog/endpoints").await.reconciles
 }
 
 #[tokio::test]
@@ -120,11 +118,15 @@ async fn endpoints_follow_services_and_workloads() {
 #[tokio::test]
 async fn faults_have_the_path_of_their_field() {
     let server = Server::start().await;
-    let (code, text) = refusal(server.write(workload("web", "192.0.2.256", 8080)).await);
-    assert_eq!(code, Code::InvalidArgument);
-    assert!(text.contains("data.addresses[0].host"), "{text}");
-    let (_, text) = refusal(server.write(workload("web", "192.0.2.1", 0)).await);
-    assert!(text.contains("data.ports[0].port"), "{text}");
+    for (bad, field) in [
+        (workload("web", "192.0.2.256", 80), "data.addresses[0].host"),
+        (workload("web", "::1", 0), "data.ports[0].port"),
+    ] {
+        let status = server.write(bad).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let details = status.get_details_bad_request().unwrap();
+        assert_eq!(details.field_violations.iter().map(|one| one.field.as_str()).collect::<Vec<_>>(), [field]);
+    }
 }
 
 #[tokio::test]
@@ -213,7 +215,7 @@ async fn a_change_costs_what_it_concerns() {
         before == reconciles(&server).await
     };
     eventually("the controllers are quiet", quiet).await;
-    let (before, _) = reconciles(&server).await;
+    let before = reconciles(&server).await;
     for number in 0..10 {
         server.write(workload(&format!("w{number:04}-a"), "192.0.2.2", 80)).await.unwrap();
     }
@@ -221,7 +223,7 @@ async fn a_change_costs_what_it_concerns() {
         follows(&server, &format!("s{number:04}"), &[("192.0.2.2", true)]).await;
     }
     eventually("the controllers are quiet", quiet).await;
-    let (after, _) = reconciles(&server).await;
+    let after = reconciles(&server).await;
     // One for the workload, and one for the endpoints that it wrote.
     println!("{} reconciles for 10 changes among {SERVICES} services", after - before);
     assert!((10..=20).contains(&(after - before)), "{}", after - before);
@@ -239,7 +241,8 @@ async fn routes_follow_a_service() {
     let Some(nginx) = Nginx::start(&edge).await else { return };
     let (a, b) = (upstream("A").await, upstream("B").await);
     let mut route = crate::edge::route("www.example.org", "", &[]);
-    route.service = Some(mortise_plugin_routes::proto::edge::v1::RouteService { name: "web".into(), port: String::new() });
+    route.service =
+        Some(mortise_plugin_routes::proto::edge::v1::RouteService { name: "web".into(), port: String::new() });
     edge.server.write(named("web", &route)).await.unwrap();
     eventually("the file is there", async || !edge.names().is_empty()).await;
     nginx.reload().await;
@@ -257,7 +260,8 @@ async fn routes_follow_a_service() {
 
     edge.server.write(workload("web-b", "127.0.0.1", b.port())).await.unwrap();
     report(&edge.server, &one, "alive", false).await;
-    eventually("the file has B alone", async || text().contains(&b.to_string()) && !text().contains(&a.to_string())).await;
+    eventually("the file has B alone", async || text().contains(&b.to_string()) && !text().contains(&a.to_string()))
+        .await;
     nginx.reload().await;
     edge.answers("www.example.org", "/", 200, "I am B").await;
 }

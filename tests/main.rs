@@ -16,6 +16,7 @@ mod author_errors;
 mod backup;
 mod browsers;
 mod cascade;
+mod catalog;
 mod cli_connection;
 mod cli_consul;
 mod cli_edit;

@@ -41,8 +41,7 @@ pub mod discovery {
 pub const DISCOVERY_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/grpc/discovery.bin"));
 
 pub use discovery::{
-    catalog::v1 as catalog,
-    conduit,
+    catalog::v1 as catalog, conduit,
     conduit::proxy::destination::destination_client::DestinationClient as ConduitDestinationClient,
     io::linkerd::proxy as linkerd,
     io::linkerd::proxy::destination::destination_client::DestinationClient as LinkerdDestinationClient,

@@ -26,7 +26,7 @@ pub fn fault(name: &str) -> Option<String> {
 }
 
 /// Longest DNS name, and longest label of one, in bytes.
-const MAX_DNS_NAME: usize = 253;
+pub const MAX_DNS_NAME: usize = 253;
 const MAX_DNS_LABEL: usize = 63;
 
 /// Whether `text` is a DNS name as hosts have it, in lower case and without a dot at the end.

@@ -19,8 +19,12 @@
 
 use mortise_plugin::{Kind, Plugin, ResourceType, Scope};
 
+mod compute;
+mod controllers;
 mod defaults;
+mod health;
 mod rules;
+mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -56,5 +60,6 @@ static PLUGIN: Plugin = Plugin::new(
             .key_rules()
             .short_names(&["endpoints", "ep"]),
     ],
-);
-mortise_plugin::export!(PLUGIN: mutating, validating, authorizing);
+)
+.controllers(&[&controllers::endpoints::CONTROLLER, &controllers::checks::CONTROLLER]);
+mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, controlling, mapping);

@@ -13,6 +13,8 @@ const PORTS: usize = 64;
 /// Most names and most prefixes of a selector.
 const NAMES: usize = 256;
 const PREFIXES: usize = 64;
+/// The prefix of every name: an empty one is in no index.
+pub(crate) const EVERY_NAME: &str = "*";
 /// Most labels of anything; bytes of their keys and values.
 const LABELS: usize = 32;
 const LABEL_KEY: usize = 63;
@@ -67,9 +69,11 @@ pub(crate) enum RuleError {
     Text { most: usize, got: String },
     #[error("an identity is a DNS name in lower case, or a URI such as spiffe://example.org/web; got {0}")]
     Identity(String),
-    #[error("a selector needs a name, a prefix or a label; the prefix \"\" is every workload")]
+    #[error("a selector needs a name, a prefix or a label; the prefix * is every workload")]
     EmptySelector,
-    #[error("a prefix is the beginning of a name: lower-case letters, digits and -, and no - at first; got {0}")]
+    #[error(
+        "a prefix is the beginning of a name (lower-case letters, digits and -, and no - at first), or * for every name; got {0}"
+    )]
     Prefix(String),
     #[error("a check's name has at most {CHECK_NAME} characters, got {0}")]
     CheckName(usize),
@@ -356,7 +360,7 @@ fn check_port(port: &str, data: &Workload) -> Result<(), RuleError> {
 
 fn prefix(text: &str) -> Result<(), RuleError> {
     // Whatever is a beginning becomes a name with a letter after it.
-    if text.is_empty() || name::is_valid(&format!("{text}a")) {
+    if text == EVERY_NAME || (!text.is_empty() && name::is_valid(&format!("{text}a"))) {
         return Ok(());
     }
     Err(RuleError::Prefix(shown(text)))

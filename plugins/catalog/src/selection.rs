@@ -21,7 +21,8 @@ use crate::{
 /// Indexes of workloads.
 const NAME: &str = "name";
 const LABEL: &str = "label";
-pub(crate) const WORKLOAD_INDEXES: &[Index] = &[Index::by_name(NAME).in_tenancy(), Index::by_metadata(LABEL).in_tenancy()];
+pub(crate) const WORKLOAD_INDEXES: &[Index] =
+    &[Index::by_name(NAME).in_tenancy(), Index::by_metadata(LABEL).in_tenancy()];
 
 /// Indexes of services.
 const SELECTED_NAME: &str = "selected-name";

@@ -94,7 +94,7 @@ fn faults_of_services_say_where_they_are() {
     let good = Service {
         selector: Some(Selector {
             names: vec!["a".into()],
-            prefixes: vec![String::new(), "web-".into(), "0".into()],
+            prefixes: vec!["*".into(), "web-".into(), "0".into()],
             labels: [("app".to_owned(), "web".to_owned())].into(),
         }),
         ports: vec![port("http", 80, "8080"), port("grpc", 81, "grpc")],
@@ -105,8 +105,8 @@ fn faults_of_services_say_where_they_are() {
     assert_eq!(service(&selecting(Selector::default())), ["data.selector"]);
     let names = Selector { names: vec!["a".into(), "A".into(), "a".into()], ..Selector::default() };
     assert_eq!(service(&selecting(names)), ["data.selector.names[1]", "data.selector.names[2]"]);
-    let prefixes = ["-a", "a_", "A", "a", "a"].map(str::to_owned).to_vec();
-    let places = [0, 1, 2, 4].map(|index| format!("data.selector.prefixes[{index}]"));
+    let prefixes = ["-a", "a_", "A", "a", "a", ""].map(str::to_owned).to_vec();
+    let places = [0, 1, 2, 4, 5].map(|index| format!("data.selector.prefixes[{index}]"));
     assert_eq!(service(&selecting(Selector { prefixes, ..Selector::default() })), places);
     let many = Selector { names: (0..257).map(|number| format!("n{number}")).collect(), ..Selector::default() };
     assert_eq!(service(&selecting(many)), ["data.selector.names"]);
@@ -205,7 +205,8 @@ fn faults_of_checks_say_where_they_are() {
     assert_eq!(places(vec![none]), ["data.checks[0]"]);
     let long = check(&"a".repeat(41), tcp("http"));
     assert_eq!(places(vec![long]), ["data.checks[0].name"]);
-    let times = |interval, timeout| HealthCheck { interval: Some(interval), timeout: Some(timeout), ..check("a", tcp("http")) };
+    let times =
+        |interval, timeout| HealthCheck { interval: Some(interval), timeout: Some(timeout), ..check("a", tcp("http")) };
     assert_eq!(places(vec![times(seconds(86_400), seconds(10))]), [""; 0]);
     assert_eq!(places(vec![times(seconds(0), seconds(11))]), ["data.checks[0].interval", "data.checks[0].timeout"]);
     assert_eq!(places(vec![times(seconds(-5), seconds(1))]), ["data.checks[0].interval"]);

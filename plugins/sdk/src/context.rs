@@ -121,6 +121,20 @@ impl<'a> Context<'a> {
         self.host.write_status(&id.encode_to_vec(), "", key, &status.encode_to_vec()).map(drop)
     }
 
+    /// Replaces the status under one key unless the resource changed since it was read.
+    ///
+    /// # Errors
+    /// The host's; [`Failure::is_conflict`] if it changed.
+    pub fn write_status_unchanged<M>(
+        &self,
+        resource: &Typed<M>,
+        key: &str,
+        status: &pb::Status,
+    ) -> Result<(), Failure> {
+        let id = resource.id().encode_to_vec();
+        self.host.write_status(&id, resource.version(), key, &status.encode_to_vec()).map(drop)
+    }
+
     /// What the controller's watches have seen.
     #[must_use]
     pub fn cache(&self) -> Cache<'a> {

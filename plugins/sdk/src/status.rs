@@ -47,6 +47,14 @@ impl Status {
         }
         ctx.write_status(resource.id(), &self.key, &self.status).map(|()| true)
     }
+
+    /// Writes it over the resource as it was read, or not at all: for what depends on another's status.
+    ///
+    /// # Errors
+    /// The host's; [`Failure::is_conflict`] if the resource changed meanwhile.
+    pub fn write_unchanged<M>(&self, ctx: &Context<'_>, resource: &Typed<M>) -> Result<(), Failure> {
+        ctx.write_status_unchanged(resource, &self.key, &self.status)
+    }
 }
 
 /// Whether two say the same. Each condition of one is struck off the other's: they are few.

@@ -63,7 +63,8 @@ impl Index {
         Self::new(name, By::Reference(field))
     }
 
-    /// By the value of a field, single or repeated: text, a number, a truth value, or the name of an enum's value.
+    /// By the value of a field, single or repeated: text, a number, a truth value, or the name of an enum's value; or by
+    /// the entries of a map of text to text, as `key=value`.
     #[must_use]
     pub const fn by_value(name: &'static str, field: &'static str) -> Self {
         Self::new(name, By::Value(field))

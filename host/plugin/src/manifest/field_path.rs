@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mortise_resource::pb;
 use prost::Message as _;
-use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 
 /// Longest path, bytes.
 const MAX_PATH: usize = 256;
@@ -102,8 +102,15 @@ impl DataPath {
     pub fn values(&self, message: &MessageDescriptor) -> Result<Values, DataPathError> {
         let at = Place::find(message, self)?;
         match at.last.kind() {
+            Kind::Message(entry) if at.last.is_map() => {
+                let is_text = |field: FieldDescriptor| field.kind() == Kind::String;
+                if is_text(entry.map_entry_key_field()) && is_text(entry.map_entry_value_field()) {
+                    Ok(Values { at })
+                } else {
+                    Err(self.of_kind("a map; only those of text to text will do"))
+                }
+            }
             Kind::Message(_) | Kind::Bytes => Err(self.of_kind("no text, number, truth value or enum")),
-            _ if at.last.is_map() => Err(self.of_kind("a map; only single and repeated fields will do")),
             _ => Ok(Values { at }),
         }
     }
@@ -155,8 +162,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// The values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values.
-    /// Empty texts are left out; so is what is not set, where the message can tell.
+    /// The values in encoded data, as text: numbers in decimal, `true` and `false`, enums by the names of their values,
+    /// the entries of a map as `key=value`. Empty texts are left out; so is what is not set, where the message can tell.
     ///
     /// # Errors
     /// The data does not decode.
@@ -177,8 +184,17 @@ impl Values {
             },
             Value::Bytes(_) | Value::Message(_) | Value::List(_) | Value::Map(_) => String::new(),
         };
-        Ok(self.at.read(data)?.into_iter().map(text).filter(|text| !text.is_empty()).collect())
+        let texts = |value| match value {
+            Value::Map(entries) => entries.iter().filter_map(entry).collect(),
+            one => vec![text(one)],
+        };
+        Ok(self.at.read(data)?.into_iter().flat_map(texts).filter(|text| !text.is_empty()).collect())
     }
+}
+
+/// An entry of a map of text to text.
+fn entry((key, value): (&MapKey, &Value)) -> Option<String> {
+    Some(format!("{}={}", key.as_str()?, value.as_str()?))
 }
 
 /// Resolves names joined by dots, through message fields, to the fields they name.

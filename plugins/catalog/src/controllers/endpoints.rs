@@ -12,7 +12,9 @@
 
 use std::time::Duration;
 
-use mortise_plugin::{Condition, Context, Controller, Error, Failure, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch};
+use mortise_plugin::{
+    Condition, Context, Controller, Error, Failure, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,
+};
 
 use crate::{ENDPOINTS, SERVICE, WORKLOAD, compute, proto::catalog::v1::Service, selection};
 
@@ -54,7 +56,8 @@ impl Reconciler for Endpoints {
             ctx.delete_unchanged(old)?;
             stored = None;
         }
-        let Some((service, selector)) = service.as_ref().and_then(|one| Some((one, one.data.selector.as_ref()?))) else {
+        let Some((service, selector)) = service.as_ref().and_then(|one| Some((one, one.data.selector.as_ref()?)))
+        else {
             return Ok(Outcome::Done);
         };
         if stored.as_ref().is_some_and(|stored| stored.owner().is_none_or(|owner| owner.uid != service.id().uid)) {

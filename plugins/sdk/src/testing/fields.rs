@@ -26,11 +26,14 @@ pub(super) fn references(files: &FileDescriptorSet, message: &str, path: &str, d
     ids.filter(|id| id.r#type.is_some() && !id.name.is_empty()).collect()
 }
 
-/// Values of a field, as text. Empty texts are left out; so is what is not set, where the message can tell.
+/// Values of a field, as text, the entries of a map of text to text as `key=value`. Empty texts are left out; so is what
+/// is not set, where the message can tell.
 pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data: &[u8]) -> Vec<String> {
     let mut texts = Vec::new();
     for (field, bytes) in find(files, message, path, data) {
-        if field.r#type() == Type::String {
+        if field.r#type() == Type::Message {
+            texts.extend(map_entry(&bytes));
+        } else if field.r#type() == Type::String {
             texts.extend(String::from_utf8(bytes).ok().filter(|text| !text.is_empty()));
         } else {
             // One number, or several that are packed.
@@ -42,6 +45,15 @@ pub(super) fn values(files: &FileDescriptorSet, message: &str, path: &str, data:
         }
     }
     texts
+}
+
+/// An entry of a map of text to text: a message of two fields.
+fn map_entry(bytes: &[u8]) -> Option<String> {
+    let text = |number| {
+        let (_, found) = wire::fields(bytes).ok()?.into_iter().find(|(one, _)| *one == number)?;
+        String::from_utf8(content(found)?).ok()
+    };
+    Some(format!("{}={}", text(1).unwrap_or_default(), text(2).unwrap_or_default()))
 }
 
 fn number_as_text(files: &FileDescriptorSet, field: &FieldDescriptorProto, number: u64) -> String {

@@ -171,6 +171,21 @@ fn values_are_text() {
 }
 
 #[test]
+fn entries_of_a_map_are_values() {
+    let files = FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
+    let pool = DescriptorPool::from_file_descriptor_set(files).unwrap();
+    let resource = pool.get_message_by_name("hashicorp.consul.resource.Resource").unwrap();
+    let metadata = [("app", "web"), ("empty", "")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let data = mortise_resource::pb::Resource { metadata, ..Default::default() }.encode_to_vec();
+    let found = DataPath::new("metadata").unwrap().values(&resource).unwrap();
+    let mut values = found.of(&data).unwrap();
+    values.sort();
+    assert_eq!(values, ["app=web", "empty="]);
+    let fault = DataPath::new("status").unwrap().values(&resource).unwrap_err().to_string();
+    assert!(fault.contains("only those of text to text will do"), "{fault}");
+}
+
+#[test]
 fn a_path_that_leads_nowhere_says_why() {
     for (path, says) in [
         ("", "is no path"),
