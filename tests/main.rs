@@ -35,6 +35,7 @@ mod controllers_hostile;
 mod controllers_http;
 mod controllers_mapping;
 mod controllers_reload;
+mod controllers_tcp;
 mod delete;
 mod descriptor_chains;
 mod edge;

@@ -161,6 +161,8 @@ async fn the_table_of_metrics_is_true() {
     let mut unseen = of_plugins(&known);
     // Only a reconciler sends requests: tests/controllers_http.rs.
     assert!(unseen.remove("mortise_plugin_http_requests_total"));
+    // As it alone connects: tests/controllers_tcp.rs.
+    assert!(unseen.remove("mortise_plugin_tcp_connects_total"));
     assert_eq!(of_plugins(&shown), unseen);
 }
 

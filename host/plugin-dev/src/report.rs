@@ -152,6 +152,9 @@ fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, Strin
     if imports("mortise:plugin/secrets@") {
         needs.push(("secrets", "{ NAME = { file = \"…\" } }".into()));
     }
+    if imports("mortise:plugin/tcp@") {
+        needs.push(("tcp", "[\"HOST:PORT\"]".into()));
+    }
     if imports("wasi:http/outgoing-handler@") {
         needs.push(("http", "[\"HOST\"]".into()));
     }

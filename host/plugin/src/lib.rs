@@ -33,6 +33,7 @@ pub use grants::{
     Grants,
     http_hosts::HttpHost,
     requests::{Grant, GrantRequest, GrantRequests},
+    tcp_hosts::TcpHost,
 };
 pub use health::{
     breaker::{HealthState, Quarantine},

@@ -237,6 +237,8 @@ impl Reconciler {
             made: self.plugin.sandbox.made,
             host_call: Duration::from_millis(self.engine.limits.host_call_ms),
             file_turns: self.engine.file_turns.clone(),
+            connect_turns: self.engine.connect_turns.clone(),
+            metrics: self.plugin.hooks.reporter.metrics.clone(),
             quota: DirQuota { bytes: self.engine.limits.directory_bytes, files: self.engine.limits.directory_files },
             host_work: Duration::ZERO,
         }

@@ -16,6 +16,7 @@ use crate::{
     host::AnyHost,
     http::Http,
     kind::Data,
+    tcp::Tcp,
     typed::{typed, unreadable},
 };
 
@@ -157,6 +158,12 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn http(&self) -> Http<'a> {
         Http::new(self.host)
+    }
+
+    /// Connections, to hosts and ports that the operator granted.
+    #[must_use]
+    pub fn tcp(&self) -> Tcp<'a> {
+        Tcp::new(self.host)
     }
 
     /// A secret that the operator granted, as it is now.

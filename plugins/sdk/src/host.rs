@@ -79,6 +79,9 @@ pub trait Host {
     /// `wasi:http`: a request and its whole answer.
     fn http(&self, request: &HttpRequest) -> Result<HttpResponse, Failure>;
 
+    /// `tcp.connect`: microseconds.
+    fn tcp_connect(&self, host: &str, port: u16, timeout_ms: u32) -> Result<u32, Failure>;
+
     /// `clock.now`: milliseconds.
     fn now(&self) -> u64;
     /// `clock.elapsed`: nanoseconds.

@@ -153,6 +153,7 @@ mod refs;
 mod resource_type;
 mod settings;
 mod status;
+mod tcp;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod typed;
@@ -176,6 +177,7 @@ pub use refs::{everywhere, reference_to, referent};
 pub use resource_type::{Registered, ResourceType};
 pub use settings::settings;
 pub use status::{Condition, Status};
+pub use tcp::Tcp;
 pub use typed::Typed;
 pub use watch::{Index, Mapper, Watch, Watched};
 

@@ -33,6 +33,7 @@ enum Wants {
     Directory(&'static str),
     Secret(&'static str),
     Http(&'static str),
+    Tcp(&'static str),
     Read(&'static str),
     Write(&'static str),
 }
@@ -51,9 +52,18 @@ impl GrantRequest {
     }
 
     /// Hosts for [`crate::Context::http`], written as in config.toml: `api.example.org:8443`, `*.example.net`.
+    /// `*` is https to any host and `http://*` plain http, for a plugin whose operator alone knows the hosts: what is
+    /// granted of it can be used.
     #[must_use]
     pub const fn http(hosts: &'static str, reason: &'static str) -> Self {
         Self { wants: Wants::Http(hosts), reason }
+    }
+
+    /// Hosts and ports for [`crate::Context::tcp`], written as in config.toml: `db.internal:5432`,
+    /// `*.example.net:5432`. `*` is any port of any host, of which what is granted can be used.
+    #[must_use]
+    pub const fn tcp(hosts: &'static str, reason: &'static str) -> Self {
+        Self { wants: Wants::Tcp(hosts), reason }
     }
 
     /// Types of other plugins to read: `demo.v2.Artist`, `demo.v2.*`. What a controller watches needs no request.
@@ -74,6 +84,7 @@ impl GrantRequest {
             Wants::Directory(name) => Wire::Directory(name.to_owned()),
             Wants::Secret(name) => Wire::Secret(name.to_owned()),
             Wants::Http(hosts) => Wire::Http(hosts.to_owned()),
+            Wants::Tcp(hosts) => Wire::Tcp(hosts.to_owned()),
             Wants::Read(types) => Wire::Read(types.to_owned()),
             Wants::Write(types) => Wire::Write(types.to_owned()),
         };

@@ -77,6 +77,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("reconcile-self", &["controlling", "plugin"]),
         ("reconcile-slow", &["controlling", "plugin"]),
         ("reconcile-status", &["controlling", "plugin"]),
+        ("reconcile-tcp", &["controlling", "mutating", "plugin"]),
         ("reconcile-trap", &["controlling", "plugin"]),
         ("schema-1", &["plugin", "validating"]),
         ("schema-2", &["authorizing", "plugin", "upgrading", "validating"]),

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 55] = {
+pub const ALL: [Metric; 56] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -227,6 +227,12 @@ pub const ALL: [Metric; 55] = {
             "mortise_plugin_refused_total",
             "plugin, hook",
             "Calls of hooks that were refused because the hook is quarantined.",
+        ),
+        metric(
+            Counter,
+            "mortise_plugin_tcp_connects_total",
+            "plugin, outcome",
+            "TCP connects of controllers: connected; failed; denied, which went nowhere.",
         ),
         metric(Counter, "mortise_store_changes_total", "", "Changes committed."),
         metric(

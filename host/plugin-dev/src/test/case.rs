@@ -50,6 +50,9 @@ pub(super) struct Case {
     /// Answers to HTTP requests.
     #[serde(default)]
     pub(super) http: Vec<HttpAnswer>,
+    /// What is answered to TCP connects.
+    #[serde(default)]
+    pub(super) tcp: Vec<TcpAnswer>,
     /// What time it is, RFC 3339; 2025-01-01T00:00:00Z if it is left out.
     pub(super) now: Option<String>,
     pub(super) expect: Expect,
@@ -154,6 +157,16 @@ pub(super) struct HttpAnswer {
     pub(super) headers: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) body: String,
+}
+
+/// What a connect to a host and port meets.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TcpAnswer {
+    /// Such as `db.internal:5432`.
+    pub(super) to: String,
+    /// Why it fails; without, it is accepted.
+    pub(super) fails: Option<String>,
 }
 
 fn get() -> String {
@@ -288,6 +301,7 @@ impl Case {
             ("directories", !self.directories.is_empty(), controls, "reconcile and map"),
             ("secrets", !self.secrets.is_empty(), controls, "reconcile and map"),
             ("http", !self.http.is_empty(), controls, "reconcile and map"),
+            ("tcp", !self.tcp.is_empty(), controls, "reconcile and map"),
             ("now", self.now.is_some(), controls, "reconcile and map"),
         ];
         match given.iter().find(|(_, is, fits, _)| *is && !fits) {

@@ -1,7 +1,7 @@
 //! What a reconciler asks of its host, and what it is answered, as data: so that both can be listed, recorded and
 //! compared.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -19,18 +19,45 @@ use super::{
 #[derive(Debug, Clone)]
 pub(super) enum HostCall {
     Read(pb::Id),
-    List { of: pb::Type, within: pb::Tenancy, name_prefix: String },
+    List {
+        of: pb::Type,
+        within: pb::Tenancy,
+        name_prefix: String,
+    },
     ListByOwner(pb::Id),
     Write(Box<pb::Resource>),
-    WriteStatus { id: pb::Id, version: String, key: String, status: pb::Status },
-    Delete { id: pb::Id, version: String },
-    CacheGet { of: pb::Type, index: String, key: CacheKey },
-    CacheList { of: pb::Type, index: String, key: CacheKey },
+    WriteStatus {
+        id: pb::Id,
+        version: String,
+        key: String,
+        status: pb::Status,
+    },
+    Delete {
+        id: pb::Id,
+        version: String,
+    },
+    CacheGet {
+        of: pb::Type,
+        index: String,
+        key: CacheKey,
+    },
+    CacheList {
+        of: pb::Type,
+        index: String,
+        key: CacheKey,
+    },
     KvGet(String),
     KvSet(String, Vec<u8>),
     KvRemove(String),
     KvKeys(String),
-    Http { method: String, url: String, headers: BTreeMap<String, String>, body: Vec<u8> },
+    Http {
+        method: String,
+        url: String,
+        headers: BTreeMap<String, String>,
+        body: Vec<u8>,
+    },
+    /// To a host and port.
+    Connect(String),
 }
 
 /// The host's answer to a call that succeeded.
@@ -187,6 +214,11 @@ impl ReconcilerHost for Journal {
         self.responder.now()
     }
 
+    async fn tcp_connect(&self, to: &str) -> Option<Result<Duration, Failure>> {
+        // Where nothing leaves the machine, it takes no time.
+        Some(self.nothing(HostCall::Connect(to.to_owned())).await.map(|()| Duration::ZERO))
+    }
+
     fn answers_http(&self) -> bool {
         true
     }
@@ -230,6 +262,7 @@ impl HostCall {
             Self::KvRemove(_) => "kv.remove",
             Self::KvKeys(_) => "kv.keys",
             Self::Http { .. } => "http",
+            Self::Connect(_) => "tcp.connect",
         }
     }
 
@@ -256,6 +289,7 @@ impl HostCall {
             }
             Self::Delete { id, version } => json!({"id": id_json(id), "version": version}),
             Self::CacheGet { of, index, key } | Self::CacheList { of, index, key } => cached(of, index, key),
+            Self::Connect(to) => json!({"to": to}),
             Self::KvGet(key) | Self::KvRemove(key) => json!({"key": key}),
             Self::KvSet(key, value) => json!({"key": key, "value": bytes_json(value)}),
             Self::KvKeys(prefix) => json!({"prefix": prefix}),
@@ -281,7 +315,7 @@ impl HostCall {
             Self::List { .. } | Self::ListByOwner(_) | Self::CacheList { .. } => {
                 Answer::Resources(list(json)?.iter().map(resource).collect::<Result<_, _>>()?)
             }
-            Self::Delete { .. } | Self::KvSet(..) | Self::KvRemove(_) => Answer::Nothing,
+            Self::Delete { .. } | Self::KvSet(..) | Self::KvRemove(_) | Self::Connect(_) => Answer::Nothing,
             Self::KvGet(_) => Answer::Value(Some(json).filter(|json| !json.is_null()).map(read_bytes).transpose()?),
             Self::KvKeys(_) => {
                 let keys = list(json)?.iter().map(|key| key.as_str().unwrap_or_default().to_owned()).collect();

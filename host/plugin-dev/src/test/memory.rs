@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 
 use super::{
-    case::HttpAnswer,
+    case::{HttpAnswer, TcpAnswer},
     codec::Codec,
     exchange::{Answer, HostCall, Responder},
 };
@@ -33,6 +33,7 @@ pub(super) struct Memory {
     store: Mutex<Store>,
     values: Mutex<Values>,
     http: Vec<HttpAnswer>,
+    tcp: Vec<TcpAnswer>,
 }
 
 impl Memory {
@@ -42,7 +43,7 @@ impl Memory {
         codec: &Arc<Codec>,
         now: u64,
         values: Values,
-        http: Vec<HttpAnswer>,
+        (http, tcp): (Vec<HttpAnswer>, Vec<TcpAnswer>),
     ) -> Self {
         Self {
             plugin: plugin.clone(),
@@ -52,6 +53,7 @@ impl Memory {
             store: Mutex::default(),
             values: Mutex::new(values),
             http,
+            tcp,
         }
     }
 
@@ -201,6 +203,17 @@ impl Memory {
         })
     }
 
+    fn connect(&self, to: &str) -> Result<Answer, Failure> {
+        match self.tcp.iter().find(|one| one.to.eq_ignore_ascii_case(to)) {
+            Some(TcpAnswer { fails: None, .. }) => Ok(Answer::Nothing),
+            Some(TcpAnswer { fails: Some(why), .. }) => Err(Failure::new(Code::Unavailable, why.clone())),
+            None => {
+                let text = format!("the case has no answer to a connect to {to}; add one under `tcp`");
+                Err(Failure::new(Code::Unavailable, text))
+            }
+        }
+    }
+
     fn http(&self, method: &str, url: &str) -> Result<Answer, Failure> {
         // What goes to the usual port may be written without it.
         let plain = |url: &str| {
@@ -267,6 +280,7 @@ impl Responder for Memory {
                 Answer::Keys(self.values.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
             }
             HostCall::Http { method, url, .. } => self.http(method, url)?,
+            HostCall::Connect(to) => self.connect(to)?,
         })
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 use mortise_cli::args::duration;
 use mortise_plugin_host::{
     Cancel, ControllerDecl, Grants, HookError, HttpHost, Manifest, Outcome as ActualOutcome, Plugin, PluginSettings,
-    ReconcileError, Reconciler, Usage,
+    ReconcileError, Reconciler, TcpHost, Usage,
     grants::{Directory, Secret, TypePattern},
 };
 use mortise_resource::{pb, tenancy::DEFAULT};
@@ -87,6 +87,9 @@ pub(super) fn settings(
     for answer in &case.http {
         grants.http.push(host_of(&answer.url)?);
     }
+    for answer in &case.tcp {
+        grants.tcp.push(TcpHost::try_from(answer.to.clone()).map_err(|e| CaseError::field("tcp", e))?);
+    }
     let mut settings = PluginSettings::default();
     settings.set(name, case.settings.clone());
     settings.grant(name, grants);
@@ -135,7 +138,8 @@ impl ReconcileHarness {
     ) -> Result<Self, CaseError> {
         let mut codec = Codec::default();
         codec.add(plugin.manifest());
-        let memory = Memory::new(plugin, controller, &Arc::new(codec), NEW_YEAR, Values::new(), Vec::new());
+        let memory =
+            Memory::new(plugin, controller, &Arc::new(codec), NEW_YEAR, Values::new(), (Vec::new(), Vec::new()));
         memory.put(resource.clone())?;
         let id = resource.id.clone().unwrap_or_default();
         let id = memory.find(&pb::Id { uid: String::new(), ..id.clone() }).and_then(|found| found.id).unwrap_or(id);
@@ -190,7 +194,7 @@ impl ControllerCase<'_> {
     /// What the case gives, as a digest.
     fn fixture(&self, asked: &Value) -> String {
         let case = self.case;
-        let given = json!([
+        let mut given = json!([
             asked,
             case.store,
             case.values,
@@ -205,6 +209,10 @@ impl ControllerCase<'_> {
                 .map(|one| json!([one.method, one.url, one.status, one.headers, one.body]))
                 .collect::<Vec<_>>(),
         ]);
+        // Recordings of cases without it are older than it.
+        if let Some(given) = given.as_array_mut().filter(|_| !case.tcp.is_empty()) {
+            given.push(case.tcp.iter().map(|one| json!([one.to, one.fails])).collect());
+        }
         format!("{:x}", Sha256::digest(given.to_string()))
     }
 
@@ -212,8 +220,8 @@ impl ControllerCase<'_> {
     fn memory(&self, controller: &ControllerDecl) -> Result<Memory, CaseError> {
         let values: Values =
             self.case.values.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes())).collect();
-        let http = self.case.http.clone();
-        let memory = Memory::new(self.plugin, controller, self.codec, self.now()?, values, http);
+        let answers = (self.case.http.clone(), self.case.tcp.clone());
+        let memory = Memory::new(self.plugin, controller, self.codec, self.now()?, values, answers);
         for (place, one) in self.case.store.iter().enumerate() {
             let what = format!("store[{place}]");
             memory.put(self.codec.read(&what, one)?).map_err(|e| CaseError::field(what, e))?;

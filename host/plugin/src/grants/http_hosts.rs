@@ -3,41 +3,31 @@
 //! # Contract
 //! An entry is a host, with a scheme and a port if it needs them: `api.example.org` is https on port 443 and nothing
 //! else, `api.example.org:8443` https on that port, `http://127.0.0.1:8080` plain http, which has to be said.
-//! `*.example.net` is every name below `example.net`, however deep, and not `example.net` itself. IPv6 addresses are in
-//! brackets.
+//! `*.example.net` is every name below `example.net`, however deep, and not `example.net` itself. `*` is https to every
+//! port of every host, `http://*` plain http. IPv6 addresses are in brackets.
 //!
-//! A request is compared by its own scheme, host and port, as text, letters of either case alike: no name is looked up,
-//! and no other way to write an address is understood. So `127.1`, a dot at the end and `user@host` match nothing. Only
-//! what was parsed here is sent on ([`Target::authority`]), so no other parser can see another host in the same text.
-//!
-//! # Limits
-//! Whoever grants a name grants what it resolves to, private addresses included: it is his resolver.
+//! A request is compared by its own scheme, host and port ([`HostPattern`]). Only what was parsed here is sent on
+//! ([`Target::authority`]), so no other parser can see another host in the same text.
 
-use std::{
-    fmt,
-    net::{Ipv4Addr, Ipv6Addr},
-};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name of a host, bytes.
-const MAX_NAME: usize = 253;
+use crate::grants::hosts::{HostError, HostPattern, HostPort};
 
-/// A granted host, or all names below one.
+/// A granted host, all names below one, or every host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HttpHost {
-    /// Whether it covers the names below, and not the host itself.
-    below: bool,
-    target: Target,
+    scheme: Scheme,
+    pattern: HostPattern,
 }
 
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     scheme: Scheme,
-    host: Host,
-    port: u16,
+    at: HostPort,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,35 +36,15 @@ enum Scheme {
     Https,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Host {
-    /// In lower case.
-    Name(String),
-    V4(Ipv4Addr),
-    V6(Ipv6Addr),
-}
-
 impl HttpHost {
     /// Whether it covers every host that `other` does.
     pub(crate) fn includes(&self, other: &Self) -> bool {
-        let names = match (&self.target.host, &other.target.host) {
-            (Host::Name(own), Host::Name(others)) if self.below && other.below => {
-                own == others || others.strip_suffix(own.as_str()).is_some_and(|labels| labels.ends_with('.'))
-            }
-            _ => return !other.below && self.covers(&other.target),
-        };
-        names && self.target.scheme == other.target.scheme && self.target.port == other.target.port
+        self.scheme == other.scheme && self.pattern.includes(&other.pattern)
     }
 
     /// Whether a request may go there.
     pub(crate) fn covers(&self, to: &Target) -> bool {
-        let same = match (&self.target.host, &to.host) {
-            (Host::Name(granted), Host::Name(asked)) if self.below => {
-                asked.strip_suffix(granted.as_str()).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
-            }
-            (granted, asked) => !self.below && granted == asked,
-        };
-        same && self.target.scheme == to.scheme && self.target.port == to.port
+        self.scheme == to.scheme && self.pattern.covers(&to.at)
     }
 }
 
@@ -82,13 +52,12 @@ impl Target {
     /// Reads a request's scheme and authority; none if they are not plain ones.
     pub(crate) fn read(scheme: &str, authority: &str) -> Option<Self> {
         let scheme = Scheme::read(scheme)?;
-        let (host, port) = split(authority)?;
-        Some(Self { scheme, host: Host::read(host)?, port: port.map_or(Some(scheme.port()), number)? })
+        Some(Self { scheme, at: HostPort::read(authority, Some(scheme.port()))? })
     }
 
     /// Host and port, in the one way that they are written.
     pub(crate) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        self.at.to_string()
     }
 }
 
@@ -112,86 +81,17 @@ impl Scheme {
     }
 }
 
-impl Host {
-    fn read(text: &str) -> Option<Self> {
-        if let Some(address) = text.strip_prefix('[') {
-            return address.strip_suffix(']')?.parse().ok().map(Self::V6);
-        }
-        // A resolver takes a name that ends with a number for an address, in more ways than one.
-        let last = text.rsplit('.').next()?;
-        if last.starts_with(|first: char| first.is_ascii_digit()) {
-            return text.parse().ok().map(Self::V4);
-        }
-        let label = |label: &str| {
-            (1..=63).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        (text.len() <= MAX_NAME && text.split('.').all(label)).then(|| Self::Name(text.to_ascii_lowercase()))
-    }
-}
-
-/// Host and port of an authority.
-fn split(authority: &str) -> Option<(&str, Option<&str>)> {
-    let after = authority.rfind(']').map_or(0, |bracket| bracket + 1);
-    match authority.get(after..)?.split_once(':') {
-        None => Some((authority, None)),
-        Some((before, port)) => Some((authority.get(..after + before.len())?, Some(port))),
-    }
-}
-
-/// A port, in digits alone.
-fn number(port: &str) -> Option<u16> {
-    let digits = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
-    if digits { port.parse().ok() } else { None }
-}
-
-/// Why a text is no host that can be granted, with what to write.
-#[derive(Debug, thiserror::Error)]
-#[error("{text:?} is no host for grants.http: {why}")]
-pub struct HttpHostError {
-    text: String,
-    why: &'static str,
-}
-
 impl TryFrom<String> for HttpHost {
-    type Error = HttpHostError;
+    type Error = HostError;
 
-    fn try_from(text: String) -> Result<Self, HttpHostError> {
-        let refused = |why| Err(HttpHostError { text: text.clone(), why });
+    fn try_from(text: String) -> Result<Self, HostError> {
+        let refused = |why| HostError::new("http", &text, why);
         let (scheme, rest) = match text.split_once("://") {
             None => (Scheme::Https, text.as_str()),
-            Some((scheme, rest)) => match Scheme::read(scheme) {
-                Some(scheme) => (scheme, rest),
-                None => return refused("the scheme is http or https"),
-            },
+            Some((scheme, rest)) => (Scheme::read(scheme).ok_or_else(|| refused("the scheme is http or https"))?, rest),
         };
-        if rest.contains(['/', '?', '#']) {
-            return refused("it has a path; a host is granted whole, so write it without");
-        }
-        if rest.contains('@') {
-            return refused("it has a user; give that in a header of the request");
-        }
-        if !rest.is_ascii() {
-            return refused("a name with other letters is written as it is looked up, with xn--");
-        }
-        let (below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
-        if rest.contains('*') {
-            return refused("`*` may stand for the first labels of a name only, such as \"*.example.net\"");
-        }
-        let Some((host, port)) = split(rest) else { return refused("write it as \"api.example.org:8443\"") };
-        let Some(port) = port.map_or(Some(scheme.port()), number) else {
-            return refused("a port is a number from 1 to 65535");
-        };
-        match Host::read(host) {
-            Some(Host::V4(_) | Host::V6(_)) if below => refused("nothing stands below an address"),
-            Some(host) => Ok(Self { below, target: Target { scheme, host, port } }),
-            None => refused(
-                "write a name as \"api.example.org\", without a dot at the end, and an address as \"192.0.2.1\" or \
-                 \"[2001:db8::1]\"",
-            ),
-        }
+        let pattern = HostPattern::read(rest, Some(scheme.port())).map_err(refused)?;
+        Ok(Self { scheme, pattern })
     }
 }
 
@@ -203,32 +103,17 @@ impl From<HttpHost> for String {
 
 impl fmt::Display for HttpHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { scheme, host, port } = &self.target;
-        if *scheme == Scheme::Http {
+        if self.scheme == Scheme::Http {
             f.write_str("http://")?;
         }
-        if self.below {
-            f.write_str("*.")?;
-        }
-        write!(f, "{host}")?;
-        if *port == scheme.port() { Ok(()) } else { write!(f, ":{port}") }
+        self.pattern.write(f, Some(self.scheme.port()))
     }
 }
 
 /// As the entry that grants it.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HttpHost { below: false, target: self.clone() }.fmt(f)
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => f.write_str(name),
-            Self::V4(address) => write!(f, "{address}"),
-            Self::V6(address) => write!(f, "[{address}]"),
-        }
+        HttpHost { scheme: self.scheme, pattern: self.at.clone().into() }.fmt(f)
     }
 }
 
@@ -286,6 +171,41 @@ mod tests {
         assert!(lets("http://*.example.net:8080", "http", "a.example.net:8080"));
     }
 
+    /// A `*` is every host and every port, of one scheme.
+    #[test]
+    fn a_star_alone_is_everything_of_its_scheme() {
+        for (scheme, other, star) in
+            [("https", "http", "*"), ("https", "http", "https://*"), ("http", "https", "http://*")]
+        {
+            for to in ["api.example.org", "api.example.org:1", "192.0.2.7:8080", "[2001:db8::1]:65535"] {
+                assert!(lets(star, scheme, to) && !lets(star, other, to), "{star} {to}");
+            }
+            assert!(!lets(star, scheme, "user@example.org") && !lets(star, scheme, "127.1"), "{star}");
+        }
+        assert!(lets("http://*:8080", "http", "a:8080") && !lets("http://*:8080", "http", "a:8081"));
+        assert!(lets("*:443", "https", "a") && !lets("*:443", "https", "a:8443"));
+    }
+
+    #[test]
+    fn what_includes_what() {
+        for (one, other, includes) in [
+            ("*", "https://*", true),
+            ("*", "http://*", false),
+            ("http://*", "*", false),
+            ("*", "api.example.org", true),
+            ("*", "api.example.org:8443", true),
+            ("*", "*.example.org:8443", true),
+            ("*", "http://api.example.org", false),
+            ("http://*", "http://[::1]:8080", true),
+            ("*:443", "*", false),
+            ("*:443", "api.example.org", true),
+            ("*.example.org", "*", false),
+            ("api.example.org", "*", false),
+        ] {
+            assert_eq!(entry(one).includes(&entry(other)), includes, "{one} {other}");
+        }
+    }
+
     #[test]
     fn a_user_in_the_authority_matches_nothing() {
         for abuse in [
@@ -331,7 +251,7 @@ mod tests {
         for abuse in ["", "0", "+443", "0443", "443:80", "65536", "4 43", "https", "-1", "443@evil.org"] {
             assert_eq!(Target::read("https", &format!("api.example.org:{abuse}")), None, "{abuse:?}");
         }
-        assert_eq!(Target::read("https", "api.example.org:65535").unwrap().port, 65535);
+        assert_eq!(Target::read("https", "api.example.org:65535").unwrap().at.port, 65535);
     }
 
     #[test]
@@ -365,7 +285,8 @@ mod tests {
     fn what_is_no_host_is_refused_with_what_to_write() {
         for (bad, says) in [
             ("", "write a name"),
-            ("*", "`*` may stand"),
+            ("**", "`*` may stand"),
+            ("*:x", "a port is"),
             ("*.", "write a name"),
             ("a.*.org", "`*` may stand"),
             ("*.*.org", "`*` may stand"),
@@ -396,9 +317,17 @@ mod tests {
 
     #[test]
     fn entries_read_as_they_are_written() {
-        for text in
-            ["api.example.org", "api.example.org:8443", "http://127.0.0.1:8080", "*.example.net", "http://[::1]"]
-        {
+        for text in [
+            "api.example.org",
+            "api.example.org:8443",
+            "http://127.0.0.1:8080",
+            "*.example.net",
+            "http://[::1]",
+            "*",
+            "http://*",
+            "*:443",
+            "http://*:8080",
+        ] {
             assert_eq!(entry(text).to_string(), text);
             assert_eq!(serde_json::to_string(&entry(text)).unwrap(), format!("{text:?}"));
         }

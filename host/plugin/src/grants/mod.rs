@@ -1,11 +1,13 @@
 //! What operators grant to single plugins beyond their own types: `[plugin.<name>.grants]` in config.toml.
 //!
 //! A plugin's reconcilers may read and write resources of the plugin's own types, and nothing else. Types of others,
-//! directories, secrets and hosts for HTTP are granted one by one, by name; a fault in a grant is a fault of the
+//! directories, secrets and hosts for HTTP and TCP are granted one by one, by name; a fault in a grant is a fault of the
 //! configuration, found when that is read. What is refused for want of a grant names the setting to add.
 
+pub(crate) mod hosts;
 pub(crate) mod http_hosts;
 pub(crate) mod requests;
+pub(crate) mod tcp_hosts;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -13,8 +15,10 @@ use mortise_resource::{pb, types::Gvk};
 use serde::{Deserialize, Serialize};
 
 use crate::grants::{
+    hosts::HostPort,
     http_hosts::{HttpHost, Target},
     requests::GrantRequests,
+    tcp_hosts::TcpHost,
 };
 
 /// What one plugin is granted. Part of config.toml as `[plugin.<name>.grants]`. The default grants nothing.
@@ -31,6 +35,8 @@ pub struct Grants {
     pub secrets: BTreeMap<String, Secret>,
     /// Hosts that it may send HTTP requests to.
     pub http: Vec<HttpHost>,
+    /// Hosts and ports that it may connect to over TCP.
+    pub tcp: Vec<TcpHost>,
 }
 
 /// A granted directory.
@@ -221,6 +227,11 @@ impl Permit {
         self.grants.http.iter().any(|granted| granted.covers(target)) && self.asks(|requests| requests.http(target))
     }
 
+    /// Whether a TCP connection may go there.
+    pub(crate) fn connects_to(&self, to: &HostPort) -> bool {
+        self.grants.tcp.iter().any(|granted| granted.covers(to)) && self.asks(|requests| requests.tcp(to))
+    }
+
     /// A directory, if the plugin has it.
     pub(crate) fn directory(&self, name: &str) -> Option<&Directory> {
         self.grants.directories.get(name).filter(|_| self.asks(|requests| requests.directory(name)))
@@ -252,6 +263,11 @@ impl Permit {
     /// What to do about a host that no request may go to.
     pub(crate) fn http_remedy(&self, target: &Target) -> String {
         self.remedy_for(self.asks(|requests| requests.http(target)), &format!("http = [\"{target}\"]"))
+    }
+
+    /// What to do about a host and port that no connection may go to.
+    pub(crate) fn tcp_remedy(&self, to: &HostPort) -> String {
+        self.remedy_for(self.asks(|requests| requests.tcp(to)), &format!("tcp = [\"{to}\"]"))
     }
 
     /// What to do about a directory that the plugin does not have.
@@ -353,6 +369,8 @@ mod tests {
             Wants::Directory("asked".into()),
             Wants::Secret("both".into()),
             Wants::Http("*.example.net".into()),
+            Wants::Http("http://*".into()),
+            Wants::Tcp("*".into()),
             Wants::Read("edge.v1.*".into()),
             Wants::Write("mesh.v1.Proxy".into()),
         ];
@@ -360,6 +378,7 @@ mod tests {
         let requests = GrantRequests::read(wire::GrantRequests { requests }).unwrap();
         let directory = || Directory { path: "/x".into(), write: true, bytes: None };
         let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
+        let connect = |text: &str| TcpHost::try_from(text.to_owned()).unwrap();
         let grants = Grants {
             read: vec![
                 pattern("edge.v1.Route").unwrap(),
@@ -369,7 +388,8 @@ mod tests {
             write: vec![pattern("edge.v1.Gateway").unwrap(), pattern("mesh.v1.*").unwrap()],
             directories: [("both".to_owned(), directory()), ("granted".to_owned(), directory())].into(),
             secrets: ["both", "granted"].map(|name| (name.to_owned(), Secret::Env("X".into()))).into(),
-            http: vec![host("a.example.net"), host("b.example.org")],
+            http: vec![host("a.example.net"), host("b.example.org"), host("http://192.0.2.7:8080")],
+            tcp: vec![connect("db.internal:5432"), connect("*.example.net:22")],
         };
         let watched = Gvk::new("w", "v1", "Watched");
         let permit = Permit::new("p", Vec::new(), vec![watched.clone()], Some(requests.clone()), grants.clone());
@@ -379,6 +399,14 @@ mod tests {
         assert!(permit.secret("granted").is_none());
         let sends = |host| permit.sends_to(&Target::read("https", host).unwrap());
         assert!(sends("a.example.net") && !sends("b.example.org") && !sends("c.example.net"));
+        // Asked for everywhere, and granted in few places.
+        let plain = |at| permit.sends_to(&Target::read("http", at).unwrap());
+        assert!(plain("192.0.2.7:8080") && !plain("192.0.2.8:8080") && !plain("a.example.net"));
+        let connects = |at| permit.connects_to(&HostPort::read(at, None).unwrap());
+        assert!(connects("db.internal:5432") && connects("a.example.net:22"));
+        assert!(!connects("db.internal:5433") && !connects("example.net:22") && !connects("192.0.2.7:22"));
+        let remedy = permit.tcp_remedy(&HostPort::read("192.0.2.7:22", None).unwrap());
+        assert_eq!(remedy, "grant it with plugin.p.grants.tcp = [\"192.0.2.7:22\"] in config.toml");
         assert!(permit.reads(&of("edge", "Route")) && !permit.reads(&of("edge", "Other")));
         assert!(!permit.reads(&Gvk::new("demo", "v2", "Artist")), "granted, and not asked for");
         assert!(
@@ -404,6 +432,6 @@ mod tests {
         );
         let missing: Vec<_> =
             requests.iter().filter(|one| !grants.includes(&one.grant)).map(|one| one.grant.to_string()).collect();
-        assert_eq!(missing, ["directories.asked", "http *.example.net", "read edge.v1.*"]);
+        assert_eq!(missing, ["directories.asked", "http *.example.net", "http http://*", "tcp *", "read edge.v1.*"]);
     }
 }

@@ -14,7 +14,9 @@ use mortise_resource::{manifest as wire, types::Gvk};
 
 use crate::grants::{
     Grants, PatternError, TypePattern,
-    http_hosts::{HttpHost, HttpHostError, Target},
+    hosts::{HostError, HostPort},
+    http_hosts::{HttpHost, Target},
+    tcp_hosts::TcpHost,
 };
 
 /// Most requests of one plugin.
@@ -35,6 +37,8 @@ pub enum Grant {
     Secret(String),
     /// Hosts for HTTP requests.
     Http(HttpHost),
+    /// Hosts and ports for TCP connections.
+    Tcp(TcpHost),
     /// Types to read.
     Read(TypePattern),
     /// Types to write, and to read.
@@ -61,7 +65,7 @@ pub(crate) enum RequestError {
     #[error("at most {MAX_REQUESTS}, got: {0}")]
     TooMany(usize),
     /// Nothing in it that this host knows.
-    #[error("a request names a directory, a secret, a host for http, or a type to read or to write")]
+    #[error("a request names a directory, a secret, a host for http or tcp, or a type to read or to write")]
     Unknown,
     /// A name that is empty or too long.
     #[error("a name has 1 to {MAX_NAME} bytes, got: {0}")]
@@ -77,7 +81,7 @@ pub(crate) enum RequestError {
     Type(#[from] PatternError),
     /// No host.
     #[error(transparent)]
-    Host(#[from] HttpHostError),
+    Host(#[from] HostError),
 }
 
 impl Grant {
@@ -86,6 +90,7 @@ impl Grant {
         match (self, other) {
             (Self::Directory(one), Self::Directory(other)) | (Self::Secret(one), Self::Secret(other)) => one == other,
             (Self::Http(one), Self::Http(other)) => other.includes(one),
+            (Self::Tcp(one), Self::Tcp(other)) => other.includes(one),
             (Self::Read(one), Self::Read(other) | Self::Write(other)) | (Self::Write(one), Self::Write(other)) => {
                 other.includes(one)
             }
@@ -100,6 +105,7 @@ impl fmt::Display for Grant {
             Self::Directory(name) => write!(f, "directories.{name}"),
             Self::Secret(name) => write!(f, "secrets.{name}"),
             Self::Http(host) => write!(f, "http {host}"),
+            Self::Tcp(host) => write!(f, "tcp {host}"),
             Self::Read(of) => write!(f, "read {of}"),
             Self::Write(of) => write!(f, "write {of}"),
         }
@@ -124,6 +130,7 @@ impl GrantRequests {
                 Wants::Directory(name) => Grant::Directory(named(name)?),
                 Wants::Secret(name) => Grant::Secret(named(name)?),
                 Wants::Http(host) => Grant::Http(HttpHost::try_from(host)?),
+                Wants::Tcp(host) => Grant::Tcp(TcpHost::try_from(host)?),
                 Wants::Read(of) => Grant::Read(TypePattern::try_from(of)?),
                 Wants::Write(of) => Grant::Write(TypePattern::try_from(of)?),
             };
@@ -156,6 +163,10 @@ impl GrantRequests {
         self.any(|grant| matches!(grant, Grant::Http(asked) if asked.covers(target)))
     }
 
+    pub(super) fn tcp(&self, to: &HostPort) -> bool {
+        self.any(|grant| matches!(grant, Grant::Tcp(asked) if asked.covers(to)))
+    }
+
     pub(super) fn reads(&self, of: &Gvk) -> bool {
         self.any(|grant| matches!(grant, Grant::Read(asked) | Grant::Write(asked) if asked.covers(of)))
     }
@@ -178,9 +189,10 @@ impl Grants {
         let directories = self.directories.keys().cloned().map(Grant::Directory);
         let secrets = self.secrets.keys().cloned().map(Grant::Secret);
         let hosts = self.http.iter().cloned().map(Grant::Http);
+        let connects = self.tcp.iter().cloned().map(Grant::Tcp);
         let read = self.read.iter().cloned().map(Grant::Read);
         let write = self.write.iter().cloned().map(Grant::Write);
-        directories.chain(secrets).chain(hosts).chain(read).chain(write)
+        directories.chain(secrets).chain(hosts).chain(connects).chain(read).chain(write)
     }
 
     /// Whether all of something is granted.
@@ -209,6 +221,7 @@ mod tests {
             request(Wants::Directory("nginx".into())),
             request(Wants::Secret("token".into())),
             request(Wants::Http("http://example.org:8080".into())),
+            request(Wants::Tcp("db.internal:5432".into())),
             request(Wants::Read("demo.v2.*".into())),
             request(Wants::Write("edge.v1.Route".into())),
         ]);
@@ -217,6 +230,7 @@ mod tests {
             "directories.nginx",
             "secrets.token",
             "http http://example.org:8080",
+            "tcp db.internal:5432",
             "read demo.v2.*",
             "write edge.v1.Route",
         ];
@@ -229,6 +243,7 @@ mod tests {
         let one = |wants| read(vec![request(wants)]).unwrap_err();
         assert!(one(Wants::Read("demo".into())).contains("is no type"));
         assert!(one(Wants::Http("ftp://x".into())).contains("the scheme is http or https"));
+        assert!(one(Wants::Tcp("db.internal".into())).contains("is no host for grants.tcp: a port is required"));
         assert!(one(Wants::Secret(String::new())).contains("1 to 253 bytes"));
         assert!(one(Wants::Directory("x".repeat(254))).contains("1 to 253 bytes"));
         assert!(
@@ -247,6 +262,7 @@ mod tests {
     #[test]
     fn what_is_within_what() {
         let http = |text: &str| Grant::Http(HttpHost::try_from(text.to_owned()).unwrap());
+        let tcp = |text: &str| Grant::Tcp(TcpHost::try_from(text.to_owned()).unwrap());
         let reads = |text: &str| Grant::Read(TypePattern::try_from(text.to_owned()).unwrap());
         let writes = |text: &str| Grant::Write(TypePattern::try_from(text.to_owned()).unwrap());
         for (one, other, within) in [
@@ -256,6 +272,12 @@ mod tests {
             (http("*.example.net"), http("a.example.net"), false),
             (http("example.net"), http("*.example.net"), false),
             (http("a.example.net:8443"), http("*.example.net"), false),
+            (http("a.example.net"), http("*"), true),
+            (http("http://a.example.net"), http("*"), false),
+            (http("*"), http("*.example.net"), false),
+            (tcp("db.internal:5432"), tcp("*"), true),
+            (tcp("*"), tcp("db.internal:5432"), false),
+            (tcp("a.example.net:1"), http("*"), false),
             (reads("demo.v2.Artist"), reads("demo.v2.*"), true),
             (reads("demo.v2.*"), reads("demo.v2.Artist"), false),
             (reads("demo.v2.Artist"), writes("demo.v2.Artist"), true),

@@ -42,6 +42,7 @@ impl State {
             limit: self.limits.reply_bytes,
             until: now + within,
             file_turns: call_context.file_turns.clone(),
+            connect_turns: call_context.connect_turns.clone(),
             quota: call_context.quota,
         };
         let (answered, work) = worked(timeout(within, answer(question))).await;

@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use crate::{
     bindings,
     grants::Permit,
+    health::metrics::PluginMetrics,
     host::{
         granted_dir::DirQuota,
         reconciler_host::{Failure, ReconcilerHost},
@@ -62,6 +63,9 @@ pub(crate) struct CallContext {
     pub(crate) host_call: Duration,
     /// Bounds the threads that wait for files.
     pub(crate) file_turns: Arc<Semaphore>,
+    /// Bounds the connects of all controllers.
+    pub(crate) connect_turns: Arc<Semaphore>,
+    pub(crate) metrics: Arc<PluginMetrics>,
     /// What a granted directory may hold.
     pub(crate) quota: DirQuota,
     /// Processor time that went into host calls: it is not the guest's.
@@ -77,6 +81,7 @@ pub(crate) struct Question {
     /// When the answer is of no use any more.
     pub(crate) until: Instant,
     pub(crate) file_turns: Arc<Semaphore>,
+    pub(crate) connect_turns: Arc<Semaphore>,
     pub(crate) quota: DirQuota,
 }
 

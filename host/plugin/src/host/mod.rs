@@ -17,6 +17,7 @@ mod run;
 mod secrets;
 pub(crate) mod state;
 mod stdio;
+pub(crate) mod tcp;
 pub(crate) mod wasi;
 
 use crate::{bindings, host::state::State};

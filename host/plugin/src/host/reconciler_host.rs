@@ -9,7 +9,7 @@
 //! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its
 //! questions: what needs a certain runtime's handle brings that along.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use mortise_resource::{Code, Error, pb};
@@ -117,6 +117,11 @@ pub trait ReconcilerHost: Send + Sync {
     /// Whether [`ReconcilerHost::http`] is to be asked about each request.
     fn answers_http(&self) -> bool {
         false
+    }
+
+    /// `tcp.connect` to a host and port that were granted: how long it took, or none: it is connected to.
+    async fn tcp_connect(&self, _to: &str) -> Option<Result<Duration, Failure>> {
+        None
     }
 
     /// `kv.get`. Without a store for them, values of plugins are not available.

@@ -13,7 +13,7 @@ pub const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` and `failures` hold no functions.
-const IMPORTS: [&str; 12] = [
+const IMPORTS: [&str; 13] = [
     "types",
     "failures",
     "log",
@@ -24,6 +24,7 @@ const IMPORTS: [&str; 12] = [
     "kv",
     "files",
     "secrets",
+    "tcp",
     "clock",
     "run",
 ];

@@ -35,6 +35,7 @@ use crate::{
     },
     error::LoadError,
     grants::Permit,
+    host::tcp::CONNECTS,
     host::{files::FILE_TURNS, state::State, wasi},
     limits::Limits,
     load::{
@@ -63,6 +64,7 @@ pub(crate) struct ControllerEngine {
     pub(crate) slot_count: usize,
     idle: Mutex<IdleInstances>,
     pub(crate) file_turns: Arc<Semaphore>,
+    pub(crate) connect_turns: Arc<Semaphore>,
 }
 
 /// Instances without a call, the one used last at the end.
@@ -99,6 +101,7 @@ impl ControllerEngine {
             slot_count: size,
             idle: Mutex::default(),
             file_turns: Arc::new(Semaphore::new(FILE_TURNS)),
+            connect_turns: Arc::new(Semaphore::new(CONNECTS)),
         })
     }
 

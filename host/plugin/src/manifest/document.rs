@@ -76,8 +76,8 @@ pub struct Hooks {
 }
 
 /// Abilities that a plugin may ask for in its manifest.
-const CAPABILITIES: [&str; 11] =
-    ["authorizer", "cache", "clock", "config", "files", "http", "kv", "log", "resources", "run", "secrets"];
+const CAPABILITIES: [&str; 12] =
+    ["authorizer", "cache", "clock", "config", "files", "http", "kv", "log", "resources", "run", "secrets", "tcp"];
 
 /// Longest version, bytes.
 const MAX_VERSION: usize = 64;

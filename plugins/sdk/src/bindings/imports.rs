@@ -69,6 +69,17 @@ pub mod uses_secrets {
     });
 }
 
+pub mod uses_tcp {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-tcp",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
 pub mod uses_clock {
     wit_bindgen::generate!({
         path: "../../wit/v0.1.0",
@@ -92,6 +103,7 @@ use uses_kv::mortise::plugin::kv;
 use uses_resources::mortise::plugin::{failures, resources};
 use uses_run::mortise::plugin::run;
 use uses_secrets::mortise::plugin::secrets;
+use uses_tcp::mortise::plugin::tcp;
 
 /// The component's imports.
 pub struct Imports;
@@ -168,6 +180,10 @@ impl Host for Imports {
 
     fn http(&self, request: &HttpRequest) -> Result<HttpResponse, Failure> {
         super::http::send(request)
+    }
+
+    fn tcp_connect(&self, host: &str, port: u16, timeout_ms: u32) -> Result<u32, Failure> {
+        tcp::connect(host, port, timeout_ms).map_err(failure)
     }
 
     fn now(&self) -> u64 {

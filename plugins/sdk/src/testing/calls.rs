@@ -1,5 +1,7 @@
 //! The calls of reconcilers into a [`World`].
 
+use std::time::Duration;
+
 use mortise_resource::pb;
 use prost::Message;
 
@@ -129,6 +131,20 @@ impl Host for World {
         self.fails("http")?;
         let parts = request.parts()?;
         self.answers.borrow().as_ref().map_or_else(|| Err(parts.denied()), |answer| answer(request))
+    }
+
+    fn tcp_connect(&self, host: &str, port: u16, timeout_ms: u32) -> Result<u32, Failure> {
+        self.fails("tcp.connect")?;
+        if host.is_empty() || port == 0 || timeout_ms == 0 {
+            return Err(Failure::new(Failure::INVALID, "a host, a port and a timeout are required"));
+        }
+        let denied = || Failure::new(Failure::DENIED, format!("connections to {host}:{port} are not granted"));
+        let took = self.connects.borrow().as_ref().map_or_else(|| Err(denied()), |answer| answer(host, port))?;
+        if took > Duration::from_millis(timeout_ms.into()) {
+            let text = format!("{host}:{port} did not answer in time, of {timeout_ms} ms in all");
+            return Err(Failure::new(Failure::LATE, text));
+        }
+        Ok(u32::try_from(took.as_micros()).unwrap_or(u32::MAX))
     }
 
     fn now(&self) -> u64 {

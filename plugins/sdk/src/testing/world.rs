@@ -28,6 +28,9 @@ pub(super) type Values = BTreeMap<String, Vec<u8>>;
 /// What answers HTTP requests.
 pub(super) type Answers = Box<dyn Fn(&HttpRequest) -> Result<HttpResponse, Failure>>;
 
+/// What answers TCP connects: how long one took.
+pub(super) type Connects = Box<dyn Fn(&str, u16) -> Result<Duration, Failure>>;
+
 /// A host in memory, for one plugin.
 ///
 /// ```
@@ -68,6 +71,7 @@ pub struct World {
     pub(super) directories: RefCell<BTreeMap<String, Values>>,
     pub(super) secrets: RefCell<Values>,
     pub(super) answers: RefCell<Option<Answers>>,
+    pub(super) connects: RefCell<Option<Connects>>,
     failing: RefCell<Vec<(&'static str, Failure)>>,
     pub(super) now: Cell<u64>,
     pub(super) cancelled: Cell<bool>,
@@ -90,6 +94,7 @@ impl World {
             directories: RefCell::default(),
             secrets: RefCell::default(),
             answers: RefCell::default(),
+            connects: RefCell::default(),
             failing: RefCell::default(),
             now: Cell::new(1_735_689_600_000),
             cancelled: Cell::new(false),
@@ -186,6 +191,12 @@ impl World {
     /// Answers HTTP requests; without that, none is granted.
     pub fn answer_http(&self, answer: impl Fn(&HttpRequest) -> Result<HttpResponse, Failure> + 'static) {
         self.answers.replace(Some(Box::new(answer)));
+    }
+
+    /// Answers TCP connects to a host and a port, with how long one took; without that, none is granted. One that took
+    /// longer than its timeout fails with [`Failure::LATE`].
+    pub fn answer_tcp(&self, answer: impl Fn(&str, u16) -> Result<Duration, Failure> + 'static) {
+        self.connects.replace(Some(Box::new(answer)));
     }
 
     /// Grants a secret.
