@@ -9,6 +9,7 @@
 
 mod apply;
 mod calls;
+mod catalog;
 mod controllers;
 mod crowd;
 mod disk;
@@ -95,6 +96,12 @@ enum Command {
         #[arg(long, default_value_t = 100_000)]
         resources: usize,
     },
+    /// Endpoints of services after every workload changed.
+    Catalog {
+        /// How many services.
+        #[arg(long, default_value_t = 1_000)]
+        services: usize,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -126,6 +133,7 @@ fn main() -> Outcome<()> {
             Command::Hostile => hostile::measure(rounds).await,
             Command::Reload { reloads } => reload::measure(reloads).await,
             Command::Controllers { resources } => controllers::measure(rounds, resources).await,
+            Command::Catalog { services } => catalog::measure(services).await,
             Command::All => {
                 hooks::measure().await?;
                 reload::measure(1_000).await?;
@@ -136,6 +144,7 @@ fn main() -> Outcome<()> {
                 etcd::run(rounds).await?;
                 hostile::measure(rounds).await?;
                 controllers::measure(rounds, 100_000).await?;
+                catalog::measure(1_000).await?;
                 scale::measure(rounds, 1_000_000).await
             }
         }
