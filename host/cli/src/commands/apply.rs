@@ -78,7 +78,7 @@ pub struct Apply {
 
 /// How it went so far.
 #[derive(Default)]
-struct Counts {
+pub(super) struct Counts {
     created: usize,
     updated: usize,
     unchanged: usize,
@@ -87,7 +87,7 @@ struct Counts {
 }
 
 /// What came of one document.
-enum Outcome {
+pub(super) enum Outcome {
     /// It is as wanted; the resource as stored.
     Done(Change, Box<pb::Resource>, Vec<Diagnostic>),
     /// Only looked at.
@@ -256,7 +256,7 @@ impl Apply {
 }
 
 /// Reads what is there, and writes if that is not what is wanted.
-async fn write(session: &Session, catalog: &Catalog, wanted: pb::Resource) -> Result<Outcome, CliError> {
+pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Resource) -> Result<Outcome, CliError> {
     let id = id_of(&wanted);
     let change = match plan::stored(session, &wanted).await? {
         None => Change::Created,
@@ -287,7 +287,7 @@ async fn write(session: &Session, catalog: &Catalog, wanted: pb::Resource) -> Re
 }
 
 impl Counts {
-    fn count(&mut self, change: Change) {
+    pub(super) fn count(&mut self, change: Change) {
         match change {
             Change::Created => self.created += 1,
             Change::Updated => self.updated += 1,
@@ -295,7 +295,15 @@ impl Counts {
         }
     }
 
-    fn sentence(&self, dry_run: bool) -> String {
+    pub(super) fn fail(&mut self) {
+        self.failed += 1;
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed > 0
+    }
+
+    pub(super) fn sentence(&self, dry_run: bool) -> String {
         let Self { created, updated, unchanged, failed, skipped } = self;
         let mut text = format!("{created} created, {updated} updated, {unchanged} unchanged");
         if *failed > 0 {

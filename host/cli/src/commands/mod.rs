@@ -5,6 +5,7 @@
 
 mod apply;
 mod backup;
+mod catalog;
 mod completions;
 mod context;
 mod controllers;
@@ -70,6 +71,9 @@ pub enum Command {
     /// Write the resources of texts, however many
     #[command(after_help = after(import::EXAMPLES))]
     Import(import::Import),
+    /// Service discovery: import services, see what proxies see
+    #[command(after_help = after(catalog::EXAMPLES))]
+    Catalog(catalog::Catalog),
     /// Show whom a resource belongs to, and what belongs to it
     #[command(after_help = after(tree::EXAMPLES))]
     Tree(tree::Tree),
@@ -120,6 +124,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Backup(backup) => backup.run().await,
             Command::Export(export) => export.run().await,
             Command::Import(import) => import.run().await,
+            Command::Catalog(catalog) => catalog.run().await,
             Command::Tree(tree) => tree.run().await,
             Command::Types(types) => types.run().await,
             Command::Explain(explain) => explain.run().await,

@@ -1,0 +1,90 @@
+//! `/etc/hosts`: a workload for each host, a service for each name.
+//!
+//! The first name of a line is the workload; lines of one name are its addresses. Each name, aliases included, is a
+//! service that selects the workloads whose lines have it. There are no ports in such a file, so the services have
+//! none.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use mortise_resource::grpc::catalog::{Workload, WorkloadAddress};
+
+use super::plan::{FoundWorkload, ImportPlan, resource_name};
+
+/// Names that every hosts file has for the machine itself.
+const OWN: [&str; 9] = [
+    "localhost",
+    "localhost.localdomain",
+    "localhost4",
+    "localhost6",
+    "ip6-localhost",
+    "ip6-loopback",
+    "ip6-localnet",
+    "ip6-mcastprefix",
+    "broadcasthost",
+];
+
+/// Reads a hosts file. A line that is none is left out, and said.
+pub(super) fn read(text: &str) -> ImportPlan {
+    let mut plan = ImportPlan::default();
+    for (line, number) in text.lines().zip(1_usize..) {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(address) = words.next() else { continue };
+        let place = format!("line {number}");
+        let Ok(ip) = address.parse::<IpAddr>() else {
+            plan.skip(place, format!("{address:?} is no IP address"));
+            continue;
+        };
+        let names: Vec<_> = words.filter(|name| !OWN.contains(name) && !name.starts_with("ip6-all")).collect();
+        if names.is_empty() {
+            continue;
+        }
+        if ip.is_unspecified() || ip.is_multicast() {
+            plan.skip(place, format!("{ip} is no host's address"));
+            continue;
+        }
+        let legal: BTreeMap<_, _> =
+            names.iter().filter_map(|name| resource_name(name).map(|legal| (*name, legal))).collect();
+        for name in names.iter().filter(|name| !legal.contains_key(*name)) {
+            plan.skip(place.clone(), format!("{name:?} is nothing that a resource can be called"));
+        }
+        let Some(host) = names.iter().find_map(|name| legal.get(name)) else { continue };
+        let address = WorkloadAddress { host: ip.to_string(), ports: Vec::new() };
+        let workload = plan.workloads.entry(host.clone()).or_insert_with(|| FoundWorkload {
+            place: place.clone(),
+            metadata: BTreeMap::new(),
+            data: Workload::default(),
+        });
+        if !workload.data.addresses.contains(&address) {
+            workload.data.addresses.push(address);
+        }
+        for name in legal.values() {
+            plan.select(name, &place, host, &[]);
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_workloads_and_names_are_services() {
+        let text = "127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\nff02::1 ip6-allnodes\n\n\
+                    # a comment\n192.0.2.1 web1.lan web www # behind\n2001:db8::1\tweb1.lan\n192.0.2.2 web2.lan web\n\
+                    192.0.2 broken\n0.0.0.0 blocked.example\n192.0.2.3 é\n";
+        let plan = read(text);
+        let addresses = |name: &str| -> Vec<_> {
+            plan.workloads[name].data.addresses.iter().map(|one| one.host.as_str()).collect()
+        };
+        assert_eq!(plan.workloads.keys().collect::<Vec<_>>(), ["web1-lan", "web2-lan"]);
+        assert_eq!(addresses("web1-lan"), ["192.0.2.1", "2001:db8::1"]);
+        let selected = |name: &str| plan.services[name].workloads.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(plan.services.keys().collect::<Vec<_>>(), ["web", "web1-lan", "web2-lan", "www"]);
+        assert_eq!(selected("web"), ["web1-lan", "web2-lan"]);
+        assert_eq!(selected("www"), ["web1-lan"]);
+        let places: Vec<_> = plan.skipped.iter().map(|one| one.place.as_str()).collect();
+        assert_eq!(places, ["line 9", "line 10", "line 11"]);
+    }
+}

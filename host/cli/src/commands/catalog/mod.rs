@@ -1,0 +1,49 @@
+//! `mortise catalog …`: service discovery. What is outside comes in, what proxies see is shown, and what a check found
+//! is said.
+
+mod compose;
+mod consul;
+mod hosts;
+mod import;
+mod plan;
+mod report;
+mod watch;
+
+use clap::{Args, Subcommand};
+
+use crate::{CliError, Exit};
+
+pub(super) const EXAMPLES: &str = "\
+mortise catalog import compose.yaml --dry-run
+mortise catalog watch web --port 80";
+
+/// Arguments of `catalog`.
+#[derive(Debug, Args)]
+pub struct Catalog {
+    #[command(subcommand)]
+    command: CatalogCommand,
+}
+
+/// What is done with services and workloads.
+#[derive(Debug, Subcommand)]
+enum CatalogCommand {
+    /// Make services and workloads of a compose file, a hosts file or an export of Consul's catalog
+    #[command(after_help = super::after(import::EXAMPLES))]
+    Import(Box<import::Import>),
+    /// Show the endpoints of a service as a proxy is told them, and every change
+    #[command(after_help = super::after(watch::EXAMPLES))]
+    Watch(watch::Watch),
+    /// Say what a health check of a workload found; a check by ttl passes for so long
+    #[command(after_help = super::after(report::EXAMPLES))]
+    Report(report::Report),
+}
+
+impl Catalog {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        match self.command {
+            CatalogCommand::Import(import) => import.run().await,
+            CatalogCommand::Watch(watch) => watch.run().await,
+            CatalogCommand::Report(report) => report.run().await,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `mortise catalog report`: what a health check of a workload found, as its status.
+
+use clap::{ArgGroup, Args};
+use mortise_resource::{
+    grpc::catalog::{Workload, health_check::Check},
+    pb::{self, condition::State},
+};
+use prost::Message as _;
+
+use crate::{
+    CliError, Connect, Exit, Tenancy,
+    output::ui,
+    resources::{
+        catalog::Catalog,
+        ids::{self, placed_title},
+    },
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise catalog report web-1 alive --passing
+mortise catalog report web-1 alive --failing --message 'out of memory'";
+
+/// Arguments of `catalog report`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("result").required(true).args(["passing", "failing"]))]
+pub(super) struct Report {
+    /// The workload
+    workload: String,
+    /// The name of one of its checks by ttl
+    check: String,
+    /// It is well, and stays so for the check's ttl
+    #[arg(long)]
+    passing: bool,
+    /// It is not well
+    #[arg(long)]
+    failing: bool,
+    /// Why, in a sentence
+    #[arg(short, long, value_name = "TEXT", default_value = "")]
+    message: String,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Report {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let of = catalog.find_type("catalog.v1.Workload")?;
+        let stored = ids::read(&session, &ids::id(&of, &self.workload, &self.tenancy, &session, &catalog)).await?;
+        let id = ids::id_of(&stored);
+        let title = placed_title(&id);
+        let data = stored.data.map(|data| data.value).unwrap_or_default();
+        let workload = Workload::decode(data.as_slice())
+            .map_err(|error| CliError::failed(format!("{title}: its data is no workload")).caused_by(error))?;
+        let checks: Vec<_> =
+            workload.checks.iter().filter(|one| matches!(one.check, Some(Check::Ttl(_)))).map(|one| &one.name).collect();
+        if !checks.contains(&&self.check) {
+            let known: Vec<_> = checks.iter().map(|name| name.as_str()).collect();
+            let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            return Err(CliError::usage(format!("{title} has no check {:?} by ttl; {known}", self.check)));
+        }
+        let state = if self.passing { State::True } else { State::False };
+        let condition = pb::Condition {
+            r#type: "Passing".into(),
+            state: state.into(),
+            reason: "Reported".into(),
+            message: self.message,
+            resource: None,
+        };
+        let status =
+            pb::Status { observed_generation: stored.generation, conditions: vec![condition], updated_at: None };
+        let request = pb::WriteStatusRequest {
+            id: Some(id),
+            version: String::new(),
+            key: format!("catalog.v1/check-{}", self.check),
+            status: Some(status),
+        };
+        session.call(&title, async { session.resources().write_status(request).await }).await?;
+        ui::line(format!("{title}: {} is {}", self.check, if self.passing { "passing" } else { "failing" }))?;
+        Ok(Exit::Done)
+    }
+}

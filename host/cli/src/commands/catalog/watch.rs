@@ -1,0 +1,194 @@
+//! `mortise catalog watch`: the destination API's stream about a service, as a proxy gets it.
+//!
+//! Each message is printed as it comes. When the stream ends it is opened anew, with a growing pause, and begins with
+//! the whole state.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use mortise_resource::grpc::{
+    LinkerdDestinationClient,
+    linkerd::{
+        destination::{GetDestination, TlsIdentity, Update, tls_identity::Strategy, update},
+        net::{TcpAddress, ip_address::Ip},
+    },
+};
+use serde_json::{Map, Value, json};
+
+use crate::{CliError, Connect, Exit, Session, Style, Tenancy, Ui, output::ui};
+
+pub(super) const EXAMPLES: &str = "\
+mortise catalog watch web
+mortise catalog watch web --port 8080 --namespace shop -o json
+mortise catalog watch web --once";
+
+/// The first pause before a stream is opened anew, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+
+/// How messages are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A line for each address.
+    Text,
+    /// A line of JSON for each message.
+    Json,
+}
+
+/// Arguments of `catalog watch`.
+#[derive(Debug, Args)]
+pub(super) struct Watch {
+    /// The service
+    service: String,
+    /// The service's port
+    #[arg(short, long, value_name = "PORT", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// How messages are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+    /// Ends after the first message, which is the whole state
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Watch {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
+        let session = self.connect.session().await?;
+        let units = self.tenancy.units(&session);
+        if !matches!(units.partition.as_str(), "" | "default") {
+            return Err(CliError::usage("proxies ask for services of the partition default; there is no way to name another"));
+        }
+        let namespace = if units.namespace.is_empty() { "default" } else { &units.namespace };
+        let path = format!("{}.{namespace}.svc:{}", self.service, self.port);
+        let mut pause = PAUSES.0;
+        loop {
+            let told = self.follow(&session, &path, &ui).await?;
+            if self.once {
+                return Ok(Exit::Done);
+            }
+            pause = if told { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
+            ui.warn(&format!("the stream about {path} ended; it begins anew"));
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Prints a stream to its end; whether anything came.
+    async fn follow(&self, session: &Session, path: &str, ui: &Ui) -> Result<bool, CliError> {
+        let mut client = LinkerdDestinationClient::new(session.channel());
+        let request =
+            GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
+        let mut stream = session.call(path, async { client.get(request).await }).await?;
+        let mut told = false;
+        loop {
+            let update = if told {
+                match stream.message().await {
+                    Ok(Some(update)) => update,
+                    Ok(None) => return Ok(told),
+                    Err(status) if status.code() == tonic::Code::Unavailable => return Ok(told),
+                    Err(status) => return Err(CliError::rpc(path, &status)),
+                }
+            } else {
+                match session.next(path, &mut stream).await? {
+                    Some(update) => update,
+                    None => return Ok(told),
+                }
+            };
+            told = true;
+            self.print(&update, ui)?;
+            if self.once {
+                return Ok(told);
+            }
+        }
+    }
+
+    fn print(&self, update: &Update, ui: &Ui) -> Result<(), CliError> {
+        let now = jiff::Timestamp::now().strftime("%H:%M:%S").to_string();
+        if self.output == Output::Json {
+            return ui::line(to_json(update).to_string());
+        }
+        let line = |style: Style, text: String| ui::line(format!("{now} {}", ui.paint(style, &text)));
+        match &update.update {
+            Some(update::Update::Add(set)) if set.addrs.is_empty() => line(Style::Dim, "heartbeat".into()),
+            Some(update::Update::Add(set)) => {
+                for one in &set.addrs {
+                    let mut text = format!("+ {} weight={}", shown(one.addr.as_ref()), one.weight);
+                    for (key, value) in &one.metric_labels {
+                        text.push_str(&format!(" {key}={value}"));
+                    }
+                    if let Some(name) = one.tls_identity.as_ref().and_then(identity) {
+                        text.push_str(&format!(" identity={name}"));
+                    }
+                    line(Style::Good, text)?;
+                }
+                Ok(())
+            }
+            Some(update::Update::Remove(set)) => {
+                for one in &set.addrs {
+                    line(Style::Bad, format!("- {}", shown(Some(one))))?;
+                }
+                Ok(())
+            }
+            Some(update::Update::NoEndpoints(none)) if none.exists => {
+                line(Style::Bad, "no endpoints: the service has none that is healthy".into())
+            }
+            Some(update::Update::NoEndpoints(_)) => line(Style::Bad, "no endpoints: there is no such service".into()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn to_json(update: &Update) -> Value {
+    let labels = |labels: &BTreeMap<String, String>| {
+        let fields: Map<String, Value> = labels.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+        Value::Object(fields)
+    };
+    match &update.update {
+        Some(update::Update::Add(set)) => {
+            let addresses: Vec<_> = set
+                .addrs
+                .iter()
+                .map(|one| {
+                    json!({
+                        "address": shown(one.addr.as_ref()),
+                        "weight": one.weight,
+                        "labels": labels(&one.metric_labels),
+                        "identity": one.tls_identity.as_ref().and_then(identity),
+                    })
+                })
+                .collect();
+            json!({ "add": addresses, "labels": labels(&set.metric_labels) })
+        }
+        Some(update::Update::Remove(set)) => {
+            json!({ "remove": set.addrs.iter().map(|one| shown(Some(one))).collect::<Vec<_>>() })
+        }
+        Some(update::Update::NoEndpoints(none)) => json!({ "noEndpoints": { "exists": none.exists } }),
+        None => json!({}),
+    }
+}
+
+fn identity(tls: &TlsIdentity) -> Option<&str> {
+    match tls.strategy.as_ref()? {
+        Strategy::DnsLikeIdentity(identity) => Some(&identity.name),
+        Strategy::UriLikeIdentity(identity) => Some(&identity.uri),
+    }
+}
+
+/// An address as people write it; `?` for one that is none.
+fn shown(address: Option<&TcpAddress>) -> String {
+    let parsed = address.and_then(|address| {
+        let ip = match address.ip.as_ref()?.ip.as_ref()? {
+            Ip::Ipv4(bits) => IpAddr::V4(Ipv4Addr::from_bits(*bits)),
+            Ip::Ipv6(ip) => IpAddr::V6(Ipv6Addr::from_bits(u128::from(ip.first) << 64 | u128::from(ip.last))),
+        };
+        Some(SocketAddr::new(ip, u16::try_from(address.port).ok()?))
+    });
+    parsed.map_or_else(|| "?".to_owned(), |address| address.to_string())
+}
