@@ -9,10 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_api::{
-    ControllerServiceClient,
-    stubs::resource_service_client::ResourceServiceClient,
-};
+use mortise_api::{ControllerServiceClient, stubs::resource_service_client::ResourceServiceClient};
 use mortise_resource::{data::ListControllersRequest, grpc::catalog, pb, types::Gvk};
 use prost::Message;
 use tokio::{task::JoinSet, time::sleep};
@@ -146,7 +143,8 @@ fn workload(number: usize, address: &str) -> pb::Resource {
 
 fn resource<M: Message>(kind: &str, name: String, data: &M) -> pb::Resource {
     let id = pb::Id { name, r#type: Some(Gvk::new("catalog", "v1", kind).to_pb()), ..pb::Id::default() };
-    let data = prost_types::Any { type_url: format!("type.googleapis.com/catalog.v1.{kind}"), value: data.encode_to_vec() };
+    let data =
+        prost_types::Any { type_url: format!("type.googleapis.com/catalog.v1.{kind}"), value: data.encode_to_vec() };
     pb::Resource { id: Some(id), data: Some(data), ..pb::Resource::default() }
 }
 

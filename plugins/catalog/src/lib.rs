@@ -17,7 +17,7 @@
 //! The endpoints of a service are one resource, so `store.max_resource_bytes` bounds them: a MiB is some 10,000
 //! endpoints.
 
-use mortise_plugin::{Kind, Plugin, ResourceType, Scope};
+use mortise_plugin::{GrantRequest, Kind, Plugin, ResourceType, Scope};
 
 mod compute;
 mod controllers;
@@ -61,5 +61,10 @@ static PLUGIN: Plugin = Plugin::new(
             .short_names(&["endpoints", "ep"]),
     ],
 )
-.controllers(&[&controllers::endpoints::CONTROLLER, &controllers::checks::CONTROLLER]);
+.controllers(&[&controllers::endpoints::CONTROLLER, &controllers::checks::CONTROLLER])
+.requests(&[
+    GrantRequest::http("http://*", "performs the HTTP checks of workloads, wherever they are"),
+    GrantRequest::http("https://*", "performs the HTTPS checks of workloads, wherever they are"),
+    GrantRequest::tcp("*", "performs the TCP checks of workloads, wherever they are"),
+]);
 mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, controlling, mapping);

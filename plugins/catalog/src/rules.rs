@@ -34,7 +34,7 @@ const WEIGHT: u32 = 65_535;
 /// How often a check may be performed, and for how long a client's word may hold.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
 /// How long a check may take.
-const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
+const TIMEOUTS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 
 /// A value that breaks a rule. Texts from the resource are cut to a length that fits a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

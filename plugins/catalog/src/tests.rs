@@ -207,8 +207,8 @@ fn faults_of_checks_say_where_they_are() {
     assert_eq!(places(vec![long]), ["data.checks[0].name"]);
     let times =
         |interval, timeout| HealthCheck { interval: Some(interval), timeout: Some(timeout), ..check("a", tcp("http")) };
-    assert_eq!(places(vec![times(seconds(86_400), seconds(10))]), [""; 0]);
-    assert_eq!(places(vec![times(seconds(0), seconds(11))]), ["data.checks[0].interval", "data.checks[0].timeout"]);
+    assert_eq!(places(vec![times(seconds(86_400), seconds(5))]), [""; 0]);
+    assert_eq!(places(vec![times(seconds(0), seconds(6))]), ["data.checks[0].interval", "data.checks[0].timeout"]);
     assert_eq!(places(vec![times(seconds(-5), seconds(1))]), ["data.checks[0].interval"]);
     assert_eq!(places(vec![check("a", Check::Ttl(Duration { seconds: 0, nanos: 999 }))]), ["data.checks[0].ttl"]);
     let ttl = HealthCheck { interval: Some(seconds(1)), ..check("a", Check::Ttl(seconds(1))) };

@@ -146,7 +146,9 @@ fn perform_check(ctx: &Context<'_>, check: &Check, target: &Target<'_>, timeout:
             let answer = ctx.http().send(&HttpRequest::get(url.clone()).timeout(timeout));
             (format!("GET {url}"), answer.map(Some))
         }
-        Check::Tcp(_) | Check::Ttl(_) => (format!("a connection to {at}"), Err(Failure::new(Failure::DENIED, "tcp"))),
+        Check::Tcp(_) | Check::Ttl(_) => {
+            (format!("a connection to {at}"), ctx.tcp().connect(host, *port, timeout).map(|_| None))
+        }
     };
     match done {
         Ok(Some(answer)) if !answer.is_success() => {

@@ -251,4 +251,12 @@ fn connections_are_tried() {
     world.put(&checked("web-tcp", Check::Tcp(TcpCheck::default()))).unwrap();
     world.settle().unwrap();
     assert_eq!(result(&world, "web-tcp"), (false, "NotGranted".to_owned()));
+    world.answer_tcp(|host, port| {
+        assert_eq!((host, port), ("192.0.2.1", 8080));
+        Ok(Duration::from_millis(1))
+    });
+    world.advance(Duration::from_secs(10));
+    let settled = world.settle().unwrap();
+    assert_eq!(result(&world, "web-tcp"), (true, "Connected".to_owned()));
+    assert_eq!(settled.later.last().unwrap().wait, Duration::from_secs(10));
 }

@@ -72,7 +72,10 @@ fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
         plan.skip(format!("{place}.healthcheck"), "it is a command; give the workload a check by http, tcp or ttl");
     }
     if service.deploy.as_ref().and_then(|deploy| deploy.replicas).is_some_and(|replicas| replicas != 1) {
-        plan.skip(format!("{place}.deploy.replicas"), "the file does not say where each replica is; one workload is made");
+        plan.skip(
+            format!("{place}.deploy.replicas"),
+            "the file does not say where each replica is; one workload is made",
+        );
     }
     let mut ports: Vec<Port> = Vec::new();
     let mut published = service.ports.iter().zip(0_usize..).filter_map(|(port, index)| {
@@ -257,7 +260,8 @@ services:
                 vec![port("http", 8080), port("https", 8443), port("admin", 6001)],
             )
         );
-        let offered: Vec<_> = plan.services["web-front"].ports.iter().map(|one| (one.name.as_str(), one.port)).collect();
+        let offered: Vec<_> =
+            plan.services["web-front"].ports.iter().map(|one| (one.name.as_str(), one.port)).collect();
         assert_eq!(offered, [("http", 80), ("https", 443), ("admin", 6000)]);
         assert_eq!(
             seen("db"),

@@ -171,7 +171,10 @@ mod tests {
         let plan = read(catalog).unwrap();
         assert_eq!(plan.workloads.keys().collect::<Vec<_>>(), ["web-1", "web-1-n2"]);
         let one = &plan.workloads["web-1"];
-        assert_eq!((one.data.addresses[0].host.as_str(), one.data.ports[0].port, one.data.weight), ("10.0.0.1", 8080, 3));
+        assert_eq!(
+            (one.data.addresses[0].host.as_str(), one.data.ports[0].port, one.data.weight),
+            ("10.0.0.1", 8080, 3)
+        );
         assert_eq!((one.metadata["tags"].as_str(), one.metadata["tier"].as_str()), ("v1,eu", "front"));
         assert_eq!(plan.services["web"].workloads.len(), 2);
         let places: Vec<_> = plan.skipped.iter().map(|one| one.place.as_str()).collect();

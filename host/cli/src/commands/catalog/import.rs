@@ -122,8 +122,9 @@ impl Import {
         let what = || format!("{} is not {format}", self.file.display());
         let plan = match format {
             SourceFormat::Hosts => hosts::read(&text),
-            SourceFormat::Compose => compose::read(&text, self.address)
-                .map_err(|error| wrong(CliError::usage(what()).caused_by(error)))?,
+            SourceFormat::Compose => {
+                compose::read(&text, self.address).map_err(|error| wrong(CliError::usage(what()).caused_by(error)))?
+            }
             SourceFormat::Consul => {
                 consul::read(&text).map_err(|error| wrong(CliError::usage(what()).caused_by(error)))?
             }
@@ -157,8 +158,7 @@ impl Import {
     fn items(&self, plan: ImportPlan, session: &Session) -> Vec<Item> {
         let units = self.tenancy.units(session);
         let or_default = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
-        let tenancy =
-            pb::Tenancy { partition: or_default(units.partition), namespace: or_default(units.namespace) };
+        let tenancy = pb::Tenancy { partition: or_default(units.partition), namespace: or_default(units.namespace) };
         let resource = |kind: &str, name: String, data: Vec<u8>| pb::Resource {
             id: Some(pb::Id {
                 name,

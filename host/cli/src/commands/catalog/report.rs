@@ -54,11 +54,16 @@ impl Report {
         let data = stored.data.map(|data| data.value).unwrap_or_default();
         let workload = Workload::decode(data.as_slice())
             .map_err(|error| CliError::failed(format!("{title}: its data is no workload")).caused_by(error))?;
-        let checks: Vec<_> =
-            workload.checks.iter().filter(|one| matches!(one.check, Some(Check::Ttl(_)))).map(|one| &one.name).collect();
+        let checks: Vec<_> = workload
+            .checks
+            .iter()
+            .filter(|one| matches!(one.check, Some(Check::Ttl(_))))
+            .map(|one| &one.name)
+            .collect();
         if !checks.contains(&&self.check) {
             let known: Vec<_> = checks.iter().map(|name| name.as_str()).collect();
-            let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
             return Err(CliError::usage(format!("{title} has no check {:?} by ttl; {known}", self.check)));
         }
         let state = if self.passing { State::True } else { State::False };

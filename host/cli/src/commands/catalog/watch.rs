@@ -64,7 +64,9 @@ impl Watch {
         let session = self.connect.session().await?;
         let units = self.tenancy.units(&session);
         if !matches!(units.partition.as_str(), "" | "default") {
-            return Err(CliError::usage("proxies ask for services of the partition default; there is no way to name another"));
+            return Err(CliError::usage(
+                "proxies ask for services of the partition default; there is no way to name another",
+            ));
         }
         let namespace = if units.namespace.is_empty() { "default" } else { &units.namespace };
         let path = format!("{}.{namespace}.svc:{}", self.service, self.port);
@@ -83,8 +85,7 @@ impl Watch {
     /// Prints a stream to its end; whether anything came.
     async fn follow(&self, session: &Session, path: &str, ui: &Ui) -> Result<bool, CliError> {
         let mut client = LinkerdDestinationClient::new(session.channel());
-        let request =
-            GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
+        let request = GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
         let mut stream = session.call(path, async { client.get(request).await }).await?;
         let mut told = false;
         loop {
@@ -147,7 +148,8 @@ impl Watch {
 
 fn to_json(update: &Update) -> Value {
     let labels = |labels: &BTreeMap<String, String>| {
-        let fields: Map<String, Value> = labels.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
+        let fields: Map<String, Value> =
+            labels.iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
         Value::Object(fields)
     };
     match &update.update {
