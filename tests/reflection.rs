@@ -96,6 +96,8 @@ macro_rules! protocol {
                     "grpc.health.v1.Health",
                     "grpc.reflection.v1.ServerReflection",
                     "grpc.reflection.v1alpha.ServerReflection",
+                    "conduit.proxy.destination.Destination",
+                    "io.linkerd.proxy.destination.Destination",
                 ] {
                     assert!(names.iter().any(|known| known == name), "{names:?}");
                     whole(&symbol(&server, name).await);
@@ -133,7 +135,9 @@ macro_rules! protocol {
                 let server = Setup::new().guest("prior").start().await;
                 let mut files = BTreeMap::new();
                 for known in [
+                    "conduit.proxy.destination.Destination",
                     "hashicorp.consul.resource.ResourceService",
+                    "io.linkerd.proxy.destination.Destination",
                     "mortise.v1.ControllerService",
                     "mortise.v1.PluginService",
                     "mortise.v1.ServerService",

@@ -4,12 +4,14 @@
 //! wire.
 
 mod call;
+mod endpoints;
 mod grpc;
 mod http;
 mod observability;
 mod port;
 pub mod server;
 
+pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services, bind};

@@ -31,6 +31,7 @@ use crate::{
         calls::{CallLimits, Calls},
         connections::{self, ConnectionLimits},
         controller_service::ControllerApi,
+        destination::{Conduit, Destination, DestinationOptions, Linkerd},
         health::{self, Health},
         plugin_service::PluginApi,
         reflection::Reflection,
@@ -80,6 +81,8 @@ pub struct ServerOptions {
     pub answer_bytes: usize,
     /// How long the upload of a plugin may take.
     pub upload_timeout: Duration,
+    /// The destination API.
+    pub destination: DestinationOptions,
     /// How the HTTP port behaves.
     pub http: HttpOptions,
 }
@@ -182,7 +185,7 @@ impl OpenPorts {
             let sound = store.borrow().is_ready();
             health::say(&health, true, sound).await;
             let following = tokio::spawn(health::follow(health.clone(), store));
-            let reflection = Reflection::new(registry.clone(), service.clone())?;
+            let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
                 about,
@@ -216,6 +219,9 @@ impl OpenPorts {
                 stall_timeout: self.options.http.stall_timeout,
                 message_bytes: self.options.max_request_bytes,
             });
+            let destination = self.options.destination.clone();
+            let destination =
+                destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
             let grpc = Server::builder()
                 .max_concurrent_streams(self.options.max_streams)
                 .initial_stream_window_size(1 << 20)
@@ -233,6 +239,8 @@ impl OpenPorts {
                 .add_service(types)
                 .add_service(controllers)
                 .add_service(server)
+                .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
+                .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))
                 .add_service(HealthServer::new(Health {
                     service: HealthService::from_health_reporter(health.clone()),
                     ready: until_stopped,

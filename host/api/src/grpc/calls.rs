@@ -12,7 +12,8 @@
 //! HTTP/2 holds no more than that and its own buffer, and the rest is held here, where it can be let go. An answer of
 //! which the client takes nothing for `http.stall_timeout_ms` ends: what it holds (a list, a watch with its place and
 //! its events) is dropped, whether HTTP/2 asks for more or not. What waits of large answers is bounded in all
-//! (`grpc.answer_bytes`); over that, the answers end of which nothing was taken for longest.
+//! (`grpc.answer_bytes`); over that, the answers end of which nothing was taken for longest. Bytes that many answers
+//! share count once (`counted`), until the last of them has sent them or ended.
 //!
 //! # Stopping
 //! Answers of which the client takes nothing end at once, and the server waits for the calls that are left only.
@@ -20,6 +21,7 @@
 //! Cost: a call takes two locks that nobody else wants, an answer over 48 KiB is copied once more.
 
 mod answer;
+mod counted;
 mod request;
 
 use std::{
@@ -43,6 +45,7 @@ use tokio::{
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
+pub(crate) use self::counted::{AnswerBytes, CountedBytes, CountsItself};
 use self::{
     answer::{Answer, answered},
     request::{ReceivedShare, RequestBody, SMALL},
@@ -84,7 +87,7 @@ struct Shared {
     answers: Mutex<HashMap<u64, Arc<Answer>>>,
     next: AtomicU64,
     /// Bytes of answers that wait.
-    held: AtomicUsize,
+    held: Arc<AtomicUsize>,
     /// Calls that may still end well.
     open: AtomicUsize,
     closed: Notify,
@@ -101,12 +104,17 @@ impl Calls {
             requests: Arc::new(Semaphore::new(units)),
             answers: Mutex::default(),
             next: AtomicU64::new(0),
-            held: AtomicUsize::new(0),
+            held: Arc::default(),
             open: AtomicUsize::new(0),
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             stopped: Notify::new(),
         }))
+    }
+
+    /// Counts bytes that answers share.
+    pub(crate) fn shared_bytes(&self) -> AnswerBytes {
+        AnswerBytes(self.0.held.clone())
     }
 
     /// The layer through which every call goes.

@@ -81,7 +81,7 @@ impl ListMethod {
 }
 
 /// The only message of a request.
-async fn received<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
+pub(super) async fn received<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
     let decoder = ProstCodec::<pb::ListResponse, M>::default().decoder();
     let mut messages = Streaming::new_request(decoder, body, None, Some(limit));
     messages.message().await?.ok_or_else(|| Status::internal("Missing request message."))

@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod calls;
 pub(crate) mod connections;
 pub(crate) mod controller_service;
+pub(crate) mod destination;
 pub(crate) mod health;
 mod imports;
 pub(crate) mod list;

@@ -8,9 +8,10 @@ use std::{pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
 use futures::{Stream, stream};
+use mortise_resource::grpc::DISCOVERY_DESCRIPTORS;
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
-use prost_reflect::{DescriptorPool, FileDescriptor};
+use prost_reflect::{DescriptorPool, FileDescriptor, ServiceDescriptor};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::imports::with_imports;
@@ -21,16 +22,18 @@ pub(crate) struct Reflection {
     registry: Arc<ArcSwap<Registry>>,
     /// Says when the server stops, which ends every stream.
     service: ResourceService,
-    /// Health and reflection itself.
+    /// Health, reflection itself, and the destination API if it is served.
     own: DescriptorPool,
 }
 
-/// Services that this server has.
-const SERVICES: [&str; 8] = [
+/// Services that this server has, if their files are there.
+const SERVICES: [&str; 10] = [
+    "conduit.proxy.destination.Destination",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
     "hashicorp.consul.resource.ResourceService",
+    "io.linkerd.proxy.destination.Destination",
     "mortise.v1.ControllerService",
     "mortise.v1.PluginService",
     "mortise.v1.ServerService",
@@ -41,6 +44,7 @@ impl Reflection {
     pub(crate) fn new(
         registry: Arc<ArcSwap<Registry>>,
         service: ResourceService,
+        has_destination: bool,
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let mut own = DescriptorPool::new();
         for set in [
@@ -50,18 +54,25 @@ impl Reflection {
         ] {
             own.decode_file_descriptor_set(set)?;
         }
+        if has_destination {
+            own.decode_file_descriptor_set(DISCOVERY_DESCRIPTORS)?;
+        }
         Ok(Self { registry, service, own })
     }
 
     /// Every method that this server has, such as `hashicorp.consul.resource.ResourceService/Write`.
     pub(crate) fn methods(&self) -> Vec<String> {
-        let registry = self.registry.load();
-        let find = |name: &&str| self.pools(&registry).find_map(|pool| pool.get_service_by_name(name));
-        let methods = |service: prost_reflect::ServiceDescriptor| {
+        let methods = |service: ServiceDescriptor| {
             let name = |m: prost_reflect::MethodDescriptor| format!("{}/{}", service.full_name(), m.name());
             service.methods().map(name).collect::<Vec<_>>()
         };
-        SERVICES.iter().filter_map(find).flat_map(methods).collect()
+        self.services().flat_map(methods).collect()
+    }
+
+    /// Every service that this server has, by name.
+    fn services(&self) -> impl Iterator<Item = ServiceDescriptor> {
+        let registry = self.registry.load_full();
+        SERVICES.iter().filter_map(move |name| self.pools(&registry).find_map(|pool| pool.get_service_by_name(name)))
     }
 
     fn pools<'a>(&'a self, registry: &'a Registry) -> impl Iterator<Item = &'a DescriptorPool> {
@@ -168,7 +179,8 @@ macro_rules! protocol {
                         })
                         .ok_or_else(|| Status::not_found(format!("{name} is not known to this server"))),
                     Some(MessageRequest::ListServices(_)) => {
-                        let service = SERVICES.map(|name| ServiceResponse { name: name.to_owned() }).to_vec();
+                        let names = reflection.services().map(|service| service.full_name().to_owned());
+                        let service = names.map(|name| ServiceResponse { name }).collect();
                         Ok(MessageResponse::ListServicesResponse(ListServiceResponse { service }))
                     }
                     None => Err(Status::invalid_argument("message_request is required")),

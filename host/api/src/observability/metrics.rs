@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 56] = {
+pub const ALL: [Metric; 61] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -119,6 +119,26 @@ pub const ALL: [Metric; 56] = {
             "mortise_controller_writes_total",
             "controller, operation",
             "What a controller wrote: write, write-status or delete.",
+        ),
+        metric(Gauge, "mortise_destination_services", "", "Services that streams of the destination API are about."),
+        metric(Gauge, "mortise_destination_streams", "", "Streams of the destination API that are open."),
+        metric(
+            Counter,
+            "mortise_destination_streams_lagged_total",
+            "",
+            "Streams of the destination API that ended because their clients were too slow.",
+        ),
+        metric(
+            Counter,
+            "mortise_destination_streams_refused_total",
+            "",
+            "Streams of the destination API that were refused because a limit was reached.",
+        ),
+        metric(
+            Counter,
+            "mortise_destination_updates_total",
+            "",
+            "What streams of the destination API were sent, heartbeats included.",
         ),
         metric(
             Counter,

@@ -38,6 +38,8 @@ pub(crate) enum SettingError {
     Variable { key: String, text: String, source: Box<toml::de::Error> },
     #[error("http.allowed_hosts holds host names without scheme and port, got {text:?}")]
     NotAHostName { text: String },
+    #[error("{key} is a name of the DNS in lower case, without a dot at either end, got {text:?}")]
+    NotAZone { key: &'static str, text: String },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use mortise_api::{HttpOptions, ServerOptions};
+use mortise_api::{DestinationOptions, HttpOptions, ServerOptions};
 use mortise_plugin_host::{SandboxOptions, logs::level};
 
 use super::table::Config;
@@ -37,7 +37,19 @@ pub(crate) fn server(config: &Config) -> ServerOptions {
         request_bytes: config.grpc.request_bytes,
         answer_bytes: config.grpc.answer_bytes,
         upload_timeout: Duration::from_millis(config.grpc.upload_timeout_ms),
+        destination: destination(config),
         http: http(config),
+    }
+}
+
+fn destination(config: &Config) -> DestinationOptions {
+    DestinationOptions {
+        enabled: config.destination.enabled,
+        zone: config.destination.zone.clone(),
+        heartbeat: Duration::from_millis(config.destination.heartbeat_ms),
+        max_streams: config.destination.max_streams,
+        max_services: config.destination.max_services,
+        state_bytes: config.destination.state_bytes,
     }
 }
 

@@ -18,6 +18,17 @@ impl Config {
         if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
             return Err(SettingError::NotAHostName { text: wrong.clone() });
         }
+        let is_label = |label: &str| {
+            let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+            (1..=63).contains(&label.len())
+                && label.bytes().all(is_part)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        let zone = &self.destination.zone;
+        if zone.len() > 200 || !zone.split('.').all(is_label) {
+            return Err(SettingError::NotAZone { key: "destination.zone", text: zone.clone() });
+        }
         self.log.filter()?;
         plugin::read(&self.plugin)?;
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
-use mortise_api::HttpOptions;
+use mortise_api::{DestinationOptions, HttpOptions};
 use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
 use mortise_plugin_manager::controllers::Quota;
 
@@ -40,6 +40,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Service::SECTION,
     Grpc::SECTION,
     Http::SECTION,
+    Destination::SECTION,
     Store::SECTION,
     SANDBOX,
     CONTROLLERS,
@@ -72,6 +73,7 @@ section! {
         service: Service,
         grpc: Grpc,
         http: Http,
+        destination: Destination,
         store: Store,
         sandbox: Limits,
         controllers: ReconcileLimits,
@@ -175,6 +177,27 @@ section! {
         stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
         /// How often an open watch sends a comment when nothing happens.
         keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
+    }
+}
+
+section! {
+    /// The destination API on the gRPC port: where services are reached, as streams for proxies.
+    struct Destination in "destination" {
+        /// Whether it is served. It needs the plugin `catalog`.
+        enabled: bool = DestinationOptions::default().enabled;
+        /// What the names of services end with, as in name.namespace.svc.ZONE. Without it, and with `cluster.local`,
+        /// they are understood as well.
+        zone: String = DestinationOptions::default().zone;
+        /// How often a stream says something when nothing changes.
+        heartbeat_ms: u64 = ms(DestinationOptions::default().heartbeat), NETWORK_TIME;
+        /// Streams at once; one more is refused.
+        max_streams: usize = DestinationOptions::default().max_streams, AT_ONCE;
+        /// Services that streams are about at once; streams for one more are refused. Each takes one of
+        /// service.max_watches.
+        max_services: usize = DestinationOptions::default().max_services, AT_ONCE;
+        /// How many bytes the endpoints of these services may take. Over that, streams are refused for what no other
+        /// stream is about.
+        state_bytes: usize = DestinationOptions::default().state_bytes, Range::new(64 * KIB, TIB);
     }
 }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::{Status, body::Body};
 
-use super::{OpenCall, Shared};
+use super::{CountsItself, OpenCall, Shared};
 
 /// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
 const FRAME: usize = 32 << 10;
@@ -26,11 +26,13 @@ pub(super) fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<B
     if response.body().is_end_stream() {
         return response;
     }
+    let counts = response.extensions().get::<CountsItself>().is_none();
     response.map(|body| {
         let number = calls.next.fetch_add(1, Ordering::Relaxed);
         let state = AnswerState::Open(Box::new(OpenAnswer {
             body,
             rest: Bytes::new(),
+            counts,
             handed_over: None,
             waker: None,
             _open: open,
@@ -58,6 +60,8 @@ struct OpenAnswer {
     body: Body,
     /// What is left of a frame.
     rest: Bytes,
+    /// Whether that is counted here.
+    counts: bool,
     /// When the last frame was handed to HTTP/2; `None` while HTTP/2 waits for the next.
     handed_over: Option<Instant>,
     waker: Option<Waker>,
@@ -82,7 +86,7 @@ impl Answer {
         let before = std::mem::replace(&mut *state, AnswerState::Ended(status));
         drop(state);
         if let AnswerState::Open(open) = before {
-            held.fetch_sub(open.rest.len(), Ordering::Relaxed);
+            open.uncount(open.rest.len(), held);
             if let Some(waker) = &open.waker {
                 waker.wake_by_ref();
             }
@@ -91,10 +95,22 @@ impl Answer {
 }
 
 impl OpenAnswer {
+    fn count(&self, bytes: usize, held: &AtomicUsize) {
+        if self.counts {
+            held.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn uncount(&self, bytes: usize, held: &AtomicUsize) {
+        if self.counts {
+            held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// The next frame of what is left of one.
     fn piece(&mut self, held: &AtomicUsize) -> Frame<Bytes> {
         let piece = self.rest.split_to(FRAME.min(self.rest.len()));
-        held.fetch_sub(piece.len(), Ordering::Relaxed);
+        self.uncount(piece.len(), held);
         self.handed_over = Some(Instant::now());
         // A copy: HTTP/2 would hold the whole for a part of it.
         Frame::data(Bytes::copy_from_slice(&piece))
@@ -136,7 +152,7 @@ impl AnswerBody {
             }
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) if data.len() > FRAME + FRAME / 2 => {
-                    self.calls.held.fetch_add(data.len(), Ordering::Relaxed);
+                    open.count(data.len(), &self.calls.held);
                     open.rest = data;
                     (Poll::Ready(Some(Ok(open.piece(&self.calls.held)))), true)
                 }

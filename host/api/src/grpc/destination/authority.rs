@@ -1,0 +1,241 @@
+//! What a client asks about: `name.namespace.svc[.zone][:port]`, or `instance.name.namespace.svc[.zone][:port]` for one
+//! workload of a service.
+//!
+//! The zone is the configured one, `cluster.local`, or left out; a dot may follow, as in the DNS. Labels have 1 to 63
+//! letters, digits, dashes and underscores, and no dash at either end. Case counts: a service that is called so cannot
+//! exist where no resource can have the name, and asking for it is no error.
+
+use std::net::{IpAddr, SocketAddr};
+
+use mortise_resource::{Error, name};
+
+use crate::call::cut;
+
+/// The port of a name without one.
+const DEFAULT_PORT: u16 = 80;
+
+/// The zone that is understood whatever the configuration says.
+const CLUSTER_ZONE: &str = "cluster.local";
+
+/// The only scheme, which may be left out.
+const SCHEME: &str = "k8s";
+
+/// What of a name is quoted, bytes.
+const QUOTED: usize = 300;
+
+/// A service, and what of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Authority {
+    pub(super) service: ServiceName,
+    pub(super) selection: Selection,
+}
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ServiceName {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// Which addresses of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Selection {
+    pub(super) port: u16,
+    /// The name of a workload.
+    pub(super) instance: Option<String>,
+}
+
+/// What a profile is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Service(Authority),
+    Address(SocketAddr),
+}
+
+impl ServiceName {
+    /// Whether a service can be called so.
+    pub(super) fn is_possible(&self) -> bool {
+        name::is_valid(&self.name) && name::is_valid(&self.namespace)
+    }
+}
+
+/// Reads what Get asks for.
+///
+/// # Errors
+/// `InvalidArgument`: scheme, form or port. Says what to write.
+pub(super) fn authority(scheme: &str, path: &str, zone: &str) -> Result<Authority, Error> {
+    match target(scheme, path, zone)? {
+        Target::Service(authority) => Ok(authority),
+        Target::Address(address) => Err(Error::invalid(format!(
+            "path {address} is an address, which needs no resolving; write name.namespace.svc.{zone}:port"
+        ))),
+    }
+}
+
+/// Reads what GetProfile asks for.
+///
+/// # Errors
+/// As [`authority`], but an address is no error.
+pub(super) fn target(scheme: &str, path: &str, zone: &str) -> Result<Target, Error> {
+    if !scheme.is_empty() && scheme != SCHEME {
+        let scheme = cut(scheme, QUOTED);
+        return Err(Error::invalid(format!("scheme {scheme:?} is unknown; write {SCHEME}, or none")));
+    }
+    let malformed = |fault: &str| {
+        let path = cut(path, QUOTED);
+        Error::invalid(format!("path {path:?} {fault}; write name.namespace.svc.{zone}:port"))
+    };
+    if let Some(address) = address(path).filter(|address| address.port() > 0) {
+        return Ok(Target::Address(address));
+    }
+    let (host, port) = match path.split_once(':') {
+        None => (path, DEFAULT_PORT),
+        Some((host, port)) => {
+            let number = port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok()).flatten();
+            let number = number.filter(|port| *port > 0);
+            (host, number.ok_or_else(|| malformed("has a port that is not a number from 1 to 65535"))?)
+        }
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let name = [zone, CLUSTER_ZONE].iter().find_map(|zone| host.strip_suffix(zone)?.strip_suffix('.'));
+    let name = name.unwrap_or(host).strip_suffix(".svc").ok_or_else(|| malformed("is not the name of a service"))?;
+    let labels: Vec<&str> = name.split('.').collect();
+    if !labels.iter().all(|label| is_label(label)) {
+        return Err(malformed("has a part that is not 1 to 63 letters, digits, dashes and underscores"));
+    }
+    let (instance, service, namespace) = match labels.as_slice() {
+        [service, namespace] => (None, service, namespace),
+        [instance, service, namespace] => (Some((*instance).to_owned()), service, namespace),
+        _ => return Err(malformed("is not the name of a service")),
+    };
+    Ok(Target::Service(Authority {
+        service: ServiceName { namespace: (*namespace).to_owned(), name: (*service).to_owned() },
+        selection: Selection { port, instance },
+    }))
+}
+
+/// The path as an address, with or without a port.
+fn address(path: &str) -> Option<SocketAddr> {
+    if let Ok(address) = path.parse() {
+        return Some(address);
+    }
+    let bare = path.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(path);
+    bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, DEFAULT_PORT))
+}
+
+fn is_label(label: &str) -> bool {
+    let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    (1..=name::MAX_LEN).contains(&label.len())
+        && label.bytes().all(is_part)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONE: &str = "mesh.example";
+
+    fn read(path: &str) -> Option<(Option<String>, String, String, u16)> {
+        let Authority { service, selection } = authority("k8s", path, ZONE).ok()?;
+        Some((selection.instance, service.name, service.namespace, selection.port))
+    }
+
+    fn expected(
+        instance: Option<&str>,
+        name: &str,
+        namespace: &str,
+        port: u16,
+    ) -> Option<(Option<String>, String, String, u16)> {
+        Some((instance.map(str::to_owned), name.to_owned(), namespace.to_owned(), port))
+    }
+
+    #[test]
+    fn names_have_a_zone_or_none_a_dot_or_none_and_a_port_or_80() {
+        for zone in ["", ".mesh.example", ".cluster.local"] {
+            for dot in ["", "."] {
+                for (port, number) in [("", 80), (":80", 80), (":1", 1), (":65535", 65_535)] {
+                    let tail = format!("svc{zone}{dot}{port}");
+                    assert_eq!(read(&format!("web.prod.{tail}")), expected(None, "web", "prod", number), "{tail}");
+                    let one = expected(Some("web-1"), "web", "prod", number);
+                    assert_eq!(read(&format!("web-1.web.prod.{tail}")), one, "{tail}");
+                }
+            }
+        }
+        assert_eq!(read("i.s.svc.svc.cluster.local"), expected(Some("i"), "s", "svc", 80));
+        assert_eq!(read("svc.svc.svc"), expected(None, "svc", "svc", 80));
+        assert_eq!(read("Web_1.prod.svc"), expected(None, "Web_1", "prod", 80));
+        assert!(authority("", "web.prod.svc", ZONE).is_ok(), "new clients say no scheme");
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_what_to_write() {
+        let long = format!("{}.prod.svc", "x".repeat(64));
+        let wrong = [
+            "",
+            ".",
+            ":80",
+            "web",
+            "web.prod",
+            "web.svc",
+            "web.prod.pod",
+            "web.prod.svc..",
+            "web.prod.svc.cluster.local..",
+            "web.prod.svc.elsewhere",
+            "web.prod.svc.local",
+            "a.b.web.prod.svc",
+            "svc.cluster.local",
+            ".svc",
+            "web..svc",
+            ".prod.svc",
+            "-web.prod.svc",
+            "web-.prod.svc",
+            "wéb.prod.svc",
+            "we b.prod.svc",
+            "*.prod.svc",
+            "web.prod.svc:",
+            "web.prod.svc:0",
+            "web.prod.svc:65536",
+            "web.prod.svc:-1",
+            "web.prod.svc:+1",
+            "web.prod.svc:http",
+            "web.prod.svc:80:80",
+            "web.prod.svc: 80",
+            "10.1.2.3",
+            "10.1.2.3:80",
+            "::1",
+            "[::1]",
+            "[::1]:80",
+            "web.prod.svc.MESH.example",
+            &long,
+        ];
+        for path in wrong {
+            let text = authority("k8s", path, ZONE).expect_err(path).message;
+            assert!(text.ends_with("; write name.namespace.svc.mesh.example:port"), "{path}: {text}");
+        }
+        for scheme in ["dns", "K8S", "http"] {
+            let text = authority(scheme, "web.prod.svc", ZONE).expect_err(scheme).message;
+            assert_eq!(text, format!("scheme {scheme:?} is unknown; write k8s, or none"));
+        }
+        let text = authority("k8s", &"x".repeat(100_000), ZONE).expect_err("too long").message;
+        assert!(text.len() < 500, "{}", text.len());
+    }
+
+    #[test]
+    fn profiles_are_of_addresses_too() {
+        let of = |path| target("", path, ZONE).ok();
+        for (path, address) in [
+            ("10.1.2.3:8080", "10.1.2.3:8080"),
+            ("10.1.2.3", "10.1.2.3:80"),
+            ("[2001:db8::1]:443", "[2001:db8::1]:443"),
+            ("2001:db8::1", "[2001:db8::1]:80"),
+            ("[::1]", "[::1]:80"),
+        ] {
+            assert_eq!(of(path), Some(Target::Address(address.parse().unwrap())), "{path}");
+        }
+        for path in ["10.1.2.3:x", "10.1.2.3:0", "[::1]:0", "[::1]:65536"] {
+            assert_eq!(of(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! One watch for each service that anything is asked about, whatever the number of streams.
+//!
+//! The watch is an ordinary one, of the resource `catalog.v1.ServiceEndpoints` of the service's name in the partition
+//! `default`; it is opened as the first caller who asks, and closed with the last stream. Until there is access control
+//! all callers are the same; from then on there has to be one watch for each identity.
+//!
+//! A watch that ends (it lagged, the plugin is gone, the store says no) is opened again after a wait, and streams stay
+//! as they are until its snapshot is complete. Only if nothing is known of a service yet do its streams end, with the
+//! fault.
+//!
+//! # Limits
+//! Services at once (`destination.max_services`), and bytes of all that is known (`destination.state_bytes`): over
+//! these, streams for what is not known yet are refused. What is known may grow beyond, by no more than the services
+//! that are watched grow themselves.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use mortise_resource::{
+    Code, Error,
+    pb::{self, watch_event::Event},
+};
+use mortise_service::{Caller, ResourceService};
+use parking_lot::Mutex;
+use tokio::{
+    task::{AbortHandle, yield_now},
+    time::sleep,
+};
+use tracing::Span;
+
+use super::{
+    DestinationOptions,
+    authority::{Selection, ServiceName},
+    memory::{Memory, MemoryShare},
+    view::View,
+};
+use crate::{
+    call::guarded,
+    endpoints::{decode, require_catalog, service_endpoints},
+    grpc::{calls::AnswerBytes, status::status},
+};
+
+/// The partition of all services.
+const PARTITION: &str = "default";
+
+/// How long it is waited before a watch is opened again; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The services that are watched.
+pub(super) struct Hub {
+    service: ResourceService,
+    options: DestinationOptions,
+    answers: AnswerBytes,
+    memory: Memory,
+    watches: Mutex<HashMap<ServiceName, Watch>>,
+}
+
+/// The watch of a service.
+struct Watch {
+    service: Arc<WatchedService>,
+    streams: usize,
+    task: AbortHandle,
+}
+
+/// A service, as it is known.
+struct WatchedService {
+    name: ServiceName,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    /// Counts states, from 1.
+    seen: u64,
+    state: State,
+    views: HashMap<Selection, SharedView>,
+    memory: MemoryShare,
+}
+
+/// What is known of a service.
+#[derive(Clone)]
+enum State {
+    /// Nothing yet.
+    Unknown,
+    /// Its endpoints, encoded; `None` if there is no such service.
+    Known(Arc<Option<Vec<u8>>>),
+    /// It cannot be watched. It is forgotten.
+    Failed(Error),
+}
+
+struct SharedView {
+    view: Arc<View>,
+    streams: usize,
+}
+
+/// One stream's part in a view. The view is kept up to date until the last one is dropped.
+pub(super) struct Subscription {
+    pub(super) view: Arc<View>,
+    /// `None` for a view that never changes.
+    watched: Option<(Arc<Hub>, Arc<WatchedService>, Selection)>,
+}
+
+impl Hub {
+    pub(super) fn new(service: ResourceService, options: DestinationOptions, answers: AnswerBytes) -> Arc<Self> {
+        let (memory, watches) = (Memory::default(), Mutex::default());
+        Arc::new(Self { service, options, answers, memory, watches })
+    }
+
+    /// Takes part in the view of a service.
+    ///
+    /// # Errors
+    /// `Unavailable`: nothing serves the type. `ResourceExhausted`: too many services, or too much is known already.
+    pub(super) fn subscribe(
+        self: &Arc<Self>,
+        caller: &Caller,
+        name: ServiceName,
+        selection: Selection,
+    ) -> Result<Subscription, Error> {
+        require_catalog(&self.service)?;
+        if !name.is_possible() {
+            let view = View::new(selection, self.answers.clone(), self.memory.share());
+            view.apply(1, &name, None);
+            return Ok(Subscription { view: Arc::new(view), watched: None });
+        }
+        let service = self.watch(caller, name)?;
+        let make = || Arc::new(View::new(selection.clone(), self.answers.clone(), self.memory.share()));
+        let (view, missing) = service.view(&selection, make);
+        // From here on dropping it gives everything back.
+        let subscription = Subscription { view, watched: Some((self.clone(), service.clone(), selection)) };
+        if let Some(missing) = missing {
+            let limit = self.options.state_bytes;
+            if self.memory.used() > limit {
+                let what = "the endpoints of services that are known take too much memory already";
+                let text = format!("{what} ({limit} bytes, limit destination.state_bytes); try again later");
+                return Err(refused(text));
+            }
+            service.tell(&subscription.view, missing)?;
+        }
+        Ok(subscription)
+    }
+
+    /// The service of the name, with one stream more.
+    fn watch(self: &Arc<Self>, caller: &Caller, name: ServiceName) -> Result<Arc<WatchedService>, Error> {
+        let mut watches = self.watches.lock();
+        let limit = self.options.max_services;
+        let full = watches.len() >= limit;
+        let watch = match watches.entry(name) {
+            Entry::Occupied(watch) => watch.into_mut(),
+            Entry::Vacant(_) if full => {
+                let text = format!("{limit} services are watched already (limit destination.max_services)");
+                return Err(refused(text));
+            }
+            Entry::Vacant(place) => {
+                let memory = self.memory.share();
+                let known = Known { seen: 0, state: State::Unknown, views: HashMap::new(), memory };
+                let service = Arc::new(WatchedService { name: place.key().clone(), known: Mutex::new(known) });
+                let following = follow(Arc::downgrade(self), self.service.clone(), caller.clone(), service.clone());
+                metrics::gauge!("mortise_destination_services").increment(1);
+                place.insert(Watch { service, streams: 0, task: tokio::spawn(following).abort_handle() })
+            }
+        };
+        watch.streams += 1;
+        Ok(watch.service.clone())
+    }
+
+    /// Forgets a service, for which others are to be asked anew.
+    fn remove(&self, service: &Arc<WatchedService>) {
+        let mut watches = self.watches.lock();
+        if let Entry::Occupied(watch) = watches.entry(service.name.clone())
+            && Arc::ptr_eq(&watch.get().service, service)
+        {
+            watch.remove();
+            metrics::gauge!("mortise_destination_services").decrement(1);
+        }
+    }
+
+    fn unsubscribe(&self, service: &Arc<WatchedService>, selection: &Selection) {
+        let mut known = service.known.lock();
+        if let Some(shared) = known.views.get_mut(selection) {
+            shared.streams -= 1;
+            if shared.streams == 0 {
+                known.views.remove(selection);
+            }
+        }
+        drop(known);
+        let mut watches = self.watches.lock();
+        if let Entry::Occupied(mut watch) = watches.entry(service.name.clone())
+            && Arc::ptr_eq(&watch.get().service, service)
+        {
+            watch.get_mut().streams -= 1;
+            if watch.get().streams == 0 {
+                watch.remove().task.abort();
+                metrics::gauge!("mortise_destination_services").decrement(1);
+            }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some((hub, service, selection)) = &self.watched {
+            hub.unsubscribe(service, selection);
+        }
+    }
+}
+
+impl WatchedService {
+    /// The view of a selection, with one stream more; and what it has to be told, if it is a new one.
+    fn view(&self, selection: &Selection, make: impl FnOnce() -> Arc<View>) -> (Arc<View>, Option<(u64, State)>) {
+        let mut known = self.known.lock();
+        let state = (known.seen, known.state.clone());
+        match known.views.entry(selection.clone()) {
+            Entry::Occupied(shared) => {
+                let shared = shared.into_mut();
+                shared.streams += 1;
+                (shared.view.clone(), None)
+            }
+            Entry::Vacant(place) => {
+                let view = place.insert(SharedView { view: make(), streams: 1 }).view.clone();
+                (view, Some(state))
+            }
+        }
+    }
+
+    fn tell(&self, view: &View, (seen, state): (u64, State)) -> Result<(), Error> {
+        match state {
+            State::Unknown => Ok(()),
+            State::Known(data) => {
+                let endpoints = data.as_deref().map(decode).transpose().map_err(|e| unreadable(&self.name, &e))?;
+                view.apply(seen, &self.name, endpoints.as_ref());
+                Ok(())
+            }
+            State::Failed(error) => Err(error),
+        }
+    }
+
+    /// Takes over what the service is now.
+    async fn set(&self, resource: Option<pb::Resource>) -> Result<(), Error> {
+        let data = resource.map(|resource| resource.data.unwrap_or_default().value);
+        let endpoints = data.as_deref().map(decode).transpose().map_err(|e| unreadable(&self.name, &e))?;
+        let (seen, views) = {
+            let mut known = self.known.lock();
+            known.seen += 1;
+            known.memory.set(data.as_ref().map_or(0, Vec::len));
+            known.state = State::Known(Arc::new(data));
+            (known.seen, known.views.values().map(|shared| shared.view.clone()).collect::<Vec<_>>())
+        };
+        for view in views {
+            view.apply(seen, &self.name, endpoints.as_ref());
+            // Others are served between two.
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn is_known(&self) -> bool {
+        matches!(self.known.lock().state, State::Known(_))
+    }
+
+    fn fail(&self, error: &Error) {
+        let views: Vec<_> = {
+            let mut known = self.known.lock();
+            known.state = State::Failed(error.clone());
+            known.views.values().map(|shared| shared.view.clone()).collect()
+        };
+        for view in views {
+            view.fail(status(error.clone()));
+        }
+    }
+}
+
+fn refused(text: String) -> Error {
+    metrics::counter!("mortise_destination_streams_refused_total").increment(1);
+    Error::new(Code::ResourceExhausted, text)
+}
+
+fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Error {
+    let ServiceName { namespace, name } = name;
+    Error::internal(format!("{} {namespace}/{name} does not decode: {error}", service_endpoints()))
+}
+
+/// Follows a service for as long as it has streams.
+async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watched: Arc<WatchedService>) {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let watching = Box::pin(watch_once(&service, &caller, &watched, &mut wait));
+        let Err(error) = guarded(Span::none(), watching).await else { continue };
+        if !watched.is_known() && error.code != Code::Aborted {
+            if let Some(hub) = hub.upgrade() {
+                hub.remove(&watched);
+            }
+            watched.fail(&error);
+            return;
+        }
+        let ServiceName { namespace, name } = &watched.name;
+        tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended; it is opened again");
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Follows one watch until it ends, which it does with an error.
+async fn watch_once(
+    service: &ResourceService,
+    caller: &Caller,
+    watched: &WatchedService,
+    wait: &mut Duration,
+) -> Result<(), Error> {
+    let ServiceName { namespace, name } = watched.name.clone();
+    let request = pb::WatchListRequest {
+        r#type: Some(service_endpoints().to_pb()),
+        tenancy: Some(pb::Tenancy { partition: PARTITION.to_owned(), namespace }),
+        name_prefix: name.clone(),
+    };
+    let mut events = service.watch_list(caller, request).await?;
+    let is_meant = |resource: &pb::Resource| resource.id.as_ref().is_some_and(|id| id.name == name);
+    let mut found = None;
+    let mut complete = false;
+    loop {
+        let now = match events.next().await?.event {
+            Some(Event::Upsert(upsert)) => upsert.resource.filter(is_meant).map(Some),
+            Some(Event::Delete(delete)) => delete.resource.filter(is_meant).map(|_| None),
+            Some(Event::EndOfSnapshot(_)) => {
+                complete = true;
+                *wait = FIRST_WAIT;
+                Some(found.take())
+            }
+            None => None,
+        };
+        match now {
+            Some(now) if complete => watched.set(now).await?,
+            Some(now) => found = now,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The destination API: where services are reached, as streams for proxies. docs/destination.md has the contract.
+//!
+//! One implementation serves `conduit.proxy.destination.Destination` and `io.linkerd.proxy.destination.Destination`: a
+//! translator over ordinary watches of `catalog.v1.ServiceEndpoints`.
+//!
+//! `authority` reads what is asked for; `hub` watches each service once, for all streams; `view` knows what one port of
+//! a service was and is, and computes what a stream has to be sent; `encode` makes bytes of it; `stream` is the answer
+//! to one call; `profile` what GetProfile says.
+//!
+//! # Cost
+//! A stream that waits is its place in a view, a timer and what HTTP/2 needs; a change of a service is one walk over its
+//! endpoints for each port that is asked for, and then its bytes, once, for all streams that have taken the one before.
+//!
+//! # Limits
+//! Streams (`destination.max_streams`), services and bytes (see `hub`), and the bytes on their way as those of all
+//! answers ([`super::calls`]).
+
+mod authority;
+mod encode;
+mod hub;
+mod memory;
+mod profile;
+mod stream;
+mod view;
+
+use std::{
+    convert::Infallible,
+    marker::PhantomData,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use ::http::{Request, Response, header::CONTENT_TYPE};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream as streams};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use mortise_resource::{Code, Error};
+use mortise_service::{Caller, ResourceService};
+use tokio::sync::Semaphore;
+use tonic::{Status, body::Body, metadata::GRPC_CONTENT_TYPE, server::NamedService};
+use tower::Service;
+
+use self::{
+    authority::{Target, authority, target},
+    encode::{Dialect, framed},
+    hub::Hub,
+    stream::{Content, OpenStream, Place, ended},
+};
+use super::{
+    calls::{AnswerBytes, CountsItself},
+    list::received,
+    resource_service::caller,
+    status::answer,
+};
+use crate::{call::span_of_call, conduit, linkerd};
+
+/// Largest request, bytes: names have some hundred.
+const MAX_REQUEST: usize = 64 << 10;
+
+/// How the destination API behaves. Part of config.toml.
+#[derive(Debug, Clone)]
+pub struct DestinationOptions {
+    /// Whether it is served.
+    pub enabled: bool,
+    /// What names end with, besides `cluster.local`.
+    pub zone: String,
+    /// How often a stream says something when nothing changes.
+    pub heartbeat: Duration,
+    /// Streams at once; one more is refused.
+    pub max_streams: usize,
+    /// Services that streams are about at once; streams for one more are refused.
+    pub max_services: usize,
+    /// Bytes of what is known of services; over that, streams for what is not known yet are refused.
+    pub state_bytes: usize,
+}
+
+impl Default for DestinationOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            zone: "cluster.local".to_owned(),
+            heartbeat: Duration::from_secs(30),
+            max_streams: 10_000,
+            max_services: 4_096,
+            state_bytes: 256 << 20,
+        }
+    }
+}
+
+/// The API, in both of its forms. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Destination(Arc<Shared>);
+
+struct Shared {
+    service: ResourceService,
+    options: DestinationOptions,
+    hub: Arc<Hub>,
+    streams: Arc<Semaphore>,
+}
+
+impl Destination {
+    /// The API over a service.
+    pub(crate) fn new(service: ResourceService, options: DestinationOptions, answers: AnswerBytes) -> Self {
+        let hub = Hub::new(service.clone(), options.clone(), answers);
+        let streams = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
+        Self(Arc::new(Shared { service, options, hub, streams }))
+    }
+
+    /// As one gRPC service.
+    pub(crate) fn served_as<P>(&self) -> DestinationService<P> {
+        DestinationService { destination: self.clone(), package: PhantomData }
+    }
+
+    async fn get(&self, caller: &Caller, scheme: &str, path: &str, dialect: Dialect) -> Result<Body, Error> {
+        let Shared { options, hub, .. } = &*self.0;
+        let authority = authority(scheme, path, &options.zone)?;
+        let place = self.place()?;
+        let subscription = hub.subscribe(caller, authority.service, authority.selection)?;
+        let content = Content::addresses(dialect, options.heartbeat);
+        Ok(OpenStream::new(content, subscription, self.stopped(), place).body())
+    }
+
+    async fn get_profile(&self, caller: &Caller, scheme: &str, path: &str) -> Result<Body, Error> {
+        let Shared { options, hub, .. } = &*self.0;
+        let target = target(scheme, path, &options.zone)?;
+        let place = self.place()?;
+        let authority = match target {
+            Target::Service(authority) => authority,
+            Target::Address(_) => {
+                let end = self.stopped().map(move |()| {
+                    drop(place);
+                    ended(&Status::unavailable("the server is stopping; ask again"))
+                });
+                let profile = Ok(Frame::data(framed(&profile::unknown())));
+                return Ok(Body::new(StreamBody::new(streams::iter([profile]).chain(streams::once(end)))));
+            }
+        };
+        let subscription = hub.subscribe(caller, authority.service.clone(), authority.selection.clone())?;
+        let content = Content::profile(authority, options.zone.clone());
+        Ok(OpenStream::new(content, subscription, self.stopped(), place).body())
+    }
+
+    fn place(&self) -> Result<Place, Error> {
+        let permit = self.0.streams.clone().try_acquire_owned();
+        permit.map(Place::new).map_err(|_| {
+            metrics::counter!("mortise_destination_streams_refused_total").increment(1);
+            let limit = self.0.options.max_streams;
+            let text = format!("{limit} streams are open already (limit destination.max_streams); try again later");
+            Error::new(Code::ResourceExhausted, text)
+        })
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, ()> {
+        self.0.service.stopped().boxed()
+    }
+}
+
+/// A package under which the API is served.
+pub(crate) trait Package: Clone + Send + Sync + 'static {
+    /// The full name of the gRPC service.
+    const NAME: &'static str;
+
+    /// Answers a method; `None` if there is none of the name.
+    fn answer(
+        destination: Destination,
+        method: &str,
+        caller: Caller,
+        body: Body,
+    ) -> Option<BoxFuture<'static, Result<Body, Status>>>;
+}
+
+/// Conduit's, of 2018.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conduit;
+
+/// Linkerd's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Linkerd;
+
+impl Package for Conduit {
+    const NAME: &'static str = "conduit.proxy.destination.Destination";
+
+    fn answer(
+        destination: Destination,
+        method: &str,
+        caller: Caller,
+        body: Body,
+    ) -> Option<BoxFuture<'static, Result<Body, Status>>> {
+        let get = async move {
+            let request: conduit::common::Destination = received(body, MAX_REQUEST).await?;
+            let get = destination.get(&caller, &request.scheme, &request.path, Dialect::Conduit);
+            Ok(answer(span_of_call("destination.Get"), get).await?.into_inner())
+        };
+        (method == "Get").then(|| get.boxed())
+    }
+}
+
+impl Package for Linkerd {
+    const NAME: &'static str = "io.linkerd.proxy.destination.Destination";
+
+    fn answer(
+        destination: Destination,
+        method: &str,
+        caller: Caller,
+        body: Body,
+    ) -> Option<BoxFuture<'static, Result<Body, Status>>> {
+        let is_profile = match method {
+            "Get" => false,
+            "GetProfile" => true,
+            _ => return None,
+        };
+        Some(
+            async move {
+                let request: linkerd::destination::GetDestination = received(body, MAX_REQUEST).await?;
+                let (scheme, path) = (&request.scheme, &request.path);
+                let body = match is_profile {
+                    false => {
+                        let get = destination.get(&caller, scheme, path, Dialect::Linkerd);
+                        answer(span_of_call("destination.Get"), get).await?
+                    }
+                    true => {
+                        let get = destination.get_profile(&caller, scheme, path);
+                        answer(span_of_call("destination.GetProfile"), get).await?
+                    }
+                };
+                Ok(body.into_inner())
+            }
+            .boxed(),
+        )
+    }
+}
+
+/// The API under the name of one package.
+pub(crate) struct DestinationService<P> {
+    destination: Destination,
+    package: PhantomData<P>,
+}
+
+impl<P> Clone for DestinationService<P> {
+    fn clone(&self) -> Self {
+        Self { destination: self.destination.clone(), package: PhantomData }
+    }
+}
+
+impl<P: Package> NamedService for DestinationService<P> {
+    const NAME: &'static str = P::NAME;
+}
+
+impl<P: Package> Service<Request<Body>> for DestinationService<P> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let caller = caller(&parts.headers, &parts.extensions);
+        let method = parts.uri.path().rsplit('/').next().unwrap_or_default();
+        let answering = P::answer(self.destination.clone(), method, caller, body);
+        async move {
+            let answered = match answering {
+                Some(answering) => answering.await,
+                None => Err(Status::unimplemented("there is no such method")),
+            };
+            Ok(answered.map_or_else(
+                |status| status.into_http(),
+                |body| {
+                    let mut response = Response::new(body);
+                    response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
+                    response.extensions_mut().insert(CountsItself);
+                    response
+                },
+            ))
+        }
+        .boxed()
+    }
+}

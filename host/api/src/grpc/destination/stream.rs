@@ -1,0 +1,164 @@
+//! The answer to one call: what its view has for it, as soon as there is something and the client has room for it.
+
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use futures::{FutureExt as _, future::BoxFuture, stream};
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use tokio::{
+    select,
+    sync::{OwnedSemaphorePermit, watch},
+    time::{Instant, sleep_until},
+};
+use tonic::{Status, body::Body};
+
+use super::{
+    authority::Authority,
+    encode::{self, Dialect},
+    hub::Subscription,
+    profile,
+    view::{Broken, Position, Told, View},
+};
+
+/// A stream that is open.
+pub(super) struct OpenStream {
+    content: Content,
+    subscription: Subscription,
+    versions: watch::Receiver<u64>,
+    stopped: BoxFuture<'static, ()>,
+    _place: Place,
+}
+
+/// What a stream is about.
+pub(super) enum Content {
+    /// Addresses, for Get.
+    Addresses {
+        position: Position,
+        dialect: Dialect,
+        heartbeat: Duration,
+        /// When the next heartbeat is due.
+        due: Instant,
+    },
+    /// How to speak to a service, for GetProfile.
+    Profile { authority: Authority, zone: String, last: Option<Bytes> },
+}
+
+impl Content {
+    pub(super) fn addresses(dialect: Dialect, heartbeat: Duration) -> Self {
+        Self::Addresses { position: Position::default(), dialect, heartbeat, due: Instant::now() + heartbeat }
+    }
+
+    pub(super) fn profile(authority: Authority, zone: String) -> Self {
+        Self::Profile { authority, zone, last: None }
+    }
+
+    /// What is to be sent now, if anything.
+    fn next(&mut self, view: &View) -> Result<Option<Bytes>, Broken> {
+        match self {
+            Self::Addresses { position, dialect, heartbeat, due } => {
+                let bytes = view.next(position, *dialect)?;
+                if bytes.is_some() {
+                    *due = Instant::now() + *heartbeat;
+                }
+                Ok(bytes)
+            }
+            Self::Profile { authority, zone, last } => {
+                let now = view.summary()?.map(|summary| profile::of_service(authority, zone, summary));
+                if now == *last {
+                    return Ok(None);
+                }
+                last.clone_from(&now);
+                Ok(now)
+            }
+        }
+    }
+
+    /// Resolves when a heartbeat is due, with it. The client has been told something before.
+    async fn heartbeat(&mut self) -> Bytes {
+        let Self::Addresses { position, heartbeat, due, .. } = self else { return std::future::pending().await };
+        let bytes = match position.told {
+            Told::Nothing => return std::future::pending().await,
+            Told::NoEndpoints { exists } => encode::no_endpoints(exists),
+            Told::Endpoints => encode::empty_add(),
+        };
+        sleep_until(*due).await;
+        *due = Instant::now() + *heartbeat;
+        bytes
+    }
+}
+
+impl OpenStream {
+    pub(super) fn new(
+        content: Content,
+        subscription: Subscription,
+        stopped: BoxFuture<'static, ()>,
+        place: Place,
+    ) -> Self {
+        let versions = subscription.view.versions();
+        Self { content, subscription, versions, stopped, _place: place }
+    }
+
+    /// As the body of an answer.
+    pub(super) fn body(self) -> Body {
+        Body::new(StreamBody::new(stream::unfold(Some(self), async |open| {
+            let mut open = open?;
+            Some(match open.next().await {
+                Ok(bytes) => {
+                    metrics::counter!("mortise_destination_updates_total").increment(1);
+                    (Ok(Frame::data(bytes)), Some(open))
+                }
+                Err(status) => (ended(&status), None),
+            })
+        })))
+    }
+
+    async fn next(&mut self) -> Result<Bytes, Status> {
+        loop {
+            if (&mut self.stopped).now_or_never().is_some() {
+                return Err(Status::unavailable("the server is stopping; subscribe again"));
+            }
+            // What comes from here on wakes it again.
+            self.versions.borrow_and_update();
+            match self.content.next(&self.subscription.view) {
+                Ok(Some(bytes)) => return Ok(bytes),
+                Ok(None) => {}
+                Err(Broken::Failed(status)) => return Err(status),
+                Err(Broken::Lagged) => {
+                    metrics::counter!("mortise_destination_streams_lagged_total").increment(1);
+                    let what = "the client was too slow for the changes of the service; subscribe again for all of it";
+                    return Err(Status::unavailable(what));
+                }
+            }
+            select! {
+                () = &mut self.stopped => return Err(Status::unavailable("the server is stopping; subscribe again")),
+                // An error means that the view is gone, which this stream holds.
+                _ = self.versions.changed() => {}
+                bytes = self.content.heartbeat() => return Ok(bytes),
+            }
+        }
+    }
+}
+
+/// The end of an answer.
+pub(super) fn ended(status: &Status) -> Result<Frame<Bytes>, Status> {
+    let mut trailers = HeaderMap::new();
+    status.add_header(&mut trailers)?;
+    Ok(Frame::trailers(trailers))
+}
+
+/// The place of a stream among those that may be open, counted while it is taken.
+pub(super) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+
+impl Place {
+    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
+        metrics::gauge!("mortise_destination_streams").increment(1);
+        Self(permit)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        metrics::gauge!("mortise_destination_streams").decrement(1);
+    }
+}

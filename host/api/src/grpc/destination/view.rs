@@ -1,0 +1,400 @@
+//! What clients are told of one port of one service: the addresses now, and what changed lately.
+//!
+//! All streams that ask for the same share a view. A stream holds where it is (a [`Position`]: a version, and what kind
+//! of state it was told), never a queue: what it is sent next is the difference between there and now. So changes that
+//! a slow stream has not been sent coalesce by themselves.
+//!
+//! # How the difference is known
+//! The view has a log: for each change of an address its version, and what the address was before. What an address was
+//! at some version is what the first later entry says, or what it is now if there is none. The log holds twice as many
+//! entries as there are addresses, and [`LOG_FLOOR`] more; a stream that is further behind has lagged.
+//!
+//! # What is sent
+//! At most two messages: `add` with what is new or different, then `remove` with what is gone; all addresses if the
+//! stream was told none, or if the labels of the service have changed since. Bytes are made once for all streams that
+//! are at the same version, and live as long as one of them is being sent them.
+//!
+//! Cost: an address takes its encoding and some 60 bytes; a change of the service a walk over its addresses.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Weak},
+};
+
+use hyper::body::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tonic::Status;
+
+use super::{
+    authority::{Selection, ServiceName},
+    encode::{self, Address, Dialect},
+    memory::MemoryShare,
+};
+use crate::{
+    catalog::{Endpoint, ServiceEndpoints},
+    endpoints::is_healthy,
+    grpc::calls::{AnswerBytes, CountedBytes},
+};
+
+/// Entries of the log of a view without addresses.
+const LOG_FLOOR: usize = 1_024;
+
+/// The labels of a service that are always there, and those of an address.
+const NAMESPACE: &str = "namespace";
+const SERVICE: &str = "service";
+const WORKLOAD: &str = "workload";
+const ZONE: &str = "zone";
+
+/// See the module.
+pub(super) struct View {
+    selection: Selection,
+    inner: Mutex<Inner>,
+    /// The newest version, for those who wait.
+    version: watch::Sender<u64>,
+    answers: AnswerBytes,
+}
+
+struct Inner {
+    /// The number of the newest state of the service that was looked at.
+    seen: u64,
+    /// Counts changes.
+    version: u64,
+    state: State,
+    /// In order of addresses, each once.
+    addresses: Vec<Arc<Address>>,
+    set_labels: Box<[u8]>,
+    /// The version in which the labels changed last.
+    labelled: u64,
+    log: VecDeque<Change>,
+    /// The log has all changes after this version.
+    complete_since: u64,
+    /// Bytes on their way, by the version that they lead on from; `None` for all addresses.
+    encoded: HashMap<(Option<u64>, Dialect), Weak<CountedBytes>>,
+    memory: MemoryShare,
+}
+
+/// What is known of the service.
+enum State {
+    /// Nothing yet.
+    Unknown,
+    /// There is none of the name.
+    Absent,
+    Present {
+        /// Whether its ports are listed, and this is none of them.
+        is_undefined: bool,
+    },
+    /// It cannot be watched.
+    Failed(Status),
+}
+
+struct Change {
+    version: u64,
+    addr: SocketAddr,
+    before: Option<Arc<Address>>,
+}
+
+/// How far a stream is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Position {
+    version: u64,
+    pub(super) told: Told,
+}
+
+/// What a stream was told last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Told {
+    #[default]
+    Nothing,
+    NoEndpoints {
+        exists: bool,
+    },
+    Endpoints,
+}
+
+/// Why a stream cannot go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// It is further behind than the log goes back.
+    Lagged,
+    Failed(Status),
+}
+
+/// What a profile says of the service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Summary {
+    Absent,
+    Present { is_undefined: bool, first: Option<Arc<Address>> },
+}
+
+impl View {
+    /// A view of a service of which nothing is known yet.
+    pub(super) fn new(selection: Selection, answers: AnswerBytes, memory: MemoryShare) -> Self {
+        Self {
+            selection,
+            inner: Mutex::new(Inner {
+                seen: 0,
+                version: 0,
+                state: State::Unknown,
+                addresses: Vec::new(),
+                set_labels: Box::default(),
+                labelled: 0,
+                log: VecDeque::new(),
+                complete_since: 0,
+                encoded: HashMap::new(),
+                memory,
+            }),
+            version: watch::Sender::new(0),
+            answers,
+        }
+    }
+
+    /// Resolves with every new version.
+    pub(super) fn versions(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Takes over the state number `seen` of the service, unless the view has seen a newer one. `None`: there is no such
+    /// service.
+    pub(super) fn apply(&self, seen: u64, service: &ServiceName, endpoints: Option<&ServiceEndpoints>) {
+        let (state, addresses, set_labels) = match endpoints {
+            None => (State::Absent, Vec::new(), None),
+            Some(endpoints) => {
+                let state = State::Present { is_undefined: is_undefined(endpoints, self.selection.port) };
+                (state, selected(endpoints, &self.selection), Some(set_labels(endpoints, service)))
+            }
+        };
+        let mut inner = self.inner.lock();
+        if seen <= inner.seen {
+            return;
+        }
+        inner.seen = seen;
+        if inner.apply(state, addresses, set_labels) {
+            let (version, size) = (inner.version, inner.size());
+            inner.memory.set(size);
+            drop(inner);
+            self.version.send_replace(version);
+        }
+    }
+
+    /// Ends the streams.
+    pub(super) fn fail(&self, status: Status) {
+        let mut inner = self.inner.lock();
+        inner.state = State::Failed(status);
+        inner.version += 1;
+        let version = inner.version;
+        drop(inner);
+        self.version.send_replace(version);
+    }
+
+    /// What a stream is to be sent now, if anything; it is there then.
+    ///
+    /// # Errors
+    /// The stream cannot go on.
+    pub(super) fn next(&self, position: &mut Position, dialect: Dialect) -> Result<Option<Bytes>, Broken> {
+        let mut inner = self.inner.lock();
+        let none = |exists| match position.told == (Told::NoEndpoints { exists }) {
+            true => (position.told, None),
+            false => (Told::NoEndpoints { exists }, Some(encode::no_endpoints(exists))),
+        };
+        let (told, bytes) = match &inner.state {
+            State::Unknown => return Ok(None),
+            State::Failed(status) => return Err(Broken::Failed(status.clone())),
+            State::Absent => none(false),
+            State::Present { .. } if inner.addresses.is_empty() => none(true),
+            State::Present { .. } => {
+                let from = (position.told == Told::Endpoints).then_some(position.version);
+                (Told::Endpoints, inner.encoded(from, dialect, &self.answers)?)
+            }
+        };
+        *position = Position { version: inner.version, told };
+        Ok(bytes)
+    }
+
+    /// What is known for a profile, if anything is.
+    ///
+    /// # Errors
+    /// The service cannot be watched.
+    pub(super) fn summary(&self) -> Result<Option<Summary>, Broken> {
+        let inner = self.inner.lock();
+        Ok(Some(match &inner.state {
+            State::Unknown => return Ok(None),
+            State::Failed(status) => return Err(Broken::Failed(status.clone())),
+            State::Absent => Summary::Absent,
+            State::Present { is_undefined } => {
+                Summary::Present { is_undefined: *is_undefined, first: inner.addresses.first().cloned() }
+            }
+        }))
+    }
+}
+
+impl Inner {
+    /// Whether anything changed.
+    fn apply(&mut self, state: State, addresses: Vec<Arc<Address>>, set_labels: Option<Box<[u8]>>) -> bool {
+        let version = self.version + 1;
+        let changes = changes(version, &self.addresses, &addresses);
+        let set_labels = set_labels.filter(|labels| *labels != self.set_labels);
+        let same_state = match (&self.state, &state) {
+            (State::Absent, State::Absent) => true,
+            (State::Present { is_undefined: before }, State::Present { is_undefined: now }) => before == now,
+            _ => false,
+        };
+        if same_state && set_labels.is_none() && changes.is_empty() {
+            return false;
+        }
+        let most = 2 * self.addresses.len().max(addresses.len()) + LOG_FLOOR;
+        self.log.extend(changes);
+        while self.log.len() > most {
+            let oldest = self.log.pop_front().map_or(version, |change| change.version);
+            self.complete_since = self.complete_since.max(oldest);
+        }
+        if let Some(set_labels) = set_labels {
+            self.set_labels = set_labels;
+            self.labelled = version;
+        }
+        self.addresses = addresses;
+        self.state = state;
+        self.version = version;
+        self.encoded.clear();
+        true
+    }
+
+    /// The way from a version to the newest one, `None` if it leads nowhere; all addresses if there is no such version.
+    fn encoded(&mut self, from: Option<u64>, dialect: Dialect, answers: &AnswerBytes) -> Result<Option<Bytes>, Broken> {
+        if from == Some(self.version) {
+            return Ok(None);
+        }
+        if from.is_some_and(|from| from < self.complete_since) {
+            return Err(Broken::Lagged);
+        }
+        if let Some(bytes) = self.encoded.get(&(from, dialect)).and_then(Weak::upgrade) {
+            return Ok(Some(CountedBytes::share(bytes)));
+        }
+        let mut out = Vec::new();
+        match from {
+            None => self.add_all(&mut out, dialect),
+            Some(from) => self.difference(from, &mut out, dialect),
+        }
+        if out.is_empty() {
+            return Ok(None);
+        }
+        let bytes = Arc::new(answers.count(out));
+        // What nobody is being sent any more makes room.
+        self.encoded.retain(|_, bytes| bytes.strong_count() > 0);
+        self.encoded.insert((from, dialect), Arc::downgrade(&bytes));
+        Ok(Some(CountedBytes::share(bytes)))
+    }
+
+    fn add_all(&self, out: &mut Vec<u8>, dialect: Dialect) {
+        encode::add(out, dialect, self.addresses.iter().map(|address| &**address), &self.set_labels);
+    }
+
+    fn difference(&self, from: u64, out: &mut Vec<u8>, dialect: Dialect) {
+        let mut before = BTreeMap::new();
+        let start = self.log.partition_point(|change| change.version <= from);
+        for change in self.log.range(start..) {
+            before.entry(change.addr).or_insert(change.before.as_deref());
+        }
+        let (mut added, mut gone) = (Vec::new(), Vec::new());
+        for (addr, before) in before {
+            match (before, self.find(addr)) {
+                (Some(before), Some(now)) if before.encoded(dialect) == now.encoded(dialect) => {}
+                (_, Some(now)) => added.push(now),
+                (Some(_), None) => gone.push(addr),
+                (None, None) => {}
+            }
+        }
+        if self.labelled > from {
+            self.add_all(out, dialect);
+        } else if !added.is_empty() {
+            encode::add(out, dialect, added.into_iter(), &self.set_labels);
+        }
+        if !gone.is_empty() {
+            encode::remove(out, gone.into_iter());
+        }
+    }
+
+    fn find(&self, addr: SocketAddr) -> Option<&Address> {
+        let at = self.addresses.binary_search_by_key(&addr, |address| address.addr).ok()?;
+        self.addresses.get(at).map(|address| &**address)
+    }
+
+    /// What it takes in memory, bytes.
+    fn size(&self) -> usize {
+        let pointer = size_of::<Arc<Address>>();
+        let addresses: usize = self.addresses.iter().map(|address| pointer + address.size()).sum();
+        let replaced = |change: &Change| change.before.as_ref().map_or(0, |address| address.size());
+        let log: usize = self.log.iter().map(|change| size_of::<Change>() + replaced(change)).sum();
+        size_of::<Self>() + addresses + log
+    }
+}
+
+/// What differs between two lists of addresses, both in order.
+fn changes(version: u64, before: &[Arc<Address>], now: &[Arc<Address>]) -> Vec<Change> {
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    let mut changes = Vec::new();
+    loop {
+        let order = match (before.peek(), now.peek()) {
+            (None, None) => return changes,
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(before), Some(now)) => before.addr.cmp(&now.addr),
+        };
+        let old = if order.is_le() { before.next() } else { None };
+        let new = if order.is_ge() { now.next() } else { None };
+        if old != new
+            && let Some(addr) = old.or(new).map(|address| address.addr)
+        {
+            changes.push(Change { version, addr, before: old.cloned() });
+        }
+    }
+}
+
+/// Whether a service lists its ports, and this is none of them.
+fn is_undefined(endpoints: &ServiceEndpoints, port: u16) -> bool {
+    !endpoints.ports.is_empty() && endpoints.ports.iter().all(|one| one.port != u32::from(port))
+}
+
+/// The addresses to be told, in order.
+fn selected(endpoints: &ServiceEndpoints, selection: &Selection) -> Vec<Arc<Address>> {
+    let listed = endpoints.ports.iter().find(|port| port.port == u32::from(selection.port));
+    let mut found = BTreeMap::new();
+    for endpoint in endpoints.endpoints.iter().filter(|endpoint| is_healthy(endpoint)) {
+        if selection.instance.as_ref().is_some_and(|instance| *instance != endpoint.workload) {
+            continue;
+        }
+        // Names of hosts are for the DNS.
+        let Ok(ip) = endpoint.address.parse::<IpAddr>() else { continue };
+        let port = match listed {
+            None => Some(selection.port),
+            Some(listed) => {
+                let port = endpoint.ports.iter().find(|port| port.name == listed.name);
+                port.and_then(|port| u16::try_from(port.port).ok()).filter(|port| *port > 0)
+            }
+        };
+        let Some(port) = port else { continue };
+        found.entry(SocketAddr::new(ip, port)).or_insert(endpoint);
+    }
+    found.into_iter().map(|(addr, endpoint)| Arc::new(address(addr, endpoint))).collect()
+}
+
+fn address(addr: SocketAddr, endpoint: &Endpoint) -> Address {
+    let mut labels = endpoint.labels.clone();
+    for (label, value) in [(WORKLOAD, &endpoint.workload), (ZONE, &endpoint.zone)] {
+        if !value.is_empty() {
+            labels.insert(label.to_owned(), value.clone());
+        }
+    }
+    Address::new(addr, endpoint.weight, labels, &endpoint.identity)
+}
+
+fn set_labels(endpoints: &ServiceEndpoints, service: &ServiceName) -> Box<[u8]> {
+    let mut labels = endpoints.labels.clone();
+    labels.insert(NAMESPACE.to_owned(), service.namespace.clone());
+    labels.insert(SERVICE.to_owned(), service.name.clone());
+    encode::set_labels(labels)
+}
