@@ -12,6 +12,7 @@ mod calls;
 mod catalog;
 mod controllers;
 mod crowd;
+mod destination;
 mod disk;
 mod etcd;
 mod hooks;
@@ -102,6 +103,18 @@ enum Command {
         #[arg(long, default_value_t = 1_000)]
         services: usize,
     },
+    /// The destination API with many streams of one service, half of which take nothing.
+    Destination {
+        /// How many streams.
+        #[arg(long, default_value_t = 1_000)]
+        streams: usize,
+        /// How many endpoints the service has.
+        #[arg(long, default_value_t = 10_000)]
+        endpoints: u32,
+        /// How many changes.
+        #[arg(long, default_value_t = 50)]
+        changes: u32,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -134,6 +147,9 @@ fn main() -> Outcome<()> {
             Command::Reload { reloads } => reload::measure(reloads).await,
             Command::Controllers { resources } => controllers::measure(rounds, resources).await,
             Command::Catalog { services } => catalog::measure(services).await,
+            Command::Destination { streams, endpoints, changes } => {
+                destination::measure(streams, endpoints, changes).await
+            }
             Command::All => {
                 hooks::measure().await?;
                 reload::measure(1_000).await?;
@@ -145,6 +161,7 @@ fn main() -> Outcome<()> {
                 hostile::measure(rounds).await?;
                 controllers::measure(rounds, 100_000).await?;
                 catalog::measure(1_000).await?;
+                destination::measure(1_000, 10_000, 50).await?;
                 scale::measure(rounds, 1_000_000).await
             }
         }
