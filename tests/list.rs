@@ -270,3 +270,62 @@ async fn a_prefix_with_a_zero_byte_matches_nothing() {
         }
     }
 }
+
+/// The rest of long lists and of long snapshots is read on threads that give way to all others; what is short is not.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_takes_long_to_list_is_read_at_low_priority() {
+    /// Niceness of each thread of this name, and hundredths of a second that all of them took.
+    fn threads(server: &Server, name: &str) -> (Vec<i64>, u64) {
+        let (mut niceness, mut took) = (Vec::new(), 0);
+        for task in std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap() {
+            // It may have ended since.
+            let Ok(stat) = std::fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
+            let (before, after) = stat.rsplit_once(')').unwrap();
+            if before.ends_with(name) {
+                let fields: Vec<i64> =
+                    after.split_whitespace().skip(1).take(16).map(|field| field.parse().unwrap()).collect();
+                took += (fields[10] + fields[11]) as u64;
+                niceness.push(fields[15]);
+            }
+        }
+        (niceness, took)
+    }
+    const LOW: &str = "mortise-lowprio";
+    let server = Server::start().await;
+    let low = (threads(&server, "mortise-worker").0[0] + 15).min(19);
+    let write = async |from: usize, to: usize| {
+        let mut writing = tokio::task::JoinSet::new();
+        for lane in 0..64 {
+            let mut client = server.client();
+            writing.spawn(async move {
+                for n in (from + lane..to).step_by(64) {
+                    let resource = Some(artist(&format!("a-{n:05}")));
+                    client.write(pb::WriteRequest { resource }).await.unwrap();
+                }
+            });
+        }
+        writing.join_all().await;
+    };
+    let list = async || server.list(gvk("demo.v2.Artist"), tenancy("", ""), "").await.unwrap().len();
+    write(0, 1_000).await;
+    assert_eq!(list().await, 1_000);
+    assert_eq!(server.watch(gvk("demo.v2.Artist"), None, "").await.unwrap().snapshot().await.len(), 1_000);
+    assert!(threads(&server, LOW).0.is_empty(), "for what is short");
+
+    write(1_000, 8_000).await;
+    assert_eq!(server.watch(gvk("demo.v2.Artist"), None, "").await.unwrap().snapshot().await.len(), 8_000);
+    assert!(threads(&server, LOW).0.contains(&low), "for a snapshot");
+    let mut lists = 0;
+    let took = loop {
+        assert_eq!(list().await, 8_000);
+        lists += 1;
+        let (niceness, took) = threads(&server, LOW);
+        assert!(niceness.iter().all(|nice| *nice == low), "{niceness:?}");
+        if took >= 20 || lists == 100 {
+            break took;
+        }
+    };
+    println!("{lists} lists of 8,000 took {} ms on threads of low priority", took * 10);
+    assert!(took >= 20, "{lists} lists took {} ms there", took * 10);
+}

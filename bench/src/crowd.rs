@@ -1,7 +1,9 @@
 //! Many lists at once: what they cost writes, and the server's memory. The percentiles of a few clients' writes while
 //! each of the lists is under way or waits its turn, against the same without them, alternately.
 //!
-//! Clients take what comes as fast as they can. At the end of a round the lists are given up, also on the server.
+//! Clients take what comes as fast as they can. Those that list do so on threads of low priority: to take in and decode
+//! a list costs them more than it costs the server, and their processors are not the server's elsewhere. At the end of a
+//! round the lists are given up, also on the server.
 
 use std::{
     sync::{
@@ -11,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use mortise_plugin_host::LowPriorityThreads;
 use mortise_resource::{pb, types::Gvk};
 use tokio::{task::JoinSet, time::sleep};
 
@@ -36,7 +39,10 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
     let dir = tempfile::tempdir()?;
     let server = Arc::new(Server::mortise(dir.path(), &[]).await?);
     fill(&server, resources).await?;
-    let (writers, listers) = (server.clients(WRITERS).await?, server.clients(lists.div_ceil(ON_ONE_CONNECTION)).await?);
+    let (writers, threads) = (server.clients(WRITERS).await?, Arc::new(LowPriorityThreads::default()));
+    let connecting = server.clone();
+    let listers = threads.run(async move { connecting.clients(lists.div_ceil(ON_ONE_CONNECTION)).await }).await;
+    let listers = listers.ok_or("connecting panicked")??;
     of_writes(&writers, rounds.length / 4).await?;
     let before = server.resident_mib()?;
     let peak = Arc::new(AtomicU64::new(0));
@@ -53,7 +59,7 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
     let counts = Arc::new(Counts::default());
     for _ in 0..rounds.count {
         let quiet = of_writes(&writers, rounds.length).await?;
-        let mut crowd = crowd(&listers, lists, &counts);
+        let mut crowd = crowd(&threads, &listers, lists, &counts);
         let loud = of_writes(&writers, rounds.length).await?;
         crowd.shutdown().await;
         sleep(REST).await;
@@ -91,11 +97,11 @@ struct Counts {
 }
 
 /// So many lists at once, each begun anew when it has ended. Dropping them gives them up.
-fn crowd(clients: &[Client], lists: usize, counts: &Arc<Counts>) -> JoinSet<()> {
+fn crowd(threads: &Arc<LowPriorityThreads>, clients: &[Client], lists: usize, counts: &Arc<Counts>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for client in clients.iter().cycle().take(lists) {
-        let (mut client, counts) = (client.clone(), counts.clone());
-        tasks.spawn(async move {
+        let (mut client, counts, threads) = (client.clone(), counts.clone(), threads.clone());
+        let listing = async move {
             loop {
                 let answer = client
                     .list(pb::ListRequest {
@@ -107,6 +113,9 @@ fn crowd(clients: &[Client], lists: usize, counts: &Arc<Counts>) -> JoinSet<()> 
                 let count = if answer.is_ok() { &counts.whole } else { &counts.refused };
                 count.fetch_add(1, Ordering::Relaxed);
             }
+        };
+        tasks.spawn(async move {
+            threads.run(listing).await;
         });
     }
     tasks

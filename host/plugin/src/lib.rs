@@ -27,7 +27,10 @@ mod request;
 mod sandbox;
 
 pub use call::answer::{Decision, MutateReply, UpgradeReply, Usage};
-pub use engine::pool::{PoolSize, address_space, physical_memory};
+pub use engine::{
+    low_priority::LowPriorityThreads,
+    pool::{PoolSize, address_space, physical_memory},
+};
 pub use error::{HookError, HookFault, LoadError};
 pub use grants::{
     Grants,

@@ -6,6 +6,12 @@
 //! that are read at once are bounded, too, and with them the windows of noted changes in the store. One that turns out
 //! larger gives back what it has and waits for more, with nothing in hand.
 //!
+//! # Priority
+//! The first [`SHORT`] pages of a list are read on the threads that serve requests. What comes after them is read and
+//! encoded on threads of low priority: however many long lists there are, whoever is served with less goes first.
+//! Nothing else can be done about them there: a list cannot be sent before all of it is read, since its length comes
+//! first, and to bound how many are read at once does not help a write that waits for the processor of one.
+//!
 //! Lists of controllers of this process are neither encoded nor counted here: each resource goes to its reader as soon
 //! as it is read, and the reader ends the list when it has enough.
 
@@ -17,6 +23,7 @@ use prost::{
     Message as _,
     bytes::{BufMut as _, Bytes, BytesMut},
 };
+use tracing::Instrument as _;
 
 use crate::{
     caller::Caller,
@@ -29,6 +36,9 @@ use crate::{
 
 /// Lists that are read at once: each has this part of all bytes at first.
 const AT_ONCE: usize = 16;
+
+/// Pages of a list that are read on the threads that serve requests: the first has 64 resources, the second 1,024.
+const SHORT: usize = 2;
 
 /// What is encoded in one piece, bytes: the resource that reaches it is the last.
 const PIECE: usize = 64 << 10;
@@ -76,13 +86,6 @@ pub(crate) struct CheckedList {
     hooks: Option<RequestHooks>,
 }
 
-/// How it ended that a list was read.
-enum Gathered {
-    All(VecDeque<Bytes>, usize, Share),
-    /// It did not fit into its share; so many bytes were seen.
-    Outgrown(usize),
-}
-
 impl CheckedList {
     pub(crate) fn new(selection: Selection, registry: Arc<Registry>, caller: &Caller) -> Self {
         Self { selection, registry, caller: caller.clone(), hooks: None }
@@ -107,49 +110,29 @@ impl CheckedList {
         let mut wanted = (total / AT_ONCE).max(1);
         loop {
             let share = service.lists.acquire(self.caller.source, wanted).await.map_err(|e| service.no_room(e))?;
-            match self.gather(service, share).await? {
-                Gathered::All(pieces, bytes, mut share) => {
+            let pages = self.open(service).await?;
+            let mut encoder = Encoder { list: self, pages, pieces: VecDeque::new(), bytes: 0, share };
+            let mut progress = encoder.pages(SHORT).await?;
+            if let Progress::More = progress {
+                let rest = async move { encoder.pages(usize::MAX).await.map(|progress| (encoder, progress)) };
+                let rest = service.low_priority.run(rest.in_current_span()).await;
+                (encoder, progress) = rest.ok_or_else(|| Error::internal("failed list: its task panicked"))??;
+            }
+            match progress {
+                Progress::All => {
+                    let Encoder { pieces, bytes, mut share, .. } = encoder;
                     share.shrink(bytes);
                     return Ok(EncodedList { pieces, bytes, _share: share });
                 }
-                Gathered::Outgrown(seen) if wanted < total => wanted = seen.saturating_mul(2).clamp(wanted, total),
-                Gathered::Outgrown(_) => return Err(service.no_room(NoShare::TooMuch)),
+                Progress::More | Progress::Outgrown if wanted < total => {
+                    wanted = encoder.bytes.saturating_mul(2).clamp(wanted, total);
+                }
+                Progress::More | Progress::Outgrown => return Err(service.no_room(NoShare::TooMuch)),
             }
+            // The share goes here; nothing is in hand while the next one is waited for.
+            self = encoder.list;
             self.release();
         }
-    }
-
-    /// Reads and encodes the list within its share.
-    async fn gather(&mut self, service: &ResourceService, mut share: Share) -> Result<Gathered, Error> {
-        let (mut pieces, mut whole) = (VecDeque::new(), 0);
-        let mut pages = self.open(service).await?;
-        while let Some(page) = self.next_page(&mut *pages).await? {
-            let mut piece = BytesMut::new();
-            let mut cut = |piece: &mut BytesMut| pieces.push_back(piece.split().freeze());
-            let encode = |resource: pb::Resource| {
-                let before = piece.len();
-                let length = resource.encoded_len();
-                // Neither can fail: the buffer grows.
-                piece.put_u8(RESOURCES);
-                let _ = prost::encode_length_delimiter(length, &mut piece);
-                let _ = resource.encode(&mut piece);
-                whole += piece.len() - before;
-                if piece.len() >= PIECE {
-                    cut(&mut piece);
-                }
-                Ok::<_, Error>(())
-            };
-            self.keep_readable(page, encode).await?;
-            if !piece.is_empty() {
-                pieces.push_back(piece.freeze());
-            }
-            if whole > share.units() && !share.grow(whole - share.units() + (whole / 4)) {
-                return Ok(Gathered::Outgrown(whole));
-            }
-            // Encoding a page takes a while; others are to have theirs.
-            tokio::task::yield_now().await;
-        }
-        Ok(Gathered::All(pieces, whole, share))
     }
 
     async fn open(&mut self, service: &ResourceService) -> Result<Box<dyn Cursor>, Error> {
@@ -209,6 +192,66 @@ impl CheckedList {
             Selection::Owner(_) => "failed list by owner",
         };
         store_fault(what, error)
+    }
+}
+
+/// A list that is being read and encoded within its share.
+struct Encoder {
+    list: CheckedList,
+    pages: Box<dyn Cursor>,
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+    share: Share,
+}
+
+/// How far an [`Encoder`] is.
+enum Progress {
+    More,
+    All,
+    /// What was read does not fit into the share, and it cannot grow.
+    Outgrown,
+}
+
+impl Encoder {
+    /// Reads and encodes so many pages at most.
+    async fn pages(&mut self, most: usize) -> Result<Progress, Error> {
+        for _ in 0..most {
+            let Some(page) = self.list.next_page(&mut *self.pages).await? else { return Ok(Progress::All) };
+            self.encode(page).await?;
+            let units = self.share.units();
+            if self.bytes > units && !self.share.grow(self.bytes - units + (self.bytes / 4)) {
+                return Ok(Progress::Outgrown);
+            }
+            if self.pages.is_at_end() {
+                return Ok(Progress::All);
+            }
+            // Encoding a page takes a while; others are to have theirs.
+            tokio::task::yield_now().await;
+        }
+        Ok(Progress::More)
+    }
+
+    async fn encode(&mut self, page: Vec<Arc<pb::Resource>>) -> Result<(), Error> {
+        let Self { list, pieces, bytes, .. } = self;
+        let mut piece = BytesMut::new();
+        let encode = |resource: pb::Resource| {
+            let before = piece.len();
+            let length = resource.encoded_len();
+            // Neither can fail: the buffer grows.
+            piece.put_u8(RESOURCES);
+            let _ = prost::encode_length_delimiter(length, &mut piece);
+            let _ = resource.encode(&mut piece);
+            *bytes += piece.len() - before;
+            if piece.len() >= PIECE {
+                pieces.push_back(piece.split().freeze());
+            }
+            Ok::<_, Error>(())
+        };
+        list.keep_readable(page, encode).await?;
+        if !piece.is_empty() {
+            pieces.push_back(piece.freeze());
+        }
+        Ok(())
     }
 }
 

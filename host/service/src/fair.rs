@@ -3,8 +3,12 @@
 //! # Contract
 //! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.
 //! Within a caller calls are served in order. While a caller holds something it gets no more than half of all there is;
-//! the other half is for others, however little it gives back. A share goes back when it is dropped; so does a place in
-//! the queue.
+//! the other half is for others, however little it gives back. Only a caller's one share may be larger than that, or
+//! what needs more than half could never be served. A share goes back when it is dropped; so does a place in the queue.
+//!
+//! A caller is a connection: that is all that the server knows by itself of a caller without a token. Clients behind
+//! one address are often strangers to each other (a proxy, a NAT, a node), and would share one queue by address. So a
+//! client with many connections has as many turns; `max_connections` bounds them.
 //!
 //! # No deadlocks
 //! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks
@@ -190,10 +194,13 @@ impl Share {
         self.units
     }
 
-    /// Takes so many more, if they are free and nobody waits. Never waits.
+    /// Takes so many more, if they are free and nobody waits, and if they leave others their half or this is all that
+    /// the caller has. Never waits.
     pub(crate) fn grow(&mut self, units: usize) -> bool {
         let mut state = self.pool.state.lock();
-        if state.waiting > 0 || units > state.free || self.units + units > self.pool.total {
+        let alone = state.held.get(&self.source).is_none_or(|held| *held == self.units);
+        let leaves_half = alone || state.may_hold(self.source, units, self.pool.total);
+        if state.waiting > 0 || units > state.free || !leaves_half {
             return false;
         }
         state.free -= units;
@@ -306,6 +313,16 @@ mod tests {
         assert_eq!(large.await.unwrap(), Ok(5));
         drop(share);
         assert!(now(&pool, C, 10).await.is_some(), "who gave up waiting holds nothing");
+    }
+
+    #[tokio::test]
+    async fn shares_that_grow_leave_half_to_others_too() {
+        let pool = FairPool::new(10, 2);
+        let (mut first, second) = (pool.acquire(A, 2).await.unwrap(), pool.acquire(A, 2).await.unwrap());
+        assert!(first.grow(1) && !first.grow(1), "A has its half");
+        assert!(now(&pool, B, 5).await.is_some(), "the other half");
+        drop(second);
+        assert!(first.grow(7), "it is all that A has");
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{fair::FairPool, registry::Registry};
 use arc_swap::ArcSwap;
+use mortise_plugin_host::LowPriorityThreads;
 use mortise_store::Backend;
 use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,8 @@ pub struct ResourceService {
     pub(crate) watches: Arc<Semaphore>,
     pub(crate) snapshots: FairPool,
     pub(crate) lists: FairPool,
+    /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
+    pub(crate) low_priority: Arc<LowPriorityThreads>,
     stop: CancellationToken,
 }
 
@@ -62,6 +65,7 @@ impl ResourceService {
             watches: Arc::new(Semaphore::new(options.max_watches)),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
+            low_priority: Arc::default(),
             options: Arc::new(options),
             stop: CancellationToken::new(),
         }

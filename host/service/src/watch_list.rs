@@ -3,7 +3,8 @@
 //! # Limits
 //! A watch begins in the store, where changes are noted for it from then on, when it has a place among those whose
 //! snapshots are read at once (`service.max_snapshots`); it gives the place back with the end of its snapshot. Of a
-//! snapshot one page is in memory. Events wait in a buffer of the store that is bounded in events and bytes. A reader
+//! snapshot one page is in memory; what comes after its
+//! first [`SHORT`] resources is read on threads of low priority. Events wait in a buffer of the store that is bounded in events and bytes. A reader
 //! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.
 //!
 //! Each event is authorized when it is delivered, with the type as it is registered then.
@@ -24,6 +25,9 @@ use crate::{
     store_fault::store_fault,
 };
 
+/// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.
+const SHORT: usize = 64 + 1_024;
+
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
     service: ResourceService,
@@ -40,6 +44,8 @@ enum WatchState {
     Queued(Query),
     Snapshot {
         watch: Box<dyn Watch>,
+        /// Resources that were read.
+        seen: usize,
         _place: Share,
     },
     Live(Box<dyn Watch>),
@@ -52,12 +58,21 @@ impl WatchState {
         if let Self::Queued(query) = self {
             let place = service.snapshots.acquire(source, 1).await.map_err(|e| service.no_room(e))?;
             let watch = service.backend.watch_list(query).await.map_err(|e| ended(&e))?;
-            *self = Self::Snapshot { watch, _place: place };
+            *self = Self::Snapshot { watch, seen: 0, _place: place };
         }
         match self {
-            Self::Snapshot { watch, .. } | Self::Live(watch) => watch.next().await.map_err(|e| ended(&e)),
-            Self::Queued(_) | Self::Ended => Err(ended(&StoreError::Closed)),
+            Self::Snapshot { watch, seen, .. } => {
+                let event = match *seen < SHORT {
+                    true => watch.next().await,
+                    false => service.low_priority.blocking(watch.next()).await,
+                };
+                *seen += 1;
+                event
+            }
+            Self::Live(watch) => watch.next().await,
+            Self::Queued(_) | Self::Ended => Err(StoreError::Closed),
         }
+        .map_err(|e| ended(&e))
     }
 }
 

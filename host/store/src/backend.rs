@@ -173,6 +173,11 @@ pub trait Cursor: Send {
     /// # Errors
     /// Faults of the store, [`StoreError::Closed`] once it is dropped. After an error the cursor is dead.
     async fn next(&mut self) -> Result<Option<Vec<Arc<pb::Resource>>>, StoreError>;
+
+    /// Whether it is known that no page follows.
+    fn is_at_end(&self) -> bool {
+        false
+    }
 }
 
 /// An open watch. Dropping it closes it.

@@ -1,4 +1,4 @@
-//! Threads of low priority, for plugins that took more than their share.
+//! Threads of low priority, for plugins that took more than their share, and for what takes long by its nature.
 //!
 //! Hooks run on the threads that serve requests, since handing a call over costs more than most calls. That is fair
 //! only to guests that are done before the first tick: one that works for longer, or traps and leaves a large instance
@@ -8,8 +8,9 @@
 //! happen on threads of their own, as many as there are cores, which yield to every other thread of the process.
 //! Limits, order and answers are the same, and while cores are idle such a plugin is hardly slower.
 //!
-//! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when the first one
-//! misbehaves.
+//! The service reads long lists and snapshots on threads of its own of this kind.
+//!
+//! Cost: a plugin that behaves pays one relaxed load for each call. The threads are started when they are first needed.
 
 use std::{sync::OnceLock, thread};
 
@@ -17,18 +18,21 @@ use tokio::{
     runtime::{Builder, Runtime},
     task::JoinHandle,
 };
+use tokio_util::context::TokioContext;
 
-/// Niceness of the threads: about a thirtieth of what a serving thread gets where both want the same core.
+/// Niceness of the threads beyond that of the process: about a thirtieth of what a serving thread gets where both want
+/// the same core.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 15;
 
-/// The threads.
-#[derive(Default)]
-pub(crate) struct LowPriorityThreads(OnceLock<Option<Runtime>>);
+/// The threads, as many as there are cores, and as many again as work on them blocks. They are started with the first
+/// work; when the system refuses them, the work is done where it is asked for.
+#[derive(Debug, Default)]
+pub struct LowPriorityThreads(OnceLock<Option<Runtime>>);
 
 impl LowPriorityThreads {
     /// Does something on these threads. It is given up when the future is dropped. None when it panicked.
-    pub(crate) async fn run<F>(&self, work: F) -> Option<F::Output>
+    pub async fn run<F>(&self, work: F) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
@@ -38,6 +42,14 @@ impl LowPriorityThreads {
                 (&mut task.0).await.ok()
             }
             None => Some(work.await),
+        }
+    }
+
+    /// Runs a future where it is, but what it gives to [`tokio::task::spawn_blocking`] on these threads.
+    pub async fn blocking<F: Future>(&self, work: F) -> F::Output {
+        match self.runtime() {
+            Some(runtime) => TokioContext::new(work, runtime.handle().clone()).await,
+            None => work.await,
         }
     }
 
@@ -79,7 +91,11 @@ impl Drop for LowPriorityThreads {
 /// whole process's, and these threads share as equals.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
-    if let Err(e) = rustix::process::setpriority_process(None, NICE) {
+    // A thread begins with the niceness of the one that starts it, which may have a low priority already; the first
+    // thread of the process has the usual one.
+    if let Err(e) = rustix::process::getpriority_process(Some(rustix::process::getpid()))
+        .and_then(|usual| rustix::process::setpriority_process(None, (usual + NICE).min(19)))
+    {
         tracing::warn!("the threads of low priority keep the usual one: {e}");
     }
 }
@@ -119,7 +135,11 @@ mod tests {
     #[tokio::test]
     async fn these_threads_yield_to_others() {
         let threads = LowPriorityThreads::default();
-        let nice = threads.run(async { rustix::process::getpriority_process(None) }).await.unwrap().unwrap();
-        assert_eq!(nice, NICE + rustix::process::getpriority_process(None).unwrap());
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let usual = nice();
+        let low = (usual + NICE).min(19);
+        assert_eq!(threads.run(async move { nice() }).await, Some(low));
+        let blocking = threads.blocking(async { (nice(), tokio::task::spawn_blocking(nice).await.unwrap()) }).await;
+        assert_eq!(blocking, (usual, low), "only what blocks is there");
     }
 }

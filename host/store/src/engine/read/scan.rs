@@ -7,7 +7,9 @@
 //!
 //! # Cost
 //! The first step runs on the caller's task. A scan that turns out long goes on on a blocking thread, so that it does
-//! not hold up other tasks; only a few steps run at once. Between steps it holds neither the table nor what is in front
+//! not hold up other tasks; only a few steps run at once. Those that come to their end with the second step do not wait
+//! behind longer ones, which may run on threads of low priority: a blocking thread is one of the runtime whose context
+//! the caller has at that step. Between steps it holds neither the table nor what is in front
 //! of its tree, so a cursor that its owner forgot keeps neither the database open nor the directory locked.
 
 use std::sync::{Arc, Weak};
@@ -35,14 +37,15 @@ use crate::{
 const INLINE: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
 /// A step on a blocking thread. After each it is looked whether the caller still waits.
 const LONG: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
-/// Steps that may run beside each other on blocking threads.
+/// Steps that may run beside each other on blocking threads: second ones, and later ones.
 const LONG_STEPS: usize = 4;
 
 /// What scans need of the store.
 pub(crate) struct Scanner {
     table: Table,
     publisher: Arc<Publisher>,
-    long_steps: Arc<Semaphore>,
+    second_steps: Arc<Semaphore>,
+    later_steps: Arc<Semaphore>,
 }
 
 /// How far an exact scan is.
@@ -68,7 +71,8 @@ impl Position {
 impl Scanner {
     /// Scans a table to which `publisher` publishes.
     pub(crate) fn new(table: Table, publisher: Arc<Publisher>) -> Self {
-        Self { table, publisher, long_steps: Arc::new(Semaphore::new(LONG_STEPS)) }
+        let steps = || Arc::new(Semaphore::new(LONG_STEPS));
+        Self { table, publisher, second_steps: steps(), later_steps: steps() }
     }
 
     /// The window comes first: what changes after it is noted, and what the walk sees is no older.
@@ -88,7 +92,7 @@ impl Scanner {
             return Ok(resources);
         }
         position.walk.rest();
-        let permit = self.long_step().await?;
+        let permit = permit(&self.later_steps).await?;
         // Goes with this call, be it answered or given up.
         let caller = Arc::new(());
         let waiting = Arc::downgrade(&caller);
@@ -114,7 +118,7 @@ impl Scanner {
 
     /// A cursor over what matches now.
     pub(crate) fn cursor(self: &Arc<Self>, filter: Filter) -> SledCursor {
-        SledCursor { scanner: Arc::downgrade(self), state: State::First(Box::new(self.begin(filter))) }
+        SledCursor { scanner: Arc::downgrade(self), state: State::First(Box::new(self.begin(filter))), steps: 0 }
     }
 
     /// A cursor over what matches now, and the events of a type from the same commit on.
@@ -129,11 +133,7 @@ impl Scanner {
         let walk = Walk::new(&filter);
         let (window, subscription) = self.publisher.subscribe(filter, type_key)?;
         let state = State::First(Box::new(Position { walk, window }));
-        Ok((SledCursor { scanner: Arc::downgrade(self), state }, subscription))
-    }
-
-    async fn long_step(&self) -> Result<OwnedSemaphorePermit, StoreError> {
-        self.long_steps.clone().acquire_owned().await.map_err(|_| StoreError::Closed)
+        Ok((SledCursor { scanner: Arc::downgrade(self), state, steps: 0 }, subscription))
     }
 
     fn page(&self, mut position: Box<Position>, limit: StepLimit) -> Result<Page, StoreError> {
@@ -144,6 +144,11 @@ impl Scanner {
         let position = (!ended).then_some(position);
         Ok(Page { resources, position })
     }
+}
+
+/// Waits for a place among so many.
+async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreError> {
+    places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)
 }
 
 /// What one step of a cursor came upon.
@@ -158,6 +163,8 @@ pub(crate) struct SledCursor {
     /// Not to keep the database open.
     scanner: Weak<Scanner>,
     state: State,
+    /// Steps that were made.
+    steps: usize,
 }
 
 enum State {
@@ -175,6 +182,7 @@ impl SledCursor {
     fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<Arc<pb::Resource>>, StoreError> {
         self.state = State::Failed;
         let Page { resources, position } = page?;
+        self.steps += 1;
         self.state = position.map_or(State::Ended, State::Waiting);
         Ok(resources)
     }
@@ -193,7 +201,8 @@ impl Cursor for SledCursor {
                     // Put back: a call that is given up while it waits for its turn loses nothing.
                     self.state = State::Waiting(position);
                     let scanner = self.scanner.upgrade().ok_or(StoreError::Closed)?;
-                    let permit = scanner.long_step().await?;
+                    let places = if self.steps == 1 { &scanner.second_steps } else { &scanner.later_steps };
+                    let permit = permit(places).await?;
                     if let State::Waiting(position) = std::mem::replace(&mut self.state, State::Failed) {
                         self.state = State::Stepping(tokio::task::spawn_blocking(move || {
                             let _permit = permit;
@@ -218,6 +227,10 @@ impl Cursor for SledCursor {
                 return Ok(Some(resources));
             }
         }
+    }
+
+    fn is_at_end(&self) -> bool {
+        matches!(self.state, State::Ended)
     }
 }
 
