@@ -272,3 +272,43 @@ async fn a_file_that_has_become_another_plugin_belongs_to_that_one() {
     assert_eq!(server.plugin("bplug").await.unwrap().reason, "Serving");
     server.write(stored()).await.unwrap();
 }
+
+/// What a component brings to light in the host refuses that component, and ends nothing else; what a caller asked for
+/// is answered with the panic, not with silence.
+#[tokio::test]
+async fn a_load_or_a_command_that_panics_is_said_and_the_server_goes_on() {
+    const STAMP: &str = "version-stamp.wasm";
+    for (stage, shown) in [("Compiling", "late"), ("Checking", "version-stamp")] {
+        let server = Setup::new().env("FAILPOINT_PANIC_AT", format!("{stage} late.wasm")).start().await;
+        fs::write(server.plugin_dir.join("late.wasm"), guest("version-stamp-1")).unwrap();
+        let seen = server.plugin_until(shown, |p| p.reason == "HostFault").await;
+        assert_eq!(seen.loaded, pb::condition::State::False, "{stage}");
+        assert!(seen.message.contains("panicked (it was told to)"), "{stage}: {}", seen.message);
+        server.install("prior", &guest("prior")).await.unwrap();
+    }
+
+    let server = Setup::new().env("FAILPOINT_PANIC_AT", format!("Checking {STAMP}")).start().await;
+    let (code, message) = refusal(server.install("version-stamp", &guest("version-stamp-1")).await);
+    assert_eq!(code, Code::Internal);
+    assert!(message.contains("HostFault: the load panicked (it was told to)"), "{message}");
+    assert!(!server.plugin_dir.join(STAMP).exists(), "nothing was changed");
+    server.install("prior", &guest("prior")).await.unwrap();
+
+    let server = Setup::new().env("FAILPOINT_PANIC_AT", "a command").start().await;
+    let (code, message) = refusal(server.install("prior", &guest("prior")).await);
+    assert_eq!(code, Code::Internal);
+    assert!(message.contains("it was told to") && message.contains("a fault of Mortise"), "{message}");
+    fs::write(server.plugin_dir.join("prior.wasm"), guest("prior")).unwrap();
+    server.plugin_until("prior", |p| p.loaded == pb::condition::State::True).await;
+}
+
+/// A step that changes several things under one lock may be done by half: the process ends, and starts from what is
+/// stored.
+#[tokio::test]
+async fn a_panic_in_the_middle_of_a_transition_ends_the_process() {
+    let mut server = Setup::new().env("FAILPOINT_PANIC_AT", "Swapping late.wasm").start().await;
+    fs::write(server.plugin_dir.join("late.wasm"), guest("version-stamp-1")).unwrap();
+    let exit = server.ended().await;
+    assert_eq!(exit.code(), Some(1), "{}", server.log());
+    assert!(server.log().contains("what follows the plugins' files panicked ("), "{}", server.log());
+}

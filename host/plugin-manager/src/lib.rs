@@ -21,6 +21,7 @@ mod component_store;
 pub mod controllers;
 mod core;
 mod event;
+mod failpoint;
 pub mod files;
 mod gc;
 mod load;

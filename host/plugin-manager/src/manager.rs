@@ -28,6 +28,7 @@ use crate::{
     component_store::ComponentStore,
     controllers::ControllerManager,
     core::Core,
+    failpoint,
     files::config::ConfigWatch,
     files::folder,
     options::{Options, StartError},
@@ -94,7 +95,7 @@ impl Manager {
             });
             core.start().await?;
             let task = ManagerTask::new(core.clone(), received).await;
-            let following = core.work.spawn(task.run());
+            let following = core.work.spawn_awaited(task.run());
             Ok((Self { core, places: Arc::new(Semaphore::new(QUEUE)), limit, logs }, following))
         })
     }
@@ -200,7 +201,8 @@ impl Manager {
         self.run(|core| async move { pause(&core).await }).await
     }
 
-    /// Runs a command to its end, also when its caller does not wait for it any more.
+    /// Runs a command to its end, also when its caller does not wait for it any more. One that panics answers
+    /// `Internal`, with the panic.
     async fn run<T, F>(&self, command: impl FnOnce(Arc<Core>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -209,11 +211,18 @@ impl Manager {
         let gone = || Error::new(Code::Unavailable, "the server is stopping");
         let place = self.places.clone().acquire_owned().await;
         let command = command(self.core.clone());
-        let answer = self.core.work.spawn(async move {
+        let answer = self.core.work.spawn_awaited(async move {
+            failpoint::reached("a command");
             let answer = command.await;
             drop(place);
             answer
         });
-        answer.await.ok().flatten().ok_or_else(gone)?
+        match answer.await {
+            Ok(answer) => answer.ok_or_else(gone)?,
+            Err(ended) if ended.is_panic() => Err(Error::internal(format!(
+                "the command did not come to its end ({ended}); this is a fault of Mortise, please report it with the log"
+            ))),
+            Err(_) => Err(gone()),
+        }
     }
 }

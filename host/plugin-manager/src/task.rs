@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    panic::resume_unwind,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -39,7 +40,7 @@ impl ManagerTask {
         Self { core, events, kick, health, watcher }
     }
 
-    /// Runs until it is dropped.
+    /// Runs until it is dropped, or with a panic after that of another task ([`Core`]).
     pub(crate) async fn run(mut self) {
         self.watcher.ensure();
         // What changed between the first look and the watch.
@@ -51,6 +52,9 @@ impl ManagerTask {
                 Some(event) = self.events.recv() => { self.handle(event).await; continue }
                 () = self.health.notified() => { self.core.lock().await.reflect_health().await; continue }
                 () = self.kick.notified() => false,
+                () = self.core.work.given_up() => resume_unwind(Box::new(
+                    "a task that changes plugins panicked before; the log says where",
+                )),
                 () = tokio::time::sleep_until(due.into()) => Instant::now() >= rescan,
             };
             if rescanning {

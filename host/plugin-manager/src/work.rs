@@ -1,7 +1,8 @@
 //! Work that runs while the manager's task goes on: loads, commands of callers, and waits for calls to end.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc};
 
+use futures::FutureExt as _;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinHandle,
@@ -29,6 +30,7 @@ impl Place {
 pub(crate) struct Work {
     tasks: TaskTracker,
     stop: CancellationToken,
+    given_up: CancellationToken,
     loads: Arc<Semaphore>,
 }
 
@@ -37,12 +39,28 @@ impl Work {
         Self {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            given_up: CancellationToken::new(),
             loads: Arc::new(Semaphore::new(parallel_loads.max(1))),
         }
     }
 
-    /// Runs a future to its end, or until the manager stops; answers nothing then.
-    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
+    /// Runs what nobody waits for to its end, or until the manager stops. A panic ends the manager: something that has
+    /// to go on does not any more.
+    pub(crate) fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (stop, given_up) = (self.stop.clone(), self.given_up.clone());
+        self.tasks.spawn(async move {
+            let ended = AssertUnwindSafe(stop.run_until_cancelled_owned(future)).catch_unwind().await;
+            if ended.is_err() {
+                given_up.cancel();
+            }
+        });
+    }
+
+    /// Runs a future whose end is waited for, or until the manager stops; answers nothing then.
+    pub(crate) fn spawn_awaited<F>(&self, future: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future<Output: Send> + Send + 'static,
     {
@@ -53,6 +71,16 @@ impl Work {
     pub(crate) async fn place(&self) -> Place {
         // It is never closed.
         Place { loads: self.loads.clone(), _permit: self.loads.clone().acquire_owned().await.ok() }
+    }
+
+    /// Has the manager's task end with a panic, and the process with that.
+    pub(crate) fn give_up(&self) {
+        self.given_up.cancel();
+    }
+
+    /// Resolves when the manager is to end.
+    pub(crate) async fn given_up(&self) {
+        self.given_up.cancelled().await;
     }
 
     /// Ends everything where it next waits, and waits for that.

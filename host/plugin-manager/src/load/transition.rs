@@ -12,14 +12,16 @@
 //! computed anew under the lock ([`ManagerState::plan`]); when that asks for another comparison, or the settings have
 //! changed, what was done is discarded and done again. Nothing is changed before the swap but the record's condition.
 
-use std::{sync::Arc, time::Instant};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
+use futures::FutureExt as _;
 use mortise_plugin_host::Plugin;
 use mortise_resource::{data, pb::condition::State};
 use mortise_service::registry::{MissingReason, Registry};
 
 use crate::{
     core::Core,
+    failpoint,
     load::{
         canary::{Canary, SCANS, outrun},
         request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded},
@@ -51,6 +53,18 @@ impl Plan {
     }
 }
 
+/// Runs a stage. A panic refuses the component: it is a fault of ours that this component brings to light.
+async fn contained<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let panic = text.unwrap_or("without a text");
+        let what = format!(
+            "the load panicked ({panic}); this is a fault of Mortise, please report it with the log and the component"
+        );
+        Err(Failure::new(stage, "HostFault", what))
+    })
+}
+
 impl Core {
     /// Takes a component through every stage. What is refused changes nothing but what the caller says about it. Takes
     /// the plugin's turn when its name is known, unless the caller has it.
@@ -77,13 +91,16 @@ impl Core {
                 }
                 state.settings.clone()
             };
-            let loaded = Plugin::load(&self.sandbox, &called, &request.bytes, &settings).await;
-            let plugin = loaded.map_err(Failure::from)?;
+            let loading = async {
+                failpoint::reached(&format!("Compiling {}", request.source));
+                Plugin::load(&self.sandbox, &called, &request.bytes, &settings).await.map_err(Failure::from)
+            };
+            let plugin = contained(Stage::Compiling, loading).await?;
             let name = plugin.name().to_owned();
             if turn.is_none() {
                 *turn = Some(place.leave_while(self.turns.take(&name)).await);
             }
-            match self.admit(plugin, request, begun).await {
+            match contained(Stage::Checking, self.admit(plugin, request, begun)).await {
                 Ok(Some(change)) => return Ok(Loaded { name, change }),
                 // Its settings are others by now.
                 Ok(None) => {}
@@ -131,6 +148,7 @@ impl Core {
                 }
             };
             drop(state);
+            failpoint::reached(&format!("Checking {}", request.source));
             let (before, known_to_fit) = plan.basis();
             attempts += 1;
             if attempts > SCANS {
@@ -259,6 +277,7 @@ impl ManagerState {
         let old = current.plugin(&name).cloned();
         drop(current);
         self.swap(next);
+        failpoint::reached(&format!("Swapping {}", request.source));
 
         self.record_loaded(&plugin, request, &before);
         plugin.now_serves(old.is_some());
