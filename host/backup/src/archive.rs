@@ -311,7 +311,7 @@ impl Reading<'_> {
 
     fn records(&mut self, name: &str, mut bytes: &[u8]) -> Result<(), BackupError> {
         while !bytes.is_empty() {
-            let record = entry::decode(&mut bytes).map_err(|e| self.malformed(name, e))?;
+            let entry::Decoded { record, .. } = entry::decode(&mut bytes).map_err(|e| self.malformed(name, e))?;
             self.comparison.add(&record).map_err(|e| self.malformed(name, e))?;
             self.taker.record(record)?;
         }

@@ -2,6 +2,7 @@
 
 use mortise_store::{Record, RecordKind};
 use prost::Message;
+use sha2::{Digest as _, Sha256};
 
 /// The first entry.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -104,6 +105,20 @@ pub(crate) struct WireRecord {
     sequence: u64,
     #[prost(bytes = "vec", tag = "3")]
     resource: Vec<u8>,
+    #[prost(fixed64, optional, tag = "1000")]
+    checksum: Option<u64>,
+}
+
+impl WireRecord {
+    fn sum(&self) -> u64 {
+        let mut hasher = Sha256::new();
+        hasher.update([u8::try_from(self.kind).unwrap_or(u8::MAX)]);
+        hasher.update(self.sequence.to_le_bytes());
+        hasher.update(&self.resource);
+        let digest: [u8; 32] = hasher.finalize().into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
 }
 
 /// A record, with its length before it.
@@ -113,7 +128,8 @@ pub(crate) fn encode(record: Record, into: &mut Vec<u8>) {
         RecordKind::Upsert => 2,
         RecordKind::Delete => 3,
     };
-    let wire = WireRecord { kind, sequence: record.sequence, resource: record.payload };
+    let mut wire = WireRecord { kind, sequence: record.sequence, resource: record.payload, checksum: None };
+    wire.checksum = Some(wire.sum());
     into.extend_from_slice(&wire.encode_length_delimited_to_vec());
 }
 
@@ -124,18 +140,34 @@ pub(crate) enum RecordError {
     Undecodable(#[from] prost::DecodeError),
     #[error("a record is of the unknown kind {0}")]
     UnknownKind(i32),
+    #[error("the record of commit {0} is not what its checksum was made of")]
+    Altered(u64),
+}
+
+/// A record, as it stands in an entry.
+pub(crate) struct Decoded {
+    pub(crate) record: Record,
+    /// Whether it has a checksum, which is right then.
+    pub(crate) is_proven: bool,
 }
 
 /// Takes the first record off `bytes`.
-pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Record, RecordError> {
+///
+/// # Errors
+/// [`RecordError`]. After `Altered` and `UnknownKind` the next record comes first in `bytes`.
+pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Decoded, RecordError> {
     let wire = WireRecord::decode_length_delimited(bytes)?;
+    if wire.checksum.is_some_and(|checksum| checksum != wire.sum()) {
+        return Err(RecordError::Altered(wire.sequence));
+    }
     let kind = match wire.kind {
         1 => RecordKind::Resource,
         2 => RecordKind::Upsert,
         3 => RecordKind::Delete,
         other => return Err(RecordError::UnknownKind(other)),
     };
-    Ok(Record { kind, sequence: wire.sequence, payload: wire.resource })
+    let record = Record { kind, sequence: wire.sequence, payload: wire.resource };
+    Ok(Decoded { record, is_proven: wire.checksum.is_some() })
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! one. It lists what is left out. The history is left out always: it would have gaps that nobody could tell from what
 //! did not happen. Versions go on behind the highest one that may have been given.
 //!
-//! The sums of a backup come last. Where they cannot be read, what is in front of the damage is taken as it reads, and the
-//! list says that nothing proves it: right in a file that was cut, and to be looked through in one that was altered.
+//! The sums of a backup come last. Where they cannot be read, each record is proven by its own checksum, and each component
+//! by its name; one that has no checksum among others that do was altered. A backup of an earlier release has none at all:
+//! what is in front of the damage is taken as it reads then, and the list says that nothing proves it.
 //!
 //! The directory must be empty: what is damaged is not replaced by what was saved of it.
 //!
@@ -27,7 +28,7 @@ use mortise_store::{Comparison, Loader, Lock, Record, RecordKind, SledBackend, S
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    entry::{self, Entry},
+    entry::{self, Decoded, Entry, RecordError},
     error::{BackupError, io_fault},
     manifest::Manifest,
     place::{self, FOLDER, NEW, PLUGINS, RESTORED, STORE},
@@ -185,11 +186,12 @@ impl<'n> Collected<'n> {
     fn archive(&mut self, path: &Path) -> Result<(), BackupError> {
         // Sums come last, so it is read twice.
         let (mut sums, mut listed, mut manifest) = (BTreeMap::new(), None, None);
-        let (mut last, mut empty) = ("the beginning".to_owned(), true);
+        let (mut last, mut empty, mut checksums) = ("the beginning".to_owned(), true, false);
         let ended = entries(path, &mut |name, entry, content| {
             match entry {
                 Entry::Sums => listed = Some(lines(content)),
                 Entry::Manifest => manifest = serde_json::from_slice(content).ok(),
+                Entry::Records(_) => checksums |= has_checksums(content),
                 _ => {}
             }
             sums.insert(name.to_owned(), format!("{:x}", Sha256::digest(content)));
@@ -204,8 +206,15 @@ impl<'n> Collected<'n> {
             self.leave_out(format!("what follows {last}"), why);
         }
         if listed.is_none() {
-            let fault = "it cannot be read: what was taken is proven by nothing but the compression's own checks";
-            self.leave_out(entry::SUMS, fault);
+            self.leave_out(
+                entry::SUMS,
+                match checksums {
+                    true => {
+                        "it cannot be read: each resource is proven by its own checksum, the configuration by nothing"
+                    }
+                    false => "it cannot be read: what was taken is proven by nothing but the compression's own checks",
+                },
+            );
         }
         entries(path, &mut |name, entry, content| {
             if *entry != Entry::Sums && listed.as_ref().is_some_and(|listed| listed.get(name) != sums.get(name)) {
@@ -217,7 +226,14 @@ impl<'n> Collected<'n> {
                     let mut rest = content;
                     while !rest.is_empty() {
                         match entry::decode(&mut rest) {
-                            Ok(record) => self.take(record)?,
+                            Ok(Decoded { record, is_proven }) if checksums && !is_proven => {
+                                let thing = format!("the record of commit {} in {name}", record.sequence);
+                                self.leave_out(thing, "it has no checksum, and others have");
+                            }
+                            Ok(Decoded { record, .. }) => self.take(record)?,
+                            Err(error @ (RecordError::Altered(_) | RecordError::UnknownKind(_))) => {
+                                self.leave_out(name, error);
+                            }
                             Err(error) => {
                                 self.leave_out(format!("what follows in {name}"), error);
                                 break;
@@ -281,7 +297,7 @@ impl<'n> Collected<'n> {
         while spool.read_exact(&mut length).is_ok() {
             let mut bytes = vec![0; usize::try_from(u64::from_be_bytes(length)).unwrap_or(0)];
             spool.read_exact(&mut bytes).map_err(io_fault(&path, "read"))?;
-            let Ok(record) = entry::decode(&mut bytes.as_slice()) else { continue };
+            let Ok(Decoded { record, .. }) = entry::decode(&mut bytes.as_slice()) else { continue };
             // Of two with one name the newer one, once.
             let newest = id(&record).and_then(|id| self.newest.remove_entry(&id));
             match newest {
@@ -302,6 +318,19 @@ fn id(record: &Record) -> Option<Vec<u8>> {
     let id = resource.id?;
     let (kind, tenancy) = (id.r#type?, id.tenancy.unwrap_or_default());
     Some([kind.group, kind.kind, tenancy.partition, tenancy.namespace, id.name].join("\0").into_bytes())
+}
+
+/// Whether a record in it has a checksum.
+fn has_checksums(mut records: &[u8]) -> bool {
+    while !records.is_empty() {
+        match entry::decode(&mut records) {
+            Ok(decoded) if decoded.is_proven => return true,
+            Ok(_) | Err(RecordError::UnknownKind(_)) => {}
+            Err(RecordError::Altered(_)) => return true,
+            Err(RecordError::Undecodable(_)) => return false,
+        }
+    }
+    false
 }
 
 fn names(dir: &Path) -> Vec<String> {

@@ -246,13 +246,12 @@ async fn whatever_is_altered_is_refused_and_nothing_is_touched() {
     assert!(restored(&bytes, &target, false).is_ok());
 }
 
-/// Archives that are sealed well and say what cannot be.
-#[tokio::test(flavor = "multi_thread")]
-async fn sealed_nonsense_is_refused() {
-    type Entries = Vec<(String, Vec<u8>)>;
-    let bytes = House::furnished(30).await.backup().await;
+type Entries = Vec<(String, Vec<u8>)>;
+
+/// The entries of a backup.
+fn unpacked(backup: &[u8]) -> Entries {
     let mut entries = Entries::new();
-    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice()));
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(backup));
     for entry in archive.entries().unwrap() {
         let mut entry = entry.unwrap();
         let name = entry.path().unwrap().to_string_lossy().into_owned();
@@ -260,6 +259,33 @@ async fn sealed_nonsense_is_refused() {
         std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
         entries.push((name, content));
     }
+    entries
+}
+
+/// A file of these entries, sealed.
+fn packed(entries: Entries) -> Vec<u8> {
+    use sha2::Digest as _;
+    let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut builder = tar::Builder::new(gzip);
+    for (name, content) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        // Not by the setter, which refuses some names.
+        header.as_gnu_mut().unwrap().name[..name.len().min(100)]
+            .copy_from_slice(&name.as_bytes()[..name.len().min(100)]);
+        header.set_cksum();
+        builder.append(&header, content.as_slice()).unwrap();
+    }
+    let mut bytes = builder.into_inner().unwrap().finish().unwrap();
+    let seal = crate::seal::seal(&sha2::Sha256::digest(&bytes).into(), bytes.len() as u64);
+    bytes.extend(seal);
+    bytes
+}
+
+/// Archives that are sealed well and say what cannot be.
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_nonsense_is_refused() {
+    let mut entries = unpacked(&House::furnished(30).await.backup().await);
     let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();
     let kept = format!("plugins/kept/demo/{}.wasm", "a".repeat(64));
     assert_eq!(
@@ -276,26 +302,8 @@ async fn sealed_nonsense_is_refused() {
         }
         entries
     };
-    let build = |entries: Entries| {
-        use sha2::Digest as _;
-        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        let mut builder = tar::Builder::new(gzip);
-        for (name, content) in entries {
-            let mut header = tar::Header::new_gnu();
-            header.set_size(content.len() as u64);
-            // Not by the setter, which refuses some names.
-            header.as_gnu_mut().unwrap().name[..name.len().min(100)]
-                .copy_from_slice(&name.as_bytes()[..name.len().min(100)]);
-            header.set_cksum();
-            builder.append(&header, content.as_slice()).unwrap();
-        }
-        let mut bytes = builder.into_inner().unwrap().finish().unwrap();
-        let seal = crate::seal::seal(&sha2::Sha256::digest(&bytes).into(), bytes.len() as u64);
-        bytes.extend(seal);
-        bytes
-    };
     entries.retain(|(name, _)| *name != kept);
-    assert!(restored(&build(summed(entries.clone())), &House::empty(), false).is_ok());
+    assert!(restored(&packed(summed(entries.clone())), &House::empty(), false).is_ok());
     let manifest = |from: &'static str, to: &'static str| {
         move |entries: &mut Entries| {
             let text = String::from_utf8(entries[0].1.clone()).unwrap();
@@ -339,7 +347,7 @@ async fn sealed_nonsense_is_refused() {
                 entries[0].1 = serde_json::to_vec(&manifest).unwrap();
                 let (mut rest, mut kept, mut dropped) = (&*entries[3].1.clone(), Vec::new(), false);
                 while !rest.is_empty() {
-                    let record = crate::entry::decode(&mut rest).unwrap();
+                    let record = crate::entry::decode(&mut rest).unwrap().record;
                     match record.kind == mortise_store::RecordKind::Resource && !dropped {
                         true => dropped = true,
                         false => crate::entry::encode(record, &mut kept),
@@ -347,6 +355,14 @@ async fn sealed_nonsense_is_refused() {
                 }
                 assert!(dropped);
                 entries[3].1 = kept;
+            }),
+        ),
+        (
+            "is not what its checksum was made of",
+            true,
+            Arc::new(|entries| {
+                let name = entries[3].1.windows(3).position(|at| at == b"r-7").unwrap();
+                entries[3].1[name + 2] = b'8';
             }),
         ),
         ("is not JSON", true, Arc::new(|entries| entries[0].1.truncate(5))),
@@ -376,7 +392,7 @@ async fn sealed_nonsense_is_refused() {
             altered = summed(altered);
         }
         let target = House::empty();
-        let error = restored(&build(altered), &target, true).unwrap_err().to_string();
+        let error = restored(&packed(altered), &target, true).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
         assert!(!target.data().exists(), "{expected}");
     }
@@ -514,9 +530,7 @@ async fn what_can_be_read_of_a_damaged_backup_is_saved() {
         assert!(some.left_out.len() > 2 || (flip.is_some() && count == 2_000));
         let (commit, resources) = target.contents().await;
         assert_eq!((commit, resources.len() as u64), (2_000, count));
-        // Without the sums nothing proves what an altered file says, and the list says so.
-        let proven = flip.is_none() || !some.left_out.iter().any(|left_out| left_out.thing == "SHA256SUMS");
-        for found in resources.into_iter().filter(|_| proven) {
+        for found in resources {
             let name = found.id.clone().unwrap().name;
             let n: usize = name.strip_prefix("r-").unwrap().parse().unwrap();
             assert_eq!(found, pb::Resource { version: found.version.clone(), ..resource(&name, n % 7 * 1000) });
@@ -529,6 +543,64 @@ async fn what_can_be_read_of_a_damaged_backup_is_saved() {
     let occupied = House::furnished(1).await;
     let refused = crate::salvage(&saved(dir.path(), &bytes), &occupied.data());
     assert!(matches!(refused, Err(BackupError::Occupied { .. })), "{refused:?}");
+}
+
+/// Without the sums each record is proven by itself: any bit of the records that is another costs records, and makes none.
+/// A backup of an earlier release, whose records have no checksums, is taken as it reads, and that is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_saved_of_an_altered_backup_without_its_sums_is_proven() {
+    const RECORDS: &str = "records/00000001";
+    let mut entries = unpacked(&House::furnished(40).await.backup().await);
+    entries.retain(|(name, _)| name == "manifest.json" || name == RECORDS);
+    let dir = tempfile::tempdir().unwrap();
+    let said = |salvaged: &crate::Salvaged| {
+        let lines = salvaged.left_out.iter().map(ToString::to_string).collect::<Vec<_>>();
+        lines.join("\n")
+    };
+    let whole = crate::salvage(&saved(dir.path(), &packed(entries.clone())), &House::empty().data()).unwrap();
+    assert_eq!(whole.resources.values().sum::<u64>(), 40);
+    assert!(said(&whole).contains("each resource is proven by its own checksum"), "{}", said(&whole));
+
+    let (mut flips, mut fewer) = (0, 0);
+    let bits = entries[1].1.len() * 8;
+    for bit in (0..bits).step_by(bits / 100) {
+        let mut altered = entries.clone();
+        altered[1].1[bit / 8] ^= 1 << (bit % 8);
+        let target = House::empty();
+        let some = crate::salvage(&saved(dir.path(), &packed(altered)), &target.data()).unwrap();
+        let (_, resources) = target.contents().await;
+        assert!(some.left_out.len() > 1, "bit {bit}: {}", said(&some));
+        for found in &resources {
+            let name = &found.id.as_ref().unwrap().name;
+            let n: usize = name.strip_prefix("r-").unwrap().parse().unwrap();
+            let expected = pb::Resource { version: found.version.clone(), ..resource(name, n % 7 * 1000) };
+            assert_eq!(*found, expected, "bit {bit}");
+        }
+        flips += 1;
+        fewer += u32::from(resources.len() < 40);
+    }
+    println!("{flips} flips, of which {fewer} cost resources");
+    assert!(flips >= 100 && fewer > 0);
+
+    /// As earlier releases wrote it.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Earlier {
+        #[prost(int32, tag = "1")]
+        kind: i32,
+        #[prost(uint64, tag = "2")]
+        sequence: u64,
+        #[prost(bytes = "vec", tag = "3")]
+        resource: Vec<u8>,
+    }
+    let (mut rest, mut earlier) = (entries[1].1.as_slice(), Vec::new());
+    while !rest.is_empty() {
+        let record = <Earlier as prost::Message>::decode_length_delimited(&mut rest).unwrap();
+        earlier.extend(prost::Message::encode_length_delimited_to_vec(&record));
+    }
+    entries[1].1 = earlier;
+    let some = crate::salvage(&saved(dir.path(), &packed(entries)), &House::empty().data()).unwrap();
+    assert_eq!(some.resources.values().sum::<u64>(), 40);
+    assert!(said(&some).contains("is proven by nothing but the compression"), "{}", said(&some));
 }
 
 /// A store that is damaged beyond opening gives what it has.
