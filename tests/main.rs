@@ -20,6 +20,7 @@ mod catalog;
 mod cli_connection;
 mod cli_consul;
 mod cli_edit;
+mod cli_errors;
 mod cli_export;
 mod cli_help;
 mod cli_operators;
