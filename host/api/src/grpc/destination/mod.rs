@@ -3,9 +3,9 @@
 //! One implementation serves `conduit.proxy.destination.Destination` and `io.linkerd.proxy.destination.Destination`: a
 //! translator over ordinary watches of `catalog.v1.ServiceEndpoints`.
 //!
-//! `authority` reads what is asked for; `hub` watches each service once, for all streams; `view` knows what one port of
-//! a service was and is, and computes what a stream has to be sent; `encode` makes bytes of it; `stream` is the answer
-//! to one call; `profile` what GetProfile says.
+//! `authority` reads what is asked for; `hub` watches each service once, for all streams; `translate` says which addresses
+//! a service has for a client; `view` knows what one port of a service was and is, and computes what a stream has to be
+//! sent; `encode` makes bytes of it; `stream` is the answer to one call; `profile` what GetProfile says.
 //!
 //! # Cost
 //! A stream that waits is its place in a view, a timer and what HTTP/2 needs; a change of a service is one walk over its
@@ -21,6 +21,7 @@ mod hub;
 mod memory;
 mod profile;
 mod stream;
+mod translate;
 mod view;
 
 use std::{

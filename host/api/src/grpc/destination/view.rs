@@ -21,7 +21,7 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Weak},
 };
 
@@ -34,21 +34,15 @@ use super::{
     authority::{Selection, ServiceName},
     encode::{self, Address, Dialect},
     memory::MemoryShare,
+    translate::{addresses, is_undefined, set_labels},
 };
 use crate::{
-    catalog::{Endpoint, ServiceEndpoints},
-    endpoints::is_healthy,
+    catalog::ServiceEndpoints,
     grpc::calls::{AnswerBytes, CountedBytes},
 };
 
 /// Entries of the log of a view without addresses.
 const LOG_FLOOR: usize = 1_024;
-
-/// The labels of a service that are always there, and those of an address.
-const NAMESPACE: &str = "namespace";
-const SERVICE: &str = "service";
-const WORKLOAD: &str = "workload";
-const ZONE: &str = "zone";
 
 /// See the module.
 pub(super) struct View {
@@ -165,7 +159,7 @@ impl View {
             None => (State::Absent, Vec::new(), None),
             Some(endpoints) => {
                 let state = State::Present { is_undefined: is_undefined(endpoints, self.selection.port) };
-                (state, selected(endpoints, &self.selection), Some(set_labels(endpoints, service)))
+                (state, addresses(endpoints, &self.selection), Some(set_labels(endpoints, service)))
             }
         };
         let mut inner = self.inner.lock();
@@ -352,49 +346,4 @@ fn changes(version: u64, before: &[Arc<Address>], now: &[Arc<Address>]) -> Vec<C
             changes.push(Change { version, addr, before: old.cloned() });
         }
     }
-}
-
-/// Whether a service lists its ports, and this is none of them.
-fn is_undefined(endpoints: &ServiceEndpoints, port: u16) -> bool {
-    !endpoints.ports.is_empty() && endpoints.ports.iter().all(|one| one.port != u32::from(port))
-}
-
-/// The addresses to be told, in order.
-fn selected(endpoints: &ServiceEndpoints, selection: &Selection) -> Vec<Arc<Address>> {
-    let listed = endpoints.ports.iter().find(|port| port.port == u32::from(selection.port));
-    let mut found = BTreeMap::new();
-    for endpoint in endpoints.endpoints.iter().filter(|endpoint| is_healthy(endpoint)) {
-        if selection.instance.as_ref().is_some_and(|instance| *instance != endpoint.workload) {
-            continue;
-        }
-        // Names of hosts are for the DNS.
-        let Ok(ip) = endpoint.address.parse::<IpAddr>() else { continue };
-        let port = match listed {
-            None => Some(selection.port),
-            Some(listed) => {
-                let port = endpoint.ports.iter().find(|port| port.name == listed.name);
-                port.and_then(|port| u16::try_from(port.port).ok()).filter(|port| *port > 0)
-            }
-        };
-        let Some(port) = port else { continue };
-        found.entry(SocketAddr::new(ip, port)).or_insert(endpoint);
-    }
-    found.into_iter().map(|(addr, endpoint)| Arc::new(address(addr, endpoint))).collect()
-}
-
-fn address(addr: SocketAddr, endpoint: &Endpoint) -> Address {
-    let mut labels = endpoint.labels.clone();
-    for (label, value) in [(WORKLOAD, &endpoint.workload), (ZONE, &endpoint.zone)] {
-        if !value.is_empty() {
-            labels.insert(label.to_owned(), value.clone());
-        }
-    }
-    Address::new(addr, endpoint.weight, labels, &endpoint.identity)
-}
-
-fn set_labels(endpoints: &ServiceEndpoints, service: &ServiceName) -> Box<[u8]> {
-    let mut labels = endpoints.labels.clone();
-    labels.insert(NAMESPACE.to_owned(), service.namespace.clone());
-    labels.insert(SERVICE.to_owned(), service.name.clone());
-    encode::set_labels(labels)
 }

@@ -5,7 +5,7 @@ use prost::Message as _;
 
 use super::*;
 use crate::{
-    catalog::{EndpointPort, Health, ServicePort},
+    catalog::{Endpoint, EndpointPort, Health, ServicePort},
     grpc::destination::memory::Memory,
     linkerd::destination::{Update, WeightedAddr, update::Update as Kind},
 };
