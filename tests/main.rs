@@ -43,6 +43,7 @@ mod destination;
 mod destination_churn;
 mod destination_crowd;
 mod destination_profile;
+mod dns;
 mod edge;
 mod full_disk;
 mod golden;

@@ -126,6 +126,7 @@ impl Setup {
             .arg(&plugin_dir)
             .args(&self.args)
             .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
+            .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -157,11 +158,12 @@ impl Setup {
             line.split_whitespace().find_map(|word| word.strip_prefix(key)).unwrap().parse().unwrap()
         };
         let (grpc, http) = (addr("grpc="), addr("http="));
+        let dns = line.contains(" dns=").then(|| addr("dns="));
         let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
         let client = ResourceServiceClient::new(channel)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Server { child, client, grpc, http, data_dir, plugin_dir, log, logging, _dir: dir }
+        Server { child, client, grpc, http, dns, data_dir, plugin_dir, log, logging, _dir: dir }
     }
 }
 
@@ -171,6 +173,8 @@ pub struct Server {
     pub client: Client,
     pub grpc: SocketAddr,
     pub http: SocketAddr,
+    /// Where DNS is, if it is on.
+    pub dns: Option<SocketAddr>,
     pub data_dir: PathBuf,
     pub plugin_dir: PathBuf,
     log: Arc<Mutex<String>>,
@@ -619,6 +623,7 @@ pub async fn mortise(args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, Strin
         .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
         .env("MORTISE_GRPC_ADDR", "127.0.0.1:0")
         .env("MORTISE_HTTP_ADDR", "127.0.0.1:0")
+        .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
         .envs(env.iter().copied())
         .stdin(Stdio::null())
         .kill_on_drop(true);

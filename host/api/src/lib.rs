@@ -4,6 +4,7 @@
 //! wire.
 
 mod call;
+mod dns;
 mod endpoints;
 mod grpc;
 mod http;
@@ -11,6 +12,7 @@ mod observability;
 mod port;
 pub mod server;
 
+pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};

@@ -27,6 +27,7 @@ use tonic_reflection::pb::{
 use tower::util::MapRequestLayer;
 
 use crate::{
+    dns::{self, DnsOptions, DnsPorts},
     grpc::{
         calls::{CallLimits, Calls},
         connections::{self, ConnectionLimits},
@@ -85,6 +86,8 @@ pub struct ServerOptions {
     pub destination: DestinationOptions,
     /// How the HTTP port behaves.
     pub http: HttpOptions,
+    /// How the DNS port behaves; without it, there is none.
+    pub dns: Option<DnsOptions>,
 }
 
 /// Why the server does not serve.
@@ -144,6 +147,7 @@ pub struct Services {
 pub struct OpenPorts {
     grpc: TcpListener,
     http: TcpListener,
+    dns: Option<DnsPorts>,
     options: ServerOptions,
 }
 
@@ -158,8 +162,23 @@ pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
     Ok(OpenPorts {
         grpc: open(options.grpc_addr, "grpc_addr").await?,
         http: open(options.http_addr, "http_addr").await?,
+        dns: bind_dns(options.dns.clone()).await?,
         options,
     })
+}
+
+/// Opens the port of DNS, if it is wanted.
+async fn bind_dns(options: Option<DnsOptions>) -> Result<Option<DnsPorts>, ServeError> {
+    let Some(options) = options else { return Ok(None) };
+    let (addr, optional) = (options.addr, options.optional);
+    match DnsPorts::bind(options).await {
+        Ok(ports) => Ok(Some(ports)),
+        Err(e) if optional => {
+            tracing::warn!("no DNS: cannot listen on {addr} (dns.addr): {e}");
+            Ok(None)
+        }
+        Err(source) => Err(ServeError::Bind { addr, setting: "dns.addr", source }),
+    }
 }
 
 impl OpenPorts {
@@ -169,6 +188,14 @@ impl OpenPorts {
     /// When the system does not say.
     pub fn addrs(&self) -> io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.grpc.local_addr()?, self.http.local_addr()?))
+    }
+
+    /// Where DNS really listens, if it does.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn dns_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.dns.as_ref().map(|ports| ports.tcp.local_addr()).transpose()
     }
 
     /// Serves until `stop` resolves; then ends watches, lets calls in flight finish, and returns.
@@ -263,6 +290,16 @@ impl OpenPorts {
             let router = http::router(shared);
             let mut http = tokio::spawn(http::serve(self.http, router, probes, self.options.http, stopping));
 
+            let mut dns = tokio::spawn({
+                let (ports, service, stopping) = (self.dns, service.clone(), stopping_tx.subscribe());
+                async move {
+                    match ports {
+                        Some(ports) => dns::serve(ports, service, stopping).await,
+                        None => std::future::pending().await,
+                    }
+                }
+            });
+
             tokio::pin!(grpc);
             // Without one of these the server would look alive and not be: it ends, and whatever started it starts it
             // again.
@@ -271,9 +308,11 @@ impl OpenPorts {
                     upkeep.abort();
                     watching.abort();
                     following.abort();
+                    dns.abort();
                     return Ok(served?);
                 }
                 ended = &mut http => ("the HTTP port", Some(ended)),
+                ended = &mut dns => ("the DNS port", Some(ended.map(drop))),
                 ended = &mut upkeep => ("the upkeep of metrics", Some(ended)),
                 ended = &mut watching => ("the watch over answers", Some(ended)),
                 () = stop => ("", None),
@@ -312,6 +351,7 @@ impl OpenPorts {
             upkeep.abort();
             watching.abort();
             http.abort();
+            dns.abort();
             Ok(())
         })
     }

@@ -2,6 +2,7 @@
 
 use std::{
     io::Write as _,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -72,7 +73,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
-    let Settings { mut config, data_dir_given, plugin_dir_given, reload } = settings;
+    let Settings { mut config, data_dir_given, plugin_dir_given, dns_given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
     let mut temporary = None;
@@ -93,9 +94,13 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
             }
         }
     }
+    // Two servers for development have one port for DNS.
+    let dns_optional = mode == Mode::Dev && !dns_given;
+    config.dns.enabled |= dns_optional;
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
-    let bound = mortise_api::bind(parts::server(&config)).await?;
+    let bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
+    let dns = bound.dns_addr().map_err(system("asking where the ports are"))?;
 
     let cache_dir = parts::cache_dir(&config, temporary.is_some());
     let (store_options, data_dir) = (parts::store(&config), config.data_dir.clone());
@@ -135,7 +140,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let follows = following.abort_handle();
     let following = tasks.over("what starts and stops controllers", following);
 
-    announce(mode, &config, grpc, http, temporary.is_some(), begun.elapsed())?;
+    announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
     let about = ServerInfo {
         version: env!("CARGO_PKG_VERSION"),
@@ -208,8 +213,7 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, RunError> 
 fn announce(
     mode: Mode,
     config: &Config,
-    grpc: std::net::SocketAddr,
-    http: std::net::SocketAddr,
+    (grpc, http, dns): (SocketAddr, SocketAddr, Option<SocketAddr>),
     temporary: bool,
     took: Duration,
 ) -> Result<(), RunError> {
@@ -219,6 +223,7 @@ fn announce(
     if mode == Mode::Dev && temporary {
         text.push_str("THE DATA DIRECTORY IS TEMPORARY: everything is gone at exit; --data-dir DIR keeps it.\n");
     }
-    text.push_str(&format!("mortise ready: grpc={grpc} http={http}\n"));
+    let dns = dns.map(|dns| format!(" dns={dns}")).unwrap_or_default();
+    text.push_str(&format!("mortise ready: grpc={grpc} http={http}{dns}\n"));
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("writing to stdout"))
 }

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 61] = {
+pub const ALL: [Metric; 63] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -139,6 +139,18 @@ pub const ALL: [Metric; 61] = {
             "mortise_destination_updates_total",
             "",
             "What streams of the destination API were sent, heartbeats included.",
+        ),
+        metric(
+            Counter,
+            "mortise_dns_connections_refused_total",
+            "",
+            "Connections of the DNS port that were closed because too many are open.",
+        ),
+        metric(
+            Counter,
+            "mortise_dns_queries_total",
+            "transport, outcome",
+            "Queries by what they were answered: noerror, nxdomain, servfail, refused, invalid; late and dropped, which were not.",
         ),
         metric(
             Counter,

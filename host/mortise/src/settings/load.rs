@@ -65,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) data_dir_given: bool,
     /// Whether the plugin folder was given and is not the default.
     pub(crate) plugin_dir_given: bool,
+    /// Whether it was said if there is to be DNS.
+    pub(crate) dns_given: bool,
     /// How it is read again.
     pub(crate) reload: Reload,
 }
@@ -102,8 +104,10 @@ impl Settings {
 
         let data_dir_given = table.contains_key("data_dir");
         let plugin_dir_given = table.contains_key("plugin_dir");
-        let given = |key: &str| table.get("quarantine").is_some_and(|section| section.get(key).is_some());
-        let (probation_given, backoff_given) = (given("probation_faults"), given("backoff_ms"));
+        let given = |section: &str, key: &str| table.get(section).is_some_and(|section| section.get(key).is_some());
+        let probation_given = given("quarantine", "probation_faults");
+        let backoff_given = given("quarantine", "backoff_ms");
+        let dns_given = given("dns", "enabled");
         // Every part of it was taken by itself before.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
         // A default follows the setting that bounds it.
@@ -123,7 +127,7 @@ impl Settings {
                 (None, None) => source.into(),
             }
         })?;
-        Ok(Self { config, data_dir_given, plugin_dir_given, reload })
+        Ok(Self { config, data_dir_given, plugin_dir_given, dns_given, reload })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use mortise_api::{DestinationOptions, HttpOptions, ServerOptions};
+use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions};
 use mortise_plugin_host::{SandboxOptions, logs::level};
 
 use super::table::Config;
@@ -23,8 +23,8 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
     }
 }
 
-/// Both ports.
-pub(crate) fn server(config: &Config) -> ServerOptions {
+/// The ports. `dns_optional` says that a server without DNS is as good.
+pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
     ServerOptions {
         grpc_addr: config.grpc_addr,
         http_addr: config.http_addr,
@@ -39,6 +39,7 @@ pub(crate) fn server(config: &Config) -> ServerOptions {
         upload_timeout: Duration::from_millis(config.grpc.upload_timeout_ms),
         destination: destination(config),
         http: http(config),
+        dns: dns(config, dns_optional),
     }
 }
 
@@ -51,6 +52,22 @@ fn destination(config: &Config) -> DestinationOptions {
         max_services: config.destination.max_services,
         state_bytes: config.destination.state_bytes,
     }
+}
+
+/// The DNS port, if there is to be one. `optional` says that a server without it is as good.
+fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
+    let dns = &config.dns;
+    // What is no zone was refused with the configuration.
+    let zone = DnsOptions::read_zone(&config.destination.zone).filter(|_| dns.enabled)?;
+    Some(DnsOptions {
+        addr: dns.addr,
+        optional,
+        zone,
+        ttl: dns.ttl_s,
+        queries: dns.queries,
+        max_connections: dns.max_connections,
+        idle: Duration::from_millis(dns.idle_ms),
+    })
 }
 
 /// The sandbox, beyond its limits.

@@ -38,9 +38,10 @@ const TAIL: &str = r#"
 #
 # A plugin's controllers may read and write resources of the plugin's own types, and nothing else, unless it is in its `grants`:
 # types of others to read or to write ("edge.v1.*" is every kind), directories and secrets, by the names that the plugin knows
-# them by, and hosts for HTTP: "api.example.org" is https on port 443 and nothing else, plain http has to be said, and
-# "*.example.net" is every name below. Who grants a name grants what it resolves to, private addresses included. Grants, like
-# settings, take effect at once when this file changes.
+# them by, hosts for HTTP: "api.example.org" is https on port 443 and nothing else, plain http has to be said, and
+# "*.example.net" is every name below; and hosts with ports for TCP connections. Who grants a name grants what it resolves to,
+# private addresses included, and who grants "*" everything that this server reaches (docs/operations.md). Grants, like settings,
+# take effect at once when this file changes.
 #
 # [plugin.demo.grants]
 # read = ["edge.v1.Route"]
@@ -48,6 +49,7 @@ const TAIL: &str = r#"
 # directories = { out = { path = "/var/lib/edge", write = true } }
 # secrets = { token = { file = "/run/secrets/token" }, key = { env = "EDGE_KEY" } }
 # http = ["api.example.org", "api.example.org:8443", "http://127.0.0.1:8080", "*.example.net"]
+# tcp = ["db.internal:5432", "192.0.2.7:22", "*.example.net:5432"]
 "#;
 
 /// The whole file.

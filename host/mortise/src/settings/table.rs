@@ -41,6 +41,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Grpc::SECTION,
     Http::SECTION,
     Destination::SECTION,
+    Dns::SECTION,
     Store::SECTION,
     SANDBOX,
     CONTROLLERS,
@@ -74,6 +75,7 @@ section! {
         grpc: Grpc,
         http: Http,
         destination: Destination,
+        dns: Dns,
         store: Store,
         sandbox: Limits,
         controllers: ReconcileLimits,
@@ -198,6 +200,26 @@ section! {
         /// How many bytes the endpoints of these services may take. Over that, streams are refused for what no other
         /// stream is about.
         state_bytes: usize = DestinationOptions::default().state_bytes, Range::new(64 * KIB, TIB);
+    }
+}
+
+section! {
+    /// The DNS port: healthy endpoints of the catalog's services as A, AAAA and SRV records, below
+    /// svc.ZONE, where ZONE is destination.zone (docs/dns.md).
+    struct Dns in "dns" {
+        /// Whether there is one. `mortise dev` switches it on unless this is set somewhere, and does without where the
+        /// port is taken.
+        enabled: bool = false;
+        /// Where it listens, over UDP and TCP. Loopback, since everyone may ask; port 0 lets the system pick.
+        addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8600));
+        /// How long clients may keep an answer, seconds.
+        ttl_s: u32 = 1, Range::new(0, 5);
+        /// How many queries are answered at once; further ones over UDP are dropped, over TCP they wait.
+        queries: usize = 64, Range::new(1, 10_000);
+        /// How many connections may be open at once; further ones are closed.
+        max_connections: usize = 128, AT_ONCE;
+        /// How long a connection may be silent, or take nothing of an answer, before it is closed.
+        idle_ms: u64 = 10_000, NETWORK_TIME;
     }
 }
 

@@ -1,0 +1,154 @@
+//! Which records answer a question about a service.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use hickory_proto::rr::{
+    Name, RData, Record, RecordType,
+    rdata::{CNAME, HINFO, SRV},
+};
+use mortise_resource::grpc::catalog::{Endpoint, Health, ServiceEndpoints};
+
+use super::name::Part;
+
+/// Most records of one answer: as many addresses as a message over TCP has room for.
+const MAX_RECORDS: usize = 4_000;
+
+/// What a name has of the type that is asked for.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Records {
+    /// None of them: there is no record of that type.
+    pub(super) answers: Vec<Record>,
+    /// Addresses of the targets.
+    pub(super) additionals: Vec<Record>,
+}
+
+/// The question, and what it is about.
+pub(super) struct Question<'q> {
+    /// As it was asked, in its case.
+    pub(super) name: &'q Name,
+    pub(super) of: RecordType,
+    pub(super) part: &'q Part,
+    /// The service's own name, in lower case.
+    pub(super) service: Name,
+    pub(super) ttl: u32,
+}
+
+impl Question<'_> {
+    /// Answers from the endpoints of the service; `None` when there is no such name.
+    pub(super) fn answer(&self, endpoints: &ServiceEndpoints) -> Option<Records> {
+        let mut healthy: Vec<&Endpoint> =
+            endpoints.endpoints.iter().filter(|one| one.health == i32::from(Health::Passing)).collect();
+        // Clients take the first; each shall be it as often as any other.
+        fastrand::shuffle(&mut healthy);
+        let is_there = match self.part {
+            Part::Whole | Part::Protocol => true,
+            Part::Port(port) => {
+                let of_service = endpoints.ports.iter().any(|one| one.name == *port);
+                of_service || endpoints.endpoints.iter().any(|one| one.ports.iter().any(|one| one.name == *port))
+            }
+            Part::Workload(workload) => endpoints.endpoints.iter().any(|one| label(one) == *workload),
+        };
+        if !is_there {
+            return None;
+        }
+        if self.of == RecordType::ANY {
+            return Some(Records { answers: vec![any(self.name, self.ttl)], additionals: Vec::new() });
+        }
+        Some(match self.part {
+            Part::Protocol => Records::default(),
+            Part::Port(port) => self.srv(&healthy, Some(port)),
+            Part::Whole if self.of == RecordType::SRV => self.srv(&healthy, None),
+            Part::Whole => self.addresses(&healthy),
+            Part::Workload(workload) => {
+                healthy.retain(|one| label(one) == *workload);
+                self.addresses(&healthy)
+            }
+        })
+    }
+
+    /// Addresses, or the one name that stands for them.
+    fn addresses(&self, healthy: &[&Endpoint]) -> Records {
+        if !matches!(self.of, RecordType::A | RecordType::AAAA | RecordType::CNAME) {
+            return Records::default();
+        }
+        if let [only] = healthy
+            && only.address.parse::<IpAddr>().is_err()
+        {
+            let host = Name::from_ascii(format!("{}.", only.address)).ok();
+            let cname = host.map(|host| Record::from_rdata(self.name.clone(), self.ttl, RData::CNAME(CNAME(host))));
+            return Records { answers: cname.into_iter().collect(), additionals: Vec::new() };
+        }
+        let mut seen = BTreeSet::new();
+        let found = healthy.iter().filter_map(|one| one.address.parse::<IpAddr>().ok());
+        let answers = found
+            .filter(|ip| of(*ip) == self.of && seen.insert(*ip))
+            .take(MAX_RECORDS)
+            .map(|ip| address(self.name.clone(), self.ttl, ip))
+            .collect();
+        Records { answers, additionals: Vec::new() }
+    }
+
+    /// A record for each port of each endpoint, with the addresses of those that are targets.
+    fn srv(&self, healthy: &[&Endpoint], port: Option<&str>) -> Records {
+        let mut records = Records::default();
+        if self.of != RecordType::SRV {
+            return records;
+        }
+        let (mut seen, mut addressed) = (BTreeSet::new(), BTreeSet::new());
+        for one in healthy {
+            let ip = one.address.parse::<IpAddr>().ok();
+            let target = match ip {
+                Some(_) => self.service.prepend_label(label(one)),
+                None => Name::from_ascii(format!("{}.", one.address)),
+            };
+            let Ok(target) = target else { continue };
+            for at in one.ports.iter().filter(|at| port.is_none_or(|port| at.name == port)) {
+                let Ok(number) = u16::try_from(at.port) else { continue };
+                // A workload with two addresses is one target.
+                if records.answers.len() == MAX_RECORDS || !seen.insert((target.clone(), number)) {
+                    continue;
+                }
+                let weight = u16::try_from(one.weight).unwrap_or(u16::MAX);
+                let srv = SRV::new(0, weight, number, target.clone());
+                records.answers.push(Record::from_rdata(self.name.clone(), self.ttl, RData::SRV(srv)));
+            }
+            if let Some(ip) = ip
+                && records.additionals.len() < MAX_RECORDS
+                && one.ports.iter().any(|at| port.is_none_or(|port| at.name == port))
+                && addressed.insert((target.clone(), ip))
+            {
+                records.additionals.push(address(target, self.ttl, ip));
+            }
+        }
+        records
+    }
+}
+
+/// The answer to ANY that RFC 8482 has for servers that do not give everything.
+pub(super) fn any(name: &Name, ttl: u32) -> Record {
+    Record::from_rdata(name.clone(), ttl, RData::HINFO(HINFO::new("RFC8482".into(), String::new())))
+}
+
+pub(super) fn address(name: Name, ttl: u32, ip: IpAddr) -> Record {
+    let data = match ip {
+        IpAddr::V4(ip) => RData::A(ip.into()),
+        IpAddr::V6(ip) => RData::AAAA(ip.into()),
+    };
+    Record::from_rdata(name, ttl, data)
+}
+
+fn of(ip: IpAddr) -> RecordType {
+    if ip.is_ipv4() { RecordType::A } else { RecordType::AAAA }
+}
+
+/// The label of an endpoint below its service: its workload's name, or else its address, which has one in this form.
+fn label(endpoint: &Endpoint) -> String {
+    if !endpoint.workload.is_empty() {
+        return endpoint.workload.clone();
+    }
+    match endpoint.address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => ip.to_string().replace('.', "-"),
+        Ok(IpAddr::V6(ip)) => ip.segments().map(|segment| format!("{segment:x}")).join("-"),
+        Err(_) => endpoint.address.replace('.', "-"),
+    }
+}

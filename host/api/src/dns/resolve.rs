@@ -1,0 +1,243 @@
+//! From the bytes of a query to those of its answer.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hickory_proto::{
+    op::{Edns, Message, MessageType, OpCode, ResponseCode},
+    rr::{
+        DNSClass, Name, RData, Record, RecordType,
+        rdata::{NS, SOA},
+    },
+};
+use mortise_resource::{Code, grpc::catalog::ServiceEndpoints, pb, tenancy::DEFAULT};
+use mortise_service::{Caller, Consistency, ResourceService, Source};
+use prost::Message as _;
+
+use super::{
+    DnsOptions,
+    answer::{self, Question, Records},
+    name::{Part, Subject, subject},
+};
+
+/// Largest answer over UDP, bytes: what passes most networks in one piece (DNS Flag Day 2020).
+const UDP_BYTES: u16 = 1_232;
+
+/// Largest answer over UDP to a client that says nothing of EDNS (RFC 1035).
+const PLAIN_UDP_BYTES: usize = 512;
+
+/// How a query came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Tcp,
+}
+
+/// Answers queries.
+pub(super) struct Resolver {
+    service: ResourceService,
+    options: DnsOptions,
+    /// Where this server listens, if that is one address.
+    own: Option<IpAddr>,
+}
+
+/// What is said of a name.
+struct Said {
+    code: ResponseCode,
+    records: Records,
+    /// Whether the zone's SOA is to say that there is nothing.
+    with_soa: bool,
+}
+
+impl Said {
+    fn code(code: ResponseCode) -> Self {
+        Self { code, records: Records::default(), with_soa: code == ResponseCode::NXDomain }
+    }
+
+    /// Records, or that there are none of that type.
+    fn records(records: Records) -> Self {
+        let with_soa = records.answers.is_empty();
+        Self { code: ResponseCode::NoError, records, with_soa }
+    }
+
+    fn one(record: Record) -> Self {
+        Self::records(Records { answers: vec![record], additionals: Vec::new() })
+    }
+}
+
+impl Resolver {
+    pub(super) fn new(service: ResourceService, options: DnsOptions, local: SocketAddr) -> Self {
+        let own = Some(local.ip()).filter(|ip| !ip.is_unspecified());
+        Self { service, options, own }
+    }
+
+    /// The answer to a query, and its code; `None` for what is no query and gets none.
+    pub(super) async fn answer(
+        &self,
+        query: &[u8],
+        from: SocketAddr,
+        by: Transport,
+    ) -> Option<(Vec<u8>, ResponseCode)> {
+        // Twelve bytes are a head; what says that it is an answer is not answered, or two servers would go on for ever.
+        let (Some(&[high, low]), Some(flags)) = (query.first_chunk::<2>(), query.get(2)) else { return None };
+        if query.len() < 12 || flags & 0x80 != 0 {
+            return None;
+        }
+        let Ok(query) = Message::from_vec(query) else {
+            let refused = Message::error_msg(u16::from_be_bytes([high, low]), OpCode::Query, ResponseCode::FormErr);
+            return Some((refused.to_vec().ok()?, ResponseCode::FormErr));
+        };
+        let mut reply = Message::new(query.metadata.id, MessageType::Response, query.metadata.op_code);
+        reply.metadata.recursion_desired = query.metadata.recursion_desired;
+        reply.add_queries(query.queries.iter().cloned());
+        if query.edns.is_some() {
+            let mut edns = Edns::new();
+            edns.set_max_payload(UDP_BYTES);
+            reply.set_edns(edns);
+        }
+        let said = self.said(&query, from).await;
+        reply.metadata.response_code = said.code;
+        reply.metadata.authoritative = matches!(said.code, ResponseCode::NoError | ResponseCode::NXDomain);
+        reply.add_answers(said.records.answers);
+        reply.add_additionals(said.records.additionals);
+        if said.with_soa {
+            reply.add_authority(self.soa());
+        }
+        let room = match (by, &query.edns) {
+            (Transport::Tcp, _) => usize::from(u16::MAX),
+            (Transport::Udp, None) => PLAIN_UDP_BYTES,
+            (Transport::Udp, Some(edns)) => usize::from(edns.max_payload().min(UDP_BYTES)).max(PLAIN_UDP_BYTES),
+        };
+        Some((fitted(reply, room, by)?, said.code))
+    }
+
+    async fn said(&self, query: &Message, from: SocketAddr) -> Said {
+        if query.metadata.op_code != OpCode::Query {
+            return Said::code(ResponseCode::NotImp);
+        }
+        let [question] = query.queries.as_slice() else { return Said::code(ResponseCode::FormErr) };
+        if query.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
+            return Said::code(ResponseCode::BADVERS);
+        }
+        let is_transfer = matches!(question.query_type(), RecordType::AXFR | RecordType::IXFR);
+        if !matches!(question.query_class(), DNSClass::IN | DNSClass::ANY) || is_transfer {
+            return Said::code(ResponseCode::Refused);
+        }
+        let (name, of, ttl) = (question.name(), question.query_type(), self.options.ttl);
+        let subject = subject(&self.options.zone, name);
+        match subject {
+            Subject::Elsewhere => Said::code(ResponseCode::Refused),
+            Subject::Nothing => Said::code(ResponseCode::NXDomain),
+            Subject::Apex | Subject::Server | Subject::Empty if of == RecordType::ANY => {
+                Said::one(answer::any(name, ttl))
+            }
+            Subject::Empty => Said::records(Records::default()),
+            Subject::Apex => match of {
+                RecordType::SOA => {
+                    let mut soa = self.soa();
+                    soa.name.clone_from(name);
+                    Said::one(soa)
+                }
+                RecordType::NS => {
+                    let ns = self.below("ns.dns");
+                    let additionals = self.own.map(|ip| answer::address(ns.clone(), ttl, ip)).into_iter().collect();
+                    let answers = vec![Record::from_rdata(name.clone(), ttl, RData::NS(NS(ns)))];
+                    Said::records(Records { answers, additionals })
+                }
+                _ => Said::records(Records::default()),
+            },
+            Subject::Server => {
+                let own = self.own.map(|ip| answer::address(name.clone(), ttl, ip));
+                let answers = own.into_iter().filter(|record| record.record_type() == of).collect();
+                Said::records(Records { answers, additionals: Vec::new() })
+            }
+            Subject::Service { namespace, service, part } => {
+                let whole = self.below(&format!("{service}.{namespace}.svc"));
+                let question = Question { name, of, part: &part, service: whole, ttl };
+                let said = self.of_service(&question, &namespace, &service, from).await;
+                said.unwrap_or_else(|code| Said::code(code))
+            }
+        }
+    }
+
+    /// A name in the zone.
+    fn below(&self, labels: &str) -> Name {
+        let name = Name::from_ascii(labels).and_then(|name| name.append_domain(&self.options.zone));
+        // The parts of a name that was asked for are short enough for one.
+        name.unwrap_or_else(|_| self.options.zone.clone())
+    }
+
+    async fn of_service(
+        &self,
+        question: &Question<'_>,
+        namespace: &str,
+        service: &str,
+        from: SocketAddr,
+    ) -> Result<Said, ResponseCode> {
+        let caller = Caller::anonymous(Consistency::Eventual).at(Source::of(from.ip()));
+        if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
+            let data = found.data.unwrap_or_default();
+            let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;
+            return question.answer(&endpoints).map(Said::records).ok_or(ResponseCode::NXDomain);
+        }
+        // One whose endpoints were not computed yet, or that has none since nobody wrote them.
+        match self.read(&caller, "Service", namespace, service).await? {
+            Some(_) if matches!(question.part, Part::Whole | Part::Protocol) => {
+                question.answer(&ServiceEndpoints::default()).map(Said::records).ok_or(ResponseCode::NXDomain)
+            }
+            _ => Err(ResponseCode::NXDomain),
+        }
+    }
+
+    async fn read(
+        &self,
+        caller: &Caller,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<pb::Resource>, ResponseCode> {
+        let id = pb::Id {
+            uid: String::new(),
+            name: name.to_owned(),
+            r#type: Some(pb::Type { group: "catalog".into(), group_version: "v1".into(), kind: kind.to_owned() }),
+            tenancy: Some(pb::Tenancy { partition: DEFAULT.to_owned(), namespace: namespace.to_owned() }),
+        };
+        match self.service.read(caller, pb::ReadRequest { id: Some(id) }).await {
+            Ok(answer) => Ok(answer.resource),
+            Err(error) if error.code == Code::NotFound => Ok(None),
+            Err(error) if error.code == Code::PermissionDenied => Err(ResponseCode::Refused),
+            Err(error) => {
+                tracing::debug!("DNS: {kind}/{namespace}/{name}: {error}");
+                Err(ResponseCode::ServFail)
+            }
+        }
+    }
+
+    /// Says how long it holds that there is nothing.
+    fn soa(&self) -> Record {
+        let ttl = self.options.ttl;
+        let soa = SOA::new(self.below("ns.dns"), self.below("hostmaster"), 1, 7_200, 1_800, 86_400, ttl);
+        Record::from_rdata(self.options.zone.clone(), ttl, RData::SOA(soa))
+    }
+}
+
+/// The bytes of an answer, with as much of it as there is room for.
+fn fitted(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
+    // The encoder leaves out and says so (TC, in the third byte) what is beyond the longest message.
+    let is_whole = |bytes: &Vec<u8>| bytes.len() <= room && bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
+    let fits = |reply: &Message| reply.to_vec().ok().filter(is_whole);
+    if let Some(bytes) = fits(&reply) {
+        return Some(bytes);
+    }
+    // Addresses of targets are a help: clients ask for what is missing.
+    reply.additionals.clear();
+    loop {
+        if let Some(bytes) = fits(&reply) {
+            return Some(bytes);
+        }
+        if by == Transport::Udp || reply.answers.is_empty() {
+            return reply.truncate().to_vec().ok();
+        }
+        // Nothing has room for more: some of them, in whichever order they are in, will do.
+        reply.answers.truncate(reply.answers.len() / 2);
+    }
+}

@@ -1,0 +1,157 @@
+//! The sockets of DNS.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hickory_proto::op::ResponseCode;
+use mortise_service::ResourceService;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{Semaphore, watch},
+    time::{sleep, timeout},
+};
+
+use super::{
+    DnsPorts,
+    resolve::{Resolver, Transport},
+};
+
+/// Largest query that is read, bytes. One has a name of 255 bytes and some options.
+const MAX_QUERY: usize = 4_096;
+
+/// How long a listener that cannot accept waits, for want of descriptors for one.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What both sockets share.
+struct Shared {
+    resolver: Resolver,
+    turns: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    idle: Duration,
+}
+
+/// Answers until `stopping` says so.
+pub(crate) async fn serve(
+    ports: DnsPorts,
+    service: ResourceService,
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let DnsPorts { udp, tcp, options } = ports;
+    let shared = Arc::new(Shared {
+        turns: Arc::new(Semaphore::new(options.queries)),
+        connections: Arc::new(Semaphore::new(options.max_connections)),
+        idle: options.idle,
+        resolver: Resolver::new(service, options, tcp.local_addr()?),
+    });
+    tokio::select! {
+        never = datagrams(Arc::new(udp), shared.clone()) => never,
+        never = connections(tcp, shared, stopping.clone()) => never,
+        _ = stopping.wait_for(|stopping| *stopping) => Ok(()),
+    }
+}
+
+/// Counts a query and its answer.
+fn count(by: &'static str, outcome: String) {
+    metrics::counter!("mortise_dns_queries_total", "transport" => by, "outcome" => outcome).increment(1);
+}
+
+fn outcome(code: ResponseCode) -> String {
+    match code {
+        ResponseCode::NoError => "noerror",
+        ResponseCode::NXDomain => "nxdomain",
+        ResponseCode::ServFail => "servfail",
+        ResponseCode::Refused => "refused",
+        _ => "invalid",
+    }
+    .to_owned()
+}
+
+async fn datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) -> io::Result<()> {
+    let mut buffer = vec![0; MAX_QUERY];
+    loop {
+        // What fails concerns one client, such as one that is gone.
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok(turn) = shared.turns.clone().try_acquire_owned() else {
+            count("udp", "dropped".to_owned());
+            continue;
+        };
+        let Some(query) = buffer.get(..length).map(<[u8]>::to_vec) else { continue };
+        let (socket, shared) = (socket.clone(), shared.clone());
+        tokio::spawn(async move {
+            let _turn = turn;
+            if let Some(answer) = shared.answer(&query, from, Transport::Udp).await {
+                let _ = socket.send_to(&answer, from).await;
+            }
+        });
+    }
+}
+
+async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch::Receiver<bool>) -> io::Result<()> {
+    loop {
+        let Ok((stream, from)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(place) = shared.connections.clone().try_acquire_owned() else {
+            metrics::counter!("mortise_dns_connections_refused_total").increment(1);
+            continue;
+        };
+        let (shared, mut stopping) = (shared.clone(), stopping.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = connection(stream, from, &shared) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+            }
+        });
+    }
+}
+
+/// Answers the queries of a connection, one after the other, for as long as they come.
+async fn connection(mut stream: TcpStream, from: SocketAddr, shared: &Shared) {
+    loop {
+        let Ok(Ok(query)) = timeout(shared.idle, read(&mut stream)).await else { return };
+        let answer = {
+            let Ok(Ok(_turn)) = timeout(shared.idle, shared.turns.acquire()).await else { return };
+            shared.answer(&query, from, Transport::Tcp).await
+        };
+        let Some(answer) = answer else { return };
+        let Ok(length) = u16::try_from(answer.len()) else { return };
+        let message = [length.to_be_bytes().as_slice(), &answer].concat();
+        let Ok(Ok(())) = timeout(shared.idle, stream.write_all(&message)).await else { return };
+    }
+}
+
+/// A query behind its length.
+async fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await?);
+    if length > MAX_QUERY {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no query is as long"));
+    }
+    let mut query = vec![0; length];
+    stream.read_exact(&mut query).await?;
+    Ok(query)
+}
+
+impl Shared {
+    async fn answer(&self, query: &[u8], from: SocketAddr, by: Transport) -> Option<Vec<u8>> {
+        let transport = match by {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        };
+        match timeout(self.idle, self.resolver.answer(query, from, by)).await {
+            Ok(Some((answer, code))) => {
+                count(transport, outcome(code));
+                Some(answer)
+            }
+            Ok(None) => {
+                count(transport, "invalid".to_owned());
+                None
+            }
+            Err(_) => {
+                count(transport, "late".to_owned());
+                None
+            }
+        }
+    }
+}
