@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use mortise_plugin::{Diagnostics, Path, Typed, field, name};
 
 use crate::proto::catalog::v1::{
-    Endpoint, HealthCheck, Protocol, Selector, Service, ServiceEndpoints, ServicePort, Workload, health_check::Check,
+    Endpoint, EndpointPort, HealthCheck, Protocol, Selector, Service, ServiceEndpoints, ServicePort, Workload,
+    health_check::Check,
 };
 
 /// Most ports of a service and of a workload.
@@ -19,6 +20,8 @@ pub(crate) const EVERY_NAME: &str = "*";
 const LABELS: usize = 32;
 const LABEL_KEY: usize = 63;
 const LABEL_VALUE: usize = 253;
+/// Labels that every endpoint has of itself.
+const ENDPOINT_LABELS: [&str; 2] = ["workload", "zone"];
 /// Most addresses of a workload.
 const ADDRESSES: usize = 16;
 /// Most checks of a workload, and the longest name of one: its status has it in its key.
@@ -106,7 +109,7 @@ pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, 
     judge_workload_ports(data, &mut findings);
     judge_addresses(data, &mut findings);
     findings.note(in_range(data.weight, 1, WEIGHT, RuleError::Weight), || field("weight"));
-    judge_labels(&data.labels, &["workload", "zone"], &field("labels"), &mut findings);
+    judge_labels(&data.labels, &ENDPOINT_LABELS, &field("labels"), &mut findings);
     findings.note(text(&data.zone, ZONE), || field("zone"));
     findings.note(identity(&data.identity), || field("identity"));
     let checks = field("checks");
@@ -128,9 +131,27 @@ pub(crate) fn endpoints(
     let mut findings = Findings(diagnostics);
     judge_service_ports(&endpoints.data.ports, &mut findings);
     judge_labels(&endpoints.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
-    for (endpoint, place) in places(&endpoints.data.endpoints, &field("endpoints")) {
-        judge_endpoint(endpoint, &place, &mut findings);
+    // There may be 10,000 of them in one request's fuel: a place is made for those alone that are at fault.
+    let all = field("endpoints");
+    for (endpoint, index) in endpoints.data.endpoints.iter().zip(0_u32..).filter(|(endpoint, _)| !is_sound(endpoint)) {
+        judge_endpoint(endpoint, &all.clone().index(index), &mut findings);
     }
+}
+
+/// Whether [`judge_endpoint`] finds nothing.
+fn is_sound(endpoint: &Endpoint) -> bool {
+    let port = |port: &EndpointPort| name::is_valid(&port.name) && port_number(port.port).is_ok();
+    let label = |(key, value): (&String, &String)| {
+        label_key(key).is_ok() && !ENDPOINT_LABELS.contains(&key.as_str()) && text(value, LABEL_VALUE).is_ok()
+    };
+    (endpoint.workload.is_empty() || name::is_valid(&endpoint.workload))
+        && host(&endpoint.address).is_ok()
+        && endpoint.weight <= WEIGHT
+        && endpoint.ports.iter().all(port)
+        && endpoint.labels.len() <= LABELS
+        && endpoint.labels.iter().all(label)
+        && text(&endpoint.zone, ZONE).is_ok()
+        && identity(&endpoint.identity).is_ok()
 }
 
 fn judge_selector(selector: &Selector, findings: &mut Findings<'_>) {
@@ -257,7 +278,7 @@ fn judge_endpoint(endpoint: &Endpoint, place: &Path, findings: &mut Findings<'_>
         findings.note(resource_name(&port.name), || place.clone().field("name"));
         findings.note(port_number(port.port), || place.clone().field("port"));
     }
-    judge_labels(&endpoint.labels, &["workload", "zone"], &at("labels"), findings);
+    judge_labels(&endpoint.labels, &ENDPOINT_LABELS, &at("labels"), findings);
     findings.note(text(&endpoint.zone, ZONE), || at("zone"));
     findings.note(identity(&endpoint.identity), || at("identity"));
 }

@@ -228,6 +228,31 @@ fn faults_of_endpoints_say_where_they_are() {
     );
 }
 
+/// What is passed over without a place has to be what has no fault.
+#[test]
+fn every_kind_of_fault_of_an_endpoint_is_found() {
+    let good = || Endpoint { address: "192.0.2.1".into(), weight: 1, ..Endpoint::default() };
+    let label = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    let port = |name: &str, port| vec![EndpointPort { name: name.into(), port, protocol: 1 }];
+    let faults = [
+        (Endpoint { workload: "A".into(), ..good() }, "workload"),
+        (Endpoint { address: "a:1".into(), ..good() }, "address"),
+        (Endpoint { weight: 65_536, ..good() }, "weight"),
+        (Endpoint { ports: port("A", 1), ..good() }, "ports[0].name"),
+        (Endpoint { ports: port("a", 0), ..good() }, "ports[0].port"),
+        (Endpoint { labels: label("0", ""), ..good() }, "labels[\"0\"]"),
+        (Endpoint { labels: label("zone", ""), ..good() }, "labels[\"zone\"]"),
+        (Endpoint { labels: label("a", "\n"), ..good() }, "labels[\"a\"]"),
+        (Endpoint { zone: "\n".into(), ..good() }, "zone"),
+        (Endpoint { identity: "A".into(), ..good() }, "identity"),
+        (Endpoint { labels: (0..33).map(|n| (format!("l{n}"), String::new())).collect(), ..good() }, "labels"),
+    ];
+    for (bad, field) in faults {
+        let data = ServiceEndpoints { endpoints: vec![good(), bad], ..Default::default() };
+        assert_eq!(said(ENDPOINTS, "ServiceEndpoints", &data), [format!("data.endpoints[1].{field}")], "{field}");
+    }
+}
+
 #[test]
 fn a_fault_refuses_the_write() {
     let world = World::new(&PLUGIN);
