@@ -45,7 +45,7 @@ async fn a_wrong_configuration_is_code_2_and_named() {
         (
             &["serve", "--data-dir", at],
             &[("MORTISE_PLUGINS_BUNDLED", "demo,teleport")],
-            &["MORTISE_PLUGINS_BUNDLED", "plugins.bundled names \"teleport\"", "it has demo"],
+            &["MORTISE_PLUGINS_BUNDLED", "plugins.bundled names \"teleport\"", "it has catalog, demo"],
         ),
         (&["serve", "--data-dir", at, "--config", &bundled], &[], &["bundled.toml", "names \"teleport\""]),
         (

@@ -17,6 +17,7 @@ mod backup;
 mod browsers;
 mod cascade;
 mod catalog;
+mod cli_catalog;
 mod cli_connection;
 mod cli_consul;
 mod cli_edit;

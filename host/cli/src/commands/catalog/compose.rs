@@ -12,7 +12,7 @@ use mortise_resource::grpc::catalog::{ServicePort, Workload, WorkloadAddress, Wo
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::plan::{FoundWorkload, ImportPlan, metadata, resource_name};
+use super::plan::{FoundWorkload, ImportPlan, MAX_PORTS, metadata, resource_name};
 
 /// A compose file, as far as it matters here.
 #[derive(Debug, Deserialize)]
@@ -82,13 +82,14 @@ fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
         read_port(port).map_err(|reason| plan.skip(format!("{place}.ports[{index}]"), reason)).ok()
     });
     for port in published.by_ref() {
-        if !ports.iter().any(|one| one.target == port.target || one.name == port.name) {
+        if ports.len() < MAX_PORTS && !ports.iter().any(|one| one.target == port.target || one.name == port.name) {
             ports.push(port);
         }
     }
     let hosts: Vec<String> = if ports.is_empty() {
         for (exposed, index) in service.expose.iter().zip(0_usize..) {
             match scalar(exposed).as_deref().and_then(tcp_number) {
+                Some(_) if ports.len() == MAX_PORTS => break,
                 Some(number) => ports.push(Port { target: number, number, host: None, name: port_name(number) }),
                 None => plan.skip(format!("{place}.expose[{index}]"), "a TCP port is a number from 1 to 65535"),
             }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use mortise_resource::grpc::catalog::{Workload, WorkloadAddress};
 
-use super::plan::{FoundWorkload, ImportPlan, resource_name};
+use super::plan::{FoundWorkload, ImportPlan, MAX_ADDRESSES, resource_name};
 
 /// Names that every hosts file has for the machine itself.
 const OWN: [&str; 9] = [
@@ -56,6 +56,10 @@ pub(super) fn read(text: &str) -> ImportPlan {
             data: Workload::default(),
         });
         if !workload.data.addresses.contains(&address) {
+            if workload.data.addresses.len() == MAX_ADDRESSES {
+                plan.skip(place, format!("{host} has {MAX_ADDRESSES} addresses already"));
+                continue;
+            }
             workload.data.addresses.push(address);
         }
         for name in legal.values() {

@@ -8,6 +8,10 @@ use mortise_resource::{
     name,
 };
 
+/// Most ports of a service or a workload, and most addresses of a workload: the server takes no more.
+pub(super) const MAX_PORTS: usize = 64;
+pub(super) const MAX_ADDRESSES: usize = 16;
+
 /// Something of the source that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Skipped {
@@ -70,7 +74,7 @@ impl ImportPlan {
         service.workloads.insert(workload.to_owned());
         for port in ports {
             let known = |one: &ServicePort| one.name == port.name || one.port == port.port;
-            if !service.ports.iter().any(known) {
+            if service.ports.len() < MAX_PORTS && !service.ports.iter().any(known) {
                 service.ports.push(port.clone());
             }
         }
