@@ -106,7 +106,7 @@ impl Run {
 
 /// One client, which connects again now and then, and takes nothing now and then.
 async fn follow(server: std::net::SocketAddr, number: usize, run: Arc<Run>, mut rng: Rng, may_empty: bool) {
-    let api = if number % 2 == 0 { Api::Conduit } else { Api::Linkerd };
+    let api = if number.is_multiple_of(2) { Api::Conduit } else { Api::Linkerd };
     let mut excused = 0;
     loop {
         let channel =

@@ -154,7 +154,7 @@ impl Resolver {
                 let whole = self.below(&format!("{service}.{namespace}.svc"));
                 let question = Question { name, of, part: &part, service: whole, ttl };
                 let said = self.of_service(&question, &namespace, &service, from).await;
-                said.unwrap_or_else(|code| Said::code(code))
+                said.unwrap_or_else(Said::code)
             }
         }
     }

@@ -149,7 +149,7 @@ fn ports_are_found_by_name_and_by_number() {
     };
     let at = |name: &str, port| (name.to_owned(), port);
     assert_eq!(ports("web"), [[at("www", 8080), at("fixed", 7000)], [at("ops", 9000), at("fixed", 7000)]]);
-    assert_eq!(ports("none"), [[at("", 0); 0]; 0], "no address has the port");
+    assert!(ports("none").is_empty(), "no address has the port");
     assert_eq!(ports("own"), [[at("http", 8080)], [at("admin", 9000)]]);
 }
 
