@@ -1,13 +1,10 @@
-//! What services, workloads and endpoints may hold. Each fault has the path of its field.
+//! What services and workloads may hold. Each fault has the path of its field.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use mortise_plugin::{Diagnostics, Path, Typed, field, name};
 
-use crate::proto::catalog::v1::{
-    Endpoint, EndpointPort, HealthCheck, Protocol, Selector, Service, ServiceEndpoints, ServicePort, Workload,
-    health_check::Check,
-};
+use crate::proto::catalog::v1::{HealthCheck, Protocol, Selector, Service, ServicePort, Workload, health_check::Check};
 
 /// Most ports of a service and of a workload.
 const PORTS: usize = 64;
@@ -122,38 +119,6 @@ pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, 
     }
 }
 
-/// Judges ServiceEndpoints, which a client may write where the Service has no selector.
-pub(crate) fn endpoints(
-    endpoints: &Typed<ServiceEndpoints>,
-    _: Option<&Typed<ServiceEndpoints>>,
-    diagnostics: &mut Diagnostics,
-) {
-    let mut findings = Findings(diagnostics);
-    judge_service_ports(&endpoints.data.ports, &mut findings);
-    judge_labels(&endpoints.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
-    // There may be 10,000 of them in one request's fuel: a place is made for those alone that are at fault.
-    let all = field("endpoints");
-    for (endpoint, index) in endpoints.data.endpoints.iter().zip(0_u32..).filter(|(endpoint, _)| !is_sound(endpoint)) {
-        judge_endpoint(endpoint, &all.clone().index(index), &mut findings);
-    }
-}
-
-/// Whether [`judge_endpoint`] finds nothing.
-fn is_sound(endpoint: &Endpoint) -> bool {
-    let port = |port: &EndpointPort| name::is_valid(&port.name) && port_number(port.port).is_ok();
-    let label = |(key, value): (&String, &String)| {
-        label_key(key).is_ok() && !ENDPOINT_LABELS.contains(&key.as_str()) && text(value, LABEL_VALUE).is_ok()
-    };
-    (endpoint.workload.is_empty() || name::is_valid(&endpoint.workload))
-        && host(&endpoint.address).is_ok()
-        && endpoint.weight <= WEIGHT
-        && endpoint.ports.iter().all(port)
-        && endpoint.labels.len() <= LABELS
-        && endpoint.labels.iter().all(label)
-        && text(&endpoint.zone, ZONE).is_ok()
-        && identity(&endpoint.identity).is_ok()
-}
-
 fn judge_selector(selector: &Selector, findings: &mut Findings<'_>) {
     let place = || field("selector");
     if selector.names.is_empty() && selector.prefixes.is_empty() && selector.labels.is_empty() {
@@ -265,22 +230,6 @@ fn judge_check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mu
     }
     findings.note(duration(&check.interval.unwrap_or_default(), INTERVALS), || at("interval"));
     findings.note(duration(&check.timeout.unwrap_or_default(), TIMEOUTS), || at("timeout"));
-}
-
-fn judge_endpoint(endpoint: &Endpoint, place: &Path, findings: &mut Findings<'_>) {
-    let at = |name: &str| place.clone().field(name);
-    if !endpoint.workload.is_empty() {
-        findings.note(resource_name(&endpoint.workload), || at("workload"));
-    }
-    findings.note(host(&endpoint.address), || at("address"));
-    findings.note(in_range(endpoint.weight, 0, WEIGHT, RuleError::Weight), || at("weight"));
-    for (port, place) in places(&endpoint.ports, &at("ports")) {
-        findings.note(resource_name(&port.name), || place.clone().field("name"));
-        findings.note(port_number(port.port), || place.clone().field("port"));
-    }
-    judge_labels(&endpoint.labels, &ENDPOINT_LABELS, &at("labels"), findings);
-    findings.note(text(&endpoint.zone, ZONE), || at("zone"));
-    findings.note(identity(&endpoint.identity), || at("identity"));
 }
 
 fn judge_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Path, findings: &mut Findings<'_>) {

@@ -9,10 +9,10 @@ use mortise_plugin::{
     testing::World,
 };
 
-use super::{ENDPOINTS, PLUGIN, SERVICE, WORKLOAD};
+use super::{PLUGIN, SERVICE, WORKLOAD};
 use crate::proto::catalog::v1::{
-    Endpoint, EndpointPort, HealthCheck, HttpCheck, Protocol, Selector, Service, ServiceEndpoints, ServicePort,
-    TcpCheck, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
+    HealthCheck, HttpCheck, Protocol, Selector, Service, ServicePort, TcpCheck, Workload, WorkloadAddress,
+    WorkloadPort, health_check::Check,
 };
 
 fn said<M: Data>(of: Kind<M>, url: &str, data: &M) -> Vec<String> {
@@ -218,42 +218,6 @@ fn faults_of_checks_say_where_they_are() {
 }
 
 #[test]
-fn faults_of_endpoints_say_where_they_are() {
-    let ports = vec![EndpointPort { name: "http".into(), port: 65_536, protocol: 1 }];
-    let bad = Endpoint { address: "nowhere:80".into(), ports, weight: 65_536, ..Endpoint::default() };
-    let good = Endpoint { address: "192.0.2.1".into(), ..Endpoint::default() };
-    assert_eq!(
-        said(ENDPOINTS, "ServiceEndpoints", &ServiceEndpoints { endpoints: vec![good, bad], ..Default::default() }),
-        ["data.endpoints[1].address", "data.endpoints[1].weight", "data.endpoints[1].ports[0].port"]
-    );
-}
-
-/// What is passed over without a place has to be what has no fault.
-#[test]
-fn every_kind_of_fault_of_an_endpoint_is_found() {
-    let good = || Endpoint { address: "192.0.2.1".into(), weight: 1, ..Endpoint::default() };
-    let label = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
-    let port = |name: &str, port| vec![EndpointPort { name: name.into(), port, protocol: 1 }];
-    let faults = [
-        (Endpoint { workload: "A".into(), ..good() }, "workload"),
-        (Endpoint { address: "a:1".into(), ..good() }, "address"),
-        (Endpoint { weight: 65_536, ..good() }, "weight"),
-        (Endpoint { ports: port("A", 1), ..good() }, "ports[0].name"),
-        (Endpoint { ports: port("a", 0), ..good() }, "ports[0].port"),
-        (Endpoint { labels: label("0", ""), ..good() }, "labels[\"0\"]"),
-        (Endpoint { labels: label("zone", ""), ..good() }, "labels[\"zone\"]"),
-        (Endpoint { labels: label("a", "\n"), ..good() }, "labels[\"a\"]"),
-        (Endpoint { zone: "\n".into(), ..good() }, "zone"),
-        (Endpoint { identity: "A".into(), ..good() }, "identity"),
-        (Endpoint { labels: (0..33).map(|n| (format!("l{n}"), String::new())).collect(), ..good() }, "labels"),
-    ];
-    for (bad, field) in faults {
-        let data = ServiceEndpoints { endpoints: vec![good(), bad], ..Default::default() };
-        assert_eq!(said(ENDPOINTS, "ServiceEndpoints", &data), [format!("data.endpoints[1].{field}")], "{field}");
-    }
-}
-
-#[test]
 fn a_fault_refuses_the_write() {
     let world = World::new(&PLUGIN);
     let refused = world.put(&Typed::new(WORKLOAD.id("web", &World::tenancy()), Workload::default())).unwrap_err();
@@ -265,5 +229,7 @@ fn the_manifest_says_all_of_it() {
     let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
     let kinds = manifest.types.iter().map(|of| of.kind.as_str()).collect::<Vec<_>>();
     assert_eq!(kinds, ["Service", "Workload", "ServiceEndpoints"]);
-    assert!(manifest.types.iter().all(|of| of.hooks.is_some_and(|hooks| hooks.validate) && of.permissions.is_some()));
+    let validated = manifest.types.iter().map(|of| of.hooks.is_some_and(|hooks| hooks.validate)).collect::<Vec<_>>();
+    assert_eq!(validated, [true, true, false], "thousands of endpoints are more than a hook has fuel for");
+    assert!(manifest.types.iter().all(|of| of.permissions.is_some()));
 }
