@@ -32,7 +32,7 @@ impl Default for ReconcileLimits {
     fn default() -> Self {
         Self {
             instances: 0,
-            fuel: 500_000_000,
+            fuel: 1_000_000_000,
             deadline_ms: 30_000,
             memory_bytes: 64 << 20,
             host_calls: 10_000,
@@ -71,7 +71,7 @@ mod tests {
         let (ours, hooks) = (ReconcileLimits::default(), Limits::default());
         let asked = manifest::Limits { memory_bytes: 1 << 20, fuel: 1, deadline_ms: 1 };
         let limits = ours.over(&hooks, &asked);
-        assert_eq!((limits.fuel, limits.deadline_ms, limits.host_calls), (500_000_000, 30_000, 10_000));
+        assert_eq!((limits.fuel, limits.deadline_ms, limits.host_calls), (1_000_000_000, 30_000, 10_000));
         assert_eq!(limits.memory_bytes, 1 << 20);
         assert_eq!(limits.memory_setting(), "limits.memory_bytes of the plugin's own manifest");
         let limits = ours.over(&hooks, &manifest::Limits::default());
