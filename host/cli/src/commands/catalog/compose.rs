@@ -50,6 +50,23 @@ struct Port {
     name: String,
 }
 
+/// Why a port is left out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum PortError {
+    #[error("only TCP is imported")]
+    Protocol,
+    #[error("it is neither a text nor a map; write it as \"8080:80\"")]
+    Form,
+    #[error("its target is no number from 1 to 65535")]
+    Target,
+    #[error("it is not published at one number, so it has no address; publish it as \"8080:80\"")]
+    Published,
+    #[error("{0:?} is no number from 1 to 65535; ranges are left out")]
+    Number(String),
+    #[error("{0:?} is no IP address")]
+    Address(String),
+}
+
 /// Reads a compose file; `address` is where published ports are.
 ///
 /// # Errors
@@ -79,7 +96,7 @@ fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
     }
     let mut ports: Vec<Port> = Vec::new();
     let mut published = service.ports.iter().zip(0_usize..).filter_map(|(port, index)| {
-        read_port(port).map_err(|reason| plan.skip(format!("{place}.ports[{index}]"), reason)).ok()
+        read_port(port).map_err(|error| plan.skip(format!("{place}.ports[{index}]"), error.to_string())).ok()
     });
     for port in published.by_ref() {
         if ports.len() < MAX_PORTS && !ports.iter().any(|one| one.target == port.target || one.name == port.name) {
@@ -132,38 +149,38 @@ fn add(plan: &mut ImportPlan, name: &str, service: &Service, address: IpAddr) {
 }
 
 /// A published port: `8080:80`, `127.0.0.1:8080:80/tcp`, or the long form.
-fn read_port(port: &Value) -> Result<Port, String> {
+fn read_port(port: &Value) -> Result<Port, PortError> {
     if let Some(fields) = port.as_object() {
         let text = |key: &str| fields.get(key).and_then(scalar);
         if text("protocol").is_some_and(|protocol| protocol != "tcp") {
-            return Err("only TCP is imported".to_owned());
+            return Err(PortError::Protocol);
         }
         let number = |key: &str| text(key).as_deref().and_then(tcp_number);
-        let target = number("target").ok_or("its target is no number from 1 to 65535")?;
-        let published = number("published").ok_or("it is not published at one number, so it has no address")?;
+        let target = number("target").ok_or(PortError::Target)?;
+        let published = number("published").ok_or(PortError::Published)?;
         let host = host_ip(text("host_ip").as_deref().unwrap_or_default())?;
         let name = text("name").as_deref().and_then(resource_name).unwrap_or_else(|| port_name(target));
         return Ok(Port { target, number: published, host, name });
     }
-    let text = scalar(port).ok_or("it is neither a text nor a map")?;
+    let text = scalar(port).ok_or(PortError::Form)?;
     let (text, protocol) = text.rsplit_once('/').unwrap_or((&text, "tcp"));
     if protocol != "tcp" {
-        return Err("only TCP is imported".to_owned());
+        return Err(PortError::Protocol);
     }
-    let (published, target) = text.rsplit_once(':').ok_or("it is not published at one number, so it has no address")?;
+    let (published, target) = text.rsplit_once(':').ok_or(PortError::Published)?;
     let (host, published) = published.rsplit_once(':').unwrap_or(("", published));
-    let number = |text: &str| tcp_number(text).ok_or_else(|| format!("{text:?} is no number from 1 to 65535"));
+    let number = |text: &str| tcp_number(text).ok_or_else(|| PortError::Number(text.to_owned()));
     let target = number(target)?;
     Ok(Port { target, number: number(published)?, host: host_ip(host)?, name: port_name(target) })
 }
 
 /// The address that a port is published at; every address of the machine is the default one.
-fn host_ip(text: &str) -> Result<Option<IpAddr>, String> {
+fn host_ip(text: &str) -> Result<Option<IpAddr>, PortError> {
     let text = text.trim_start_matches('[').trim_end_matches(']');
     if text.is_empty() {
         return Ok(None);
     }
-    let ip: IpAddr = text.parse().map_err(|_| format!("{text:?} is no IP address"))?;
+    let ip: IpAddr = text.parse().map_err(|_| PortError::Address(text.to_owned()))?;
     Ok(Some(ip).filter(|ip| !ip.is_unspecified()))
 }
 
