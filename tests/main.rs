@@ -82,6 +82,8 @@ mod smoke;
 mod systemd;
 mod tenancy;
 mod tenancy_deletion;
+mod tls;
+mod tls_files;
 mod tombstone;
 mod type_service;
 mod upgrade;

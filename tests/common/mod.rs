@@ -22,7 +22,10 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-use tonic::{Code, Request, Status, Streaming, transport::Channel};
+use tonic::{
+    Code, Request, Status, Streaming,
+    transport::{Channel, ClientTlsConfig},
+};
 
 pub type Client = ResourceServiceClient<Channel>;
 
@@ -39,6 +42,7 @@ pub struct Setup {
     plugin_dir: Option<PathBuf>,
     address_space: Option<u64>,
     serve: bool,
+    tls: Option<ClientTlsConfig>,
 }
 
 impl Setup {
@@ -97,6 +101,12 @@ impl Setup {
     /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` is no limit.
     pub fn address_space(mut self, bytes: u64) -> Self {
         self.address_space = Some(bytes).filter(|bytes| *bytes < u64::MAX);
+        self
+    }
+
+    /// Has the client speak TLS.
+    pub fn tls(mut self, tls: ClientTlsConfig) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -159,8 +169,11 @@ impl Setup {
         };
         let (grpc, http) = (addr("grpc="), addr("http="));
         let dns = line.contains(" dns=").then(|| addr("dns="));
-        let channel = Channel::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
-        let client = ResourceServiceClient::new(channel)
+        let endpoint = match self.tls {
+            None => Channel::from_shared(format!("http://{grpc}")).unwrap(),
+            Some(tls) => Channel::from_shared(format!("https://{grpc}")).unwrap().tls_config(tls).unwrap(),
+        };
+        let client = ResourceServiceClient::new(endpoint.connect().await.unwrap())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         Server { child, client, grpc, http, dns, data_dir, plugin_dir, log, logging, _dir: dir }

@@ -9,14 +9,18 @@ mod endpoints;
 mod grpc;
 mod http;
 mod observability;
+mod peer;
 mod port;
 pub mod server;
+mod tls;
+mod transport;
 
 pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services, bind};
+pub use tls::{ClientCerts, TlsError, TlsOptions};
 
 pub use mortise_resource::grpc::{
     ConduitDestinationClient, ControllerServiceClient, LinkerdDestinationClient, PluginServiceClient,

@@ -30,7 +30,8 @@ use crate::{
     dns::{self, DnsOptions, DnsPorts},
     grpc::{
         calls::{CallLimits, Calls},
-        connections::{self, ConnectionLimits},
+        connections::{self, ConnectionLimits, Peer},
+        content_type::ContentTypeLayer,
         controller_service::ControllerApi,
         destination::{Conduit, Destination, DestinationOptions, Linkerd},
         health::{self, Health},
@@ -51,6 +52,7 @@ use crate::{
         server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
     },
     stubs::resource_service_server::ResourceServiceServer,
+    tls::{Tls, TlsError, TlsOptions},
 };
 
 /// How long gRPC connections have to take leave once no call is left in them.
@@ -86,6 +88,8 @@ pub struct ServerOptions {
     pub destination: DestinationOptions,
     /// How the HTTP port behaves.
     pub http: HttpOptions,
+    /// TLS for gRPC and HTTP; without it, both are in the clear.
+    pub tls: Option<TlsOptions>,
     /// How the DNS port behaves; without it, there is none.
     pub dns: Option<DnsOptions>,
 }
@@ -103,6 +107,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The transport failed.
     #[error("serving gRPC: {0}")]
     Grpc(#[from] tonic::transport::Error),
@@ -148,13 +155,14 @@ pub struct OpenPorts {
     grpc: TcpListener,
     http: TcpListener,
     dns: Option<DnsPorts>,
+    tls: Option<Arc<Tls>>,
     options: ServerOptions,
 }
 
 /// Opens the ports. Clients may connect from here on; they are answered once [`OpenPorts::serve`] runs.
 ///
 /// # Errors
-/// [`ServeError::Bind`].
+/// [`ServeError::Bind`], [`ServeError::Tls`].
 pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
     let open = async |addr, setting| {
         TcpListener::bind(addr).await.map_err(|source| ServeError::Bind { addr, setting, source })
@@ -163,6 +171,10 @@ pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
         grpc: open(options.grpc_addr, "grpc_addr").await?,
         http: open(options.http_addr, "http_addr").await?,
         dns: bind_dns(options.dns.clone()).await?,
+        tls: match options.tls.clone() {
+            Some(tls) => Some(Tls::load(tls).await?),
+            None => None,
+        },
         options,
     })
 }
@@ -256,8 +268,10 @@ impl OpenPorts {
                 // Finds out about clients that vanished while watching.
                 .http2_keepalive_interval(Some(self.options.keep_alive))
                 .http2_keepalive_timeout(Some(self.options.keep_alive_timeout))
-                .layer(MapRequestLayer::new(move |request: ::http::Request<tonic::body::Body>| {
+                .layer(ContentTypeLayer)
+                .layer(MapRequestLayer::new(move |mut request: ::http::Request<tonic::body::Body>| {
                     counts.note(request.uri().path());
+                    Peer::unfold(request.extensions_mut());
                     request
                 }))
                 .layer(calls.layer(service.clone()))
@@ -275,7 +289,7 @@ impl OpenPorts {
                 .add_service(ReflectionV1::new(reflection.clone()))
                 .add_service(ReflectionV1Alpha::new(reflection))
                 .serve_with_incoming_shutdown(
-                    connections::accept(self.grpc, bounds, stopping.clone()),
+                    connections::accept(self.grpc, bounds, self.tls.clone(), stopping.clone()),
                     until(stopping.clone()),
                 );
             let mut upkeep = tokio::spawn(upkeep(metrics.clone()));
@@ -283,12 +297,13 @@ impl OpenPorts {
                 let calls = calls.clone();
                 async move { calls.watch_over().await }
             });
-            let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts);
+            let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
             let probes = http::probes(ready.clone(), service.backend().health());
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
             let router = http::router(shared);
-            let mut http = tokio::spawn(http::serve(self.http, router, probes, self.options.http, stopping));
+            let mut http =
+                tokio::spawn(http::serve(self.http, router, probes, self.options.http, self.tls.clone(), stopping));
 
             let mut dns = tokio::spawn({
                 let (ports, service, stopping) = (self.dns, service.clone(), stopping_tx.subscribe());
@@ -297,6 +312,13 @@ impl OpenPorts {
                         Some(ports) => dns::serve(ports, service, stopping).await,
                         None => std::future::pending().await,
                     }
+                }
+            });
+
+            let mut reloading = tokio::spawn(async move {
+                match self.tls {
+                    Some(tls) => tls.follow().await,
+                    None => std::future::pending().await,
                 }
             });
 
@@ -309,10 +331,12 @@ impl OpenPorts {
                     watching.abort();
                     following.abort();
                     dns.abort();
+                    reloading.abort();
                     return Ok(served?);
                 }
                 ended = &mut http => ("the HTTP port", Some(ended)),
                 ended = &mut dns => ("the DNS port", Some(ended.map(drop))),
+                ended = &mut reloading => ("the watch over the files of TLS", Some(ended)),
                 ended = &mut upkeep => ("the upkeep of metrics", Some(ended)),
                 ended = &mut watching => ("the watch over answers", Some(ended)),
                 () = stop => ("", None),
@@ -352,6 +376,7 @@ impl OpenPorts {
             watching.abort();
             http.abort();
             dns.abort();
+            reloading.abort();
             Ok(())
         })
     }

@@ -1,5 +1,8 @@
 //! The connections of the gRPC port: how many, and how long they may take to begin.
 //!
+//! With TLS, one begins with a handshake, in a task of its own, so that a client that is slow at it delays no other. It
+//! has its place among the connections from before the handshake on.
+//!
 //! A connection begins with what HTTP/2 wants first of every client. One that has not sent it within the time limit is
 //! closed, and so is one that still has not when the server stops: nothing can be under way on it. From there on HTTP/2
 //! looks after it; a client that answers no ping is gone. Connections beyond the limit are closed at once, without a
@@ -16,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use ::http::Extensions;
 use futures::{
     FutureExt as _, Stream,
     future::{BoxFuture, Fuse, FusedFuture as _},
@@ -23,13 +27,19 @@ use futures::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
     time::sleep,
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::port::Port;
+use crate::{
+    peer::PeerCertificate,
+    port::Port,
+    tls::{Protocol, Tls},
+    transport::Transport,
+};
 
 /// What a client sends at least, unasked: 24 bytes that are always the same, and the head of a frame with its settings.
 const PREFACE: usize = 24 + 9;
@@ -47,29 +57,69 @@ pub(crate) struct ConnectionLimits {
 pub(crate) fn accept(
     listener: TcpListener,
     bounds: ConnectionLimits,
+    tls: Option<Arc<Tls>>,
     stopping: watch::Receiver<bool>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let places = Arc::new(Semaphore::new(bounds.connections.min(Semaphore::MAX_PERMITS)));
-    stream::unfold(Port::new(listener, "gRPC"), move |mut port| {
-        let (places, stopping) = (places.clone(), stopping.clone());
+    let begun = (Port::new(listener, Protocol::Grpc.name()), JoinSet::new());
+    stream::unfold(begun, move |(mut port, mut handshakes)| {
+        let (places, tls, stopping) = (places.clone(), tls.clone(), stopping.clone());
         async move {
-            loop {
-                let stream = port.next().await;
-                if let Ok(permit) = places.clone().try_acquire_owned() {
-                    let preface = Preface::new(bounds.preface, stopping);
-                    let connection = Connection { stream, preface: Some(preface), _permit: CountedPermit::new(permit) };
-                    return Some((Ok(connection), port));
+            let (transport, permit) = loop {
+                let stream = tokio::select! {
+                    stream = port.next() => stream,
+                    Some(ended) = handshakes.join_next() => match ended {
+                        Ok(Some(connected)) => break connected,
+                        _ => continue,
+                    },
+                };
+                let Ok(permit) = places.clone().try_acquire_owned() else {
+                    metrics::counter!("mortise_grpc_connections_refused_total").increment(1);
+                    port.full("grpc.max_connections");
+                    continue;
+                };
+                let permit = CountedPermit::new(permit);
+                match tls.clone() {
+                    None => break (Transport::Tcp(stream), permit),
+                    Some(tls) => {
+                        let mut stopping = stopping.clone();
+                        handshakes.spawn(async move {
+                            tokio::select! {
+                                transport = tls.accept(stream, Protocol::Grpc) => Some((transport?, permit)),
+                                _ = stopping.wait_for(|stopping| *stopping) => None,
+                            }
+                        });
+                    }
                 }
-                metrics::counter!("mortise_grpc_connections_refused_total").increment(1);
-                port.full("grpc.max_connections");
-            }
+            };
+            let preface = Some(Preface::new(bounds.preface, stopping));
+            Some((Ok(Connection { transport, preface, _permit: permit }), (port, handshakes)))
         }
     })
 }
 
+/// What is known of the client of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    tcp: TcpConnectInfo,
+    certificate: Option<PeerCertificate>,
+}
+
+impl Peer {
+    /// Puts each part of it by itself among the extensions of a request that came with the whole.
+    pub(crate) fn unfold(extensions: &mut Extensions) {
+        if let Some(Self { tcp, certificate }) = extensions.remove::<Self>() {
+            extensions.insert(tcp);
+            if let Some(certificate) = certificate {
+                extensions.insert(certificate);
+            }
+        }
+    }
+}
+
 /// One connection. Reading fails if its client does not begin.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    transport: Transport,
     /// Until it has begun.
     preface: Option<Preface>,
     _permit: CountedPermit,
@@ -122,17 +172,17 @@ impl Drop for CountedPermit {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Peer {
+        Peer { tcp: self.transport.connect_info(), certificate: self.transport.peer_certificate() }
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let polled = Pin::new(&mut self.transport).poll_read(cx, buf);
         let Some(preface) = &mut self.preface else { return polled };
         if polled.is_pending() {
             return preface.poll_late(cx);
@@ -147,15 +197,15 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        Pin::new(&mut self.transport).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.transport).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.transport).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -163,11 +213,11 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        Pin::new(&mut self.transport).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.transport.is_write_vectored()
     }
 }
 
@@ -178,10 +228,12 @@ mod tests {
     use futures::StreamExt as _;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
         time::{Instant, timeout},
     };
 
     use super::*;
+    use crate::tls::testing;
 
     const START: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const LONG: Duration = Duration::from_secs(60);
@@ -192,7 +244,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopping) = watch::channel(false);
-        (addr, accept(listener, ConnectionLimits { connections, preface }, stopping).boxed(), stop)
+        (addr, accept(listener, ConnectionLimits { connections, preface }, None, stopping).boxed(), stop)
     }
 
     async fn late(connection: &mut Connection) -> bool {
@@ -276,7 +328,40 @@ mod tests {
         servers.pop();
         let client = TcpStream::connect(addr).await.unwrap();
         let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
-        assert_eq!(server.connect_info().remote_addr(), Some(client.local_addr().unwrap()));
-        assert!(server.stream.nodelay().unwrap());
+        assert_eq!(server.connect_info().tcp.remote_addr(), Some(client.local_addr().unwrap()));
+        assert!(server.transport.tcp().nodelay().unwrap());
+    }
+
+    /// What requests on such a connection have among their extensions.
+    fn unfolded(connection: &Connection) -> Extensions {
+        let mut extensions = Extensions::new();
+        extensions.insert(connection.connect_info());
+        Peer::unfold(&mut extensions);
+        extensions
+    }
+
+    #[tokio::test]
+    async fn requests_know_where_they_come_from_and_by_which_certificate() {
+        let (addr, mut connections, _stop) = open(8, LONG).await;
+        let client = TcpStream::connect(addr).await.unwrap();
+        let extensions = unfolded(&connections.next().await.unwrap().unwrap());
+        let source = |extensions: &Extensions| extensions.get::<TcpConnectInfo>().unwrap().remote_addr();
+        assert_eq!(source(&extensions), Some(client.local_addr().unwrap()));
+        assert_eq!(extensions.get::<PeerCertificate>(), None);
+
+        let files = testing::Files::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (_stop, stopping) = watch::channel(false);
+        let limits = ConnectionLimits { connections: 8, preface: LONG };
+        let mut connections = accept(listener, limits, Some(files.load().await), stopping).boxed();
+        for names in [Some(["robot.test", "spiffe://test/robot", "robot"]), None] {
+            let connecting = files.connect(addr, names.is_some());
+            let (client, server) = tokio::join!(connecting, connections.next());
+            let extensions = unfolded(&server.unwrap().unwrap());
+            assert_eq!(source(&extensions), Some(client.get_ref().0.local_addr().unwrap()));
+            let found = extensions.get::<PeerCertificate>().map(|certificate| certificate.names.to_vec());
+            assert_eq!(found, names.map(|names| names.map(str::to_owned).into()));
+        }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod calls;
 pub(crate) mod connections;
+pub(crate) mod content_type;
 pub(crate) mod controller_service;
 pub(crate) mod destination;
 pub(crate) mod health;

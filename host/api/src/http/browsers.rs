@@ -7,12 +7,14 @@
 //! - The host that a request names is one of this server. A site that makes its own name resolve to 127.0.0.1 (DNS
 //!   rebinding) counts as the same origin for the browser, but its name is in `Host`. Known are `localhost` and names
 //!   below it, the literal address that is listened on (any literal address where all are listened on: no name has to
-//!   be resolved for one, so none can be rebound), and `http.allowed_hosts`.
+//!   be resolved for one, so none can be rebound), `http.allowed_hosts`, and with TLS the DNS names of the server's
+//!   certificate: a browser does not connect under a name that the certificate is not for.
 //! - A browser says where a request comes from, in `Origin` and `Sec-Fetch-Site`. What comes from another origin is
 //!   refused, whatever its method; a link that somebody follows (a navigation by GET) is not.
 //!
 //! Clients that are no browsers send neither header, and pass by the first check alone. The gRPC port needs none of
-//! this: it takes HTTP/2 without TLS from its first byte on, which no browser speaks, and closes anything else unread.
+//! this: in the clear it takes HTTP/2 from the first byte on, which no browser speaks, and closes anything else unread;
+//! with TLS, what a page may send unasked is not of gRPC's content type, and is refused for that (`grpc::content_type`).
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -36,6 +38,7 @@ use super::{
     body,
     error::{ErrorKind, HttpError},
 };
+use crate::tls::Tls;
 
 /// Where a request comes from, in the eyes of the browser: `same-origin`, `same-site`, `cross-site`, or `none` for what
 /// its user did.
@@ -49,13 +52,14 @@ const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 pub(crate) struct Hosts {
     listening: IpAddr,
     allowed: Arc<[String]>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Hosts {
-    /// Those of a server that listens there, with the names of `http.allowed_hosts`.
-    pub(crate) fn new(listening: SocketAddr, allowed: &[String]) -> Self {
+    /// Those of a server that listens there, with the names of `http.allowed_hosts` and of the certificate.
+    pub(crate) fn new(listening: SocketAddr, allowed: &[String], tls: Option<Arc<Tls>>) -> Self {
         let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listening: listening.ip().to_canonical(), allowed }
+        Self { listening: listening.ip().to_canonical(), allowed, tls }
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -66,7 +70,10 @@ impl Hosts {
         }
         let name = host.to_ascii_lowercase();
         let name = name.strip_suffix('.').unwrap_or(&name);
-        name == "localhost" || name.ends_with(".localhost") || self.allowed.iter().any(|allowed| allowed == name)
+        name == "localhost"
+            || name.ends_with(".localhost")
+            || self.allowed.iter().any(|allowed| allowed == name)
+            || self.tls.as_ref().is_some_and(|tls| tls.names(name))
     }
 
     /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
@@ -134,7 +141,7 @@ mod tests {
     use super::*;
 
     fn knows(listening: &str, host: &str) -> bool {
-        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()]).knows(host)
+        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()], None).knows(host)
     }
 
     #[test]
@@ -156,7 +163,7 @@ mod tests {
     }
 
     fn refused(method: Method, headers: &[(&'static str, &'static str)]) -> bool {
-        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[]);
+        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[], None);
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value)));
@@ -186,7 +193,7 @@ mod tests {
         assert!(refused(Method::GET, &[("host", "localhost"), ("host", "evil.example")]));
         assert!(refused(Method::GET, &[("host", "evil@localhost")]));
         assert!(!refused(Method::GET, &[]), "HTTP/1.0, which no browser speaks");
-        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[]);
+        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[], None);
         let proxied = Uri::from_static("http://evil.example/api");
         assert!(hosts.check(&Method::GET, &proxied, &HeaderMap::new()).is_err());
     }

@@ -1,8 +1,8 @@
 //! The connections of the HTTP port: how many, for how long, and their end.
 //!
-//! HTTP/1. A connection that sends no request for `request_timeout`, or does not take what is sent for `stall_timeout`,
-//! is closed; so one costs a little memory for a bounded time, but for watches, which last as long as their clients
-//! listen.
+//! HTTP/1, over TLS if there is any: then a connection begins with a handshake, in its own task. A connection that sends
+//! no request for `request_timeout`, or does not take what is sent for `stall_timeout`, is closed; so one costs a little
+//! memory for a bounded time, but for watches, which last as long as their clients listen.
 //!
 //! When every connection is taken, a few more are answered `/healthz` and `/readyz`, and nothing else: a server that is
 //! busy is not a server that is dead, and is not to be restarted for it.
@@ -35,7 +35,11 @@ use tokio::{
 use tower::util::MapRequest;
 
 use super::{HttpOptions, stall::StallTimeout};
-use crate::port::Port;
+use crate::{
+    port::Port,
+    tls::{Protocol, Tls},
+    transport::Transport,
+};
 
 /// What connections beyond the limit are told.
 const FULL: &str = "too many connections are open (limit http.max_connections)\n";
@@ -55,10 +59,11 @@ pub(crate) async fn serve(
     router: Router,
     probes: Router,
     options: HttpOptions,
+    tls: Option<Arc<Tls>>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(PROBES));
-    let mut port = Port::new(listener, "HTTP");
+    let mut port = Port::new(listener, Protocol::Http.name());
     let mut connections = JoinSet::new();
     let open = metrics::gauge!("mortise_http_connections");
     loop {
@@ -73,25 +78,42 @@ pub(crate) async fn serve(
         if connections.len() >= options.max_connections {
             port.full("http.max_connections");
             match places.clone().try_acquire_owned() {
-                Ok(place) => drop(tokio::spawn(probe(stream, probes.clone(), place))),
+                Ok(place) => drop(tokio::spawn(probe(stream, tls.clone(), probes.clone(), place))),
+                // A handshake for an answer that nobody may read is too dear.
+                Err(_) if tls.is_some() => count_refused(),
                 Err(_) => refuse(stream),
             }
             continue;
         }
-        connections.spawn(connection(stream, router.clone(), options.clone(), stopping.clone()));
+        connections.spawn(connection(stream, tls.clone(), router.clone(), options.clone(), stopping.clone()));
         open.set(connections.len() as f64);
     }
     drop(port);
     while connections.join_next().await.is_some() {}
 }
 
-async fn connection(stream: TcpStream, router: Router, options: HttpOptions, mut stopping: watch::Receiver<bool>) {
-    let source = Source::of(stream.peer_addr().ok());
+async fn connection(
+    stream: TcpStream,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    options: HttpOptions,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let transport = tokio::select! {
+        transport = transport(stream, tls) => transport,
+        () = stopped(&mut stopping) => return,
+    };
+    let Some(transport) = transport else { return };
+    let source = Source::of(transport.tcp().peer_addr().ok());
+    let certificate = transport.peer_certificate();
     let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         request
     });
-    let stream = StallTimeout::new(stream, options.stall_timeout);
+    let stream = StallTimeout::new(transport, options.stall_timeout);
     let (touched, hurry) = (stream.touched(), stream.hurry());
     let mut serving = pin!(
         Builder::new()
@@ -116,19 +138,31 @@ async fn connection(stream: TcpStream, router: Router, options: HttpOptions, mut
     }
 }
 
+/// What a connection goes over; `None`: its client did not agree on TLS.
+async fn transport(stream: TcpStream, tls: Option<Arc<Tls>>) -> Option<Transport> {
+    match tls {
+        None => Some(Transport::Tcp(stream)),
+        Some(tls) => tls.accept(stream, Protocol::Http).await,
+    }
+}
+
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which means stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Serves one request on a connection beyond the limit.
-async fn probe(stream: TcpStream, probes: Router, place: OwnedSemaphorePermit) {
-    let serving = Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(FULL_WITHIN)
-        .keep_alive(false)
-        .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(probes));
+async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router, place: OwnedSemaphorePermit) {
+    let serving = async {
+        let Some(transport) = transport(stream, tls).await else { return };
+        let serving = Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(FULL_WITHIN)
+            .keep_alive(false)
+            .max_buf_size(BUFFER)
+            .serve_connection(TokioIo::new(transport), TowerToHyperService::new(probes));
+        drop(serving.await);
+    };
     // Whatever became of it: the client comes again.
     let _ = tokio::time::timeout(FULL_WITHIN * 2, serving).await;
     drop(place);

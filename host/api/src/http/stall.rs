@@ -14,16 +14,17 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::{Instant, Sleep, sleep},
 };
+
+use crate::transport::Transport;
 
 /// How long a client may take nothing while the server stops.
 const WHEN_STOPPING: Duration = Duration::from_millis(250);
 
 /// A stream that does not wait for ever.
 pub(super) struct StallTimeout {
-    stream: TcpStream,
+    stream: Transport,
     limit: Duration,
     /// Set while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -35,7 +36,7 @@ pub(super) struct StallTimeout {
 
 impl StallTimeout {
     /// Over a connection, with the longest wait for one write.
-    pub(super) fn new(stream: TcpStream, limit: Duration) -> Self {
+    pub(super) fn new(stream: Transport, limit: Duration) -> Self {
         Self { stream, limit, waiting: None, touched: Arc::default(), hurry: Arc::default() }
     }
 
@@ -94,7 +95,9 @@ impl AsyncWrite for StallTimeout {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        // With TLS there is something left to write.
+        let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.within(cx, polled)
     }
 
     fn poll_write_vectored(

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 63] = {
+pub const ALL: [Metric; 66] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -313,6 +313,24 @@ pub const ALL: [Metric; 63] = {
             "mortise_store_watch_lagged_total",
             "",
             "Watches that the store ended because they fell behind.",
+        ),
+        metric(
+            Gauge,
+            "mortise_tls_certificate_expiry_seconds",
+            "setting",
+            "How long the certificate of a file is still valid that expires first; negative once it has.",
+        ),
+        metric(
+            Counter,
+            "mortise_tls_handshakes_total",
+            "port, outcome",
+            "Connections of a TLS port: done; failed; late, which took too long; plain, which did not speak TLS.",
+        ),
+        metric(
+            Counter,
+            "mortise_tls_reloads_total",
+            "outcome",
+            "Changes of the files of TLS: loaded, or refused, which left the earlier ones in service.",
         ),
         metric(
             Counter,

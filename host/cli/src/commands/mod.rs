@@ -23,6 +23,7 @@ mod prune;
 mod resource;
 mod server_status;
 mod status;
+mod tls;
 mod top;
 mod tree;
 mod types;
@@ -89,6 +90,9 @@ pub enum Command {
     /// Named servers, so that commands need not say where
     #[command(after_help = after(context::EXAMPLES))]
     Context(context::Context),
+    /// TLS: make certificates of one's own, see what expires when
+    #[command(after_help = after(tls::EXAMPLES))]
+    Tls(tls::Tls),
     /// Write a script that completes commands in a shell
     #[command(after_help = after(completions::EXAMPLES))]
     Completions(completions::Completions),
@@ -130,6 +134,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Explain(explain) => explain.run().await,
             Command::Resource(resource) => resource.run(program).await,
             Command::Context(context) => context.run(),
+            Command::Tls(tls) => tls.run().await,
             Command::Completions(completions) => completions.run(program),
             Command::Man(man) => man.run(program),
         }

@@ -40,6 +40,8 @@ pub(crate) enum SettingError {
     NotAHostName { text: String },
     #[error("{key} is a name of the DNS in lower case, without a dot at either end, got {text:?}")]
     NotAZone { key: &'static str, text: String },
+    #[error("{given} is given, which has no effect without {missing}; give both, or neither")]
+    TlsAlone { given: &'static str, missing: &'static str },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions};
+use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
 use mortise_plugin_host::{SandboxOptions, logs::level};
 
 use super::table::Config;
@@ -39,8 +39,23 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
         upload_timeout: Duration::from_millis(config.grpc.upload_timeout_ms),
         destination: destination(config),
         http: http(config),
+        tls: tls(config),
         dns: dns(config, dns_optional),
     }
+}
+
+/// TLS, if there is a certificate.
+fn tls(config: &Config) -> Option<TlsOptions> {
+    let tls = &config.tls;
+    let given = |path: &Path| (!path.as_os_str().is_empty()).then(|| path.to_owned());
+    Some(TlsOptions {
+        cert_file: given(&tls.cert_file)?,
+        key_file: given(&tls.key_file)?,
+        client_ca_file: given(&tls.client_ca_file),
+        client_certs: tls.client_certs,
+        handshake: Duration::from_millis(tls.handshake_ms),
+        rescan: Duration::from_millis(tls.rescan_ms),
+    })
 }
 
 fn destination(config: &Config) -> DestinationOptions {

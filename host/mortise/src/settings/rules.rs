@@ -1,8 +1,16 @@
 //! What no range of a single setting can refuse: numbers that do not fit each other, and names that mean nothing.
 
-use crate::bundled;
+use std::path::Path;
 
-use super::{error::SettingError, plugin, range::Range, table::Config};
+use mortise_api::ClientCerts;
+
+use super::{
+    error::SettingError,
+    plugin,
+    range::Range,
+    table::{Config, Tls},
+};
+use crate::bundled;
 
 impl Config {
     /// Every fault begins with the key, which tells where it was set.
@@ -14,6 +22,7 @@ impl Config {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
             return Err(SettingError::NotBundled { name: name.clone(), known });
         }
+        self.tls.check()?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
             return Err(SettingError::NotAHostName { text: wrong.clone() });
@@ -32,6 +41,21 @@ impl Config {
         self.log.filter()?;
         plugin::read(&self.plugin)?;
         Ok(())
+    }
+}
+
+impl Tls {
+    fn check(&self) -> Result<(), SettingError> {
+        let Self { cert_file, key_file, client_ca_file, client_certs, .. } = self;
+        let given = |path: &Path| !path.as_os_str().is_empty();
+        let alone = |given, missing| Err(SettingError::TlsAlone { given, missing });
+        match (given(cert_file), given(key_file), given(client_ca_file)) {
+            (true, false, _) => alone("tls.cert_file", "tls.key_file"),
+            (false, true, _) => alone("tls.key_file", "tls.cert_file"),
+            (false, false, true) => alone("tls.client_ca_file", "tls.cert_file"),
+            (_, _, false) if *client_certs == ClientCerts::Required => alone("tls.client_certs", "tls.client_ca_file"),
+            _ => Ok(()),
+        }
     }
 }
 

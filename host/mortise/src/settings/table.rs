@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
-use mortise_api::{DestinationOptions, HttpOptions};
+use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
 use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
 use mortise_plugin_manager::controllers::Quota;
 
@@ -40,6 +40,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Service::SECTION,
     Grpc::SECTION,
     Http::SECTION,
+    Tls::SECTION,
     Destination::SECTION,
     Dns::SECTION,
     Store::SECTION,
@@ -74,6 +75,7 @@ section! {
         service: Service,
         grpc: Grpc,
         http: Http,
+        tls: Tls,
         destination: Destination,
         dns: Dns,
         store: Store,
@@ -179,6 +181,26 @@ section! {
         stall_timeout_ms: u64 = ms(HttpOptions::default().stall_timeout), NETWORK_TIME;
         /// How often an open watch sends a comment when nothing happens.
         keep_alive_ms: u64 = ms(HttpOptions::default().keep_alive), NETWORK_TIME;
+    }
+}
+
+section! {
+    /// TLS, 1.2 and 1.3, on both ports. `mortise tls init` makes an authority of one's own, with certificates for the
+    /// server and its clients. The files are read again when they change; what is wrong with them then is said in the
+    /// log, and changes nothing.
+    struct Tls in "tls" {
+        /// The server's certificate (PEM), its own before those of its issuers. Empty: no TLS.
+        cert_file: PathBuf = PathBuf::new();
+        /// The key (PEM) of the server's certificate, without a password.
+        key_file: PathBuf = PathBuf::new();
+        /// Authorities (PEM) whose certificates clients may show. Empty: clients are not asked for one.
+        client_ca_file: PathBuf = PathBuf::new();
+        /// Whether clients have to show a certificate: "optional", or "required", without which there is no connection.
+        client_certs: ClientCerts = ClientCerts::Optional;
+        /// How long a handshake may take. A connection has its place among max_connections from before it on.
+        handshake_ms: u64 = 10_000, NETWORK_TIME;
+        /// How often the files are looked at. What has changed is read once it has stayed as it is for so long.
+        rescan_ms: u64 = 2_000, TIME;
     }
 }
 

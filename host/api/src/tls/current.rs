@@ -1,0 +1,60 @@
+//! The configuration that is in service.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::task::spawn_blocking;
+use tokio_rustls::rustls::ServerConfig;
+
+use super::{ClientCerts, TlsError, TlsOptions, files::Configs, handshake::Protocol, stamps::Stamps};
+
+/// TLS as it is spoken now. Shared by both ports.
+pub(crate) struct Tls {
+    pub(super) options: TlsOptions,
+    pub(super) configs: ArcSwap<Configs>,
+    /// The files as they were before they were read first.
+    pub(super) read_at: Stamps,
+}
+
+impl Tls {
+    /// Reads the files for the first time.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub(crate) async fn load(options: TlsOptions) -> Result<Arc<Self>, TlsError> {
+        let (read_at, configs) = read(&options).await?;
+        configs.announce(match (&options.client_ca_file, options.client_certs) {
+            (None, _) => "TLS on both ports; clients are not asked for certificates",
+            (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may have certificates",
+            (Some(_), ClientCerts::Required) => "TLS on both ports; clients have to have certificates",
+        });
+        Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), read_at }))
+    }
+
+    /// The configuration for new connections of a port.
+    pub(super) fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
+        let configs = self.configs.load();
+        match protocol {
+            Protocol::Grpc => configs.grpc.clone(),
+            Protocol::Http => configs.http.clone(),
+        }
+    }
+
+    /// Whether the server's certificate is for this host name, in lower case.
+    pub(crate) fn names(&self, host: &str) -> bool {
+        self.configs.load().certificate.dns_names.iter().any(|name| {
+            let name = name.to_ascii_lowercase();
+            match name.strip_prefix("*.") {
+                // A star is for one label.
+                Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest == parent),
+                None => name == host,
+            }
+        })
+    }
+}
+
+/// Reads the files on a thread that may block, and says how they were before.
+pub(super) async fn read(options: &TlsOptions) -> Result<(Stamps, Configs), TlsError> {
+    let options = options.clone();
+    spawn_blocking(move || Ok((Stamps::of(&options), Configs::read(&options)?))).await?
+}

@@ -1,0 +1,133 @@
+//! From files to what rustls serves.
+
+use std::{path::Path, sync::Arc};
+
+use mortise_certificate::{Certificate, CertificateDer, read_certificates, read_key};
+use tokio_rustls::rustls::{
+    self, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
+    version::{TLS12, TLS13},
+};
+
+use super::{ClientCerts, TlsError, TlsOptions};
+
+const CERT_FILE: &str = "tls.cert_file";
+const CLIENT_CA_FILE: &str = "tls.client_ca_file";
+
+/// What the files hold, ready to serve.
+pub(super) struct Configs {
+    /// For the gRPC port.
+    pub(super) grpc: Arc<ServerConfig>,
+    /// For the HTTP port.
+    pub(super) http: Arc<ServerConfig>,
+    /// The server's own certificate.
+    pub(super) certificate: Certificate,
+    /// For each file, by its setting, the certificate that expires first.
+    pub(super) expiring: Vec<(&'static str, Certificate)>,
+}
+
+impl Configs {
+    /// Reads the files. Blocks.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub(super) fn read(options: &TlsOptions) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let chain = certificates(CERT_FILE, &options.cert_file)?;
+        let described = describe(CERT_FILE, &options.cert_file, &chain)?;
+        let key = certified_key(options, chain, &provider)?;
+        let mut expiring = Vec::new();
+        expiring.extend(soonest(&described).map(|soonest| (CERT_FILE, soonest)));
+        let mut verifier = None;
+        if let Some(path) = &options.client_ca_file {
+            let authorities = certificates(CLIENT_CA_FILE, path)?;
+            let described = describe(CLIENT_CA_FILE, path, &authorities)?;
+            expiring.extend(soonest(&described).map(|soonest| (CLIENT_CA_FILE, soonest)));
+            verifier = Some(client_verifier(path, authorities, options.client_certs, &provider)?);
+        }
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(TlsError::Versions)?;
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        // Sessions are remembered in each by itself, so that one of a port opens nothing on the other.
+        let of = |protocol: &[u8]| {
+            let mut config = builder.clone().with_cert_resolver(Arc::new(SingleCertAndKey::from(key.clone())));
+            config.alpn_protocols = vec![protocol.to_vec()];
+            Arc::new(config)
+        };
+        let (grpc, http) = (of(b"h2"), of(b"http/1.1"));
+        let mut described = described.into_iter();
+        // There is one: a file without is refused.
+        let certificate = described.next().ok_or_else(|| TlsError::File {
+            setting: CERT_FILE,
+            source: mortise_certificate::PemFileError::NoCertificate { path: options.cert_file.clone() },
+        })?;
+        Ok(Self { grpc, http, certificate, expiring })
+    }
+
+    /// Says in the log which certificate it is.
+    pub(super) fn announce(&self, what: &str) {
+        let Certificate { serial, .. } = &self.certificate;
+        tracing::info!(subject = self.certificate.label(), serial, until = %self.certificate.expiry(), "{what}");
+    }
+}
+
+fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    read_certificates(path).map_err(|source| TlsError::File { setting, source })
+}
+
+fn describe(
+    setting: &'static str,
+    path: &Path,
+    chain: &[CertificateDer<'static>],
+) -> Result<Vec<Certificate>, TlsError> {
+    let malformed = |source| TlsError::Malformed { setting, path: path.to_owned(), source };
+    chain.iter().map(|der| Certificate::parse(der).map_err(malformed)).collect()
+}
+
+fn soonest(certificates: &[Certificate]) -> Option<Certificate> {
+    certificates.iter().min_by_key(|certificate| certificate.not_after).cloned()
+}
+
+/// The certificate with its key, which has to be its own.
+fn certified_key(
+    options: &TlsOptions,
+    chain: Vec<CertificateDer<'static>>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, TlsError> {
+    let path = &options.key_file;
+    let key = read_key(path).map_err(|source| TlsError::File { setting: "tls.key_file", source })?;
+    let unusable = |source| TlsError::Key { path: path.clone(), source };
+    let key = CertifiedKey::new(chain, provider.key_provider.load_private_key(key).map_err(unusable)?);
+    match key.keys_match() {
+        Ok(()) => Ok(key),
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            Err(TlsError::Mismatch { key: path.clone(), cert: options.cert_file.clone() })
+        }
+        Err(source) => Err(TlsError::Unusable { setting: CERT_FILE, path: options.cert_file.clone(), source }),
+    }
+}
+
+fn client_verifier(
+    path: &Path,
+    authorities: Vec<CertificateDer<'static>>,
+    wanted: ClientCerts,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        let unusable = |source| TlsError::Unusable { setting: CLIENT_CA_FILE, path: path.to_owned(), source };
+        roots.add(authority).map_err(unusable)?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let builder = match wanted {
+        ClientCerts::Optional => builder.allow_unauthenticated(),
+        ClientCerts::Required => builder,
+    };
+    builder.build().map_err(|source| TlsError::Authorities { path: path.to_owned(), source })
+}

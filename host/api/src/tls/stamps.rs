@@ -1,0 +1,31 @@
+//! Whether files are as they were, by what `stat` says of them. Links are followed: certbot and Kubernetes put new
+//! files in place by switching a link.
+
+use std::{fs::Metadata, os::unix::fs::MetadataExt as _, path::Path};
+
+use super::TlsOptions;
+
+/// Device, inode, length, and the times of the content and of the inode.
+type Stamp = (u64, u64, u64, i64, i64, i64, i64);
+
+/// Stamps of certificate, key and client authorities; `None` for a file that is not there or not wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamps([Option<Stamp>; 3]);
+
+impl Stamps {
+    /// Looks at the files. Blocks.
+    pub(super) fn of(options: &TlsOptions) -> Self {
+        let files = [Some(&options.cert_file), Some(&options.key_file), options.client_ca_file.as_ref()];
+        Self(files.map(|file| file.and_then(|file| stamp(file))))
+    }
+
+    #[cfg(test)]
+    pub(super) fn numbered(number: u64) -> Self {
+        Self([Some((number, 0, 0, 0, 0, 0, 0)), None, None])
+    }
+}
+
+fn stamp(file: &Path) -> Option<Stamp> {
+    let of = |m: Metadata| (m.dev(), m.ino(), m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
+    std::fs::metadata(file).ok().map(of)
+}

@@ -1,0 +1,93 @@
+//! A connection of either port, whatever it goes over.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::{Connected as _, TcpConnectInfo};
+
+use crate::peer::PeerCertificate;
+
+/// The bytes of a connection, without what encrypts them.
+pub(crate) enum Transport {
+    /// In the clear.
+    Tcp(TcpStream),
+    /// After the handshake. Boxed: it has a kilobyte of state.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Calls a method of the stream, pinned.
+macro_rules! of_stream {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Tls(stream) => Pin::new(stream).$method($($argument),*),
+        }
+    };
+}
+
+impl Transport {
+    /// The connection below.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Where both ends are.
+    pub(crate) fn connect_info(&self) -> TcpConnectInfo {
+        self.tcp().connect_info()
+    }
+
+    /// The client's certificate, if it has shown one.
+    pub(crate) fn peer_certificate(&self) -> Option<PeerCertificate> {
+        let Self::Tls(stream) = self else { return None };
+        let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+        PeerCertificate::of(certificate)
+            .inspect_err(|e| tracing::warn!("a client's certificate was verified, but its names cannot be read: {e}"))
+            .ok()
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        of_stream!(self.poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        of_stream!(self.poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        of_stream!(self.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        of_stream!(self.poll_shutdown(cx))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        of_stream!(self.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! `mortise tls init`: files for TLS, all in one directory.
+//!
+//! What is there is kept, so that the command can be given again with one client more; --force issues the certificates
+//! of server and clients anew. The authority is never replaced: every client trusts it.
+//!
+//! Everything is made before anything is written, and a key is written before its certificate.
+
+use std::{
+    io::Write as _,
+    net::IpAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use jiff::Timestamp;
+use mortise_certificate::{Certificate, PemFileError, Validity, read_certificates};
+use mortise_durable_fs::{AtomicFile, FsError, make_dir};
+
+use super::issue::{Authority, Pair};
+use crate::{CliError, Exit, output::ui};
+
+pub(super) const EXAMPLES: &str = "\
+mortise tls init --dir /etc/mortise/tls --host home.example.net --host 192.168.1.2 --client laptop
+mortise tls init --dir /etc/mortise/tls --client phone
+mortise tls init --dir /etc/mortise/tls --force";
+
+/// Names of files that are no client's.
+const RESERVED: [&str; 2] = ["ca", "server"];
+
+/// Longest name of a client: what a common name may have.
+const MAX_NAME: usize = 64;
+
+/// Arguments of `tls init`.
+#[derive(Debug, Args)]
+pub(super) struct Init {
+    /// Where the files are written
+    #[arg(long, value_name = "DIR", default_value = "tls")]
+    dir: PathBuf,
+    /// A name or an address of the server, as clients use it; may be given several times [default: localhost,
+    /// 127.0.0.1, ::1 and the name of this machine, or with --force those of the certificate that is there]
+    #[arg(long, value_name = "NAME|IP", value_parser = host)]
+    host: Vec<String>,
+    /// A client to make a certificate for; may be given several times [default: client, or with --force every client
+    /// that has one]
+    #[arg(long, value_name = "NAME", value_parser = client)]
+    client: Vec<String>,
+    /// How many days the certificates of server and clients are valid
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    days: u32,
+    /// Issue the certificates anew that are there; the authority is kept
+    #[arg(long)]
+    force: bool,
+}
+
+/// Why a word is no host, or no client.
+#[derive(Debug, thiserror::Error)]
+enum NameError {
+    #[error("{0:?} is neither a DNS name nor an address; leave out scheme and port")]
+    Host(String),
+    #[error("{0:?} is no name for a client: letters, digits, dots, dashes and underscores, at most {MAX_NAME}")]
+    Client(String),
+    #[error("the files of {0:?} are not a client's; take another name")]
+    Reserved(String),
+}
+
+/// Reads a DNS name, with a star for its first label perhaps, or an address.
+fn host(text: &str) -> Result<String, NameError> {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_name = text.len() <= 253 && name.split('.').all(is_label);
+    match is_name || text.parse::<IpAddr>().is_ok() {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(NameError::Host(text.to_owned())),
+    }
+}
+
+fn client(text: &str) -> Result<String, NameError> {
+    if RESERVED.contains(&text) {
+        return Err(NameError::Reserved(text.to_owned()));
+    }
+    match is_client(text) {
+        true => Ok(text.to_owned()),
+        false => Err(NameError::Client(text.to_owned())),
+    }
+}
+
+fn is_client(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
+        && !name.starts_with(['.', '-'])
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b))
+        && !RESERVED.contains(&name)
+}
+
+/// A file to be written.
+struct NewFile {
+    path: PathBuf,
+    text: String,
+    /// 0600 for keys.
+    mode: u32,
+}
+
+/// The files of the directory.
+struct Plan {
+    dir: PathBuf,
+    force: bool,
+    new: Vec<NewFile>,
+    /// A line for each pair, for the user.
+    report: Vec<String>,
+}
+
+impl Init {
+    pub(super) fn run(self) -> Result<Exit, CliError> {
+        let dir = std::path::absolute(&self.dir).map_err(|e| CliError::file("cannot find", &self.dir, e))?;
+        let mut plan = Plan { dir, force: self.force, new: Vec::new(), report: Vec::new() };
+        let authority = plan.authority()?;
+        if !self.host.is_empty() && plan.keeps("server")? {
+            let path = plan.file("server", "pem");
+            return Err(CliError::usage(format!("{} is there, for other hosts perhaps", path.display())).remedy(
+                "--force issues it anew, and what the clients have along with it; --dir DIR writes elsewhere",
+            ));
+        }
+        let hosts = plan.hosts(self.host)?;
+        plan.pair("server", &format!("for {}", hosts.join(", ")), || authority.server(&hosts, self.days))?;
+        let clients = plan.clients(self.client)?;
+        for name in &clients {
+            plan.pair(name, &format!("for the client {name:?}"), || authority.client(name, self.days))?;
+        }
+        plan.write()?;
+        plan.explain(&hosts, clients.first().map_or("client", String::as_str))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Plan {
+    fn file(&self, name: &str, extension: &str) -> PathBuf {
+        self.dir.join(format!("{name}.{extension}"))
+    }
+
+    /// Whether a pair is there and stays.
+    ///
+    /// # Errors
+    /// Half of it is there, which is not this command's doing, and is not written over unasked.
+    fn keeps(&self, name: &str) -> Result<bool, CliError> {
+        let (certificate, key) = (self.file(name, "pem"), self.file(name, "key"));
+        let there = |path: &Path| path.symlink_metadata().is_ok();
+        match (there(&certificate), there(&key)) {
+            (false, false) => Ok(false),
+            _ if self.force && name != "ca" => Ok(false),
+            (true, true) => Ok(true),
+            (found, _) => {
+                let (found, missing) = if found { (certificate, key) } else { (key, certificate) };
+                let fault = format!("{} is there without {}", found.display(), missing.display());
+                Err(CliError::usage(fault).remedy(match name {
+                    "ca" => "put the missing file back, or choose another directory: --dir DIR",
+                    _ => "--force makes both anew",
+                }))
+            }
+        }
+    }
+
+    /// Plans a new pair unless there is one.
+    fn pair(
+        &mut self,
+        name: &str,
+        purpose: &str,
+        make: impl FnOnce() -> Result<Pair, rcgen::Error>,
+    ) -> Result<(), CliError> {
+        if self.keeps(name)? {
+            let described = describe(&self.file(name, "pem"))?;
+            self.say(name, &format!("kept, expires {}; --force issues it anew", described.expiry()));
+            return Ok(());
+        }
+        let pair = make().map_err(failed)?;
+        self.add(name, purpose, pair)
+    }
+
+    fn add(&mut self, name: &str, purpose: &str, pair: Pair) -> Result<(), CliError> {
+        let described = Certificate::parse_pem(&pair.certificate)
+            .map_err(|e| CliError::failed("the new certificate").caused_by(e))?;
+        self.say(name, &format!("written, {purpose}, expires {}", described.expiry()));
+        // The key first: a server that looks meanwhile waits for the certificate that fits.
+        self.new.push(NewFile { path: self.file(name, "key"), text: pair.key, mode: 0o600 });
+        self.new.push(NewFile { path: self.file(name, "pem"), text: pair.certificate, mode: 0o644 });
+        Ok(())
+    }
+
+    fn say(&mut self, name: &str, what: &str) {
+        self.report.push(format!("  {:<24} {what}", format!("{name}.pem, {name}.key")));
+    }
+
+    /// The authority of the directory, or a new one.
+    fn authority(&mut self) -> Result<Authority, CliError> {
+        if !self.keeps("ca")? {
+            let (authority, pair) =
+                Authority::create(&format!("mortise authority of {}", machine())).map_err(failed)?;
+            self.add("ca", "the authority", pair)?;
+            return Ok(authority);
+        }
+        let (path, key_path) = (self.file("ca", "pem"), self.file("ca", "key"));
+        let described = describe(&path)?;
+        if described.validity(Timestamp::now()) != Validity::Valid || !described.is_ca {
+            let state = if described.is_ca { "has expired" } else { "may not issue certificates" };
+            return Err(CliError::usage(format!("the authority in {} {state}", path.display()))
+                .remedy("--dir DIR makes another one elsewhere, which clients then have to be told to trust"));
+        }
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e));
+        let (certificate, key) = (read(&path)?, read(&key_path)?);
+        let authority = Authority::of(&certificate, &key, &described)
+            .map_err(|e| CliError::usage(format!("the authority in {}", path.display())).caused_by(e))?;
+        super::fetch::check_pair(&path, &key_path)?;
+        self.say("ca", &format!("kept, expires {}", described.expiry()));
+        Ok(authority)
+    }
+
+    /// What the server's certificate is for.
+    fn hosts(&self, given: Vec<String>) -> Result<Vec<String>, CliError> {
+        if !given.is_empty() {
+            return Ok(given);
+        }
+        let path = self.file("server", "pem");
+        if path.exists() {
+            return Ok(describe(&path)?.alternative_names());
+        }
+        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+        hosts.extend(host(&machine()).ok().filter(|name| name != "localhost"));
+        Ok(hosts)
+    }
+
+    /// Whom there are certificates for: those that the authority issued. Other pairs in the directory are not ours.
+    fn clients(&self, given: Vec<String>) -> Result<Vec<String>, CliError> {
+        if !given.is_empty() {
+            return Ok(given);
+        }
+        let authority = self.file("ca", "pem");
+        let mut found = Vec::new();
+        if authority.exists() {
+            let authority = describe(&authority)?.subject;
+            let wrong = |e| CliError::file("cannot read", &self.dir, e);
+            for entry in std::fs::read_dir(&self.dir).map_err(wrong)? {
+                let path = entry.map_err(wrong)?.path();
+                let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+                let is_certificate = path.extension().is_some_and(|extension| extension == "pem");
+                let is_ours = || describe(&path).is_ok_and(|one| one.issuer == authority && !one.is_ca);
+                if is_certificate && is_client(name) && path.with_extension("key").exists() && is_ours() {
+                    found.push(name.to_owned());
+                }
+            }
+        }
+        found.sort();
+        Ok(if found.is_empty() { vec!["client".to_owned()] } else { found })
+    }
+
+    fn write(&self) -> Result<(), CliError> {
+        if !self.dir.is_dir() {
+            make_dir(&self.dir).map_err(CliError::fs)?;
+        }
+        for NewFile { path, text, mode } in &self.new {
+            let write = || {
+                let mut file = AtomicFile::beside(path)?;
+                file.write_all(text.as_bytes()).map_err(FsError::at(path, "write"))?;
+                let mode = std::fs::Permissions::from_mode(*mode);
+                file.file().set_permissions(mode).map_err(FsError::at(path, "write"))?;
+                if self.force { file.replace_durably() } else { file.create_durably() }
+            };
+            write().map_err(CliError::fs)?;
+        }
+        Ok(())
+    }
+
+    /// Says which files there are, and what to write into which configuration.
+    fn explain(&self, hosts: &[String], client: &str) -> Result<(), CliError> {
+        let path = |name: &str, extension: &str| self.file(name, extension).display().to_string();
+        ui::line(format!("{}:", self.dir.display()))?;
+        for line in &self.report {
+            ui::line(line)?;
+        }
+        let host = hosts.iter().find(|host| !host.contains('*')).map_or("HOST", String::as_str);
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let (ca, ca_key) = (path("ca", "pem"), path("ca", "key"));
+        ui::print(format!(
+            "\nWho has {ca_key} can make certificates for everyone: the server does not need it, so keep it elsewhere.\n\
+             \nThe server's config.toml:\n\
+             \n  [tls]\n  cert_file = {:?}\n  key_file = {:?}\n  client_ca_file = {ca:?}\n\
+             \nOn a client, with its own files and ca.pem:\n\
+             \n  mortise context set home --grpc-addr https://{host}:8502 --ca-file {ca} --client-cert {} --client-key {}\n",
+            path("server", "pem"),
+            path("server", "key"),
+            path(client, "pem"),
+            path(client, "key"),
+        ))
+    }
+}
+
+fn describe(path: &Path) -> Result<Certificate, CliError> {
+    let chain = read_certificates(path).map_err(unreadable)?;
+    let first = chain.first().map(|der| &**der).unwrap_or_default();
+    Certificate::parse(first).map_err(|e| CliError::usage(path.display().to_string()).caused_by(e))
+}
+
+fn unreadable(error: PemFileError) -> CliError {
+    CliError::usage("a file that is there cannot be used").caused_by(error)
+}
+
+fn failed(error: rcgen::Error) -> CliError {
+    CliError::failed("making a certificate").caused_by(error)
+}
+
+/// What this machine is called.
+fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
+}

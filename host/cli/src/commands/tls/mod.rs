@@ -1,0 +1,41 @@
+//! `mortise tls …`: a certificate authority of one's own, and what certificates say. Both work without a server.
+
+mod fetch;
+mod init;
+mod issue;
+mod show;
+
+use clap::{Args, Subcommand};
+
+use crate::{CliError, Exit};
+
+pub(super) const EXAMPLES: &str = "\
+mortise tls init --host home.example.net --client laptop
+mortise tls show tls";
+
+/// Arguments of `tls`.
+#[derive(Debug, Args)]
+pub struct Tls {
+    #[command(subcommand)]
+    command: TlsCommand,
+}
+
+/// What is done with certificates.
+#[derive(Debug, Subcommand)]
+enum TlsCommand {
+    /// Make a certificate authority, a certificate for the server and one for each client, as files
+    #[command(after_help = super::after(init::EXAMPLES))]
+    Init(init::Init),
+    /// Show which certificates expire when, of files or of a server that is running
+    #[command(after_help = super::after(show::EXAMPLES))]
+    Show(show::Show),
+}
+
+impl Tls {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        match self.command {
+            TlsCommand::Init(init) => init.run(),
+            TlsCommand::Show(show) => show.run().await,
+        }
+    }
+}

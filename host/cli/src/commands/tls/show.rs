@@ -1,0 +1,164 @@
+//! `mortise tls show`: what certificates say, of files or of a server.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::Timestamp;
+use mortise_certificate::{Certificate, CertificateDer, PemFileError, Validity, read_certificates};
+use serde::Serialize;
+
+use super::fetch::chain_of;
+use crate::{
+    Cell, CliError, Color, Exit, Style, Table, Ui,
+    connect::address::address,
+    output::{json::AnswerFormat, ui},
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise tls show /etc/mortise/tls
+mortise tls show --server home.example.net:8502
+mortise tls show server.pem -o json";
+
+/// Names of files in a directory that are looked into.
+const EXTENSIONS: [&str; 3] = ["pem", "crt", "cer"];
+
+/// Days before the end from which on it is shown as a warning, as the server's log has it.
+const WARNING_DAYS: i64 = 30;
+
+/// Arguments of `tls show`.
+#[derive(Debug, Args)]
+pub(super) struct Show {
+    /// Files of certificates (PEM), and directories, whose files *.pem, *.crt and *.cer are shown
+    #[arg(value_name = "FILE|DIR", default_value = "tls", conflicts_with = "server")]
+    files: Vec<PathBuf>,
+    /// A server that is running, whatever it is: its certificates are shown, not verified
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// How they are shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: AnswerFormat,
+}
+
+/// One certificate, and where it was found. As JSON, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Found {
+    source: String,
+    subject: String,
+    names: Vec<String>,
+    issuer: String,
+    serial: String,
+    authority: bool,
+    not_before: String,
+    not_after: String,
+    days_left: i64,
+    state: &'static str,
+    #[serde(skip)]
+    validity: Validity,
+}
+
+impl Show {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let mut found = Vec::new();
+        match &self.server {
+            Some(server) => {
+                let (_, addr) = address(server)?;
+                describe(&addr, &chain_of(&addr).await?, &mut found)?;
+            }
+            None => {
+                for path in &self.files {
+                    look(path, &mut found)?;
+                }
+            }
+        }
+        match self.output {
+            AnswerFormat::Table => ui::print(render(&found, &Ui::new(Color::Auto)))?,
+            AnswerFormat::Json => {
+                let text = serde_json::to_string_pretty(&found);
+                ui::line(text.map_err(|e| CliError::failed("certificates as JSON").caused_by(e))?)?;
+            }
+        }
+        match found.iter().filter(|one| one.validity != Validity::Valid).count() {
+            0 => Ok(Exit::Done),
+            wrong => Err(CliError::failed(format!("{wrong} of {} certificates are not valid now", found.len()))
+                .remedy("`mortise tls init --force` issues those anew whose authority it made")),
+        }
+    }
+}
+
+/// The certificates of a file, or of the files of a directory.
+fn look(path: &Path, found: &mut Vec<Found>) -> Result<(), CliError> {
+    if !path.is_dir() {
+        let chain = read_certificates(path).map_err(unreadable)?;
+        return describe(&path.display().to_string(), &chain, found);
+    }
+    let wrong = |e| CliError::file("cannot read", path, e);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(wrong)? {
+        let file = entry.map_err(wrong)?.path();
+        if file.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known)) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    let before = found.len();
+    for file in files {
+        match read_certificates(&file) {
+            Ok(chain) => describe(&file.display().to_string(), &chain, found)?,
+            // A key by itself, perhaps.
+            Err(PemFileError::NoCertificate { .. } | PemFileError::Irregular { .. }) => {}
+            Err(e) => return Err(unreadable(e)),
+        }
+    }
+    match found.len() == before {
+        true => Err(CliError::usage(format!("{} has no file *.pem, *.crt or *.cer of certificates", path.display()))),
+        false => Ok(()),
+    }
+}
+
+fn unreadable(error: PemFileError) -> CliError {
+    CliError::usage("cannot show it").caused_by(error)
+}
+
+fn describe(source: &str, chain: &[CertificateDer<'_>], found: &mut Vec<Found>) -> Result<(), CliError> {
+    let now = Timestamp::now();
+    for der in chain {
+        let one = Certificate::parse(der).map_err(|e| CliError::usage(source).caused_by(e))?;
+        let validity = one.validity(now);
+        found.push(Found {
+            source: source.to_owned(),
+            names: one.alternative_names(),
+            authority: one.is_ca,
+            not_before: one.start().to_string(),
+            not_after: one.expiry().to_string(),
+            days_left: one.days_left(now),
+            state: validity.name(),
+            validity,
+            subject: one.subject,
+            issuer: one.issuer,
+            serial: one.serial,
+        });
+    }
+    Ok(())
+}
+
+fn render(found: &[Found], ui: &Ui) -> String {
+    let mut table = Table::new(["file", "subject", "names", "issuer", "expires", "days left", "state"]);
+    for one in found {
+        let style = match one.validity {
+            Validity::Valid if one.days_left < WARNING_DAYS => Style::Warn,
+            Validity::Valid => Style::Good,
+            _ => Style::Bad,
+        };
+        table.row(vec![
+            one.source.as_str().into(),
+            one.subject.as_str().into(),
+            one.names.join(",").into(),
+            one.issuer.as_str().into(),
+            one.not_after.as_str().into(),
+            Cell::styled(style, one.days_left.to_string()),
+            Cell::styled(style, one.state),
+        ]);
+    }
+    table.render(ui)
+}
