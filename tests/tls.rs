@@ -463,6 +463,51 @@ async fn a_client_in_the_clear_hears_why() {
     assert!(server.log().lines().filter(|line| line.contains("ERROR") || line.contains("WARN")).count() == 0);
 }
 
+#[tokio::test]
+async fn the_command_line_says_what_it_takes() {
+    let files = Files::new();
+    let robot = files.ca.client("robot");
+    let server = files.mutual("required").tls(files.trust().identity(Identity::from_pem(&robot.cert, &robot.key)));
+    let server = server.start().await;
+    let forged = Authority::new("authority of the test").client("robot");
+    for (name, text) in
+        [("robot.pem", &robot.cert), ("robot.key", &robot.key), ("no.pem", &forged.cert), ("no.key", &forged.key)]
+    {
+        files.put(name, text);
+    }
+    let addr = server.grpc.to_string();
+    let types = async |args: &[&str]| {
+        let args: Vec<_> = args
+            .iter()
+            .map(|arg| {
+                if arg.ends_with(".pem") || arg.ends_with(".key") {
+                    files.path(arg).display().to_string()
+                } else {
+                    (*arg).to_owned()
+                }
+            })
+            .collect();
+        let args: Vec<_> = ["types"].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let (code, _, err) = mortise(&args, &[("MORTISE_GRPC_ADDR", &addr)]).await;
+        (code, err)
+    };
+    let own = ["--ca-file", "ca.pem", "--client-cert", "robot.pem", "--client-key", "robot.key"];
+    assert_eq!(types(&own).await, (Some(0), String::new()));
+    for (args, says) in [
+        (&["--tls"][..], "--ca-file FILE names the authority"),
+        (&["--ca-file", "ca.pem", "--tls-server-name", "away.test"], "--tls-server-name NAME says which name"),
+        (&["--ca-file", "ca.pem"], "the server wants a certificate of this client that it trusts: --client-cert and"),
+        (
+            &["--ca-file", "ca.pem", "--client-cert", "no.pem", "--client-key", "no.key"],
+            "the server wants a certificate of this client that it trusts",
+        ),
+    ] {
+        let (code, err) = types(args).await;
+        assert_eq!(code, Some(3), "{args:?}: {err}");
+        assert!(err.contains(&format!("hint: {says}")), "{args:?}: {err}");
+    }
+}
+
 /// With TLS, a page in a browser reaches the gRPC port, with the user's client certificate.
 #[tokio::test]
 async fn what_a_page_may_send_to_the_grpc_port_is_no_grpc() {

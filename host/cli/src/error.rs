@@ -190,10 +190,33 @@ fn remedy(status: &Status) -> Option<String> {
         Code::Unimplemented => {
             Some("the server does not know this call; is it a Mortise, and as new as this program?".into())
         }
-        _ if is_transport(status) => Some(UNREACHABLE.into()),
+        _ if is_transport(status) => {
+            let fault = std::error::Error::source(status).map(innermost).unwrap_or_default();
+            Some(tls_remedy(&fault).unwrap_or(UNREACHABLE).into())
+        }
         Code::Aborted => Some("somebody else changed it meanwhile; read it again and retry".into()),
         _ => None,
     }
+}
+
+/// The remedy for what rustls says is wrong, by its words.
+pub(crate) fn tls_remedy(fault: &str) -> Option<&'static str> {
+    const OWN: &str = "the server wants a certificate of this client that it trusts: --client-cert and --client-key";
+    let remedies = [
+        ("InvalidContentType", "what listens there does not speak TLS: leave out --tls, https:// and certificates"),
+        ("UnknownIssuer", "--ca-file FILE names the authority (PEM) that issued the server's certificate"),
+        ("not valid for name", "--tls-server-name NAME says which name the server's certificate is for"),
+        ("CertificateRequired", OWN),
+        ("UnknownCA", OWN),
+        ("BadCertificate", OWN),
+        ("DecryptError", OWN),
+        ("CertificateExpired", "the certificate of this client has expired: `mortise tls show FILE` says when"),
+        (
+            "certificate expired",
+            "the server's certificate has expired: `mortise tls show --server HOST:PORT` says when",
+        ),
+    ];
+    remedies.into_iter().find(|(word, _)| fault.contains(word)).map(|(_, remedy)| remedy)
 }
 
 /// The remedy when no server answers.

@@ -82,13 +82,8 @@ pub(crate) fn accept(
                 match tls.clone() {
                     None => break (Transport::Tcp(stream), permit),
                     Some(tls) => {
-                        let mut stopping = stopping.clone();
-                        handshakes.spawn(async move {
-                            tokio::select! {
-                                transport = tls.accept(stream, Protocol::Grpc) => Some((transport?, permit)),
-                                _ = stopping.wait_for(|stopping| *stopping) => None,
-                            }
-                        });
+                        // The server does not wait for it when it stops.
+                        handshakes.spawn(async move { Some((tls.accept(stream, Protocol::Grpc).await?, permit)) });
                     }
                 }
             };

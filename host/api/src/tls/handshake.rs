@@ -1,8 +1,12 @@
 //! Makes TLS of a connection.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_rustls::TlsAcceptor;
 
 use super::{current::Tls, plain};
@@ -10,6 +14,12 @@ use crate::transport::Transport;
 
 /// First byte of a client's first TLS record, in every version: a handshake message.
 const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// How long a connection stays open after TLS's alert, for the client to read it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Bytes of the client that are read meanwhile.
+const UNREAD: u64 = 64 << 10;
 
 /// What a port speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +46,7 @@ enum Outcome {
     /// The client does not speak TLS, and was told so.
     Plain,
     /// The connection failed, or one side refuses the other.
-    Failed(std::io::Error),
+    Failed(io::Error, Option<TcpStream>),
     /// It took too long.
     Late(Duration),
 }
@@ -52,7 +62,7 @@ impl Tls {
         let counted = match &outcome {
             Outcome::Done(_) => "done",
             Outcome::Plain => "plain",
-            Outcome::Failed(_) => "failed",
+            Outcome::Failed(..) => "failed",
             Outcome::Late(_) => "late",
         };
         let port = protocol.name();
@@ -60,7 +70,12 @@ impl Tls {
         match outcome {
             Outcome::Done(transport) => return Some(transport),
             Outcome::Plain => tracing::debug!(?peer, "{port}: a client does not speak TLS"),
-            Outcome::Failed(e) => tracing::debug!(?peer, "{port}: a TLS handshake failed: {e}"),
+            Outcome::Failed(e, stream) => {
+                tracing::debug!(?peer, "{port}: a TLS handshake failed: {e}");
+                if let Some(stream) = stream {
+                    take_leave(stream).await;
+                }
+            }
             Outcome::Late(limit) => {
                 tracing::debug!(?peer, ?limit, "{port}: a TLS handshake took too long (limit tls.handshake_ms)");
             }
@@ -71,17 +86,28 @@ impl Tls {
     async fn shake_hands(&self, stream: TcpStream, protocol: Protocol) -> Outcome {
         let mut first = [0];
         match stream.peek(&mut first).await {
-            Ok(0) => return Outcome::Failed(std::io::ErrorKind::UnexpectedEof.into()),
-            Err(e) => return Outcome::Failed(e),
+            Ok(0) => return Outcome::Failed(io::ErrorKind::UnexpectedEof.into(), None),
+            Err(e) => return Outcome::Failed(e, None),
             Ok(_) if first != [HANDSHAKE_RECORD] => {
                 plain::explain(stream).await;
                 return Outcome::Plain;
             }
             Ok(_) => {}
         }
-        match TlsAcceptor::from(self.config(protocol)).accept(stream).await {
+        match TlsAcceptor::from(self.config(protocol)).accept(stream).into_fallible().await {
             Ok(stream) => Outcome::Done(Transport::Tls(Box::new(stream))),
-            Err(e) => Outcome::Failed(e),
+            Err((e, stream)) => Outcome::Failed(e, Some(stream)),
         }
     }
+}
+
+/// Closes a connection on which there is an alert for the client. Closed with something unread, it would be reset, and
+/// the alert lost; a client of TLS 1.3 has sent its first request by the time its certificate is refused.
+async fn take_leave(mut stream: TcpStream) {
+    let leave = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(UNREAD), &mut tokio::io::sink()).await
+    };
+    // However it ends, the connection does.
+    let _ = timeout(FAREWELL, leave).await;
 }

@@ -60,11 +60,8 @@ impl Target {
             Exit::Unreachable,
             format!("cannot reach the server at {}: {}", self.url(), innermost(error)),
         );
-        // rustls' word for an answer that is no TLS.
-        if error.message.contains("InvalidContentType") {
-            return error.remedy("what listens there does not speak TLS: leave out --tls, https:// and certificates");
-        }
-        error.remedy(error::UNREACHABLE)
+        let remedy = error::tls_remedy(&error.message).unwrap_or(error::UNREACHABLE);
+        error.remedy(remedy)
     }
 }
 
