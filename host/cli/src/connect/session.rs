@@ -13,7 +13,7 @@ use tonic::{
 };
 
 use super::target::Target;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, UNREACHABLE};
 
 /// Largest answer that is taken: a list comes as one message.
 const MAX_ANSWER: usize = 1 << 30;
@@ -87,8 +87,21 @@ impl Session {
     /// As [`Session::call`].
     pub async fn next<T>(&self, thing: impl fmt::Display, stream: &mut Streaming<T>) -> Result<Option<T>, CliError> {
         match tokio::time::timeout(self.target.timeout, stream.message()).await {
-            Ok(next) => next.map_err(|status| CliError::rpc(thing, &status)),
+            Ok(next) => next.map_err(|status| self.refusal(thing, &status)),
             Err(_) => Err(self.too_late(thing)),
+        }
+    }
+
+    /// What went wrong with a call. Over TLS 1.3 a client is connected before the server has looked at its certificate,
+    /// and whether the reason for the end is heard is a matter of luck.
+    fn refusal(&self, thing: impl fmt::Display, status: &Status) -> CliError {
+        let error = CliError::rpc(thing, status);
+        match error.remedy.as_deref() {
+            Some(UNREACHABLE) if self.target.tls.is_some() => error.remedy(
+                "the server went away, or wants a certificate of this client that it trusts: --client-cert and \
+                 --client-key",
+            ),
+            _ => error,
         }
     }
 
@@ -133,7 +146,7 @@ impl Session {
     ) -> Result<T, CliError> {
         match tokio::time::timeout(self.target.timeout, call).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(CliError::rpc(thing, &status)),
+            Ok(Err(status)) => Err(self.refusal(thing, &status)),
             Err(_) => Err(self.too_late(thing)),
         }
     }
