@@ -198,3 +198,39 @@ fn refuse(mut stream: TcpStream) {
 fn count_refused() {
     metrics::counter!("mortise_http_connections_refused_total").increment(1);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{peer::PeerCertificate, tls::testing};
+
+    /// What the router knows of a request's client.
+    async fn known(request: axum::extract::Request) -> String {
+        let names = request.extensions().get::<PeerCertificate>().map(|certificate| certificate.names.join(" "));
+        let source = request.extensions().get::<Source>().copied();
+        format!("{} {}", source.is_some_and(|source| source != Source::default()), names.unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn requests_know_where_they_come_from_and_by_which_certificate() {
+        let files = testing::Files::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let (router, tls) = (Router::new().fallback(known), Some(files.load().await));
+        let serving = tokio::spawn(serve(listener, router, Router::new(), HttpOptions::default(), tls, stopping));
+        for (with_certificate, names) in [(true, "robot.test spiffe://test/robot robot"), (false, "")] {
+            let mut client = files.connect(addr, with_certificate).await;
+            client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.ends_with(&format!("\r\n\r\ntrue {names}")), "{answer}");
+        }
+        stop.send_replace(true);
+        timeout(Duration::from_secs(30), serving).await.unwrap().unwrap();
+    }
+}
