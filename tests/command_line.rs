@@ -146,6 +146,7 @@ async fn dev_without_a_data_directory_says_so_and_removes_it() {
     assert!(
         said.starts_with("THE DATA DIRECTORY IS TEMPORARY: everything is gone at exit; --data-dir DIR keeps it.\n")
     );
+    assert!(said.contains("\nLEFT OPEN: no tokens and no TLS. Everyone who reaches the ports may do everything.\n"));
     let made = left();
     assert_eq!(made.len(), 1, "{made:?}");
     assert!(made[0].file_name().unwrap().to_str().unwrap().starts_with("mortise-dev-"), "{made:?}");

@@ -10,6 +10,7 @@
     reason = "tests"
 )]
 
+mod acl;
 mod address_space;
 mod author;
 mod author_errors;

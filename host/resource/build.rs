@@ -10,10 +10,12 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 10] = [
+const FILES: [&str; 12] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
+    "mortise/v1/acl.proto",
+    "mortise/v1/auth_service.proto",
     "mortise/v1/controller_service.proto",
     "mortise/v1/diagnostic.proto",
     "mortise/v1/plugin.proto",

@@ -110,6 +110,11 @@ impl Setup {
         self
     }
 
+    /// Asks for tokens, which servers in tests do not do by themselves; `mortise serve` does.
+    pub fn acl(self) -> Self {
+        self.env("MORTISE_ACL_ENABLED", true)
+    }
+
     /// Starts the server and waits until it is ready.
     pub async fn start(self) -> Server {
         let dir = tempfile::tempdir().unwrap();
@@ -137,6 +142,7 @@ impl Setup {
             .args(&self.args)
             .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
             .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
+            .env("MORTISE_ACL_ENABLED", "false")
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -7,9 +7,12 @@ use mortise_resource::{Error, pb, types::gvk};
 use mortise_service::{Caller, Consistency, Source};
 use tracing::{Instrument as _, Span};
 
-/// The caller on a connection. Until there is access control, no token is looked at and everyone is anonymous.
-pub(crate) fn caller(_token: Option<&str>, strong: bool, source: Source) -> Caller {
-    Caller::anonymous(if strong { Consistency::Consistent } else { Consistency::Eventual }).at(source)
+use crate::authenticate::Authenticated;
+
+/// The caller of a request that was authenticated.
+pub(crate) fn caller(by: &Authenticated, strong: bool, source: Source) -> Caller {
+    let consistency = if strong { Consistency::Consistent } else { Consistency::Eventual };
+    Caller::new(by.authorizer.clone(), consistency).at(source)
 }
 
 /// The span of a call about a resource. Disabled, as it is by default, it costs one load, and no field is looked at.

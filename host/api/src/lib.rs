@@ -3,11 +3,13 @@
 //! Nothing here decides anything: requests are decoded, handed to `service`, and its answers and errors are put on the
 //! wire.
 
+mod authenticate;
 mod call;
 mod dns;
 mod endpoints;
 mod grpc;
 mod http;
+mod local_socket;
 mod observability;
 mod peer;
 mod port;
@@ -23,7 +25,7 @@ pub use server::{OpenPorts, ServeError, ServerOptions, Services, bind};
 pub use tls::{ClientCerts, TlsError, TlsOptions};
 
 pub use mortise_resource::grpc::{
-    ConduitDestinationClient, ControllerServiceClient, LinkerdDestinationClient, PluginServiceClient,
-    ResourceServiceClient, ServerServiceClient, TypeServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs,
-    resource as stubs,
+    AuthServiceClient, ConduitDestinationClient, ControllerServiceClient, LinkerdDestinationClient,
+    PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, catalog, conduit, linkerd,
+    mortise as plugin_stubs, resource as stubs,
 };

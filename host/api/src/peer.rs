@@ -22,3 +22,24 @@ impl PeerCertificate {
         Ok(Self { names: Certificate::parse(certificate)?.identities().into() })
     }
 }
+
+/// The user at the other end of a unix socket, as the kernel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LocalUser(u32);
+
+impl LocalUser {
+    /// The user of an id.
+    pub(crate) fn new(uid: u32) -> Self {
+        Self(uid)
+    }
+
+    /// The user's id.
+    pub(crate) fn uid(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the user is root, or the one that the server runs as.
+    pub(crate) fn is_operator(self) -> bool {
+        self.0 == 0 || self.0 == rustix::process::geteuid().as_raw()
+    }
+}

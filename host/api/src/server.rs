@@ -1,9 +1,9 @@
 //! Listening, serving, and stopping without dropping a call.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture, stream};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
@@ -29,6 +29,7 @@ use tower::util::MapRequestLayer;
 use crate::{
     dns::{self, DnsOptions, DnsPorts},
     grpc::{
+        auth_service::AuthApi,
         calls::{CallLimits, Calls},
         connections::{self, ConnectionLimits, Peer},
         content_type::ContentTypeLayer,
@@ -42,14 +43,16 @@ use crate::{
         type_service::TypeApi,
     },
     http::{self, HttpOptions},
+    local_socket::LocalSocket,
     observability::{
         metrics::upkeep,
         requests::RequestCounts,
         server_status::{ServerInfo, Sources},
     },
     plugin_stubs::{
-        controller_service_server::ControllerServiceServer, plugin_service_server::PluginServiceServer,
-        server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
+        auth_service_server::AuthServiceServer, controller_service_server::ControllerServiceServer,
+        plugin_service_server::PluginServiceServer, server_service_server::ServerServiceServer,
+        type_service_server::TypeServiceServer,
     },
     stubs::resource_service_server::ResourceServiceServer,
     tls::{Tls, TlsError, TlsOptions},
@@ -156,6 +159,7 @@ pub struct OpenPorts {
     http: TcpListener,
     dns: Option<DnsPorts>,
     tls: Option<Arc<Tls>>,
+    local: Option<LocalSocket>,
     options: ServerOptions,
 }
 
@@ -175,6 +179,7 @@ pub async fn bind(options: ServerOptions) -> Result<OpenPorts, ServeError> {
             Some(tls) => Some(Tls::load(tls).await?),
             None => None,
         },
+        local: None,
         options,
     })
 }
@@ -194,6 +199,16 @@ async fn bind_dns(options: Option<DnsOptions>) -> Result<Option<DnsPorts>, Serve
 }
 
 impl OpenPorts {
+    /// Opens the unix socket, on which this machine's own users are known. What a server that was killed left there is
+    /// removed, so nobody else may serve from the place.
+    ///
+    /// # Errors
+    /// The path is too long for a socket, or something else is there.
+    pub fn open_socket(&mut self, path: PathBuf) -> io::Result<()> {
+        self.local = Some(LocalSocket::open(path)?);
+        Ok(())
+    }
+
     /// Where gRPC and HTTP really listen.
     ///
     /// # Errors
@@ -261,6 +276,13 @@ impl OpenPorts {
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
+            // Removed from its place when the server ends.
+            let (socket, listener) = self.local.map(LocalSocket::take).unzip();
+            let local = match listener {
+                Some(listener) => connections::accept_local(listener, bounds, stopping.clone()).boxed(),
+                None => stream::pending().boxed(),
+            };
+            let _socket = socket;
             let grpc = Server::builder()
                 .max_concurrent_streams(self.options.max_streams)
                 .initial_stream_window_size(1 << 20)
@@ -280,6 +302,7 @@ impl OpenPorts {
                 .add_service(types)
                 .add_service(controllers)
                 .add_service(server)
+                .add_service(AuthServiceServer::new(AuthApi(service.clone())))
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))
                 .add_service(HealthServer::new(Health {
@@ -289,13 +312,17 @@ impl OpenPorts {
                 .add_service(ReflectionV1::new(reflection.clone()))
                 .add_service(ReflectionV1Alpha::new(reflection))
                 .serve_with_incoming_shutdown(
-                    connections::accept(self.grpc, bounds, self.tls.clone(), stopping.clone()),
+                    stream::select(
+                        connections::accept(self.grpc, bounds, self.tls.clone(), stopping.clone()).boxed(),
+                        local,
+                    ),
                     until(stopping.clone()),
                 );
             let mut upkeep = tokio::spawn(upkeep(metrics.clone()));
             let mut watching = tokio::spawn({
                 let calls = calls.clone();
-                async move { calls.watch_over().await }
+                let changes = service.access().map(|access| access.changes());
+                async move { calls.watch_over(changes).await }
             });
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
             let probes = http::probes(ready.clone(), service.backend().health());

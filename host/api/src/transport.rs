@@ -8,17 +8,19 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
 };
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected as _, TcpConnectInfo};
 
-use crate::peer::PeerCertificate;
+use crate::peer::{LocalUser, PeerCertificate};
 
 /// The bytes of a connection, without what encrypts them.
 pub(crate) enum Transport {
     /// In the clear.
     Tcp(TcpStream),
+    /// On this machine.
+    Unix(UnixStream),
     /// After the handshake. Boxed: it has a kilobyte of state.
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -28,23 +30,31 @@ macro_rules! of_stream {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match $self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Self::Unix(stream) => Pin::new(stream).$method($($argument),*),
             Self::Tls(stream) => Pin::new(stream).$method($($argument),*),
         }
     };
 }
 
 impl Transport {
-    /// The connection below.
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    /// The connection below, unless it is on this machine.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Self::Tcp(stream) => stream,
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Tcp(stream) => Some(stream),
+            Self::Unix(_) => None,
+            Self::Tls(stream) => Some(stream.get_ref().0),
         }
     }
 
-    /// Where both ends are.
-    pub(crate) fn connect_info(&self) -> TcpConnectInfo {
-        self.tcp().connect_info()
+    /// Where both ends are, unless they are on this machine.
+    pub(crate) fn connect_info(&self) -> Option<TcpConnectInfo> {
+        self.tcp().map(TcpStream::connect_info)
+    }
+
+    /// The user at the other end of a unix socket.
+    pub(crate) fn local_user(&self) -> Option<LocalUser> {
+        let Self::Unix(stream) = self else { return None };
+        stream.peer_cred().ok().map(|peer| LocalUser::new(peer.uid()))
     }
 
     /// The client's certificate, if it has shown one.
@@ -87,6 +97,7 @@ impl AsyncWrite for Transport {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
             Self::Tls(stream) => stream.is_write_vectored(),
         }
     }

@@ -1,6 +1,7 @@
 //! The `mortise` binary: command line, configuration, wiring.
 
 mod arenas;
+mod bootstrap;
 mod bundled;
 mod cli;
 mod logging;
@@ -41,6 +42,11 @@ fn serve(mode: Mode, common: cli::Common) -> ExitCode {
         Ok(settings) => settings,
         Err(e) => return fail(EXIT_USAGE, &e),
     };
+    if mode == Mode::Serve
+        && let Err(e) = settings.config.check_exposure()
+    {
+        return fail(EXIT_USAGE, &e);
+    }
     if let Err(e) = logging::start(&settings.config.log) {
         return fail(EXIT_USAGE, &e);
     }

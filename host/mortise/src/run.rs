@@ -18,7 +18,7 @@ use mortise_store::{SledBackend, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    bundled,
+    bootstrap, bundled,
     cli::Mode,
     plugins,
     settings::{Config, ConfigError, Settings, parts},
@@ -45,6 +45,10 @@ pub(crate) enum RunError {
     Controllers(#[from] mortise_plugin_manager::controllers::ControllersError),
     #[error("{0}")]
     Config(#[from] ConfigError),
+    #[error("{0}")]
+    Bootstrap(#[from] bootstrap::BootstrapError),
+    #[error("reading tokens and policies: {0}")]
+    Access(#[source] mortise_resource::Error),
     #[error("{0}")]
     Task(#[from] TaskPanic),
     #[error("{what}: {source}")]
@@ -73,7 +77,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
-    let Settings { mut config, data_dir_given, plugin_dir_given, dns_given, reload } = settings;
+    let Settings { mut config, data_dir_given, plugin_dir_given, dns_given, acl_given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
     let mut temporary = None;
@@ -97,8 +101,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     // Two servers for development have one port for DNS.
     let dns_optional = mode == Mode::Dev && !dns_given;
     config.dns.enabled |= dns_optional;
+    config.acl.enabled &= mode == Mode::Serve || acl_given;
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
-    let bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
+    let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
     let dns = bound.dns_addr().map_err(system("asking where the ports are"))?;
 
@@ -114,6 +119,13 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
+    // Whoever has the store may take the place of a socket that was left behind.
+    if !config.socket.as_os_str().is_empty() {
+        let path = config.data_dir.join(&config.socket);
+        if let Err(e) = bound.open_socket(path.clone()) {
+            tracing::warn!("no unix socket: {}: {e} (socket)", path.display());
+        }
+    }
     let backend = Arc::new(store);
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let service = ResourceService::new(backend.clone(), registry.clone(), parts::service(&config));
@@ -125,6 +137,14 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
         Ok(())
     });
+    let following = service.follow_access().await.map_err(RunError::Access)?;
+    let access = tasks.over("what follows tokens and policies", async move {
+        following.await;
+        Ok(())
+    });
+    if config.acl.enabled {
+        bootstrap::ensure_token(&service, &config.data_dir).await?;
+    }
     let controller_manager = ControllerManager::new(service.clone(), backend.clone(), registry.clone(), config.kv);
     let (manager, following) = Manager::start(
         plugin_options,
@@ -176,6 +196,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     controller_manager.stop().await;
     drop(controller_manager);
     let _ = background.await;
+    let _ = access.await;
     drop(service);
     let closing = tokio::task::spawn_blocking(move || backend.close());
     closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
@@ -220,10 +241,26 @@ fn announce(
     tracing::info!(data_dir = %config.data_dir.display(), took_ms = took.as_millis() as u64, "ready");
     let mut out = std::io::stdout().lock();
     let mut text = String::new();
+    if mode == Mode::Serve && !config.acl.enabled {
+        tracing::warn!("everyone who reaches the ports may do everything: tokens are off (acl.enabled)");
+    }
     if mode == Mode::Dev && temporary {
         text.push_str("THE DATA DIRECTORY IS TEMPORARY: everything is gone at exit; --data-dir DIR keeps it.\n");
+    }
+    if mode == Mode::Dev {
+        text.push_str(left_open(config));
     }
     let dns = dns.map(|dns| format!(" dns={dns}")).unwrap_or_default();
     text.push_str(&format!("mortise ready: grpc={grpc} http={http}{dns}\n"));
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(system("writing to stdout"))
+}
+
+/// What a server for development does without, for people.
+fn left_open(config: &Config) -> &'static str {
+    match (config.acl.enabled, config.tls.cert_file.as_os_str().is_empty()) {
+        (false, true) => "LEFT OPEN: no tokens and no TLS. Everyone who reaches the ports may do everything.\n",
+        (false, false) => "LEFT OPEN: no tokens. Everyone who reaches the ports may do everything.\n",
+        (true, true) => "LEFT OPEN: no TLS. Tokens travel in the clear.\n",
+        (true, false) => "",
+    }
 }

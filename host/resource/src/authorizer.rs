@@ -1,6 +1,8 @@
 //! Permissions of a caller, as hooks and the host ask for them.
 
-/// Answers permission questions about the caller of one request.
+use crate::{Error, pb};
+
+/// Answers permission questions about a caller, as of now: what it may do can change while a stream is open.
 ///
 /// Permissions are named `<area>:<level>`, such as `key:read` or `operator:write`; levels of one area are ordered
 /// deny < read < list < write.
@@ -8,12 +10,72 @@ pub trait Authorizer: Send + Sync {
     /// Whether the caller has `permission` on the thing called `name`; `name` is empty for areas without names.
     fn allowed(&self, permission: &str, name: &str) -> bool;
 
+    /// Whether rules deny `permission` on `name` outright, instead of granting nothing.
+    fn denied(&self, _permission: &str, _name: &str) -> bool {
+        false
+    }
+
+    /// The decision of the caller's rules by type and place. `name` is `None` for the resources of a type in a place.
+    fn effect(&self, _verb: Verb, _of: &pb::Type, _within: &pb::Tenancy, _name: Option<&str>) -> Effect {
+        Effect::Silent
+    }
+
     /// The name of the caller in a refusal, such as `anonymous token`.
     fn caller(&self) -> &str;
 
-    /// A digest of everything that the answers depend on: authorizers with equal fingerprints answer every question
-    /// alike.
+    /// A digest of everything that the answers depend on, the caller's name included: authorizers with equal
+    /// fingerprints answer every question alike.
     fn fingerprint(&self) -> u64;
+
+    /// Fails once the caller is none any more: its token was deleted, or has expired.
+    ///
+    /// # Errors
+    /// `Unauthenticated`.
+    fn check_valid(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Partition and namespace of requests that name none; empty units mean `default`.
+    fn default_tenancy(&self) -> Option<&pb::Tenancy> {
+        None
+    }
+}
+
+/// What is done to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Read, and each resource of List and WatchList.
+    Read,
+    /// List, WatchList, ListByOwner.
+    List,
+    /// Write, WriteStatus, MutateAndValidate.
+    Write,
+    /// Delete.
+    Delete,
+}
+
+impl Verb {
+    /// As rules and refusals have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::List => "list",
+            Self::Write => "write",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// The decision of rules by type and place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Refused, whatever else holds.
+    Deny,
+    /// Allowed, unless the type's hook refuses by itself.
+    Allow,
+    /// No rule fits.
+    Silent,
 }
 
 /// Allows everything: the authorizer while access control is off, and of the host itself.

@@ -24,6 +24,8 @@ pub enum Code {
     Internal = 13,
     /// The server is shutting down or not ready.
     Unavailable = 14,
+    /// The caller's token is unknown or has expired.
+    Unauthenticated = 16,
 }
 
 /// A failure as a caller sees it.
@@ -38,6 +40,8 @@ pub struct Error {
     pub violations: Vec<Diagnostic>,
     /// Set when a plugin caused the failure: its name, the hook and the limit.
     pub plugin: Option<Box<PluginFault>>,
+    /// Time after which the same request may be answered, where that is known and no plugin is to blame.
+    pub retry_after: Option<std::time::Duration>,
 }
 
 /// A failure that a plugin caused, in terms that a machine can act on.
@@ -58,7 +62,7 @@ pub struct PluginFault {
 impl Error {
     /// Makes an error of a code and a sentence, without violations and without a plugin.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), violations: Vec::new(), plugin: None }
+        Self { code, message: message.into(), violations: Vec::new(), plugin: None, retry_after: None }
     }
 
     /// Makes an `InvalidArgument`.

@@ -47,7 +47,8 @@ pub use discovery::{
     io::linkerd::proxy::destination::destination_client::DestinationClient as LinkerdDestinationClient,
 };
 pub use mortise::{
-    controller_service_client::ControllerServiceClient, plugin_service_client::PluginServiceClient,
-    server_service_client::ServerServiceClient, type_service_client::TypeServiceClient,
+    auth_service_client::AuthServiceClient, controller_service_client::ControllerServiceClient,
+    plugin_service_client::PluginServiceClient, server_service_client::ServerServiceClient,
+    type_service_client::TypeServiceClient,
 };
 pub use resource::resource_service_client::ResourceServiceClient;

@@ -82,6 +82,18 @@ pub fn value() -> Gvk {
     Gvk::new("mortise", "v1", "Value")
 }
 
+/// What the holder of a secret may do.
+#[must_use]
+pub fn token() -> Gvk {
+    Gvk::new("mortise", "v1", "Token")
+}
+
+/// Rules that tokens name.
+#[must_use]
+pub fn policy() -> Gvk {
+    Gvk::new("mortise", "v1", "Policy")
+}
+
 /// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. An absent tenancy
 /// becomes an empty one. The uid is never looked at.
 ///

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::registry::{Registry, ResourceType};
-use mortise_resource::{Diagnostic, Error, Scope, pb, types};
+use mortise_resource::{Diagnostic, Error, Scope, authorizer::Verb, pb, types};
 use mortise_store::{StoreError, limited_size};
 
 use crate::{
+    caller::Caller,
     hooks::{RequestHooks, type_of},
     read::tenancy_of,
     service::ResourceService,
@@ -20,6 +21,7 @@ use crate::{
 /// `InvalidArgument`, in this order: required fields, the id, the owner's id, the type, the scope, the data's type, the
 /// data's content.
 pub(crate) fn shape(
+    caller: &Caller,
     registry: &Registry,
     resource: Option<pb::Resource>,
 ) -> Result<(pb::Resource, Arc<ResourceType>), Error> {
@@ -33,7 +35,7 @@ pub(crate) fn shape(
     let kind = registry.resolve(&type_of(id))?.clone();
     let tenancy = id.tenancy.get_or_insert_default();
     kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-    kind.scope.fill(tenancy);
+    caller.fill(kind.scope, tenancy);
     kind.check_deletable()?;
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
@@ -62,7 +64,7 @@ fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error>
 
 impl ResourceService {
     /// Passes a resource through its hooks, in order, and looks up its place. Returns the warnings of validation.
-    /// `prior` is the stored resource.
+    /// `prior` is the stored resource; `verb` says what the write is for.
     ///
     /// # Errors
     /// `InvalidArgument` for a resource that is too large, or for a place that does not exist; those of the hooks;
@@ -70,6 +72,7 @@ impl ResourceService {
     pub(crate) async fn admit(
         &self,
         hooks: &mut RequestHooks,
+        verb: Verb,
         kind: &ResourceType,
         resource: &mut pb::Resource,
         prior: Option<&pb::Resource>,
@@ -78,7 +81,7 @@ impl ResourceService {
         self.check_size(resource, prior)?;
         hooks.mutate(resource).await?;
         let warnings = hooks.validate(resource, prior).await?;
-        hooks.authorize_write(resource, "failed write acl").await?;
+        hooks.authorize_write(verb, resource, "failed write acl").await?;
         hooks.release();
         let place = self.place_of(kind, resource).await?;
         Ok((warnings, place))

@@ -3,9 +3,13 @@
 //! A partition or namespace has a finalizer of the host, so that Delete marks it: from then on writes into it are
 //! refused, and [`crate::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can
 //! remove the finalizer.
+//!
+//! A token or policy that could not be used is refused when it is written.
 
 use crate::registry::ResourceType;
-use mortise_resource::{Error, meta, pb, tenancy, types};
+use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES, Policy};
+use mortise_resource::{Diagnostic, Error, Severity, data, meta, name, pb, tenancy, types};
+use prost::Message;
 
 /// The finalizer that keeps a tenancy unit until it is empty.
 pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
@@ -25,7 +29,56 @@ pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     if is_tenancy(kind) && meta::is_marked(&resource.metadata) {
         refuse_default(kind, resource)?;
     }
+    if kind.gvk == types::token() {
+        check_token(&decode(resource)?)?;
+    }
+    if kind.gvk == types::policy() {
+        if resource.id.as_ref().is_some_and(|id| id.name == GLOBAL_MANAGEMENT) {
+            return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} exists always and cannot be changed")));
+        }
+        Policy::read(&decode(resource)?).map_err(|(field, fault)| fault_in(&field, fault.to_string()))?;
+    }
     Ok(())
+}
+
+fn decode<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
+    let data = resource.data.as_ref().ok_or_else(|| Error::invalid("resource.data is required"))?;
+    // It was decoded once, along its descriptor.
+    M::decode(data.value.as_slice()).map_err(|fault| Error::invalid(format!("resource.data: {fault}")))
+}
+
+fn check_token(token: &data::Token) -> Result<(), Error> {
+    let length = token.secret_sha256.len();
+    if length != 32 {
+        let what =
+            format!("{length} bytes; it is the SHA-256 of the secret, 32 bytes. `mortise token create` makes one");
+        return Err(fault_in("secret_sha256", what));
+    }
+    if token.policies.len() > MAX_POLICIES {
+        let what = format!("{} policies; a token has at most {MAX_POLICIES}", token.policies.len());
+        return Err(fault_in("policies", what));
+    }
+    let units = [("partition", &token.partition), ("namespace", &token.namespace)];
+    let named = token.policies.iter().enumerate().map(|(index, name)| (format!("policies[{index}]"), name));
+    let given = units.into_iter().filter(|(_, unit)| !unit.is_empty()).map(|(field, unit)| (field.to_owned(), unit));
+    for (field, name) in named.chain(given) {
+        if let Some(fault) = name::fault(name) {
+            return Err(fault_in(&field, fault.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// A fault in a field of the data.
+fn fault_in(field: &str, what: String) -> Error {
+    let mut error = Error::invalid(format!("data.{field}: {what}"));
+    error.violations = vec![Diagnostic {
+        severity: Severity::Error.into(),
+        path: format!("data.{field}"),
+        summary: what,
+        detail: String::new(),
+    }];
+    error
 }
 
 /// Whether an id names a unit `default`, which exists for as long as the unit around it.

@@ -5,7 +5,11 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use mortise_resource::authorizer::{AllowAll, Authorizer};
+use mortise_resource::{
+    Scope,
+    authorizer::{AllowAll, Authorizer},
+    pb, tenancy,
+};
 use mortise_store::Consistency;
 
 /// The caller of one RPC.
@@ -30,6 +34,10 @@ impl Source {
         Self(KEYS.hash_one(what))
     }
 
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+
     #[cfg(test)]
     pub(crate) const fn of_number(number: u64) -> Self {
         Self(number)
@@ -37,10 +45,38 @@ impl Source {
 }
 
 impl Caller {
-    /// Makes the caller without a token, who may do everything while there is no access control.
+    /// Makes the caller of an authorizer.
     #[must_use]
-    pub fn anonymous(consistency: Consistency) -> Self {
-        Self { authorizer: Arc::new(AllowAll), consistency, source: Source::default() }
+    pub fn new(authorizer: Arc<dyn Authorizer>, consistency: Consistency) -> Self {
+        Self { authorizer, consistency, source: Source::default() }
+    }
+
+    /// Makes the host itself, who may do everything.
+    #[must_use]
+    pub fn host(consistency: Consistency) -> Self {
+        Self::new(Arc::new(AllowAll), consistency)
+    }
+
+    /// Fills in units that a request for one resource left empty: the caller's, else `default`.
+    pub(crate) fn fill(&self, scope: Scope, tenancy: &mut pb::Tenancy) {
+        self.fill_own(scope, tenancy);
+        scope.fill(tenancy);
+    }
+
+    /// Fills in the caller's own units. Its namespace is one of its partition, and means nothing in another.
+    pub(crate) fn fill_own(&self, scope: Scope, tenancy: &mut pb::Tenancy) {
+        let Some(own) = self.authorizer.default_tenancy() else { return };
+        if matches!(scope, Scope::Cluster | Scope::Undefined) {
+            return;
+        }
+        let or_default = |unit: &str| if unit.is_empty() { tenancy::DEFAULT.to_owned() } else { unit.to_owned() };
+        if tenancy.partition.is_empty() {
+            tenancy.partition = or_default(&own.partition);
+        }
+        if scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == or_default(&own.partition)
+        {
+            tenancy.namespace = or_default(&own.namespace);
+        }
     }
 
     /// The caller, at a source.

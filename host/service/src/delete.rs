@@ -4,13 +4,14 @@
 //! One with finalizers is marked, and removed with the last of them.
 
 use crate::registry::Registry;
-use mortise_resource::{Code, Error, meta, pb, types};
+use mortise_resource::{Code, Error, authorizer::Verb, meta, pb, types};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
     builtin,
     caller::Caller,
     hooks::{RequestHooks, type_of},
+    rates::Category,
     removal,
     retry::{Failure, Retry},
     service::ResourceService,
@@ -43,13 +44,14 @@ impl ResourceService {
     /// # Errors
     /// As [`ResourceService::delete`].
     pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
+        self.check_rate(caller, Category::Write)?;
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();
         let kind = registry.resolve(&type_of(&id))?.clone();
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        kind.scope.fill(tenancy);
+        caller.fill(kind.scope, tenancy);
         kind.check_deletable()?;
 
         let version = request.version;
@@ -64,14 +66,17 @@ impl ResourceService {
             };
             let mut hooks = RequestHooks::new(kind.clone(), caller);
             hooks.upgrade(&mut stored).await?;
-            hooks.authorize_write(&stored, "failed write acl").await?;
+            hooks.authorize_write(Verb::Delete, &stored, "failed write acl").await?;
             hooks.release();
             builtin::refuse_default(&kind, &stored)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
             match self.delete_or_mark(caller, &registry, stored).await {
-                Ok(deleted) => return Ok(Some(deleted)),
+                Ok(deleted) => {
+                    self.settle(&kind).await?;
+                    return Ok(Some(deleted));
+                }
                 Err(failure) => retry.after(failure).await?,
             }
         }
@@ -94,7 +99,7 @@ impl ResourceService {
         let mut marked = stored;
         removal::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
-        let error = match self.write_as(caller, registry, request).await {
+        let error = match self.write_as(caller, registry, request, Verb::Delete).await {
             Ok(answer) => {
                 let marked = answer.resource.unwrap_or_default().version;
                 return Ok(Deleted { id, marked: Some(marked) });

@@ -8,19 +8,27 @@ use std::sync::Arc;
 
 use crate::registry::{DataFault, Owner, ResourceType};
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission};
-use mortise_resource::{Code, Diagnostic, Error, Severity, authorizer::denial, meta, pb};
+use mortise_resource::{
+    Code, Diagnostic, Error, Severity,
+    authorizer::{Authorizer as _, Effect, Verb, denial},
+    meta, pb,
+};
 use prost::Message as _;
 
-use crate::{builtin, caller::Caller};
+use crate::{builtin, caller::Caller, read::tenancy_of, ruled_caller::RuledCaller};
 
 /// The id of a resource without one; the store has none.
 static NO_ID: pb::Id = pb::Id { uid: String::new(), name: String::new(), r#type: None, tenancy: None };
+
+static NO_TYPE: pb::Type = pb::Type { group: String::new(), group_version: String::new(), kind: String::new() };
 
 /// The hooks of one type for one request.
 pub(crate) struct RequestHooks {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) caller: Caller,
     pub(crate) call: Option<Call>,
+    /// What the hook's questions are answered by.
+    ruled: Arc<RuledCaller>,
     /// The warning that a broken `mutate` was skipped; added to those of validation.
     skipped: Option<Diagnostic>,
 }
@@ -37,11 +45,12 @@ pub(crate) enum ReadDecision {
 impl RequestHooks {
     /// Prepares the hooks; costs nothing until one is called.
     pub(crate) fn new(kind: Arc<ResourceType>, caller: &Caller) -> Self {
+        let ruled = RuledCaller::new(caller.authorizer.clone());
         let call = match &kind.owner {
             Owner::Host | Owner::Missing(_) => None,
-            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), caller.authorizer.clone())),
+            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone())),
         };
-        Self { kind, caller: caller.clone(), call, skipped: None }
+        Self { kind, caller: caller.clone(), call, ruled, skipped: None }
     }
 
     /// Calls `mutate`, which fills in defaults.
@@ -120,6 +129,7 @@ impl RequestHooks {
 
     /// Asks whether the caller may read the resource of this id. The hook may need the resource first.
     pub(crate) async fn authorize_read(&mut self, id: &pb::Id) -> Result<ReadDecision, Error> {
+        self.apply_rules(Verb::Read, id, Some(&id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
             return self
                 .check_permission(&self.kind.permissions.read, id, "operator:read")
@@ -135,6 +145,7 @@ impl RequestHooks {
     /// Asks whether the caller may read this resource.
     pub(crate) async fn authorize_read_of(&mut self, resource: &pb::Resource) -> Result<(), Error> {
         let id = resource.id.as_ref().unwrap_or(&NO_ID);
+        self.apply_rules(Verb::Read, id, Some(&id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
             return self.check_permission(&self.kind.permissions.read, id, "operator:read");
         };
@@ -157,11 +168,13 @@ impl RequestHooks {
     /// Delete.
     pub(crate) async fn authorize_write(
         &mut self,
+        verb: Verb,
         resource: &pb::Resource,
         context: &'static str,
     ) -> Result<(), Error> {
+        let id = resource.id.as_ref().unwrap_or(&NO_ID);
+        self.apply_rules(verb, id, Some(&id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
-            let id = resource.id.as_ref().unwrap_or(&NO_ID);
             return self.check_permission(&self.kind.permissions.write, id, "operator:write");
         };
         settle(call.authorize_write(resource.encode_to_vec()).await, context)
@@ -169,9 +182,13 @@ impl RequestHooks {
 
     /// Asks whether the caller may list or watch the type in a tenancy.
     pub(crate) async fn authorize_list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
+        let mut filled = within.clone();
+        self.kind.scope.fill_query(&mut filled);
+        let of = Some(self.kind.gvk.to_pb());
+        let place = pb::Id { r#type: of, tenancy: Some(filled), ..pb::Id::default() };
+        self.apply_rules(Verb::List, &place, None)?;
         let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
-            let place =
-                pb::Id { r#type: Some(self.kind.gvk.to_pb()), tenancy: Some(within.clone()), ..pb::Id::default() };
+            let place = pb::Id { tenancy: Some(within.clone()), ..place };
             return self.check_permission(&self.kind.permissions.list, &place, "operator:read");
         };
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
@@ -192,10 +209,28 @@ impl RequestHooks {
         }
     }
 
+    /// Applies the caller's rules by type and place: refuses where they deny, and answers the hook's questions where
+    /// they allow.
+    fn apply_rules(&self, verb: Verb, id: &pb::Id, name: Option<&str>) -> Result<(), Error> {
+        let caller = &*self.caller.authorizer;
+        caller.check_valid()?;
+        let of = id.r#type.as_ref().unwrap_or(&NO_TYPE);
+        let effect = caller.effect(verb, of, tenancy_of(id), name);
+        self.ruled.set(effect == Effect::Allow);
+        match effect {
+            Effect::Allow | Effect::Silent => Ok(()),
+            Effect::Deny => {
+                let permission = format!("{}:{}", self.kind.gvk, verb.name());
+                Err(Error::denied(denial(caller.caller(), &permission, name.unwrap_or_default())))
+            }
+        }
+    }
+
     /// Checks the permission that the type declares, or else `otherwise`.
     fn check_permission(&self, declared: &Option<Permission>, id: &pb::Id, otherwise: &str) -> Result<(), Error> {
-        let caller = &*self.caller.authorizer;
+        let caller = &*self.ruled;
         match declared {
+            None if caller.allows() => Ok(()),
             Some(permission) => permission.refusal(caller, id).map_or(Ok(()), |refusal| Err(Error::denied(refusal))),
             None if caller.allowed(otherwise, "") => Ok(()),
             None => Err(Error::denied(denial(caller.caller(), otherwise, ""))),
@@ -316,7 +351,7 @@ mod tests {
         let namespace = pb::Type { group: "tenancy".into(), group_version: "v2beta1".into(), kind: "Namespace".into() };
         let kind = ResourceType::clone(registry.resolve(&namespace).unwrap());
         let kind = Arc::new(ResourceType { permissions: permissions.clone(), ..kind });
-        let caller = Caller { authorizer: Arc::new(Only(permission, on)), ..Caller::anonymous(Consistency::Eventual) };
+        let caller = Caller { authorizer: Arc::new(Only(permission, on)), ..Caller::host(Consistency::Eventual) };
         let place = pb::Tenancy { partition: "p".into(), namespace: String::new() };
         let id = pb::Id { uid: String::new(), name: "n".into(), r#type: Some(namespace), tenancy: Some(place.clone()) };
         let resource = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
@@ -324,7 +359,7 @@ mod tests {
         [
             hooks.authorize_read(&id).await.is_ok(),
             hooks.authorize_read_of(&resource).await.is_ok(),
-            hooks.authorize_write(&resource, "").await.is_ok(),
+            hooks.authorize_write(Verb::Write, &resource, "").await.is_ok(),
             hooks.authorize_list(&place).await.is_ok(),
         ]
     }

@@ -7,9 +7,11 @@
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 
+mod access;
 mod admit;
 mod builtin;
 mod caller;
+mod can;
 mod checked_list;
 mod delete;
 mod deletion_rules;
@@ -19,11 +21,13 @@ mod ids;
 mod list;
 mod list_by_owner;
 mod mutate_and_validate;
+mod rates;
 mod read;
 mod reaper;
 pub mod registry;
 mod removal;
 mod retry;
+mod ruled_caller;
 mod service;
 mod store_fault;
 mod tenancy;
@@ -40,6 +44,7 @@ pub use checked_list::EncodedList;
 pub use delete::Deleted;
 
 pub use mortise_store::Consistency;
+pub use rates::Rates;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;
 pub use upgrade::{UpgradeReport, schema_version};

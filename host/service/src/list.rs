@@ -9,6 +9,7 @@ use crate::{
     caller::Caller,
     checked_list::{CheckedList, EncodedList, Selection},
     hooks::RequestHooks,
+    rates::Category,
     registry::{Registry, ResourceType},
     service::ResourceService,
 };
@@ -51,6 +52,7 @@ impl ResourceService {
 
     /// The checks, up to where the store is asked.
     async fn check_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
+        self.check_rate(caller, Category::Read)?;
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.ok_or_else(|| Error::invalid("tenancy is required"))?;
         let registry = self.types();
@@ -58,6 +60,7 @@ impl ResourceService {
         if kind.scope == mortise_resource::Scope::Partition {
             kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
         }
+        caller.fill_own(kind.scope, &mut tenancy);
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };

@@ -6,6 +6,7 @@ use crate::{
     caller::Caller,
     checked_list::{CheckedList, EncodedList, Selection},
     hooks::{RequestHooks, type_of},
+    rates::Category,
     service::ResourceService,
 };
 
@@ -61,6 +62,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<CheckedList, Error> {
+        self.check_rate(caller, Category::Read)?;
         let mut owner = request.owner.ok_or_else(|| Error::invalid("owner is required"))?;
         types::check_id("owner", &mut owner)?;
         if owner.uid.is_empty() {
@@ -70,7 +72,7 @@ impl ResourceService {
         let kind = registry.resolve(&type_of(&owner))?.clone();
         let tenancy = owner.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        kind.scope.fill(tenancy);
+        caller.fill(kind.scope, tenancy);
         RequestHooks::new(kind, caller).authorize_list(tenancy).await?;
         Ok(CheckedList::new(Selection::Owner(owner), registry, caller))
     }

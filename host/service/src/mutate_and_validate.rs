@@ -1,8 +1,8 @@
 //! MutateAndValidate: the first half of Write, without storing anything and without reading the stored resource.
 
-use mortise_resource::{Error, pb};
+use mortise_resource::{Error, authorizer::Verb, pb};
 
-use crate::{admit, caller::Caller, hooks::RequestHooks, read::tenancy_of, service::ResourceService};
+use crate::{admit, caller::Caller, hooks::RequestHooks, rates::Category, read::tenancy_of, service::ResourceService};
 
 impl ResourceService {
     /// Runs the first half of a write: defaults, validation, permission and place. It ignores version, uid, status,
@@ -15,11 +15,12 @@ impl ResourceService {
         caller: &Caller,
         request: pb::MutateAndValidateRequest,
     ) -> Result<pb::MutateAndValidateResponse, Error> {
+        self.check_rate(caller, Category::Read)?;
         let registry = self.types();
-        let (mut resource, kind) = admit::shape(&registry, request.resource)?;
+        let (mut resource, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
-        let (warnings, place) = self.admit(&mut hooks, &kind, &mut resource, None).await?;
+        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         self.check_size(&resource, None)?;
         if place.marked {
             let id = resource.id.unwrap_or_default();

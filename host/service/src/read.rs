@@ -6,6 +6,7 @@ use mortise_store::StoreError;
 use crate::{
     caller::Caller,
     hooks::{ReadDecision, RequestHooks, type_of},
+    rates::Category,
     service::ResourceService,
     store_fault::store_fault,
 };
@@ -18,13 +19,14 @@ impl ResourceService {
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
     /// tenancy unit, the resource, or another uid.
     pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
+        self.check_rate(caller, Category::Read)?;
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();
         let kind = registry.resolve(&type_of(&id))?;
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        kind.scope.fill(tenancy);
+        caller.fill(kind.scope, tenancy);
 
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let reading = hooks.authorize_read(&id).await?;

@@ -2,11 +2,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{fair::FairPool, registry::Registry};
+use crate::{
+    access::Barrier,
+    fair::FairPool,
+    rates::{RateLimits, Rates},
+    registry::Registry,
+};
 use arc_swap::ArcSwap;
+use mortise_acl::Access;
 use mortise_plugin_host::LowPriorityThreads;
 use mortise_store::Backend;
-use tokio::{sync::Semaphore, task::JoinSet};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Limits of the service. Part of config.toml.
@@ -26,6 +36,10 @@ pub struct Options {
     /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that
     /// were being created during the first.
     pub second_pass: Duration,
+    /// Requests a second.
+    pub rates: Rates,
+    /// Who may do what; `None` for everyone everything.
+    pub access: Option<Arc<Access>>,
 }
 
 impl Default for Options {
@@ -37,6 +51,8 @@ impl Default for Options {
             max_waiting: 20_000,
             max_resource_bytes: 1 << 20,
             second_pass: Duration::from_secs(30),
+            rates: Rates::default(),
+            access: None,
         }
     }
 }
@@ -52,13 +68,19 @@ pub struct ResourceService {
     pub(crate) lists: FairPool,
     /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
     pub(crate) low_priority: Arc<LowPriorityThreads>,
+    pub(crate) rates: Arc<RateLimits>,
+    pub(crate) barriers: Barriers,
     stop: CancellationToken,
 }
+
+/// Where barriers are sent, and, until it is followed, where they arrive.
+type Barriers = (mpsc::Sender<Barrier>, Arc<Mutex<Option<mpsc::Receiver<Barrier>>>>);
 
 impl ResourceService {
     /// Makes a service over a store, with the types of a registry that may be swapped at any time.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
+        let (barriers, arrive) = mpsc::channel(1);
         Self {
             backend,
             registry,
@@ -66,7 +88,9 @@ impl ResourceService {
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
             low_priority: Arc::default(),
+            rates: Arc::new(RateLimits::new(options.rates)),
             options: Arc::new(options),
+            barriers: (barriers, Arc::new(Mutex::new(Some(arrive)))),
             stop: CancellationToken::new(),
         }
     }

@@ -72,7 +72,7 @@ async fn current(kind: &Arc<ResourceType>, resource: Arc<pb::Resource>) -> Resul
         return Ok(resource);
     }
     let mut resource = Arc::unwrap_or_clone(resource);
-    let mut hooks = RequestHooks::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
+    let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
     hooks.upgrade(&mut resource).await?;
     Ok(Arc::new(resource))
 }

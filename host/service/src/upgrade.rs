@@ -111,7 +111,7 @@ impl ResourceService {
         let query = Query { type_key, tenancy, name_prefix: String::new() };
         let mut stored = self.backend.scan(&query).await.map_err(failed)?;
 
-        let mut hooks = RequestHooks::new(kind.clone(), &Caller::anonymous(Consistency::Eventual));
+        let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
         let mut report = UpgradeReport::default();
         let mut upgraded = Vec::new();
         while let Some(page) = {

@@ -7,13 +7,15 @@
 //! first [`SHORT`] resources is read on threads of low priority. Events wait in a buffer of the store that is bounded in events and bytes. A reader
 //! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.
 //!
-//! Each event is authorized when it is delivered, with the type as it is registered then.
+//! Each event is authorized when it is delivered, with the type as it is registered then. When what the caller may do
+//! changes, the watch ends: with Unauthenticated without a valid token, with PermissionDenied where listing is no longer
+//! allowed, and otherwise with Aborted, since what it has shown may be too much or too little now.
 
 use std::{pin::Pin, sync::Arc};
 
 use mortise_resource::{Code, Error, pb, types::Gvk};
 use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
     caller::{Caller, Source},
@@ -21,6 +23,7 @@ use crate::{
     fair::Share,
     hooks::RequestHooks,
     list::check,
+    rates::Category,
     service::ResourceService,
     store_fault::store_fault,
 };
@@ -33,9 +36,32 @@ pub struct Events {
     service: ResourceService,
     caller: Caller,
     wanted: Gvk,
+    /// Where, as it was asked for.
+    within: pb::Tenancy,
     state: WatchState,
+    permission: WatchPermission,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     _permit: OwnedSemaphorePermit,
+}
+
+/// What the caller might do when the watch began, and the news of changes.
+struct WatchPermission {
+    fingerprint: u64,
+    changes: Option<watch::Receiver<u64>>,
+}
+
+impl WatchPermission {
+    /// Resolves when some caller may do something else than before.
+    async fn changed(&mut self) {
+        let changed = match &mut self.changes {
+            Some(changes) => changes.changed().await.is_ok(),
+            None => false,
+        };
+        // Without a sender, which goes with the server, nothing changes.
+        if !changed {
+            std::future::pending().await
+        }
+    }
 }
 
 /// How far a watch is.
@@ -83,13 +109,16 @@ impl ResourceService {
     /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`:
     /// too many watches.
     pub async fn watch_list(&self, caller: &Caller, request: pb::WatchListRequest) -> Result<Events, Error> {
+        self.check_rate(caller, Category::Read)?;
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let registry = self.types();
         let kind = registry.resolve(&wanted)?;
         let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
         let kind = check(&registry, &wanted, &tenancy, &request.name_prefix)?;
         kind.scope.check_query("resource", &kind.gvk.to_string(), &tenancy)?;
+        caller.fill_own(kind.scope, &mut tenancy);
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
+        let asked = tenancy.clone();
         kind.scope.fill_query(&mut tenancy);
 
         let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
@@ -104,6 +133,11 @@ impl ResourceService {
             service: self.clone(),
             caller: caller.clone(),
             wanted: kind.gvk.clone(),
+            within: asked,
+            permission: WatchPermission {
+                fingerprint: caller.authorizer.fingerprint(),
+                changes: self.access().map(|access| access.changes()),
+            },
             state: WatchState::Queued(query),
             stopped: Box::pin(self.stopped()),
             _permit: permit,
@@ -121,6 +155,10 @@ impl Events {
         loop {
             let event = tokio::select! {
                 event = self.state.next(&self.service, self.caller.source) => event?,
+                () = self.permission.changed() => {
+                    self.check_permission().await?;
+                    continue;
+                }
                 () = &mut self.stopped => return Err(ended(&StoreError::Closed)),
             };
             let event = match event {
@@ -142,6 +180,18 @@ impl Events {
             };
             return Ok(pb::WatchEvent { event: Some(event) });
         }
+    }
+
+    /// Ends the watch when the caller may do something else than when it began.
+    async fn check_permission(&mut self) -> Result<(), Error> {
+        let authorizer = &self.caller.authorizer;
+        if authorizer.fingerprint() == self.permission.fingerprint {
+            return Ok(());
+        }
+        authorizer.check_valid()?;
+        let kind = self.service.types().resolve(&self.wanted.to_pb())?.clone();
+        RequestHooks::new(kind, &self.caller).authorize_list(&self.within).await?;
+        Err(Error::new(Code::Aborted, "what the caller may see has changed; watch again for a new snapshot"))
     }
 
     /// The resource in its type's schema version, if the caller may read it.

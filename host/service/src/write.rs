@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::registry::{Owner, Registry, ResourceType};
 use mortise_resource::{
     Code, Diagnostic, Error, Severity,
+    authorizer::Verb,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
     pb,
 };
@@ -21,6 +22,7 @@ use crate::{
     deletion_rules,
     hooks::RequestHooks,
     ids,
+    rates::Category,
     read::tenancy_of,
     retry::{Failure, Retry},
     service::ResourceService,
@@ -48,24 +50,29 @@ impl ResourceService {
     /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
     /// not; `InvalidArgument` for the rules of owner, status and deletion.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
-        self.write_as(caller, &self.types(), request).await
+        self.check_rate(caller, Category::Write)?;
+        self.write_as(caller, &self.types(), request, Verb::Write).await
     }
 
-    /// [`ResourceService::write`] within a call that already has its snapshot of the registry.
+    /// [`ResourceService::write`] within a call that already has its snapshot of the registry, and that is for `verb`.
     pub(crate) async fn write_as(
         &self,
         caller: &Caller,
         registry: &Registry,
         request: pb::WriteRequest,
+        verb: Verb,
     ) -> Result<pb::WriteResponse, Error> {
-        let (incoming, kind) = admit::shape(registry, request.resource)?;
+        let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
         let mut looks = 0;
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
-            match self.attempt(registry, &mut hooks, &kind, &incoming, &mut admitted).await {
-                Ok(response) => return Ok(response),
+            match self.attempt(registry, &mut hooks, verb, &kind, &incoming, &mut admitted).await {
+                Ok(response) => {
+                    self.settle(&kind).await?;
+                    return Ok(response);
+                }
                 Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
                 Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
                 Err(AttemptError::StaleExpectation) => {
@@ -79,6 +86,7 @@ impl ResourceService {
         &self,
         registry: &Registry,
         hooks: &mut RequestHooks,
+        verb: Verb,
         kind: &Arc<ResourceType>,
         incoming: &pb::Resource,
         admitted: &mut Option<AdmittedResource>,
@@ -107,7 +115,7 @@ impl ResourceService {
         let (resource, place) = match admitted {
             None => {
                 let mut resource = incoming.clone();
-                let (warnings, place) = self.admit(hooks, kind, &mut resource, stored.as_ref()).await?;
+                let (warnings, place) = self.admit(hooks, verb, kind, &mut resource, stored.as_ref()).await?;
                 *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
                 (resource, place)
             }

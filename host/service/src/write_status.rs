@@ -1,12 +1,13 @@
 //! WriteStatus: replaces the status entry of one controller, and nothing else.
 
-use mortise_resource::{Error, name, pb, types, ulid};
+use mortise_resource::{Error, authorizer::Verb, name, pb, types, ulid};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
     caller::Caller,
     hooks::{RequestHooks, type_of},
     ids,
+    rates::Category,
     retry::{Failure, Retry},
     service::ResourceService,
     store_fault::store_fault,
@@ -25,6 +26,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::WriteStatusRequest,
     ) -> Result<pb::WriteStatusResponse, Error> {
+        self.check_rate(caller, Category::Write)?;
         check_required(&request)?;
         let pb::WriteStatusRequest { id, version, key, status } = request;
         let (mut id, mut status) = (id.unwrap_or_default(), status.unwrap_or_default());
@@ -40,7 +42,7 @@ impl ResourceService {
         let kind = registry.resolve(&type_of(&id))?.clone();
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        kind.scope.fill(tenancy);
+        caller.fill(kind.scope, tenancy);
         kind.check_deletable()?;
         kind.check_plugin_present()?;
 
@@ -49,7 +51,7 @@ impl ResourceService {
         let mut stored = self.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
         let mut hooks = RequestHooks::new(kind, caller);
         hooks.upgrade(&mut stored).await?;
-        hooks.authorize_write(&stored, "failed operator:write allowed acl").await?;
+        hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
         hooks.release();
 
         let mut retry = Retry::new(version.is_empty());

@@ -173,7 +173,12 @@ impl Resolver {
         service: &str,
         from: SocketAddr,
     ) -> Result<Said, ResponseCode> {
-        let caller = Caller::anonymous(Consistency::Eventual).at(Source::of(from.ip()));
+        let source = Source::of(from.ip());
+        let caller = match self.service.access() {
+            Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
+            None => Caller::host(Consistency::Eventual),
+        };
+        let caller = caller.at(source);
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
             let data = found.data.unwrap_or_default();
             let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;

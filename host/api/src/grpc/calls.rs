@@ -15,6 +15,10 @@
 //! (`grpc.answer_bytes`); over that, the answers end of which nothing was taken for longest. Bytes that many answers
 //! share count once (`counted`), until the last of them has sent them or ended.
 //!
+//! # Callers
+//! Who calls is recognised here, once, and what the method asks for is checked ([`crate::authenticate`]). It is checked
+//! again whenever tokens or policies change, for as long as the answer is under way.
+//!
 //! # Stopping
 //! Answers of which the client takes nothing end at once, and the server waits for the calls that are left only.
 //!
@@ -36,10 +40,11 @@ use std::{
 
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
+use mortise_resource::Error;
 use mortise_service::ResourceService;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, watch},
     time::{Instant, sleep},
 };
 use tonic::{Status, body::Body};
@@ -50,7 +55,11 @@ use self::{
     answer::{Answer, answered},
     request::{ReceivedShare, RequestBody, SMALL},
 };
-use super::list::ListMethod;
+use super::{list::ListMethod, status::status};
+use crate::{
+    authenticate::{Authenticated, Peer, Requirement},
+    peer::{LocalUser, PeerCertificate},
+};
 
 /// How long a client may take nothing while the server stops.
 const STALL_WHEN_STOPPING: Duration = Duration::from_millis(250);
@@ -122,14 +131,15 @@ impl Calls {
         CallsLayer { calls: self.0.clone(), service }
     }
 
-    /// Ends answers that are not taken, for ever.
-    pub(crate) async fn watch_over(&self) {
+    /// Ends answers that are not taken, and those whose callers may not have them any more, for ever.
+    pub(crate) async fn watch_over(&self, mut changes: Option<watch::Receiver<u64>>) {
         let limit = self.0.limits.stall_timeout;
         let often = (limit / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         loop {
             tokio::select! {
                 () = sleep(if self.0.is_stopping() { STALL_WHEN_STOPPING / 4 } else { often }) => {}
                 () = self.0.stopped.notified() => {}
+                () = changed(&mut changes) => self.0.end_forbidden(),
             }
             self.0.end_stalled(if self.0.is_stopping() { STALL_WHEN_STOPPING.min(limit) } else { limit });
         }
@@ -157,6 +167,15 @@ impl Calls {
 impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn end_forbidden(&self) {
+        let answers: Vec<_> = self.answers.lock().values().cloned().collect();
+        for answer in answers {
+            if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
+                answer.end(status(error), &self.held);
+            }
+        }
     }
 
     fn end_stalled(&self, limit: Duration) {
@@ -195,6 +214,17 @@ impl Shared {
             let what = "too much of answers waits for clients to take it (limit grpc.answer_bytes); try again later";
             answer.end(Status::resource_exhausted(what), &self.held);
         }
+    }
+}
+
+/// Resolves when callers may do something else than before.
+async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
+    let changed = match changes {
+        Some(changes) => changes.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending().await
     }
 }
 
@@ -252,9 +282,13 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
         let open = OpenCall::begin(&calls);
+        let guard = match authenticated(&self.service, &mut request) {
+            Ok(guard) => guard,
+            Err(error) => return async move { Ok(status(error).into_http()) }.boxed(),
+        };
         let share = ReceivedShare::default();
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMED.contains(&path);
@@ -268,16 +302,33 @@ where
         });
         if let Some(method) = list {
             let listing = method.answer(self.service.clone(), request, limits.message_bytes);
-            return async move { Ok(answered(&calls, open, listing.await)) }.boxed();
+            return async move { Ok(answered(&calls, open, guard, listing.await)) }.boxed();
         }
         let answering = self.inner.call(request);
         async move {
             let response = answering.await?;
             drop(share);
-            Ok(answered(&calls, open, response))
+            Ok(answered(&calls, open, guard, response))
         }
         .boxed()
     }
+}
+
+/// Recognises the caller, checks what the method asks for, and leaves the caller with the request.
+fn authenticated<B>(service: &ResourceService, request: &mut Request<B>) -> Result<CallGuard, Error> {
+    let extensions = request.extensions();
+    let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: extensions.get::<LocalUser>().copied() };
+    let by = Authenticated::of(service.access(), None, request.headers(), peer)?;
+    let requirement = Requirement::of_grpc(request.uri().path());
+    by.check(requirement)?;
+    request.extensions_mut().insert(by.clone());
+    Ok(CallGuard { by, requirement })
+}
+
+/// The caller of a call, and what the call asks for, for as long as its answer takes.
+struct CallGuard {
+    by: Authenticated,
+    requirement: Requirement,
 }
 
 async fn ended_by_stop(calls: Arc<Shared>) -> Status {

@@ -27,7 +27,7 @@ use futures::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpListener,
+    net::{TcpListener, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
     time::sleep,
@@ -35,7 +35,7 @@ use tokio::{
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::{
-    peer::PeerCertificate,
+    peer::{LocalUser, PeerCertificate},
     port::Port,
     tls::{Protocol, Tls},
     transport::Transport,
@@ -43,6 +43,12 @@ use crate::{
 
 /// What a client sends at least, unasked: 24 bytes that are always the same, and the head of a frame with its settings.
 const PREFACE: usize = 24 + 9;
+
+/// Connections over the unix socket at once.
+const LOCAL_CONNECTIONS: usize = 256;
+
+/// How long is waited after an error.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What bounds connections.
 #[derive(Debug, Clone, Copy)]
@@ -93,21 +99,52 @@ pub(crate) fn accept(
     })
 }
 
+/// Connections of this machine's own users, over a unix socket. They have places of their own, so that an operator gets in
+/// when the port is full.
+pub(crate) fn accept_local(
+    listener: UnixListener,
+    bounds: ConnectionLimits,
+    stopping: watch::Receiver<bool>,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
+    stream::unfold(listener, move |listener| {
+        let (places, stopping) = (places.clone(), stopping.clone());
+        async move {
+            loop {
+                let stream = match listener.accept().await {
+                    Ok((stream, _)) => stream,
+                    Err(e) => {
+                        tracing::warn!("the unix socket: cannot take a connection: {e}");
+                        sleep(PAUSE).await;
+                        continue;
+                    }
+                };
+                // Closed at once, as on the port.
+                let Ok(permit) = places.clone().try_acquire_owned() else { continue };
+                let permit = CountedPermit::new(permit);
+                let preface = Some(Preface::new(bounds.preface, stopping));
+                let transport = Transport::Unix(stream);
+                return Some((Ok(Connection { transport, preface, _permit: permit }), listener));
+            }
+        }
+    })
+}
+
 /// What is known of the client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
-    tcp: TcpConnectInfo,
+    tcp: Option<TcpConnectInfo>,
     certificate: Option<PeerCertificate>,
+    local: Option<LocalUser>,
 }
 
 impl Peer {
     /// Puts each part of it by itself among the extensions of a request that came with the whole.
     pub(crate) fn unfold(extensions: &mut Extensions) {
-        if let Some(Self { tcp, certificate }) = extensions.remove::<Self>() {
-            extensions.insert(tcp);
-            if let Some(certificate) = certificate {
-                extensions.insert(certificate);
-            }
+        if let Some(Self { tcp, certificate, local }) = extensions.remove::<Self>() {
+            tcp.map(|tcp| extensions.insert(tcp));
+            certificate.map(|certificate| extensions.insert(certificate));
+            local.map(|local| extensions.insert(local));
         }
     }
 }
@@ -170,7 +207,11 @@ impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        Peer { tcp: self.transport.connect_info(), certificate: self.transport.peer_certificate() }
+        Peer {
+            tcp: self.transport.connect_info(),
+            certificate: self.transport.peer_certificate(),
+            local: self.transport.local_user(),
+        }
     }
 }
 
@@ -323,8 +364,8 @@ mod tests {
         servers.pop();
         let client = TcpStream::connect(addr).await.unwrap();
         let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
-        assert_eq!(server.connect_info().tcp.remote_addr(), Some(client.local_addr().unwrap()));
-        assert!(server.transport.tcp().nodelay().unwrap());
+        assert_eq!(server.connect_info().tcp.unwrap().remote_addr(), Some(client.local_addr().unwrap()));
+        assert!(server.transport.tcp().unwrap().nodelay().unwrap());
     }
 
     /// What requests on such a connection have among their extensions.

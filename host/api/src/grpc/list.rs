@@ -51,7 +51,7 @@ impl ListMethod {
         limit: usize,
     ) -> Result<Response<Body>, Status> {
         let (parts, body) = request.into_parts();
-        let caller = caller(&parts.headers, &parts.extensions);
+        let caller = caller(&parts.headers, &parts.extensions)?;
         let list = match self {
             Self::List => {
                 let message: pb::ListRequest = received(body, limit).await?;

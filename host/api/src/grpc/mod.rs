@@ -1,5 +1,6 @@
 //! The gRPC port: one file for each service, the connections, and the form of errors.
 
+pub(crate) mod auth_service;
 pub(crate) mod backup;
 pub(crate) mod calls;
 pub(crate) mod connections;

@@ -25,12 +25,15 @@ const DOMAIN: &str = "mortise";
 pub(crate) fn status(error: Error) -> Status {
     let code = code(error.code);
     let message = cut(&error.message, MAX_MESSAGE);
-    if error.violations.is_empty() && error.plugin.is_none() {
+    if error.violations.is_empty() && error.plugin.is_none() && error.retry_after.is_none() {
         return Status::new(code, message);
     }
     let mut details = ErrorDetails::new();
     for violation in error.violations.iter().take(MAX_VIOLATIONS) {
         details.add_bad_request_violation(cut(&violation.path, MAX_VIOLATION), cut(&violation.summary, MAX_VIOLATION));
+    }
+    if error.retry_after.is_some() {
+        details.set_retry_info(error.retry_after);
     }
     if let Some(fault) = error.plugin {
         if fault.retry_after.is_some() {
@@ -63,5 +66,6 @@ fn code(code: Code) -> tonic::Code {
         Code::Aborted => tonic::Code::Aborted,
         Code::Internal => tonic::Code::Internal,
         Code::Unavailable => tonic::Code::Unavailable,
+        Code::Unauthenticated => tonic::Code::Unauthenticated,
     }
 }

@@ -1,7 +1,7 @@
 //! Keeps pages in browsers away from the API.
 //!
-//! There is no token yet, and a browser reaches whatever its machine reaches: a page of any site could write to a
-//! server on a developer's loopback. Two checks stand before every route but `/healthz` and `/readyz`, which say
+//! A browser reaches whatever its machine reaches, and a server for development asks for no token: a page of any site
+//! could write to it. Two checks stand before every route but `/healthz` and `/readyz`, which say
 //! nothing:
 //!
 //! - The host that a request names is one of this server. A site that makes its own name resolve to 127.0.0.1 (DNS

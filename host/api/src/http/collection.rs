@@ -24,7 +24,7 @@ const PORTION: usize = 64 << 10;
 
 /// GET.
 pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {
-    let caller = request.query.caller_of_list(&request.parts);
+    let caller = request.caller_of_list();
     let rpc = pb::ListRequest {
         r#type: Some(request.kind.gvk.to_pb()),
         tenancy: Some(request.query.tenancy()),

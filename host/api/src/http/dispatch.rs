@@ -12,14 +12,20 @@ use super::{
     route::{Route, Target},
     validate, watch,
 };
+use crate::authenticate::Authenticated;
 use axum::{
+    Extension,
     extract::{Request, State},
     http::{HeaderValue, Method, StatusCode, header::ALLOW},
     response::{IntoResponse as _, Response},
 };
 
 /// Every request under `/api`.
-pub(super) async fn api(State(shared): State<Shared>, request: Request) -> Response {
+pub(super) async fn api(
+    State(shared): State<Shared>,
+    Extension(by): Extension<Authenticated>,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     let (ours, consuls) = (Form::on_ours(&parts.headers), Form::on_consuls_routes(&parts.headers));
@@ -36,7 +42,7 @@ pub(super) async fn api(State(shared): State<Shared>, request: Request) -> Respo
         Err(fault) => return fault.into_response(consuls, &path),
     };
     drop(registry);
-    let request = TypeRequest { shared, kind, host, query, parts, body };
+    let request = TypeRequest { shared, kind, host, query, by, parts, body };
     let reads = matches!(request.parts.method, Method::GET | Method::HEAD);
     let watches = reads && request.query.watch();
     let (answer, form) = match (target, &request.parts.method) {

@@ -80,8 +80,11 @@ pub(super) struct HttpError {
 
 impl From<Error> for HttpError {
     fn from(error: Error) -> Self {
-        let Error { code, message, violations, plugin } = error;
-        Self { kind: ErrorKind::Service(code), text: "", detail: message, violations, plugin, headers: Vec::new() }
+        let Error { code, message, violations, plugin, retry_after } = error;
+        let retry_after = retry_after.or_else(|| plugin.as_ref().and_then(|fault| fault.retry_after));
+        let wait = retry_after.map(|after| (RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64)));
+        let headers = wait.into_iter().collect();
+        Self { kind: ErrorKind::Service(code), text: "", detail: message, violations, plugin, headers }
     }
 }
 
@@ -133,9 +136,6 @@ impl HttpError {
         let mut response = (status, Body::from(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
-        if let Some(after) = self.plugin.as_ref().and_then(|fault| fault.retry_after) {
-            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64));
-        }
         headers.extend(self.headers);
         response
     }
@@ -193,7 +193,12 @@ impl ErrorKind {
     fn consuls_status(self) -> StatusCode {
         match self {
             Self::Service(
-                Code::InvalidArgument | Code::NotFound | Code::PermissionDenied | Code::Aborted | Code::Internal,
+                Code::InvalidArgument
+                | Code::NotFound
+                | Code::PermissionDenied
+                | Code::Unauthenticated
+                | Code::Aborted
+                | Code::Internal,
             ) => self.status(),
             Self::Service(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => self.status(),
@@ -210,6 +215,7 @@ impl ErrorKind {
             Self::Service(Code::Internal) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Service(Code::Unavailable) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Service(Code::DeadlineExceeded) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Service(Code::Unauthenticated) => StatusCode::UNAUTHORIZED,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -230,6 +236,7 @@ impl ErrorKind {
             Self::Service(Code::Internal) => ("internal", "A fault that is not the caller's"),
             Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not now; try again later"),
             Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),
+            Self::Service(Code::Unauthenticated) => ("unauthenticated", "The token is not known"),
             Self::NoRoute => ("no-route", "The path leads nowhere"),
             Self::Body => ("malformed-body", "The body is not as it should be"),
             Self::MediaType => ("unsupported-media-type", "The body is in a form that is not read here"),

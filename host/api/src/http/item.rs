@@ -15,7 +15,7 @@ const MAX_WARNING: usize = 256;
 
 /// GET.
 pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response, HttpError> {
-    let caller = request.query.caller(&request.parts);
+    let caller = request.caller();
     let id = request.id(name);
     let span = span("Read", Some(&id));
     let read = guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
@@ -27,7 +27,7 @@ pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response,
 pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let mut resource = request.resource(name).await?;
     resource.version = request.query.version();
-    let caller = request.query.caller(&request.parts);
+    let caller = request.caller();
     let span = span("Write", resource.id.as_ref());
     let rpc = pb::WriteRequest { resource: Some(resource) };
     let written = guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
@@ -41,7 +41,7 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
 
 /// DELETE.
 pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Response, HttpError> {
-    let caller = request.query.caller(&request.parts);
+    let caller = request.caller();
     let id = request.id(name);
     let of_delete = span("Delete", Some(&id));
     let rpc = pb::DeleteRequest { id: Some(id.clone()), version: request.query.version() };

@@ -104,7 +104,7 @@ async fn connection(
         () = stopped(&mut stopping) => return,
     };
     let Some(transport) = transport else { return };
-    let source = Source::of(transport.tcp().peer_addr().ok());
+    let source = Source::of(transport.tcp().and_then(|tcp| tcp.peer_addr().ok()));
     let certificate = transport.peer_certificate();
     let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);

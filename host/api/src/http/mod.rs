@@ -14,7 +14,7 @@
 //! its answer is printed. Routes under `/api` are looked up in the registry as it is at each request (`route`), so a
 //! type that was loaded a moment ago has its route.
 //!
-//! Before every route it is looked whether a page in a browser is at work (`browsers`).
+//! Before every route it is looked whether a page in a browser is at work (`browsers`), and who calls (`callers`).
 //!
 //! Bounds: connections, the time to send a request and to take an answer (`listen`), bodies (`body`), watches (the
 //! service's own limit).
@@ -22,6 +22,7 @@
 mod accept;
 mod body;
 mod browsers;
+mod callers;
 mod collection;
 mod descriptors;
 mod dispatch;
@@ -163,7 +164,8 @@ pub(crate) fn router(shared: Shared) -> Router {
             .route("/v1/openapi.json", get(openapi::document));
     }
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
+    let callers = from_fn_with_state(shared.clone(), callers::guard);
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each adds its `Allow` outside of what is around it alone.
-    Router::new().fallback_service(routes).layer(guard).layer(from_fn(methods::finish))
+    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish))
 }

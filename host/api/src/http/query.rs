@@ -1,14 +1,11 @@
 //! The query and the headers of a request. Parameters that are not known are ignored, as Consul does; of one
 //! that is given twice, the first counts.
 
-use axum::http::{HeaderMap, header::AUTHORIZATION, request::Parts};
+use axum::http::{Uri, request::Parts};
 use mortise_resource::pb;
 use mortise_service::{Caller, Source};
 
-use crate::call;
-
-/// The caller's token, as a header.
-const TOKEN: &str = "x-consul-token";
+use crate::{authenticate::Authenticated, call};
 
 /// The parameters of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,7 +14,12 @@ pub(super) struct Query(Vec<(String, String)>);
 impl Query {
     /// Of a request.
     pub(super) fn of(parts: &Parts) -> Self {
-        Self::parse(parts.uri.query().unwrap_or_default())
+        Self::of_uri(&parts.uri)
+    }
+
+    /// Of a request to there.
+    pub(super) fn of_uri(uri: &Uri) -> Self {
+        Self::parse(uri.query().unwrap_or_default())
     }
 
     fn parse(text: &str) -> Self {
@@ -55,35 +57,31 @@ impl Query {
 
     /// The caller of a request about one resource: `consistent` and, from Consul's command line, anything for
     /// `RequireConsistent` ask for a strong read.
-    pub(super) fn caller(&self, head: &Parts) -> Caller {
-        self.caller_with(head, !self.get("RequireConsistent").is_empty())
+    pub(super) fn caller(&self, head: &Parts, by: &Authenticated) -> Caller {
+        self.caller_with(head, by, !self.get("RequireConsistent").is_empty())
     }
 
     /// The caller of a request about many; here Consul takes `RequireConsistent` for `true` only.
-    pub(super) fn caller_of_list(&self, head: &Parts) -> Caller {
-        self.caller_with(head, self.get("RequireConsistent") == "true")
+    pub(super) fn caller_of_list(&self, head: &Parts, by: &Authenticated) -> Caller {
+        self.caller_with(head, by, self.get("RequireConsistent") == "true")
     }
 
-    fn caller_with(&self, head: &Parts, required: bool) -> Caller {
+    fn caller_with(&self, head: &Parts, by: &Authenticated, required: bool) -> Caller {
         let source = head.extensions.get::<Source>().copied().unwrap_or_default();
-        call::caller(self.token(&head.headers), required || self.has("consistent"), source)
+        call::caller(by, required || self.has("consistent"), source)
     }
 
-    /// The token: a parameter, else a header, else a bearer.
-    fn token<'a>(&'a self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let bearer = || {
-            let (scheme, token) = header(AUTHORIZATION.as_str())?.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        };
-        let given = |token: &&str| !token.is_empty();
-        Some(self.get("token")).filter(given).or_else(|| header(TOKEN).filter(given)).or_else(bearer)
+    /// The token, where a parameter gives one; headers may have another, which then does not count.
+    pub(super) fn token(&self) -> Option<&str> {
+        Some(self.get("token")).filter(|token| !token.is_empty())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authenticate::Peer;
+    use axum::http::HeaderMap;
     use mortise_service::Consistency;
 
     #[test]
@@ -106,9 +104,10 @@ mod tests {
     fn consistency() {
         let strong = |text: &str| {
             let query = Query::parse(text);
+            let by = Authenticated::of(None, None, &HeaderMap::new(), Peer::default()).unwrap();
             let (head, ()) = axum::http::Request::new(()).into_parts();
             let is = |caller: Caller| caller.consistency == Consistency::Consistent;
-            (is(query.caller(&head)), is(query.caller_of_list(&head)))
+            (is(query.caller(&head, &by)), is(query.caller_of_list(&head, &by)))
         };
         assert_eq!(strong(""), (false, false));
         assert_eq!(strong("consistent"), (true, true));
@@ -117,20 +116,6 @@ mod tests {
         assert_eq!(strong("RequireConsistent=1"), (true, false));
         assert_eq!(strong("RequireConsistent="), (false, false));
         assert_eq!(strong("Consistent"), (false, false));
-    }
-
-    #[test]
-    fn tokens() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(Query::parse("").token(&headers), None);
-        headers.insert(AUTHORIZATION, "bearer c".parse().unwrap());
-        assert_eq!(Query::parse("").token(&headers), Some("c"));
-        headers.insert(TOKEN, "b".parse().unwrap());
-        assert_eq!(Query::parse("token=").token(&headers), Some("b"));
-        assert_eq!(Query::parse("token=a").token(&headers), Some("a"));
-        headers.clear();
-        headers.insert(AUTHORIZATION, "Basic c".parse().unwrap());
-        assert_eq!(Query::parse("").token(&headers), None);
     }
 
     #[test]

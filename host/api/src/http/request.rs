@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use axum::{body::Body, http::request::Parts};
 use mortise_resource::pb;
-use mortise_service::registry::ResourceType;
+use mortise_service::{Caller, registry::ResourceType};
 use prost_reflect::DescriptorPool;
+
+use crate::authenticate::Authenticated;
 
 use super::{HttpOptions, Shared, error::HttpError, json::Printer, query::Query};
 
@@ -15,6 +17,7 @@ pub(super) struct TypeRequest {
     pub(super) kind: Arc<ResourceType>,
     pub(super) host: DescriptorPool,
     pub(super) query: Query,
+    pub(super) by: Authenticated,
     pub(super) parts: Parts,
     pub(super) body: Body,
 }
@@ -23,6 +26,16 @@ impl TypeRequest {
     /// The id of a name in the place that the query says.
     pub(super) fn id(&self, name: String) -> pb::Id {
         pb::Id { uid: String::new(), name, r#type: Some(self.kind.gvk.to_pb()), tenancy: Some(self.query.tenancy()) }
+    }
+
+    /// Who asks, about one resource.
+    pub(super) fn caller(&self) -> Caller {
+        self.query.caller(&self.parts, &self.by)
+    }
+
+    /// Who asks, about many.
+    pub(super) fn caller_of_list(&self) -> Caller {
+        self.query.caller_of_list(&self.parts, &self.by)
     }
 
     /// Prints resources of the type.

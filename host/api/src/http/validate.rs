@@ -14,7 +14,7 @@ use crate::call::{guarded, span};
 /// The mutated resource, and the warnings of validation.
 pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let resource = request.resource(name).await?;
-    let caller = request.query.caller(&request.parts);
+    let caller = request.caller();
     let span = span("MutateAndValidate", resource.id.as_ref());
     let rpc = pb::MutateAndValidateRequest { resource: Some(resource) };
     let judged = guarded(span, Box::pin(request.shared.service.mutate_and_validate(&caller, rpc))).await?;

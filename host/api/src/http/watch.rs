@@ -49,7 +49,7 @@ async fn open(
     prefix: String,
     only: Option<String>,
 ) -> Result<Response, HttpError> {
-    let caller = request.query.caller(&request.parts);
+    let caller = request.caller();
     let permit = request.shared.watches.clone().try_acquire_owned().map_err(|_| {
         let most = request.shared.options.max_watches();
         let what = format!("{most} watches are open over HTTP already (three quarters of http.max_connections)");

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 66] = {
+pub const ALL: [Metric; 67] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
@@ -265,6 +265,12 @@ pub const ALL: [Metric; 66] = {
             "mortise_plugin_tcp_connects_total",
             "plugin, outcome",
             "TCP connects of controllers: connected; failed; denied, which went nowhere.",
+        ),
+        metric(
+            Counter,
+            "mortise_rate_limited_total",
+            "category, of",
+            "Requests that were refused because too many came in a second: reads or writes, of one caller or of all.",
         ),
         metric(Counter, "mortise_store_changes_total", "", "Changes committed."),
         metric(

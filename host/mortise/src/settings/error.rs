@@ -42,6 +42,11 @@ pub(crate) enum SettingError {
     NotAZone { key: &'static str, text: String },
     #[error("{given} is given, which has no effect without {missing}; give both, or neither")]
     TlsAlone { given: &'static str, missing: &'static str },
+    #[error(
+        "{key} = {addr} is reached by other machines, and it lacks {missing}; set them up (docs/security.md), listen on \
+         loopback, or say allow_insecure = true"
+    )]
+    Exposed { key: &'static str, addr: std::net::SocketAddr, missing: &'static str },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]

@@ -67,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) plugin_dir_given: bool,
     /// Whether it was said if there is to be DNS.
     pub(crate) dns_given: bool,
+    /// Whether it was said if tokens are asked for.
+    pub(crate) acl_given: bool,
     /// How it is read again.
     pub(crate) reload: Reload,
 }
@@ -108,6 +110,7 @@ impl Settings {
         let probation_given = given("quarantine", "probation_faults");
         let backoff_given = given("quarantine", "backoff_ms");
         let dns_given = given("dns", "enabled");
+        let acl_given = given("acl", "enabled");
         // Every part of it was taken by itself before.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
         // A default follows the setting that bounds it.
@@ -127,7 +130,7 @@ impl Settings {
                 (None, None) => source.into(),
             }
         })?;
-        Ok(Self { config, data_dir_given, plugin_dir_given, dns_given, reload })
+        Ok(Self { config, data_dir_given, plugin_dir_given, dns_given, acl_given, reload })
     }
 }
 

@@ -1,12 +1,16 @@
 //! What each part of the server is started with.
 
 use std::{
+    num::NonZeroU32,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use mortise_acl::Access;
 use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
 use mortise_plugin_host::{SandboxOptions, logs::level};
+use mortise_service::Rates;
 
 use super::table::Config;
 
@@ -106,7 +110,32 @@ pub(crate) fn service(config: &Config) -> mortise_service::Options {
         max_waiting: config.service.max_waiting,
         max_resource_bytes: config.store.max_resource_bytes,
         second_pass: Duration::from_millis(config.service.second_pass_ms),
+        rates: rates(config),
+        access: access(config),
     }
+}
+
+fn rates(config: &Config) -> Rates {
+    // Zero was refused with the configuration.
+    let rate = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    let service = &config.service;
+    Rates {
+        reads: rate(service.reads_per_second),
+        writes: rate(service.writes_per_second),
+        caller_reads: rate(service.caller_reads_per_second),
+        caller_writes: rate(service.caller_writes_per_second),
+    }
+}
+
+/// Tokens and policies, if they are asked for.
+fn access(config: &Config) -> Option<Arc<Access>> {
+    let acl = &config.acl;
+    let options = mortise_acl::Options {
+        anonymous: acl.anonymous_policies.clone(),
+        dns: acl.dns_policies.clone(),
+        certificates: acl.certificates.clone().into_iter().collect(),
+    };
+    acl.enabled.then(|| Arc::new(Access::new(options)))
 }
 
 /// The store.

@@ -44,6 +44,23 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Refuses ports that other machines reach where callers are not known, or are heard by everyone in between.
+    pub(crate) fn check_exposure(&self) -> Result<(), SettingError> {
+        let missing = match (self.tls.cert_file.as_os_str().is_empty(), self.acl.enabled) {
+            (false, true) => return Ok(()),
+            (true, true) => "TLS (tls.cert_file and tls.key_file; `mortise tls init` makes them)",
+            (false, false) => "tokens (acl.enabled)",
+            (true, false) => "tokens (acl.enabled) and TLS (tls.cert_file and tls.key_file)",
+        };
+        let ports = [("grpc_addr", self.grpc_addr), ("http_addr", self.http_addr)];
+        match ports.into_iter().find(|(_, addr)| !addr.ip().to_canonical().is_loopback()) {
+            Some((key, addr)) if !self.allow_insecure => Err(SettingError::Exposed { key, addr, missing }),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Tls {
     fn check(&self) -> Result<(), SettingError> {
         let Self { cert_file, key_file, client_ca_file, client_certs, .. } = self;

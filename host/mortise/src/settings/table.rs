@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
 use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
 use mortise_plugin_manager::controllers::Quota;
+use mortise_service::Rates;
 
 use super::{
     declare::{Section, Setting, section, section_of},
@@ -29,6 +30,8 @@ const TIME: Range = Range::new(1, DAY_MS);
 const NETWORK_TIME: Range = Range::new(10, DAY_MS);
 /// What is open or under way at once.
 const AT_ONCE: Range = Range::new(1, 1_000_000);
+/// What is done in a second.
+const RATE: Range = Range::new(1, 100_000_000);
 /// What waits in a queue.
 const QUEUE: Range = Range::new(1, 1 << 20);
 
@@ -37,6 +40,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Config::SECTION,
     Log::SECTION,
     Plugins::SECTION,
+    Acl::SECTION,
     Service::SECTION,
     Grpc::SECTION,
     Http::SECTION,
@@ -53,7 +57,7 @@ pub(crate) const SECTIONS: &[Section] = &[
 
 section! {
     struct Config in "" {
-        /// Where gRPC listens. Loopback, since there is no TLS and no token yet; port 0 lets the system pick.
+        /// Where gRPC listens. Beyond loopback it takes TLS and tokens; port 0 lets the system pick.
         grpc_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8502));
         /// Where HTTP listens: the resource API as JSON, its description, /healthz, /readyz and /metrics. As above.
         http_addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8500));
@@ -65,11 +69,17 @@ section! {
         /// Compiled plugins, so that a start need not compile. Empty: `cache` in data_dir, or the user's cache in dev
         /// mode.
         cache_dir: PathBuf = PathBuf::new();
+        /// The unix socket on which gRPC knows this machine's users (docs/security.md); a relative path is within data_dir,
+        /// and an empty one means none.
+        socket: PathBuf = "mortise.sock".into();
+        /// Whether `mortise serve` may listen beyond loopback without TLS or without tokens.
+        allow_insecure: bool = false;
         /// How long calls in flight may take to finish after SIGTERM or SIGINT.
         shutdown_grace_ms: u64 = 10_000, WAIT;
     } with {
         log: Log,
         plugins: Plugins,
+        acl: Acl,
         /// Single plugins, by name.
         plugin: BTreeMap<String, PluginConfig>,
         service: Service,
@@ -117,12 +127,36 @@ section! {
 }
 
 section! {
+    /// Who may do what: tokens and policies (docs/security.md).
+    struct Acl in "acl" {
+        /// Whether callers need a token, or another way to be known. `mortise dev` does without, unless this is set
+        /// somewhere. The first start with it makes a token that may do everything, in data_dir/bootstrap-token.
+        enabled: bool = true;
+        /// Policies of callers without a token.
+        anonymous_policies: Vec<String> = Vec::new();
+        /// Policies of everyone who asks the DNS port, which has no tokens.
+        dns_policies: Vec<String> = Vec::new();
+    } with {
+        /// Policies of client certificates, by a name in the certificate.
+        certificates: BTreeMap<String, Vec<String>>,
+    }
+}
+
+section! {
     /// The resource API, on both ports.
     struct Service in "service" {
         /// Largest request; Consul's own limit.
         max_request_bytes: usize = 50 << 20, Range::new(KIB, GIB);
         /// Calls of one connection at once.
         max_streams: u32 = 2_048, AT_ONCE;
+        /// Reads a second, opening watches among them; further ones are refused, with the time to wait.
+        reads_per_second: u32 = Rates::default().reads.get(), RATE;
+        /// Writes and deletions a second.
+        writes_per_second: u32 = Rates::default().writes.get(), RATE;
+        /// Reads a second of one caller, where callers have tokens.
+        caller_reads_per_second: u32 = Rates::default().caller_reads.get(), RATE;
+        /// Writes and deletions a second of one caller.
+        caller_writes_per_second: u32 = Rates::default().caller_writes.get(), RATE;
         /// Watches open at once.
         max_watches: usize = 10_000, AT_ONCE;
         /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of

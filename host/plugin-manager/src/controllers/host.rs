@@ -9,13 +9,19 @@ use std::{hash::BuildHasher as _, sync::Arc};
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
-use mortise_resource::{Code, Error, authorizer::Authorizer, pb, tenancy::WILDCARD, types};
+use mortise_resource::{
+    Code, Error,
+    authorizer::{Authorizer, Effect, Verb},
+    pb,
+    tenancy::WILDCARD,
+    types,
+};
 use mortise_service::{Caller, Consistency, Deleted, ResourceService};
 
 use mortise_service::values::{ValueError, Values};
 
-/// Who a controller is to the service. What it may do was decided by grants; the service's own authorisation comes
-/// after, when there are tokens.
+/// Who a controller is to the service. Which types it reaches was decided by the grants of its plugin before the service
+/// is asked; to these it has the access that a rule by type gives. It is no operator, and makes nobody one.
 pub(crate) struct Identity {
     name: String,
     fingerprint: u64,
@@ -32,8 +38,16 @@ impl Identity {
 }
 
 impl Authorizer for Identity {
-    fn allowed(&self, _permission: &str, _name: &str) -> bool {
-        true
+    fn allowed(&self, permission: &str, _name: &str) -> bool {
+        !permission.starts_with("operator:")
+    }
+
+    fn effect(&self, verb: Verb, of: &pb::Type, _within: &pb::Tenancy, _name: Option<&str>) -> Effect {
+        let is_acl = types::token().matches(of) || types::policy().matches(of);
+        match verb {
+            Verb::Write | Verb::Delete if is_acl => Effect::Deny,
+            _ => Effect::Allow,
+        }
     }
 
     fn caller(&self) -> &str {
@@ -58,7 +72,7 @@ impl ControllerContext {
     /// Of a plugin's controller, by its whole name.
     pub(crate) fn new(service: ResourceService, values: Values, plugin: Arc<str>, controller: Arc<str>) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
-        let caller = Caller { authorizer, ..Caller::anonymous(Consistency::Consistent) };
+        let caller = Caller::new(authorizer, Consistency::Consistent);
         Arc::new(Self { service, values, plugin, controller, caller })
     }
 

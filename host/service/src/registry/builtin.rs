@@ -1,4 +1,4 @@
-//! The types that the host itself provides: tombstones, tenancy and plugins.
+//! The types that the host itself provides: tombstones, tenancy, plugins, tokens and policies.
 
 use std::num::NonZeroU32;
 
@@ -28,6 +28,8 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
     [
         (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
         (types::value(), Scope::Cluster, "mortise.v1.Value"),
+        (types::token(), Scope::Cluster, "mortise.v1.Token"),
+        (types::policy(), Scope::Cluster, "mortise.v1.Policy"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
         (types::partition(), Scope::Cluster, "hashicorp.consul.tenancy.v2beta1.Partition"),
         (types::namespace(), Scope::Partition, "hashicorp.consul.tenancy.v2beta1.Namespace"),

@@ -16,13 +16,18 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::{Status, body::Body};
 
-use super::{CountsItself, OpenCall, Shared};
+use super::{CallGuard, CountsItself, OpenCall, Shared};
 
 /// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
 const FRAME: usize = 32 << 10;
 
 /// Puts an answer behind its bounds.
-pub(super) fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<Body>) -> Response<Body> {
+pub(super) fn answered(
+    calls: &Arc<Shared>,
+    open: OpenCall,
+    guard: CallGuard,
+    response: Response<Body>,
+) -> Response<Body> {
     if response.body().is_end_stream() {
         return response;
     }
@@ -37,7 +42,7 @@ pub(super) fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<B
             waker: None,
             _open: open,
         }));
-        let answer = Arc::new(Answer { state: Mutex::new(state) });
+        let answer = Arc::new(Answer { guard, state: Mutex::new(state) });
         calls.answers.lock().insert(number, answer.clone());
         Body::new(AnswerBody { calls: calls.clone(), number, answer })
     })
@@ -45,6 +50,7 @@ pub(super) fn answered(calls: &Arc<Shared>, open: OpenCall, response: Response<B
 
 /// An answer on its way.
 pub(super) struct Answer {
+    pub(super) guard: CallGuard,
     state: Mutex<AnswerState>,
 }
 

@@ -1,12 +1,11 @@
-//! One watch for each service that anything is asked about, whatever the number of streams.
+//! One watch for each service that anything is asked about and each caller that asks, whatever the number of streams.
 //!
 //! The watch is an ordinary one, of the resource `catalog.v1.ServiceEndpoints` of the service's name in the partition
-//! `default`; it is opened as the first caller who asks, and closed with the last stream. Until there is access control
-//! all callers are the same; from then on there has to be one watch for each identity.
+//! `default`; it is opened as the caller, and closed with the last stream. Callers who may do everything are one.
 //!
 //! A watch that ends (it lagged, the plugin is gone, the store says no) is opened again after a wait, and streams stay
-//! as they are until its snapshot is complete. Only if nothing is known of a service yet do its streams end, with the
-//! fault.
+//! as they are until its snapshot is complete. Its streams end, with the fault, if nothing is known of a service yet, or
+//! if the caller may not watch it any more.
 //!
 //! # Limits
 //! Services at once (`destination.max_services`), and bytes of all that is known (`destination.state_bytes`): over
@@ -56,8 +55,11 @@ pub(super) struct Hub {
     options: DestinationOptions,
     answers: AnswerBytes,
     memory: Memory,
-    watches: Mutex<HashMap<ServiceName, Watch>>,
+    watches: Mutex<HashMap<WatchKey, Watch>>,
 }
+
+/// A service, and the fingerprint of who asks.
+type WatchKey = (ServiceName, u64);
 
 /// The watch of a service.
 struct Watch {
@@ -69,6 +71,8 @@ struct Watch {
 /// A service, as it is known.
 struct WatchedService {
     name: ServiceName,
+    /// The fingerprint of who asks.
+    by: u64,
     known: Mutex<Known>,
 }
 
@@ -147,7 +151,7 @@ impl Hub {
         let mut watches = self.watches.lock();
         let limit = self.options.max_services;
         let full = watches.len() >= limit;
-        let watch = match watches.entry(name) {
+        let watch = match watches.entry((name, caller.authorizer.fingerprint())) {
             Entry::Occupied(watch) => watch.into_mut(),
             Entry::Vacant(_) if full => {
                 let text = format!("{limit} services are watched already (limit destination.max_services)");
@@ -156,7 +160,8 @@ impl Hub {
             Entry::Vacant(place) => {
                 let memory = self.memory.share();
                 let known = Known { seen: 0, state: State::Unknown, views: HashMap::new(), memory };
-                let service = Arc::new(WatchedService { name: place.key().clone(), known: Mutex::new(known) });
+                let (name, by) = place.key().clone();
+                let service = Arc::new(WatchedService { name, by, known: Mutex::new(known) });
                 let following = follow(Arc::downgrade(self), self.service.clone(), caller.clone(), service.clone());
                 metrics::gauge!("mortise_destination_services").increment(1);
                 place.insert(Watch { service, streams: 0, task: tokio::spawn(following).abort_handle() })
@@ -169,7 +174,7 @@ impl Hub {
     /// Forgets a service, for which others are to be asked anew.
     fn remove(&self, service: &Arc<WatchedService>) {
         let mut watches = self.watches.lock();
-        if let Entry::Occupied(watch) = watches.entry(service.name.clone())
+        if let Entry::Occupied(watch) = watches.entry(service.key())
             && Arc::ptr_eq(&watch.get().service, service)
         {
             watch.remove();
@@ -187,7 +192,7 @@ impl Hub {
         }
         drop(known);
         let mut watches = self.watches.lock();
-        if let Entry::Occupied(mut watch) = watches.entry(service.name.clone())
+        if let Entry::Occupied(mut watch) = watches.entry(service.key())
             && Arc::ptr_eq(&watch.get().service, service)
         {
             watch.get_mut().streams -= 1;
@@ -208,6 +213,10 @@ impl Drop for Subscription {
 }
 
 impl WatchedService {
+    fn key(&self) -> WatchKey {
+        (self.name.clone(), self.by)
+    }
+
     /// The view of a selection, with one stream more; and what it has to be told, if it is a new one.
     fn view(&self, selection: &Selection, make: impl FnOnce() -> Arc<View>) -> (Arc<View>, Option<(u64, State)>) {
         let mut known = self.known.lock();
@@ -288,7 +297,8 @@ async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watche
     loop {
         let watching = Box::pin(watch_once(&service, &caller, &watched, &mut wait));
         let Err(error) = guarded(Span::none(), watching).await else { continue };
-        if !watched.is_known() && error.code != Code::Aborted {
+        let forbidden = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated);
+        if forbidden || (!watched.is_known() && error.code != Code::Aborted) {
             if let Some(hub) = hub.upgrade() {
                 hub.remove(&watched);
             }

@@ -261,11 +261,12 @@ impl<P: Package> Service<Request<Body>> for DestinationService<P> {
         let (parts, body) = request.into_parts();
         let caller = caller(&parts.headers, &parts.extensions);
         let method = parts.uri.path().rsplit('/').next().unwrap_or_default();
-        let answering = P::answer(self.destination.clone(), method, caller, body);
+        let answering = caller.map(|caller| P::answer(self.destination.clone(), method, caller, body));
         async move {
             let answered = match answering {
-                Some(answering) => answering.await,
-                None => Err(Status::unimplemented("there is no such method")),
+                Ok(Some(answering)) => answering.await,
+                Err(status) => Err(status),
+                Ok(None) => Err(Status::unimplemented("there is no such method")),
             };
             Ok(answered.map_or_else(
                 |status| status.into_http(),

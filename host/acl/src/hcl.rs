@@ -1,0 +1,153 @@
+//! Reads rules as HCL: `area "name" { policy = "level" }` and `area = "level"`, with comments. Nothing else.
+//!
+//! By hand: rules come from strangers (a policy is validated before it is authorised), and hcl-edit, which reads HCL
+//! elsewhere, calls itself for each bracket, template and operator without a bound, so that 64 KiB of brackets overflow
+//! its stack. This grammar does not nest.
+
+use crate::policy::PolicyError;
+
+/// One rule, as it is written: `key_prefix`, its label, its level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WrittenRule {
+    pub(crate) keyword: String,
+    /// `None` for an attribute.
+    pub(crate) label: Option<String>,
+    pub(crate) level: String,
+    /// From 1; 0 where it is not known.
+    pub(crate) line: usize,
+}
+
+/// Whether a text reads as HCL rather than as YAML or JSON: a word, and then a label, a block or `=`.
+pub(crate) fn looks_like(text: &str) -> bool {
+    let mut reader = Reader { rest: text, line: 1 };
+    reader.skip_blank();
+    if reader.word().is_none() {
+        return false;
+    }
+    reader.skip_blank();
+    reader.rest.starts_with(['"', '{', '='])
+}
+
+/// Reads all rules of a text, `most` at most.
+pub(crate) fn read(text: &str, most: usize) -> Result<Vec<WrittenRule>, PolicyError> {
+    let mut reader = Reader { rest: text, line: 1 };
+    let mut rules = Vec::new();
+    loop {
+        reader.skip_blank();
+        if reader.rest.is_empty() {
+            return Ok(rules);
+        }
+        if rules.len() == most {
+            return Err(PolicyError::TooManyRules { most });
+        }
+        rules.push(reader.rule()?);
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn wrong(&self, expected: &'static str) -> PolicyError {
+        let found = match self.rest.chars().next() {
+            None => "the end".to_owned(),
+            Some(letter) => format!("{letter:?}"),
+        };
+        PolicyError::Syntax { line: self.line, expected, found }
+    }
+
+    fn advance(&mut self, bytes: usize) -> &'a str {
+        let (passed, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
+        self.line += passed.bytes().filter(|byte| *byte == b'\n').count();
+        self.rest = rest;
+        passed
+    }
+
+    /// Passes over space and comments. A comment that does not end is all there is.
+    fn skip_blank(&mut self) {
+        loop {
+            let space = self.rest.len() - self.rest.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']).len();
+            self.advance(space);
+            let comment = if self.rest.starts_with('#') || self.rest.starts_with("//") {
+                self.rest.find('\n').unwrap_or(self.rest.len())
+            } else if self.rest.starts_with("/*") {
+                self.rest.find("*/").map_or(self.rest.len(), |end| end + 2)
+            } else {
+                return;
+            };
+            self.advance(comment);
+        }
+    }
+
+    fn word(&mut self) -> Option<&'a str> {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+        let length = self.rest.find(|letter| !is_part(letter)).unwrap_or(self.rest.len());
+        (length > 0).then(|| self.advance(length))
+    }
+
+    fn expect(&mut self, sign: char, expected: &'static str) -> Result<(), PolicyError> {
+        self.skip_blank();
+        if !self.rest.starts_with(sign) {
+            return Err(self.wrong(expected));
+        }
+        self.advance(sign.len_utf8());
+        Ok(())
+    }
+
+    /// A string in quotes, with the escapes of JSON but `\u`.
+    fn text(&mut self, expected: &'static str) -> Result<String, PolicyError> {
+        self.expect('"', expected)?;
+        let mut text = String::new();
+        loop {
+            let length = self.rest.find(['"', '\\', '\n', '$', '%']).unwrap_or(self.rest.len());
+            text.push_str(self.advance(length));
+            let mut next = self.rest.chars();
+            match (next.next(), next.next()) {
+                (Some('"'), _) => {
+                    self.advance(1);
+                    return Ok(text);
+                }
+                (Some('\\'), Some(escaped)) => {
+                    text.push(match escaped {
+                        'n' => '\n',
+                        't' => '\t',
+                        'r' => '\r',
+                        '"' | '\\' => escaped,
+                        _ => return Err(self.wrong("one of the escapes \\n, \\t, \\r, \\\" and \\\\")),
+                    });
+                    self.advance(2);
+                }
+                (Some('$' | '%'), Some('{')) => return Err(self.wrong("a string without a template")),
+                (Some(sign @ ('$' | '%')), _) => {
+                    text.push(sign);
+                    self.advance(1);
+                }
+                _ => return Err(self.wrong("the end of the string, `\"`, on its line")),
+            }
+        }
+    }
+
+    fn rule(&mut self) -> Result<WrittenRule, PolicyError> {
+        let line = self.line;
+        let keyword =
+            self.word().ok_or_else(|| self.wrong("a rule: AREA = \"LEVEL\" or AREA \"NAME\" { … }"))?.to_owned();
+        self.skip_blank();
+        if self.rest.starts_with('=') {
+            self.advance(1);
+            let level = self.text("a level in quotes")?;
+            return Ok(WrittenRule { keyword, label: None, level, line });
+        }
+        let label = self.text("`=`, or a name in quotes")?;
+        self.expect('{', "`{`")?;
+        self.skip_blank();
+        if self.word() != Some("policy") {
+            return Err(self.wrong("`policy = \"LEVEL\"`, and nothing else, in the block"));
+        }
+        self.expect('=', "`=`")?;
+        let level = self.text("a level in quotes")?;
+        self.expect('}', "`}`: a block has `policy` and nothing else")?;
+        Ok(WrittenRule { keyword, label: Some(label), level, line })
+    }
+}

@@ -1,0 +1,151 @@
+//! Who a caller is.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::SystemTime,
+};
+
+use arc_swap::ArcSwap;
+use mortise_resource::{
+    Code, Error,
+    authorizer::{Authorizer, Effect, Verb},
+    pb,
+};
+
+use crate::rule_set::RuleSet;
+
+/// A caller that was recognised. It answers as of now.
+#[derive(Debug)]
+pub struct Identity {
+    /// As refusals name it.
+    name: String,
+    /// The token's name; empty for who has none.
+    accessor: String,
+    policies: Vec<String>,
+    rules: ArcSwap<RuleSet>,
+    expires_at: Option<SystemTime>,
+    defaults: Option<pb::Tenancy>,
+    gone: AtomicBool,
+}
+
+/// What a token says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TokenFacts {
+    pub(crate) accessor: String,
+    pub(crate) policies: Vec<String>,
+    pub(crate) expires_at: Option<SystemTime>,
+    pub(crate) defaults: Option<pb::Tenancy>,
+}
+
+impl Identity {
+    /// Of a holder without a token.
+    pub(crate) fn named(name: String, policies: Vec<String>, rules: Arc<RuleSet>) -> Self {
+        Self {
+            name,
+            accessor: String::new(),
+            policies,
+            rules: ArcSwap::new(rules),
+            expires_at: None,
+            defaults: None,
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn of_token(facts: TokenFacts, rules: Arc<RuleSet>) -> Self {
+        let TokenFacts { accessor, policies, expires_at, defaults } = facts;
+        let name = format!("token with AccessorID '{accessor}'");
+        Self {
+            name,
+            accessor,
+            policies,
+            rules: ArcSwap::new(rules),
+            expires_at,
+            defaults,
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// The token's name; empty for who has none.
+    #[must_use]
+    pub fn accessor(&self) -> &str {
+        &self.accessor
+    }
+
+    /// The names of the policies.
+    #[must_use]
+    pub fn policies(&self) -> &[String] {
+        &self.policies
+    }
+
+    /// From when on it is none any more.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.expires_at
+    }
+
+    pub(crate) fn has(&self, policy: &str) -> bool {
+        self.policies.iter().any(|one| one == policy)
+    }
+
+    pub(crate) fn set_rules(&self, rules: Arc<RuleSet>) {
+        self.rules.store(rules);
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    fn is_valid(&self) -> bool {
+        !self.gone.load(Ordering::Acquire) && self.expires_at.is_none_or(|at| SystemTime::now() < at)
+    }
+}
+
+impl Authorizer for Identity {
+    fn allowed(&self, permission: &str, name: &str) -> bool {
+        self.is_valid() && self.rules.load().allowed(permission, name)
+    }
+
+    fn denied(&self, permission: &str, name: &str) -> bool {
+        self.rules.load().denied(permission, name)
+    }
+
+    fn effect(&self, verb: Verb, of: &pb::Type, within: &pb::Tenancy, name: Option<&str>) -> Effect {
+        match self.is_valid() {
+            true => self.rules.load().effect(verb, of, within, name),
+            false => Effect::Deny,
+        }
+    }
+
+    fn caller(&self) -> &str {
+        &self.name
+    }
+
+    fn fingerprint(&self) -> u64 {
+        // Keyed, since names are chosen by strangers and decisions are remembered under this.
+        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        KEYS.hash_one((self.rules.load().number, &self.name, self.is_valid()))
+    }
+
+    fn check_valid(&self) -> Result<(), Error> {
+        match self.is_valid() {
+            true => Ok(()),
+            false => Err(unknown_token()),
+        }
+    }
+
+    fn default_tenancy(&self) -> Option<&pb::Tenancy> {
+        self.defaults.as_ref()
+    }
+}
+
+/// The refusal of a token that is unknown, and of one that is not valid any more: which of these says too much.
+pub(crate) fn unknown_token() -> Error {
+    Error::new(
+        Code::Unauthenticated,
+        "ACL not found: the token is unknown, was deleted, or has expired; `mortise auth whoami` shows what a token is",
+    )
+}

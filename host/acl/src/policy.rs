@@ -1,0 +1,217 @@
+//! A policy, read from the resource: rules by area and name, and rules by type and place.
+//!
+//! Rules by area are Consul's: HCL, or the same as YAML or JSON (a map of areas, whose values are a level or a map of
+//! names to `{policy: LEVEL}`). What an area means is for plugins to say, so every word is one; `_prefix` at its end says
+//! that the names are prefixes.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use mortise_resource::data;
+
+use crate::{
+    hcl::{self, WrittenRule},
+    type_rule::CompiledTypeRule,
+};
+
+/// Longest text of rules, bytes.
+const MAX_TEXT: usize = 64 << 10;
+/// Most rules by area and name.
+const MAX_RULES: usize = 2_000;
+/// Most rules by type and place.
+const MAX_TYPE_RULES: usize = 256;
+/// Most policies of one token, certificate or setting.
+pub const MAX_POLICIES: usize = 32;
+
+/// How much an area allows. Each level includes those before it, but for `Deny`, which allows nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Level {
+    Deny,
+    Read,
+    List,
+    Write,
+}
+
+impl FromStr for Level {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "deny" => Ok(Self::Deny),
+            "read" => Ok(Self::Read),
+            "list" => Ok(Self::List),
+            "write" => Ok(Self::Write),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Why a policy is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The rules are longer than they may be.
+    #[error("the rules have {bytes} bytes; at most {MAX_TEXT} are read")]
+    TooLong {
+        /// How long they are.
+        bytes: usize,
+    },
+    /// There are more rules than there may be.
+    #[error("more than {most} rules; make several policies of them")]
+    TooManyRules {
+        /// How many there may be.
+        most: usize,
+    },
+    /// The text is no HCL of rules.
+    #[error("line {line}: expected {expected}, found {found}")]
+    Syntax {
+        /// From 1.
+        line: usize,
+        /// What could stand there.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+    /// The text is no YAML of rules.
+    #[error("it is neither HCL (AREA = \"LEVEL\", AREA \"NAME\" {{ policy = \"LEVEL\" }}) nor the same in YAML: {0}")]
+    Yaml(String),
+    /// A level that there is not.
+    #[error("{keyword}: there is no level {level:?}; levels are deny, read, list and write")]
+    UnknownLevel {
+        /// The area.
+        keyword: String,
+        /// What is written.
+        level: String,
+    },
+    /// A word that is no area.
+    #[error("{keyword:?} is no area: letters, digits, `-` and `_`, at most 64, beginning with a letter in lower case")]
+    BadArea {
+        /// What is written.
+        keyword: String,
+    },
+    /// `key_prefix = "read"`.
+    #[error("{keyword}: names follow, as in {keyword} \"NAME\" {{ policy = \"LEVEL\" }}")]
+    NameMissing {
+        /// The area.
+        keyword: String,
+    },
+    /// A rule by type and place that says nothing.
+    #[error("type rule without {0}")]
+    Incomplete(&'static str),
+    /// A verb that there is not.
+    #[error("there is no verb {0:?}; verbs are read, list, write, delete and *")]
+    UnknownVerb(String),
+    /// A type that is written in another way.
+    #[error("{0:?} names no types: write *, GROUP/*, GROUP/KIND or GROUP.VERSION.KIND")]
+    BadType(String),
+    /// A rule by type and place with too many words.
+    #[error("type rule with more than {most} {what}; make several of it")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+}
+
+/// One rule by area and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AreaRule {
+    pub(crate) area: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) is_prefix: bool,
+    pub(crate) level: Level,
+}
+
+/// A policy whose rules can be used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    pub(crate) area_rules: Vec<AreaRule>,
+    pub(crate) type_rules: Vec<CompiledTypeRule>,
+}
+
+impl Policy {
+    /// Reads a policy.
+    ///
+    /// # Errors
+    /// The first fault, with the field that it is in, such as `type_rules[2]`.
+    pub fn read(policy: &data::Policy) -> Result<Self, (String, PolicyError)> {
+        let area_rules = read_rules(&policy.rules).map_err(|fault| ("rules".to_owned(), fault))?;
+        if policy.type_rules.len() > MAX_TYPE_RULES {
+            return Err(("type_rules".to_owned(), PolicyError::TooManyRules { most: MAX_TYPE_RULES }));
+        }
+        let type_rules =
+            policy.type_rules.iter().enumerate().map(|(index, rule)| {
+                CompiledTypeRule::read(rule).map_err(|fault| (format!("type_rules[{index}]"), fault))
+            });
+        Ok(Self { area_rules, type_rules: type_rules.collect::<Result<_, _>>()? })
+    }
+}
+
+fn read_rules(text: &str) -> Result<Vec<AreaRule>, PolicyError> {
+    if text.len() > MAX_TEXT {
+        return Err(PolicyError::TooLong { bytes: text.len() });
+    }
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let written = match hcl::looks_like(text) {
+        true => hcl::read(text, MAX_RULES)?,
+        false => read_yaml(text)?,
+    };
+    if written.len() > MAX_RULES {
+        return Err(PolicyError::TooManyRules { most: MAX_RULES });
+    }
+    written.into_iter().map(area_rule).collect()
+}
+
+/// What an area has in YAML.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum YamlArea {
+    Level(String),
+    Names(BTreeMap<String, YamlPolicy>),
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct YamlPolicy {
+    policy: String,
+}
+
+fn read_yaml(text: &str) -> Result<Vec<WrittenRule>, PolicyError> {
+    // Rules nest three deep, and their reader calls itself.
+    let options =
+        serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: 4, max_anchors: 0, max_aliases: 0 } };
+    let areas: BTreeMap<String, YamlArea> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|fault| PolicyError::Yaml(fault.to_string()))?;
+    let mut rules = Vec::new();
+    for (keyword, area) in areas {
+        let rule = |label, level| WrittenRule { keyword: keyword.clone(), label, level, line: 0 };
+        match area {
+            YamlArea::Level(level) => rules.push(rule(None, level)),
+            YamlArea::Names(names) => {
+                rules.extend(names.into_iter().map(|(name, policy)| rule(Some(name), policy.policy)));
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn area_rule(written: WrittenRule) -> Result<AreaRule, PolicyError> {
+    let WrittenRule { keyword, label, level, .. } = written;
+    let Ok(level) = Level::from_str(&level) else { return Err(PolicyError::UnknownLevel { keyword, level }) };
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+    let is_area = keyword.len() <= 64
+        && keyword.starts_with(|letter: char| letter.is_ascii_lowercase())
+        && keyword.bytes().all(is_part);
+    let area = keyword.strip_suffix("_prefix");
+    if !is_area || area == Some("") {
+        return Err(PolicyError::BadArea { keyword });
+    }
+    match (area, label) {
+        (Some(_), None) => Err(PolicyError::NameMissing { keyword }),
+        (Some(area), Some(name)) => Ok(AreaRule { area: area.into(), name: name.into(), is_prefix: true, level }),
+        // One level for the area is one for every name in it.
+        (None, None) => Ok(AreaRule { area: keyword.into(), name: "".into(), is_prefix: true, level }),
+        (None, Some(name)) => Ok(AreaRule { area: keyword.into(), name: name.into(), is_prefix: false, level }),
+    }
+}

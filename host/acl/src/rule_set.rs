@@ -1,0 +1,159 @@
+//! The rules of several policies together, compiled.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mortise_resource::{
+    authorizer::{Effect, Verb},
+    pb,
+};
+
+use crate::{
+    policy::{Level, Policy},
+    type_rule::{self, CompiledTypeRule},
+};
+
+/// What an identity may do.
+#[derive(Debug)]
+pub(crate) struct RuleSet {
+    /// Of this process, never given twice: sets with equal numbers are one.
+    pub(crate) number: u64,
+    /// Whether everything is allowed.
+    management: bool,
+    areas: HashMap<Box<str>, Area>,
+    type_rules: Vec<CompiledTypeRule>,
+}
+
+/// The rules of an area by name.
+#[derive(Debug, Default)]
+struct Area {
+    exact: HashMap<Box<str>, Level>,
+    prefixes: BTreeMap<Box<[u8]>, Level>,
+}
+
+impl Area {
+    /// The level of the rule that is closest to a name.
+    fn level(&self, name: &str) -> Option<Level> {
+        if let Some(level) = self.exact.get(name) {
+            return Some(*level);
+        }
+        // The greatest that is not above the name is the longest prefix, or shares with the name what every prefix of
+        // it has to be within.
+        let mut within = name.as_bytes();
+        loop {
+            let (prefix, level) =
+                self.prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(within))).next_back()?;
+            let shared = prefix.iter().zip(within).take_while(|(a, b)| a == b).count();
+            if shared == prefix.len() {
+                return Some(*level);
+            }
+            within = within.get(..shared)?;
+        }
+    }
+}
+
+impl RuleSet {
+    /// Compiles policies; `management` allows everything besides.
+    pub(crate) fn new<'a>(policies: impl IntoIterator<Item = &'a Arc<Policy>>, management: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut areas = HashMap::<Box<str>, Area>::new();
+        let mut type_rules = Vec::new();
+        for policy in policies {
+            for rule in &policy.area_rules {
+                let area = areas.entry(rule.area.clone()).or_default();
+                let level = match rule.is_prefix {
+                    true => area.prefixes.entry(rule.name.as_bytes().into()).or_insert(rule.level),
+                    false => area.exact.entry(rule.name.clone()).or_insert(rule.level),
+                };
+                *level = match (*level, rule.level) {
+                    (Level::Deny, _) | (_, Level::Deny) => Level::Deny,
+                    (one, other) => one.max(other),
+                };
+            }
+            type_rules.extend(policy.type_rules.iter().cloned());
+        }
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), management, areas, type_rules }
+    }
+
+    fn level(&self, area: &str, name: &str) -> Option<Level> {
+        self.areas.get(area)?.level(name)
+    }
+
+    /// Whether `permission` is granted on `name`. A permission that is none is not.
+    pub(crate) fn allowed(&self, permission: &str, name: &str) -> bool {
+        if self.management {
+            return true;
+        }
+        let Some((area, wanted)) = permission.rsplit_once(':') else { return false };
+        let Ok(wanted) = wanted.parse::<Level>() else { return false };
+        wanted > Level::Deny && self.level(area, name).is_some_and(|level| level >= wanted)
+    }
+
+    /// Whether a rule denies the name outright.
+    pub(crate) fn denied(&self, permission: &str, name: &str) -> bool {
+        let area = permission.rsplit_once(':').map_or(permission, |(area, _)| area);
+        !self.management && self.level(area, name) == Some(Level::Deny)
+    }
+
+    pub(crate) fn effect(&self, verb: Verb, of: &pb::Type, within: &pb::Tenancy, name: Option<&str>) -> Effect {
+        match self.management {
+            true => Effect::Allow,
+            false => type_rule::decide(&self.type_rules, verb, of, within, name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::AreaRule;
+
+    fn level() -> impl Strategy<Value = Level> {
+        prop_oneof![Just(Level::Deny), Just(Level::Read), Just(Level::List), Just(Level::Write)]
+    }
+
+    fn rule() -> impl Strategy<Value = AreaRule> {
+        ("[abé/]{0,4}", any::<bool>(), level()).prop_map(|(name, is_prefix, level)| AreaRule {
+            area: "key".into(),
+            name: name.into(),
+            is_prefix,
+            level,
+        })
+    }
+
+    /// What the rules say, by looking at each: the exact one, else the longest prefix; deny, else the highest.
+    fn expected(rules: &[AreaRule], name: &str) -> Option<Level> {
+        let fits = |rule: &&AreaRule| match rule.is_prefix {
+            true => name.starts_with(&*rule.name),
+            false => *rule.name == *name,
+        };
+        let closest = rules.iter().filter(fits).map(|rule| (!rule.is_prefix, rule.name.len())).max()?;
+        let those = rules.iter().filter(fits).filter(|rule| (!rule.is_prefix, rule.name.len()) == closest);
+        let levels: Vec<_> = those.map(|rule| rule.level).collect();
+        if levels.contains(&Level::Deny) { Some(Level::Deny) } else { levels.into_iter().max() }
+    }
+
+    proptest! {
+        #[test]
+        fn the_closest_rule_decides(rules in prop::collection::vec(rule(), 0..12), name in "[abé/]{0,6}") {
+            let policies: Vec<_> = rules.chunks(3).map(|some| {
+                Arc::new(Policy { area_rules: some.to_vec(), type_rules: Vec::new() })
+            }).collect();
+            let set = RuleSet::new(&policies, false);
+            prop_assert_eq!(set.level("key", &name), expected(&rules, &name));
+            for (asked, wanted) in [("key:read", Level::Read), ("key:list", Level::List), ("key:write", Level::Write)] {
+                let allowed = expected(&rules, &name).is_some_and(|level| level >= wanted);
+                prop_assert_eq!(set.allowed(asked, &name), allowed);
+            }
+            prop_assert!(!set.allowed("key:deny", &name) && !set.allowed("key", &name) && !set.allowed("other:read", &name));
+        }
+    }
+}

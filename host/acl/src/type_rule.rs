@@ -1,0 +1,181 @@
+//! A rule by type and place.
+
+use mortise_resource::{
+    authorizer::{Effect, Verb},
+    data, pb,
+    tenancy::WILDCARD,
+};
+
+use crate::policy::PolicyError;
+
+/// Most words of one kind in a rule.
+const MAX_WORDS: usize = 256;
+
+/// Which types a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum TypePattern {
+    Any,
+    Group(Box<str>),
+    Kind { group: Box<str>, kind: Box<str> },
+    Exact { group: Box<str>, version: Box<str>, kind: Box<str> },
+}
+
+impl TypePattern {
+    fn read(text: &str) -> Option<Self> {
+        let is_part = |part: &str| {
+            (1..=128).contains(&part.len())
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+        };
+        if text == "*" {
+            return Some(Self::Any);
+        }
+        if let Some((group, kind)) = text.split_once('/') {
+            return match (is_part(group), kind) {
+                (true, "*") => Some(Self::Group(group.into())),
+                (true, kind) if is_part(kind) => Some(Self::Kind { group: group.into(), kind: kind.into() }),
+                _ => None,
+            };
+        }
+        let mut parts = text.split('.');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(group), Some(version), Some(kind), None) if [group, version, kind].into_iter().all(is_part) => {
+                Some(Self::Exact { group: group.into(), version: version.into(), kind: kind.into() })
+            }
+            _ => None,
+        }
+    }
+
+    fn fits(&self, of: &pb::Type) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Group(group) => **group == of.group,
+            Self::Kind { group, kind } => **group == of.group && **kind == of.kind,
+            Self::Exact { group, version, kind } => {
+                **group == of.group && **version == of.group_version && **kind == of.kind
+            }
+        }
+    }
+}
+
+/// The verbs of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Verbs {
+    read: bool,
+    list: bool,
+    write: bool,
+    delete: bool,
+}
+
+impl Verbs {
+    fn read(words: &[String]) -> Result<Self, PolicyError> {
+        let mut verbs = Self::default();
+        for word in words {
+            match word.as_str() {
+                "read" => verbs.read = true,
+                "list" => verbs.list = true,
+                "write" => verbs.write = true,
+                "delete" => verbs.delete = true,
+                "*" => verbs = Self { read: true, list: true, write: true, delete: true },
+                other => return Err(PolicyError::UnknownVerb(other.to_owned())),
+            }
+        }
+        Ok(verbs)
+    }
+
+    fn has(self, verb: Verb) -> bool {
+        match verb {
+            Verb::Read => self.read,
+            Verb::List => self.list,
+            Verb::Write => self.write,
+            Verb::Delete => self.delete,
+        }
+    }
+}
+
+/// A rule that can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CompiledTypeRule {
+    types: Vec<TypePattern>,
+    verbs: Verbs,
+    partitions: Vec<Box<str>>,
+    namespaces: Vec<Box<str>>,
+    names: Vec<Box<str>>,
+    name_prefixes: Vec<Box<str>>,
+    deny: bool,
+}
+
+/// How closely a rule fits a name: the exact name is closest, then the longest prefix.
+type Closeness = usize;
+
+const EXACT: Closeness = usize::MAX;
+
+impl CompiledTypeRule {
+    pub(crate) fn read(rule: &data::TypeRule) -> Result<Self, PolicyError> {
+        let words = |what, words: &[String]| match words.len() {
+            0..=MAX_WORDS => Ok(words.iter().map(|word| word.as_str().into()).collect()),
+            _ => Err(PolicyError::TooMany { what, most: MAX_WORDS }),
+        };
+        let _: Vec<Box<str>> = words("types", &rule.types)?;
+        if rule.types.is_empty() {
+            return Err(PolicyError::Incomplete("types"));
+        }
+        if rule.verbs.is_empty() {
+            return Err(PolicyError::Incomplete("verbs"));
+        }
+        let pattern = |text: &String| TypePattern::read(text).ok_or_else(|| PolicyError::BadType(text.clone()));
+        Ok(Self {
+            types: rule.types.iter().map(pattern).collect::<Result<_, _>>()?,
+            verbs: Verbs::read(&rule.verbs)?,
+            partitions: words("partitions", &rule.partitions)?,
+            namespaces: words("namespaces", &rule.namespaces)?,
+            names: words("names", &rule.names)?,
+            name_prefixes: words("name_prefixes", &rule.name_prefixes)?,
+            deny: rule.deny,
+        })
+    }
+
+    fn names_all(&self) -> bool {
+        self.names.is_empty() && self.name_prefixes.is_empty()
+    }
+
+    /// How closely the rule fits; `None` if it does not. Without a name the question is about all resources of the type
+    /// in a place, where `*` is every unit: a rule for some names allows the question (each resource is looked at
+    /// again), but does not deny it.
+    fn fits(&self, verb: Verb, of: &pb::Type, within: &pb::Tenancy, name: Option<&str>) -> Option<Closeness> {
+        let unit = |units: &[Box<str>], unit: &str| {
+            units.is_empty() || units.iter().any(|one| **one == *unit || **one == *WILDCARD)
+        };
+        let fits = self.verbs.has(verb)
+            && self.types.iter().any(|pattern| pattern.fits(of))
+            && unit(&self.partitions, &within.partition)
+            && unit(&self.namespaces, &within.namespace);
+        if !fits {
+            return None;
+        }
+        match name {
+            None => (self.names_all() || !self.deny).then_some(0),
+            Some(_) if self.names_all() => Some(0),
+            Some(name) if self.names.iter().any(|one| **one == *name) => Some(EXACT),
+            Some(name) => {
+                let fitting = self.name_prefixes.iter().filter(|prefix| name.starts_with(&***prefix));
+                fitting.map(|prefix| prefix.len()).max()
+            }
+        }
+    }
+}
+
+/// The decision of rules together.
+pub(crate) fn decide<'a>(
+    rules: impl IntoIterator<Item = &'a CompiledTypeRule>,
+    verb: Verb,
+    of: &pb::Type,
+    within: &pb::Tenancy,
+    name: Option<&str>,
+) -> Effect {
+    let fitting = rules.into_iter().filter_map(|rule| Some((rule.fits(verb, of, within, name)?, rule.deny)));
+    match fitting.max() {
+        None => Effect::Silent,
+        Some((_, true)) => Effect::Deny,
+        Some((_, false)) => Effect::Allow,
+    }
+}

@@ -1,0 +1,133 @@
+//! Who a request is from, and what its method asks for, on both ports.
+//!
+//! Credentials are, in this order: a token (`x-consul-token`, or `authorization: Bearer`), a client certificate that the
+//! settings know, the user at the other end of a unix socket. Without any the caller is the anonymous one. A token that is
+//! not known is an error, and never falls back to what comes after it.
+//!
+//! Methods about resources are judged by the service, with the hooks of the type. Of every other method [`Requirement`]
+//! says what it asks for; a method that no table has asks for `operator:write`.
+
+use std::sync::Arc;
+
+use ::http::{HeaderMap, header::AUTHORIZATION};
+use mortise_acl::{Access, Identity};
+use mortise_resource::{
+    Error,
+    authorizer::{AllowAll, Authorizer, denial},
+};
+
+use crate::peer::{LocalUser, PeerCertificate};
+
+/// The header of a token, Consul's.
+const TOKEN: &str = "x-consul-token";
+
+/// What a method asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Requirement {
+    /// Nothing; the service behind it decides, or there is nothing to decide.
+    None,
+    /// A caller that has some policy: what there is to see is no secret among those that may do anything at all.
+    Known,
+    /// A permission.
+    Permission(&'static str),
+}
+
+impl Requirement {
+    /// What a method of gRPC asks for, by its path.
+    pub(crate) fn of_grpc(path: &str) -> Self {
+        const READ: Requirement = Requirement::Permission("operator:read");
+        const WRITE: Requirement = Requirement::Permission("operator:write");
+        let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
+            return WRITE;
+        };
+        match (service, method) {
+            ("hashicorp.consul.resource.ResourceService", _)
+            | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
+            | ("grpc.health.v1.Health", _)
+            | ("mortise.v1.AuthService", _) => Self::None,
+            ("mortise.v1.TypeService", _)
+            | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::Known,
+            ("mortise.v1.PluginService", "Inspect" | "Logs")
+            | ("mortise.v1.ControllerService", "List")
+            | ("mortise.v1.ServerService", "Status") => READ,
+            _ => WRITE,
+        }
+    }
+
+    /// What a path of HTTP asks for.
+    pub(crate) fn of_http(path: &str) -> Self {
+        match path {
+            "/metrics" => Self::Permission("operator:read"),
+            _ if path.starts_with("/v1/") => Self::Known,
+            _ => Self::None,
+        }
+    }
+}
+
+/// The caller of a request, recognised.
+#[derive(Clone)]
+pub(crate) struct Authenticated {
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// `None` where tokens are not asked for.
+    pub(crate) identity: Option<Arc<Identity>>,
+}
+
+/// What a request comes with, besides its headers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Peer<'a> {
+    pub(crate) certificate: Option<&'a PeerCertificate>,
+    /// The user at the other end of a unix socket.
+    pub(crate) local: Option<LocalUser>,
+}
+
+impl Authenticated {
+    /// Recognises the caller of a request. `token` is one that was given elsewhere than in a header.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: the token is not known, or no token.
+    pub(crate) fn of(
+        access: Option<&Arc<Access>>,
+        token: Option<&str>,
+        headers: &HeaderMap,
+        peer: Peer<'_>,
+    ) -> Result<Self, Error> {
+        let Some(access) = access else { return Ok(Self { authorizer: Arc::new(AllowAll), identity: None }) };
+        let identity = match token.or_else(|| token_of(headers)) {
+            Some(token) => access.of_secret(token)?,
+            None => match (peer.certificate.and_then(|known| access.of_certificate(&known.names)), peer.local) {
+                (Some(identity), _) => identity.clone(),
+                (None, Some(user)) if user.is_operator() => {
+                    access.operator(format!("user {} on this machine", user.uid()))
+                }
+                _ => access.anonymous().clone(),
+            },
+        };
+        Ok(Self { authorizer: identity.clone(), identity: Some(identity) })
+    }
+
+    /// Checks what a method asks for, now.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: the token is not valid any more. `PermissionDenied`.
+    pub(crate) fn check(&self, requirement: Requirement) -> Result<(), Error> {
+        self.authorizer.check_valid()?;
+        let refused = |permission| Err(Error::denied(denial(self.authorizer.caller(), permission, "")));
+        match requirement {
+            Requirement::None => Ok(()),
+            Requirement::Known if self.identity.as_ref().is_none_or(|known| !known.policies().is_empty()) => Ok(()),
+            Requirement::Known => refused("operator:read"),
+            Requirement::Permission(permission) if self.authorizer.allowed(permission, "") => Ok(()),
+            Requirement::Permission(permission) => refused(permission),
+        }
+    }
+}
+
+/// The token of a request's headers. What is no text is no token that is known, either.
+fn token_of(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    let bearer = || {
+        let (scheme, token) = text(AUTHORIZATION.as_str())?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    };
+    text(TOKEN).filter(|token| !token.is_empty()).or_else(bearer).filter(|token| !token.is_empty())
+}

@@ -1,0 +1,58 @@
+//! The unix socket of gRPC: a file by which this machine's users reach the server, and the kernel says who they are.
+//!
+//! Everyone may connect who reaches the file; who is no operator is anonymous there, as on the port.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use tokio::net::UnixListener;
+
+/// The open socket.
+pub(crate) struct LocalSocket {
+    place: SocketFile,
+    listener: UnixListener,
+}
+
+/// The socket's file, which goes when this is dropped.
+pub(crate) struct SocketFile(PathBuf);
+
+impl LocalSocket {
+    /// Opens a socket, in the place of one that nobody serves any more.
+    ///
+    /// # Errors
+    /// The path is too long for a socket (107 bytes on Linux), or something else is there.
+    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
+        remove_socket(&path)?;
+        let listener = UnixListener::bind(&path)?;
+        let place = SocketFile(path);
+        fs::set_permissions(&place.0, Permissions::from_mode(0o666))?;
+        Ok(Self { place, listener })
+    }
+
+    /// The file and what arrives there.
+    pub(crate) fn take(self) -> (SocketFile, UnixListener) {
+        (self.place, self.listener)
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Err(e) = remove_socket(&self.0) {
+            tracing::warn!("{} stays behind: {e}", self.0.display());
+        }
+    }
+}
+
+/// Removes a socket, and nothing else.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}

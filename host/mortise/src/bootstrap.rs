@@ -1,0 +1,82 @@
+//! The token that a server without any begins with: it may do everything, and its secret is in a file of the data
+//! directory that only the server's user reads.
+//!
+//! The file is written before the token, so that a start that was cut off is made good by the next one. A file that is
+//! there is used again, and never overwritten. Once there is a token of whatever kind, nothing is made: delete the file
+//! when there are others.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use mortise_acl::{GLOBAL_MANAGEMENT, hash_secret};
+use mortise_durable_fs::{AtomicFile, FsError};
+use mortise_resource::{Error, data, pb, types};
+use mortise_service::{Caller, Consistency, ResourceService};
+use prost::Message as _;
+
+/// The file in the data directory.
+const FILE: &str = "bootstrap-token";
+
+/// The accessor id of the token.
+const NAME: &str = "bootstrap";
+
+/// Why there is no token to begin with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BootstrapError {
+    #[error("the bootstrap token: {0}")]
+    File(#[from] FsError),
+    #[error("{} holds no secret; delete it, and the next start makes one", .0.display())]
+    Empty(PathBuf),
+    #[error("no random numbers for the bootstrap token: {0}")]
+    Random(#[from] getrandom::Error),
+    #[error("the bootstrap token: {0}")]
+    Service(#[from] Error),
+}
+
+/// Makes the token, unless there is one.
+///
+/// # Errors
+/// The file cannot be read or written, or the store is at fault.
+pub(crate) async fn ensure_token(service: &ResourceService, data_dir: &Path) -> Result<(), BootstrapError> {
+    let host = Caller::host(Consistency::Consistent);
+    let tenancy = Some(pb::Tenancy::default());
+    let every = pb::ListRequest { r#type: Some(types::token().to_pb()), tenancy, name_prefix: String::new() };
+    if !service.list(&host, every).await?.resources.is_empty() {
+        return Ok(());
+    }
+    let path = data_dir.join(FILE);
+    let secret = match std::fs::read_to_string(&path) {
+        Ok(text) => Some(text.trim().to_owned())
+            .filter(|secret| !secret.is_empty())
+            .ok_or(BootstrapError::Empty(path.clone()))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(&path)?,
+        Err(error) => return Err(FsError::at(&path, "read")(error).into()),
+    };
+    let token = data::Token {
+        description: format!("May do everything; the server made it at its first start. Its secret is in {FILE}."),
+        secret_sha256: hash_secret(&secret).to_vec(),
+        policies: vec![GLOBAL_MANAGEMENT.to_owned()],
+        ..data::Token::default()
+    };
+    let any =
+        prost_types::Any { type_url: "type.googleapis.com/mortise.v1.Token".to_owned(), value: token.encode_to_vec() };
+    let id = pb::Id { name: NAME.to_owned(), r#type: Some(types::token().to_pb()), ..pb::Id::default() };
+    let resource = pb::Resource { id: Some(id), data: Some(any), ..pb::Resource::default() };
+    service.write(&host, pb::WriteRequest { resource: Some(resource) }).await?;
+    tracing::info!("the token {NAME:?} may do everything; its secret is in {}", path.display());
+    Ok(())
+}
+
+/// Writes a new secret into the file, which only its owner may read.
+fn make(path: &Path) -> Result<String, BootstrapError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    let secret = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // What is not in its place yet is the owner's alone as well.
+    let mut file = AtomicFile::beside(path)?;
+    file.write_all(format!("{secret}\n").as_bytes()).map_err(FsError::at(path, "write"))?;
+    file.replace_durably()?;
+    Ok(secret)
+}

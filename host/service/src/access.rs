@@ -1,0 +1,165 @@
+//! Keeps what is known of tokens and policies as it is stored: a watch of each, and a barrier, so that a write of one
+//! is answered when it is in effect.
+//!
+//! Events reach the watch before the write that caused them is answered, so the barrier has nothing to wait for but the
+//! task's turn. A watch that ends is opened again; what is known stays until its snapshot is complete.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use mortise_acl::Access;
+use mortise_resource::{Code, Error, pb, types};
+use mortise_store::WatchEvent;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+
+use crate::{registry::ResourceType, service::ResourceService, type_watch::TypeWatch};
+
+/// How long a write waits until it is in effect.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How long it is waited before a watch is opened again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Asks to be told when everything that came before is known.
+pub(crate) type Barrier = oneshot::Sender<()>;
+
+/// Which of the two a change is about.
+#[derive(Clone, Copy)]
+enum Kind {
+    Token,
+    Policy,
+}
+
+/// The two watches.
+struct Watches {
+    tokens: TypeWatch,
+    policies: TypeWatch,
+}
+
+impl Watches {
+    /// Opens both, and takes what is stored.
+    async fn open(service: &ResourceService, access: &Access) -> Result<Self, Error> {
+        let mut tokens = service.watch_type(&types::token().to_pb()).await?;
+        let mut policies = service.watch_type(&types::policy().to_pb()).await?;
+        let known_policies = snapshot(&mut policies, |resource| access.put_policy(resource)).await?;
+        let known_tokens = snapshot(&mut tokens, |resource| access.put_token(resource)).await?;
+        access.keep(|name| known_tokens.contains(name), |name| known_policies.contains(name));
+        Ok(Self { tokens, policies })
+    }
+
+    async fn next(&mut self) -> Result<(Kind, WatchEvent), Error> {
+        tokio::select! {
+            event = self.policies.next() => Ok((Kind::Policy, event?)),
+            event = self.tokens.next() => Ok((Kind::Token, event?)),
+        }
+    }
+}
+
+/// Takes what a watch begins with; answers the names.
+async fn snapshot(watch: &mut TypeWatch, put: impl Fn(&pb::Resource)) -> Result<HashSet<String>, Error> {
+    let mut names = HashSet::new();
+    loop {
+        match watch.next().await? {
+            WatchEvent::Upsert(resource) => {
+                names.insert(name_of(&resource).to_owned());
+                put(&resource);
+            }
+            WatchEvent::Delete(_) => {}
+            WatchEvent::EndOfSnapshot => return Ok(names),
+        }
+    }
+}
+
+fn name_of(resource: &pb::Resource) -> &str {
+    resource.id.as_ref().map(|id| id.name.as_str()).unwrap_or_default()
+}
+
+fn apply(access: &Access, kind: Kind, event: &WatchEvent) {
+    match (kind, event) {
+        (Kind::Token, WatchEvent::Upsert(resource)) => access.put_token(resource),
+        (Kind::Token, WatchEvent::Delete(resource)) => access.remove_token(name_of(resource)),
+        (Kind::Policy, WatchEvent::Upsert(resource)) => access.put_policy(resource),
+        (Kind::Policy, WatchEvent::Delete(resource)) => access.remove_policy(name_of(resource)),
+        (_, WatchEvent::EndOfSnapshot) => {}
+    }
+}
+
+impl ResourceService {
+    /// What is known of tokens and policies; `None` where everyone may do everything.
+    #[must_use]
+    pub fn access(&self) -> Option<&Arc<Access>> {
+        self.options.access.as_ref()
+    }
+
+    /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends after
+    /// [`ResourceService::stop`].
+    ///
+    /// # Errors
+    /// `Internal`: the store failed.
+    pub async fn follow_access(&self) -> Result<impl Future<Output = ()> + Send + 'static, Error> {
+        let (service, access) = (self.clone(), self.access().cloned());
+        let barriers = self.barriers.1.lock().take();
+        let first = match &access {
+            Some(access) => Some(Watches::open(self, access).await?),
+            None => None,
+        };
+        Ok(async move {
+            let (Some(access), Some(barriers), Some(watches)) = (access, barriers, first) else { return };
+            tokio::select! {
+                () = follow(&service, &access, barriers, watches) => {}
+                () = access.tell_of_expired() => {}
+                () = service.stopped() => {}
+            }
+        })
+    }
+
+    /// Waits until a change of a token or policy that was stored is in effect. Other types have nothing to wait for.
+    pub(crate) async fn settle(&self, kind: &ResourceType) -> Result<(), Error> {
+        if self.access().is_none() || (kind.gvk != types::token() && kind.gvk != types::policy()) {
+            return Ok(());
+        }
+        let (barrier, passed) = oneshot::channel();
+        let settled = async { self.barriers.0.send(barrier).await.is_ok() && passed.await.is_ok() };
+        match timeout(SETTLE, settled).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(Error::new(
+                Code::Unavailable,
+                format!("{} is stored, but not in effect yet; it will be, once the server has read it", kind.gvk),
+            )),
+        }
+    }
+}
+
+async fn follow(
+    service: &ResourceService,
+    access: &Access,
+    mut barriers: mpsc::Receiver<Barrier>,
+    mut watches: Watches,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = watches.next() => event,
+            Some(barrier) = barriers.recv() => {
+                // Nobody waits any more if this fails.
+                let _ = barrier.send(());
+                continue;
+            }
+        };
+        match event {
+            Ok((kind, event)) => apply(access, kind, &event),
+            Err(ended) => {
+                tracing::warn!("the watch of tokens and policies ended, and is opened again: {ended}");
+                watches = loop {
+                    sleep(AGAIN).await;
+                    match Watches::open(service, access).await {
+                        Ok(watches) => break watches,
+                        Err(error) => tracing::warn!("tokens and policies cannot be read: {error}"),
+                    }
+                };
+            }
+        }
+    }
+}

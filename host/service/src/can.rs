@@ -1,0 +1,53 @@
+//! Whether a caller may do something, decided as the request would be, without making it.
+
+use mortise_resource::{Error, authorizer::Verb, pb, types};
+use mortise_store::{Consistency, StoreError};
+
+use crate::{
+    caller::Caller,
+    hooks::{ReadDecision, RequestHooks, type_of},
+    service::ResourceService,
+};
+
+impl ResourceService {
+    /// Checks whether the caller may do something to a resource, or, for [`Verb::List`], to those of its type in its
+    /// place. A hook that looks at the resource sees the stored one, or, where none is, one with the id alone.
+    ///
+    /// # Errors
+    /// `PermissionDenied`: it may not. `InvalidArgument`: the id, the type, the scope. Those of the hooks.
+    pub async fn check_allowed(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
+        let mut id = id.ok_or_else(|| Error::invalid("id is required"))?;
+        let registry = self.types();
+        let kind = registry.resolve(&type_of(&id))?.clone();
+        if verb == Verb::List {
+            let mut tenancy = id.tenancy.unwrap_or_default();
+            mortise_resource::tenancy::check_query(&tenancy)?;
+            caller.fill_own(kind.scope, &mut tenancy);
+            return RequestHooks::new(kind, caller).authorize_list(&tenancy).await;
+        }
+        types::check_id("id", &mut id)?;
+        let tenancy = id.tenancy.get_or_insert_default();
+        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
+        caller.fill(kind.scope, tenancy);
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        if verb == Verb::Read && hooks.authorize_read(&id).await? == ReadDecision::Allowed {
+            return Ok(());
+        }
+        if verb != Verb::Read {
+            kind.check_deletable()?;
+        }
+        hooks.release();
+        let mut resource = match self.backend.read(Consistency::Eventual, &id).await {
+            Ok(stored) => stored,
+            Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {
+                pb::Resource { id: Some(id), ..pb::Resource::default() }
+            }
+            Err(e) => return Err(crate::store_fault::store_fault("failed read", &e)),
+        };
+        hooks.upgrade(&mut resource).await?;
+        match verb {
+            Verb::Read => hooks.authorize_read_of(&resource).await,
+            _ => hooks.authorize_write(verb, &resource, "failed write acl").await,
+        }
+    }
+}

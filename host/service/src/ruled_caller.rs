@@ -1,0 +1,56 @@
+//! A caller as the questions about one resource see it: where its rules by type and place allow the request, they are
+//! answered with yes, but for what its rules by area deny.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use mortise_resource::authorizer::Authorizer;
+
+/// Told apart from a caller without such a rule.
+const ALLOWED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+pub(crate) struct RuledCaller {
+    caller: Arc<dyn Authorizer>,
+    /// Whether a rule by type and place allows what is asked about now.
+    allows: AtomicBool,
+}
+
+impl RuledCaller {
+    pub(crate) fn new(caller: Arc<dyn Authorizer>) -> Arc<Self> {
+        Arc::new(Self { caller, allows: AtomicBool::new(false) })
+    }
+
+    /// Whether such a rule allows what is asked about now.
+    pub(crate) fn allows(&self) -> bool {
+        self.allows.load(Ordering::Relaxed)
+    }
+
+    /// Says whether such a rule allows what is asked about next.
+    pub(crate) fn set(&self, allows: bool) {
+        self.allows.store(allows, Ordering::Relaxed);
+    }
+}
+
+impl Authorizer for RuledCaller {
+    fn allowed(&self, permission: &str, name: &str) -> bool {
+        match self.allows() {
+            true => !self.caller.denied(permission, name),
+            false => self.caller.allowed(permission, name),
+        }
+    }
+
+    fn denied(&self, permission: &str, name: &str) -> bool {
+        self.caller.denied(permission, name)
+    }
+
+    fn caller(&self) -> &str {
+        self.caller.caller()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let of_caller = self.caller.fingerprint();
+        if self.allows() { of_caller ^ ALLOWED } else { of_caller }
+    }
+}
