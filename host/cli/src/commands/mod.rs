@@ -3,6 +3,7 @@
 //! A command is a struct of arguments with a `run`. Its doc comment is its help, and `after_help` gives examples and
 //! the exit codes.
 
+mod access;
 mod apply;
 mod backup;
 mod catalog;
@@ -87,6 +88,18 @@ pub enum Command {
     /// The commands of `consul resource`, with its arguments and its output
     #[command(after_help = after(resource::EXAMPLES))]
     Resource(resource::Resource),
+    /// Tokens: who may do what
+    #[command(after_help = after(access::token::EXAMPLES))]
+    Token(access::token::Token),
+    /// Policies: the rules that tokens name
+    #[command(after_help = after(access::policy::EXAMPLES))]
+    Policy(access::policy::Policy),
+    /// What the caller is, and may do
+    #[command(after_help = after(access::auth::EXAMPLES))]
+    Auth(access::auth::Auth),
+    /// Keep a server's address and a token in a context, so that commands need not say them
+    #[command(after_help = after(access::login::EXAMPLES))]
+    Login(Box<access::login::Login>),
     /// Named servers, so that commands need not say where
     #[command(after_help = after(context::EXAMPLES))]
     Context(context::Context),
@@ -133,6 +146,10 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Types(types) => types.run().await,
             Command::Explain(explain) => explain.run().await,
             Command::Resource(resource) => resource.run(program).await,
+            Command::Token(token) => token.run().await,
+            Command::Policy(policy) => policy.run().await,
+            Command::Auth(auth) => auth.run().await,
+            Command::Login(login) => login.run().await,
             Command::Context(context) => context.run(),
             Command::Tls(tls) => tls.run().await,
             Command::Completions(completions) => completions.run(program),

@@ -1,4 +1,5 @@
-//! The server's address as users write it: `HOST:PORT`, `HOST`, or either with `http://` or `https://` before it.
+//! The server's address as users write it: `HOST:PORT`, `HOST`, either with `http://` or `https://` before it, or
+//! `unix:///PATH` for a socket on this machine.
 //!
 //! Read by hand: `http::Uri` and `url` take more than a host and a port, need a scheme, or say nothing but "invalid
 //! authority" about a forgotten bracket, where a user needs to know what is wrong.
@@ -8,15 +9,24 @@ use crate::error::CliError;
 /// The port of an address that names none.
 const DEFAULT_PORT: u16 = 8502;
 
-/// Reads an address: whether its scheme asks for TLS or against it, and `host:port`.
+/// What begins the address of a socket.
+pub(crate) const UNIX: &str = "unix://";
+
+/// Reads an address: whether its scheme asks for TLS or against it, and `host:port`, or a socket's whole address.
 ///
 /// # Errors
 /// What is wrong with it, as a fault of usage.
 pub(crate) fn address(text: &str) -> Result<(Option<bool>, String), CliError> {
     let wrong = |why: &str| {
         CliError::usage(format!("the server's address {text:?} {why}"))
-            .remedy("--grpc-addr takes HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+            .remedy("--grpc-addr takes HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH")
     };
+    if let Some(path) = text.strip_prefix(UNIX) {
+        return match path.starts_with('/') && !path.contains(char::is_whitespace) {
+            true => Ok((Some(false), text.to_owned())),
+            false => Err(wrong("has no absolute path without blanks")),
+        };
+    }
     let (tls, rest) = match text.split_once("://") {
         Some(("https", rest)) => (Some(true), rest),
         Some(("http", rest)) => (Some(false), rest),

@@ -6,7 +6,7 @@ pub(crate) mod session;
 pub(crate) mod target;
 pub(crate) mod throttle;
 
-use std::{path::PathBuf, time::Duration};
+use std::{os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 
@@ -29,8 +29,8 @@ const DEFAULT_ADDR: &str = "127.0.0.1:8502";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connect {
-    /// The server: HOST:PORT, http://HOST:PORT, or https://HOST:PORT for TLS [default: 127.0.0.1:8502] [env:
-    /// MORTISE_GRPC_ADDR]
+    /// The server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:///PATH [default: the socket of a
+    /// server on this machine, or 127.0.0.1:8502] [env: MORTISE_GRPC_ADDR]
     #[arg(long, value_name = "ADDR")]
     pub grpc_addr: Option<String>,
     /// A context of the contexts file, instead of the current one [env: MORTISE_CONTEXT]
@@ -94,12 +94,21 @@ impl Connect {
     /// Decides between flags, environment, context and defaults.
     pub(crate) fn resolve(&self, env: Env<'_>) -> Result<Target, CliError> {
         let named = self.context.clone().or_else(|| env("MORTISE_CONTEXT"));
-        let context = Contexts::load(env)?.pick(named.as_deref())?;
+        let mut context = Contexts::load(env)?.pick(named.as_deref())?;
         let path = |flag: &Option<PathBuf>, name: &str, own: &Option<PathBuf>| {
             flag.clone().or_else(|| env(name).map(PathBuf::from)).or_else(|| own.clone())
         };
-        let addr = self.grpc_addr.clone().or_else(|| env("MORTISE_GRPC_ADDR")).or_else(|| context.grpc_addr.clone());
-        let (scheme_tls, addr) = address(addr.as_deref().unwrap_or(DEFAULT_ADDR))?;
+        let given = self.grpc_addr.clone().or_else(|| env("MORTISE_GRPC_ADDR"));
+        if given.is_some() && context.grpc_addr.is_some() && given != context.grpc_addr {
+            // It is for the context's server, and no other is to see it.
+            context.token_file = None;
+        }
+        let addr = given.or_else(|| context.grpc_addr.clone());
+        let addr = match addr {
+            Some(addr) => addr,
+            None => local_socket(env).unwrap_or_else(|| DEFAULT_ADDR.to_owned()),
+        };
+        let (scheme_tls, addr) = address(&addr)?;
         let tls = Tls {
             ca_file: path(&self.ca_file, "MORTISE_CA_FILE", &context.ca_file),
             client_cert: path(&self.client_cert, "MORTISE_CLIENT_CERT", &context.client_cert),
@@ -168,6 +177,20 @@ impl Connect {
         }
         Ok(Some(token.to_owned()))
     }
+}
+
+/// The socket of a server on this machine, if one answers where servers have theirs. It has to be root's or this user's:
+/// anyone else who put one there would be shown the token.
+fn local_socket(env: Env<'_>) -> Option<String> {
+    let data = env("MORTISE_DATA_DIR").map(PathBuf::from);
+    let places = [data.unwrap_or_else(|| "data".into()), "/var/lib/mortise/data".into()];
+    places.into_iter().find_map(|dir| {
+        let path = std::path::absolute(dir.join("mortise.sock")).ok()?;
+        let owner = std::fs::symlink_metadata(&path).ok()?.uid();
+        let trusted = owner == 0 || owner == rustix::process::geteuid().as_raw();
+        let answers = trusted && std::os::unix::net::UnixStream::connect(&path).is_ok();
+        answers.then(|| format!("{}{}", address::UNIX, path.display()))
+    })
 }
 
 fn read_token(file: &std::path::Path) -> Result<String, CliError> {

@@ -3,7 +3,8 @@
 use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
-    ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    AuthServiceClient, ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient,
+    TypeServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -73,6 +74,12 @@ impl Session {
     #[must_use]
     pub fn controllers(&self) -> ControllerServiceClient<Authorized> {
         ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// What the caller is, and may do.
+    #[must_use]
+    pub fn auth(&self) -> AuthServiceClient<Authorized> {
+        AuthServiceClient::new(self.channel.clone())
     }
 
     /// The server as a whole.

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
+use super::address::UNIX;
 use crate::error::{self, CliError, Exit, innermost};
 
 /// How long a connection may take to come about.
@@ -13,7 +14,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How the server is reached, decided.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// `host:port`.
+    /// `host:port`, or `unix:///path`.
     pub(crate) addr: String,
     pub(crate) token: Option<String>,
     /// `None` means in the clear.
@@ -36,7 +37,11 @@ pub(crate) struct Tls {
 impl Target {
     /// With its scheme.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.addr)
+        match (self.addr.starts_with(UNIX), &self.tls) {
+            (true, _) => self.addr.clone(),
+            (false, Some(_)) => format!("https://{}", self.addr),
+            (false, None) => format!("http://{}", self.addr),
+        }
     }
 
     pub(super) fn endpoint(&self) -> Result<Endpoint, CliError> {

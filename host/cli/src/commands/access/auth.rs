@@ -1,0 +1,121 @@
+//! `mortise auth …`: what the caller is, and may do.
+
+use clap::{Args, Subcommand};
+use mortise_resource::{
+    data::{CanIRequest, WhoAmIRequest},
+    pb,
+};
+
+use crate::{
+    CliError, Connect, Exit,
+    output::json::{self, AnswerFormat},
+    output::ui,
+    resources::{catalog::Catalog, tenancy::Tenancy},
+};
+
+pub(in crate::commands) const EXAMPLES: &str = "\
+mortise auth whoami
+mortise auth can-i write demo.v2.Artist korn --namespace blue --token-file ci.token";
+
+/// Arguments of `auth`.
+#[derive(Debug, Args)]
+pub struct Auth {
+    #[command(subcommand)]
+    command: AuthCommand,
+}
+
+/// What is asked.
+#[derive(Debug, Subcommand)]
+enum AuthCommand {
+    /// What the server takes the caller for
+    #[command(name = "whoami", after_help = crate::commands::after("mortise auth whoami --token-file ci.token"))]
+    WhoAmI(Box<WhoAmI>),
+    /// Whether the caller may do something: exit code 0 for yes, 1 for no, and why not
+    #[command(after_help = crate::commands::after(
+        "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i list artists --namespace '*'"
+    ))]
+    CanI(Box<CanI>),
+}
+
+/// Arguments of `auth whoami`.
+#[derive(Debug, Args)]
+struct WhoAmI {
+    /// How it is shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: AnswerFormat,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// Arguments of `auth can-i`.
+#[derive(Debug, Args)]
+struct CanI {
+    /// read, list, watch, write or delete
+    verb: String,
+    /// The type, as other commands take it
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// The resource; list and watch need none
+    name: Option<String>,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Auth {
+    pub(in crate::commands) async fn run(self) -> Result<Exit, CliError> {
+        match self.command {
+            AuthCommand::WhoAmI(who) => who_am_i(who.output, &who.connect).await,
+            AuthCommand::CanI(can_i) => can_i.run().await,
+        }
+    }
+}
+
+async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliError> {
+    let session = connect.session().await?;
+    let who = session.call("whoami", session.auth().who_am_i(WhoAmIRequest {})).await?;
+    if output == AnswerFormat::Json {
+        ui::print(json::message("mortise.v1.WhoAmIResponse", &who)?)?;
+        return Ok(Exit::Done);
+    }
+    if !who.enforced {
+        ui::line("everyone may do everything: the server asks for no tokens (acl.enabled)")?;
+        return Ok(Exit::Done);
+    }
+    let place = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
+    let policies = if who.policies.is_empty() { "none".to_owned() } else { who.policies.join(", ") };
+    let expires = who.expires_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    let lines = [
+        ("caller", who.name),
+        ("policies", policies),
+        ("partition", place(who.partition)),
+        ("namespace", place(who.namespace)),
+        ("expires", expires),
+    ];
+    ui::print(lines.map(|(name, value)| format!("{name:<14}{value}\n")).concat())?;
+    Ok(Exit::Done)
+}
+
+impl CanI {
+    async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let kind = catalog.find_type(&self.kind)?;
+        let tenancy = Some(self.tenancy.units_for(&kind, &session, &catalog));
+        let name = self.name.unwrap_or_default();
+        let id = pb::Id { name, r#type: Some(kind), tenancy, ..pb::Id::default() };
+        let request = CanIRequest { verb: self.verb, id: Some(id) };
+        let answer = session.call("can-i", session.auth().can_i(request)).await?;
+        match answer.allowed {
+            true => {
+                ui::line("yes")?;
+                Ok(Exit::Done)
+            }
+            false => {
+                ui::line(format!("no: {}", answer.reason))?;
+                Ok(Exit::Failed)
+            }
+        }
+    }
+}

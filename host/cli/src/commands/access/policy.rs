@@ -1,0 +1,240 @@
+//! `mortise policy …`: the rules that tokens name.
+
+use std::{io::Read as _, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use mortise_resource::{data, types};
+
+use super::stored::{Collection, Stored};
+use crate::{CliError, Connect, Exit, Table, connect::session::Session, output::ui};
+
+/// The policy that allows everything, which is not stored.
+pub(super) const GLOBAL_MANAGEMENT: &str = "global-management";
+
+pub(in crate::commands) const EXAMPLES: &str = "\
+mortise policy create artists-read --allow 'read,list:demo/*@default/blue'
+mortise policy create keys --rules keys.hcl
+mortise policy show artists-read";
+
+/// Arguments of `policy`.
+#[derive(Debug, Args)]
+pub struct Policy {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+/// What is done with policies.
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Makes a policy
+    #[command(after_help = crate::commands::after(
+        "mortise policy create artists-read --allow 'read,list:demo/*@default/blue'\n\
+         mortise policy create keys --rules keys.hcl"
+    ))]
+    Create(Box<Create>),
+    /// All policies
+    #[command(visible_alias = "ls", after_help = crate::commands::after("mortise policy list"))]
+    List {
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// One policy, with its rules
+    #[command(after_help = crate::commands::after("mortise policy show artists-read"))]
+    Show {
+        /// The policy
+        name: String,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Deletes policies; tokens that name them have their rules no more
+    #[command(after_help = crate::commands::after("mortise policy delete artists-read"))]
+    Delete {
+        /// The policies
+        #[arg(required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        connect: Connect,
+    },
+}
+
+/// Arguments of `policy create`.
+#[derive(Debug, Args)]
+struct Create {
+    /// The policy
+    name: String,
+    /// What it is for, in words
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// A file of rules by area and name: Consul's HCL, or the same in YAML or JSON; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Allows by type and place: VERB,…:TYPE,…[@PARTITION[/NAMESPACE]][:NAME or PREFIX*,…]
+    #[arg(long = "allow", value_name = "RULE")]
+    allow: Vec<String>,
+    /// Denies by type and place, in the same form
+    #[arg(long = "deny", value_name = "RULE")]
+    deny: Vec<String>,
+    /// Takes the place of a policy of that name
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+pub(super) fn policies(session: &Session) -> Collection<'_> {
+    Collection { session, kind: types::policy(), noun: "policy" }
+}
+
+impl Policy {
+    pub(in crate::commands) async fn run(self) -> Result<Exit, CliError> {
+        match self.command {
+            PolicyCommand::Create(create) => create.run().await?,
+            PolicyCommand::List { connect } => {
+                let session = connect.session().await?;
+                let all = policies(&session).list::<data::Policy>().await?;
+                ui::print(table(&all).render(&connect.ui()))?;
+            }
+            PolicyCommand::Show { name, connect } => {
+                let session = connect.session().await?;
+                ui::print(match name.as_str() {
+                    GLOBAL_MANAGEMENT => format!("{GLOBAL_MANAGEMENT} allows everything, and exists always\n"),
+                    _ => show(&policies(&session).get(&name).await?),
+                })?;
+            }
+            PolicyCommand::Delete { names, connect } => {
+                let session = connect.session().await?;
+                for name in names {
+                    policies(&session).delete::<data::Policy>(&name).await?;
+                    ui::line(format!("policy {name} deleted"))?;
+                }
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Create {
+    async fn run(self) -> Result<(), CliError> {
+        let rules = self.rules.as_deref().map(read).transpose()?.unwrap_or_default();
+        let allows = self.allow.iter().map(|text| type_rule(text, false));
+        let denies = self.deny.iter().map(|text| type_rule(text, true));
+        let type_rules = allows.chain(denies).collect::<Result<Vec<_>, _>>()?;
+        if rules.trim().is_empty() && type_rules.is_empty() {
+            return Err(CliError::usage("a policy without rules grants nothing")
+                .remedy("give --rules FILE, --allow RULE or --deny RULE"));
+        }
+        let session = self.connect.session().await?;
+        let policies = policies(&session);
+        let before = policies.find::<data::Policy>(&self.name).await?;
+        if before.is_some() && !self.replace {
+            return Err(CliError::failed(format!("policy {} exists already", self.name))
+                .remedy("--replace takes its place; tokens that name it have the new rules at once"));
+        }
+        let policy = data::Policy { description: self.description.unwrap_or_default(), rules, type_rules };
+        let said = if before.is_some() { "replaced" } else { "created" };
+        policies.put(&self.name, &policy, before.map(|stored| stored.resource)).await?;
+        ui::line(format!("policy {} {said}", self.name))
+    }
+}
+
+fn read(path: &std::path::Path) -> Result<String, CliError> {
+    if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|e| CliError::usage("standard input").caused_by(e))?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e))
+}
+
+/// Reads `VERBS:TYPES[@PARTITION[/NAMESPACE]][:NAMES]`. What verbs and types there are is for the server to say.
+fn type_rule(text: &str, deny: bool) -> Result<data::TypeRule, CliError> {
+    let wrong = || {
+        CliError::usage(format!("{text:?} is no rule")).remedy(
+            "write VERB,…:TYPE,…[@PARTITION[/NAMESPACE]][:NAME or PREFIX*,…], as in read,list:demo/*@default/blue",
+        )
+    };
+    let words = |text: &str| text.split(',').map(|word| word.trim().to_owned()).collect::<Vec<_>>();
+    let mut parts = text.split(':');
+    let (verbs, what, names) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(verbs), Some(what), names, None) => (words(verbs), what, names),
+        _ => return Err(wrong()),
+    };
+    let (types, place) = what.split_once('@').map_or((what, None), |(types, place)| (types, Some(place)));
+    let (partition, namespace) = place.map(|place| place.split_once('/').unwrap_or((place, ""))).unwrap_or_default();
+    let unit = |unit: &str| if unit.is_empty() || unit == "*" { Vec::new() } else { vec![unit.to_owned()] };
+    let (prefixes, names): (Vec<_>, Vec<_>) =
+        names.map(words).unwrap_or_default().into_iter().partition(|name| name.ends_with('*'));
+    let rule = data::TypeRule {
+        types: words(types),
+        verbs,
+        partitions: unit(partition),
+        namespaces: unit(namespace),
+        names,
+        name_prefixes: prefixes.iter().map(|prefix| prefix.trim_end_matches('*').to_owned()).collect(),
+        deny,
+    };
+    let empty = rule.types.iter().chain(&rule.verbs).chain(&rule.names).any(String::is_empty);
+    if empty { Err(wrong()) } else { Ok(rule) }
+}
+
+fn rule_text(rule: &data::TypeRule) -> String {
+    let any = |units: &[String]| if units.is_empty() { "*".to_owned() } else { units.join("|") };
+    let place = match (rule.partitions.is_empty(), rule.namespaces.is_empty()) {
+        (true, true) => String::new(),
+        _ => format!("@{}/{}", any(&rule.partitions), any(&rule.namespaces)),
+    };
+    let prefixes = rule.name_prefixes.iter().map(|prefix| format!("{prefix}*"));
+    let names: Vec<_> = rule.names.iter().cloned().chain(prefixes).collect();
+    let names = if names.is_empty() { String::new() } else { format!(":{}", names.join(",")) };
+    let effect = if rule.deny { "deny" } else { "allow" };
+    format!("{effect} {}:{}{place}{names}", rule.verbs.join(","), rule.types.join(","))
+}
+
+fn table(all: &[Stored<data::Policy>]) -> Table {
+    let mut table = Table::new(["name", "rules", "description"]);
+    table.row(vec![GLOBAL_MANAGEMENT.into(), "allow everything".into(), "exists always".into()]);
+    for policy in all {
+        let written = policy.data.rules.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned);
+        let rules: Vec<_> = policy.data.type_rules.iter().map(rule_text).chain(written).collect();
+        table.row(vec![policy.name().into(), rules.join("; ").into(), policy.data.description.as_str().into()]);
+    }
+    table
+}
+
+fn show(policy: &Stored<data::Policy>) -> String {
+    let data = &policy.data;
+    let mut out = format!("{:<14}{}\n", "name", policy.name());
+    if !data.description.is_empty() {
+        out.push_str(&format!("{:<14}{}\n", "description", data.description));
+    }
+    for rule in &data.type_rules {
+        out.push_str(&format!("{:<14}{}\n", "type rule", rule_text(rule)));
+    }
+    if !data.rules.trim().is_empty() {
+        out.push_str(&format!("rules\n{}\n", data.rules.trim_end()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_and_shown_alike() {
+        for text in [
+            "read:*",
+            "read,list:demo/*,edge/Route",
+            "write:demo.v2.Artist@default/blue",
+            "delete:demo/Artist@*/blue",
+            "read:demo/Artist:korn,a*",
+        ] {
+            let rule = type_rule(text, false).unwrap();
+            assert_eq!(rule_text(&rule), format!("allow {text}"));
+        }
+        assert_eq!(rule_text(&type_rule("read:*@p", true).unwrap()), "deny read:*@p/*");
+        for text in ["", "read", "read:", ":demo/*", "read:a:b:c", "read,:*", "read:*:"] {
+            assert!(type_rule(text, false).is_err(), "{text}");
+        }
+    }
+}
