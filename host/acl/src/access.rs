@@ -91,7 +91,10 @@ impl Tables {
             self.owners.entry(hash).or_default().push(accessor.to_owned());
         }
         let changed = [before, now].into_iter().flatten().map(|hash| self.refresh(hash));
-        changed.fold(false, |any, one| any | one)
+        let changed = changed.fold(false, |any, one| any | one);
+        // Rules that only this table holds are nobody's any more.
+        self.rules.retain(|_, rules| Arc::strong_count(rules) > 1);
+        changed
     }
 
     /// Brings the identity of a secret up to date. One whose token is as it was (a status was written) stays.

@@ -6,6 +6,7 @@ use mortise_store::{Consistency, StoreError};
 use crate::{
     caller::Caller,
     hooks::{ReadDecision, RequestHooks, type_of},
+    rates::Category,
     service::ResourceService,
 };
 
@@ -14,8 +15,10 @@ impl ResourceService {
     /// place. A hook that looks at the resource sees the stored one, or, where none is, one with the id alone.
     ///
     /// # Errors
-    /// `PermissionDenied`: it may not. `InvalidArgument`: the id, the type, the scope. Those of the hooks.
+    /// `ResourceExhausted`: too many questions a second, counted as reads. `PermissionDenied`: it may not.
+    /// `InvalidArgument`: the id, the type, the scope. Those of the hooks.
     pub async fn check_allowed(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
+        self.check_rate(caller, Category::Read)?;
         let mut id = id.ok_or_else(|| Error::invalid("id is required"))?;
         let registry = self.types();
         let kind = registry.resolve(&type_of(&id))?.clone();
