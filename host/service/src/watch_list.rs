@@ -116,6 +116,11 @@ impl ResourceService {
         let mut tenancy = request.tenancy.unwrap_or_else(|| kind.scope.everywhere());
         let kind = check(&registry, &wanted, &tenancy, &request.name_prefix)?;
         kind.scope.check_query("resource", &kind.gvk.to_string(), &tenancy)?;
+        // Before the caller is judged, or a change in between would be missed.
+        let permission = WatchPermission {
+            changes: self.access().map(|access| access.changes()),
+            fingerprint: caller.authorizer.fingerprint(),
+        };
         caller.fill_own(kind.scope, &mut tenancy);
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
         let asked = tenancy.clone();
@@ -134,10 +139,7 @@ impl ResourceService {
             caller: caller.clone(),
             wanted: kind.gvk.clone(),
             within: asked,
-            permission: WatchPermission {
-                fingerprint: caller.authorizer.fingerprint(),
-                changes: self.access().map(|access| access.changes()),
-            },
+            permission,
             state: WatchState::Queued(query),
             stopped: Box::pin(self.stopped()),
             _permit: permit,

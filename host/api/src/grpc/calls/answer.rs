@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::{Status, body::Body};
 
+use super::super::status::status;
 use super::{CallGuard, CountsItself, OpenCall, Shared};
 
 /// What is handed to HTTP/2 at once, bytes; a frame of half as much more is not cut.
@@ -44,6 +45,10 @@ pub(super) fn answered(
         }));
         let answer = Arc::new(Answer { guard, state: Mutex::new(state) });
         calls.answers.lock().insert(number, answer.clone());
+        // What changed before it was among those that are looked at.
+        if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
+            answer.end(status(error), &calls.held);
+        }
         Body::new(AnswerBody { calls: calls.clone(), number, answer })
     })
 }
