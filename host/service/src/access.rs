@@ -4,7 +4,7 @@
 //! Events reach the watch before the write that caused them is answered, so the barrier has nothing to wait for but the
 //! task's turn. A watch that ends is opened again; what is known stays until its snapshot is complete.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use mortise_acl::Access;
 use mortise_resource::{Code, Error, pb, types};
@@ -14,16 +14,17 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{registry::ResourceType, service::ResourceService, type_watch::TypeWatch};
+use crate::{
+    registry::ResourceType,
+    service::{Barrier, ResourceService},
+    type_watch::TypeWatch,
+};
 
 /// How long a write waits until it is in effect.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// How long it is waited before a watch is opened again.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// Asks to be told when everything that came before is known.
-pub(crate) type Barrier = oneshot::Sender<()>;
 
 /// Which of the two a change is about.
 #[derive(Clone, Copy)]
@@ -87,12 +88,6 @@ fn apply(access: &Access, kind: Kind, event: &WatchEvent) {
 }
 
 impl ResourceService {
-    /// What is known of tokens and policies; `None` where everyone may do everything.
-    #[must_use]
-    pub fn access(&self) -> Option<&Arc<Access>> {
-        self.options.access.as_ref()
-    }
-
     /// Reads every token and policy, and answers the task that keeps them as they are stored. It ends after
     /// [`ResourceService::stop`].
     ///

@@ -17,8 +17,6 @@ use governor::{
 };
 use mortise_resource::{Code, Error};
 
-use crate::{caller::Caller, service::ResourceService};
-
 /// So many callers are known before silent ones are looked for.
 const MANY: usize = 10_000;
 
@@ -109,7 +107,10 @@ impl RateLimits {
     }
 
     /// Counts a request; `caller` is a number for who makes it, if callers are told apart.
-    fn check(&self, category: Category, caller: Option<u64>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// `ResourceExhausted`: too many a second, with the time to wait.
+    pub(crate) fn check(&self, category: Category, caller: Option<u64>) -> Result<(), Error> {
         let counts = match category {
             Category::Read => &self.reads,
             Category::Write => &self.writes,
@@ -123,17 +124,6 @@ impl RateLimits {
             own.map_err(|until| counts.refuse("one caller", 1, until.wait_time_from(clock.now())))?;
         }
         counts.all.check().map_err(|until| counts.refuse("all callers", 0, until.wait_time_from(clock.now())))
-    }
-}
-
-impl ResourceService {
-    /// Counts a request of a caller.
-    ///
-    /// # Errors
-    /// `ResourceExhausted`: too many a second, with the time to wait.
-    pub(crate) fn check_rate(&self, caller: &Caller, category: Category) -> Result<(), Error> {
-        let one = self.access().map(|_| crate::caller::Source::of(caller.authorizer.caller()).number());
-        self.rates.check(category, one)
     }
 }
 

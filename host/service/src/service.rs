@@ -3,18 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    access::Barrier,
+    caller::{Caller, Source},
     fair::FairPool,
-    rates::{RateLimits, Rates},
+    rates::{Category, RateLimits, Rates},
     registry::Registry,
 };
 use arc_swap::ArcSwap;
 use mortise_acl::Access;
 use mortise_plugin_host::LowPriorityThreads;
+use mortise_resource::Error;
 use mortise_store::Backend;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -73,6 +74,9 @@ pub struct ResourceService {
     stop: CancellationToken,
 }
 
+/// Asks to be told when every token and policy that was stored before is known.
+pub(crate) type Barrier = oneshot::Sender<()>;
+
 /// Where barriers are sent, and, until it is followed, where they arrive.
 type Barriers = (mpsc::Sender<Barrier>, Arc<Mutex<Option<mpsc::Receiver<Barrier>>>>);
 
@@ -99,6 +103,21 @@ impl ResourceService {
     #[must_use]
     pub fn types(&self) -> Arc<Registry> {
         self.registry.load_full()
+    }
+
+    /// What is known of tokens and policies; `None` where everyone may do everything.
+    #[must_use]
+    pub fn access(&self) -> Option<&Arc<Access>> {
+        self.options.access.as_ref()
+    }
+
+    /// Counts a request of a caller.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`: too many a second, with the time to wait.
+    pub(crate) fn check_rate(&self, caller: &Caller, category: Category) -> Result<(), Error> {
+        let one = self.access().map(|_| Source::of(caller.authorizer.caller()).number());
+        self.rates.check(category, one)
     }
 
     /// The number of open watches of clients, and its limit.
