@@ -1,8 +1,8 @@
 //! Reads rules as HCL: `area "name" { policy = "level" }` and `area = "level"`, with comments. Nothing else.
 //!
-//! By hand: rules come from strangers (a policy is validated before it is authorised), and hcl-edit, which reads HCL
-//! elsewhere, calls itself for each bracket, template and operator without a bound, so that 64 KiB of brackets overflow
-//! its stack. This grammar does not nest.
+//! By hand: rules come from strangers (a policy is validated before it is authorised), and hcl-edit, which reads HCL on
+//! the client's side, compares each entry with all others of its block (150 s for 60,000 of them). This grammar does not
+//! nest, and is read in one pass.
 
 use crate::policy::PolicyError;
 
