@@ -187,12 +187,6 @@ impl Access {
         Arc::new(Identity::named(name, vec![GLOBAL_MANAGEMENT.to_owned()], self.management.clone()))
     }
 
-    /// Whether a policy of that name exists.
-    #[must_use]
-    pub fn has_policy(&self, name: &str) -> bool {
-        name == GLOBAL_MANAGEMENT || self.tables.read().policies.contains_key(name)
-    }
-
     /// Counts changes of what identities are and may do.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {

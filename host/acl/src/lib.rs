@@ -29,7 +29,7 @@ mod type_rule;
 pub use access::{Access, Options};
 pub use identity::Identity;
 pub use policy::{MAX_POLICIES, Policy, PolicyError};
-pub use secret::{MAX_SECRET, hash_secret};
+pub use secret::hash_secret;
 
 /// The policy that allows everything. It exists always, and is not stored.
 pub const GLOBAL_MANAGEMENT: &str = "global-management";

@@ -127,7 +127,8 @@ section! {
 }
 
 section! {
-    /// Who may do what: tokens and policies (docs/security.md).
+    /// Who may do what: tokens and policies (docs/security.md). A client certificate's policies are in a table of their own,
+    /// [acl.certificates], by a name in the certificate: laptop = ["blue-team"].
     struct Acl in "acl" {
         /// Whether callers need a token, or another way to be known. `mortise dev` does without, unless this is set
         /// somewhere. The first start with it makes a token that may do everything, in data_dir/bootstrap-token.
