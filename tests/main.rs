@@ -12,6 +12,7 @@
 
 mod acl;
 mod address_space;
+mod audit;
 mod author;
 mod author_errors;
 mod backup;

@@ -2,7 +2,7 @@
 //! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose
 //! authorisation is declared. "Read through a hook" asks the guest each time: no decision is remembered.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
 use mortise_resource::{pb, types::Gvk};
@@ -12,7 +12,7 @@ use crate::{
     Outcome,
     report::line,
     servers::{Client, Server},
-    versus::{Rounds, Work, compare},
+    versus::{Rounds, Work, compare, compare_costs},
 };
 
 /// Bytes of data in a resource.
@@ -58,7 +58,7 @@ pub(crate) fn hooked(name: &str) -> pb::Resource {
 }
 
 /// The name of the resource for a client's turn: clients avoid each other's resources, as 64 different users would.
-fn name(client: usize, turn: u64, of: usize) -> String {
+pub(crate) fn name(client: usize, turn: u64, of: usize) -> String {
     // A stride that visits every name before it repeats one.
     let step = turn.wrapping_mul(7919).wrapping_add(client as u64 * 104_729);
     format!("artist-{:07}", step % of as u64)
@@ -156,6 +156,29 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     }
     ours.stop().await?;
     if only_writes { Ok(()) } else { hooked_reads(rounds).await }
+}
+
+/// Measures Read and Write of this build's server against those of another's.
+pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
+    let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
+    let [a, b] = &dirs;
+    let (ours, theirs) = (Server::mortise(a.path(), &[]).await?, Server::of_binary(other, b.path(), &[]).await?);
+    for server in [&ours, &theirs] {
+        fill(server, NAMES).await?;
+    }
+    line(&format!("against {}: {DATA} bytes of data, {NAMES} resources, all hooks", other.display()))?;
+    for clients in [1, 64] {
+        let reads = async |server: &Server| {
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
+        };
+        let (a, b) = (reads(&ours).await?, reads(&theirs).await?);
+        compare_costs("Read", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
+        let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
+        let (a, b) = (writes(&ours).await?, writes(&theirs).await?);
+        compare_costs("Write", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
+    }
+    ours.stop().await?;
+    theirs.stop().await
 }
 
 /// Measures Read of a type whose guest is asked for its authorisation each time.

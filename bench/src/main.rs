@@ -23,6 +23,7 @@ mod reload;
 mod report;
 mod scale;
 mod servers;
+mod tokens;
 mod versus;
 
 use std::{error::Error, net::SocketAddr, path::PathBuf, time::Duration};
@@ -72,6 +73,13 @@ enum Command {
         /// How many resources.
         #[arg(long, default_value_t = 10_000)]
         resources: usize,
+    },
+    /// Read and Write with a token against the same without.
+    Tokens,
+    /// Read and Write against those of another build's server.
+    Against {
+        /// The other `mortise`.
+        binary: PathBuf,
     },
     /// Durable writes against etcd, if it is on PATH, 64 and 1 clients.
     Etcd,
@@ -140,6 +148,8 @@ fn main() -> Outcome<()> {
             Command::Lists => calls::lists(rounds).await,
             Command::Crowd { lists, resources } => crowd::measure(rounds, lists, resources).await,
             Command::Apply { resources } => apply::measure(rounds.count, resources).await,
+            Command::Tokens => tokens::measure(rounds).await,
+            Command::Against { binary } => calls::against(rounds, &binary).await,
             Command::Etcd => etcd::run(rounds).await,
             Command::Hooks => hooks::measure().await,
             Command::Scale { resources } => scale::measure(rounds, resources).await,
@@ -157,6 +167,7 @@ fn main() -> Outcome<()> {
                 calls::lists(rounds).await?;
                 crowd::measure(rounds, 2_000, 100_000).await?;
                 apply::measure(rounds.count, 10_000).await?;
+                tokens::measure(rounds).await?;
                 etcd::run(rounds).await?;
                 hostile::measure(rounds).await?;
                 controllers::measure(rounds, 100_000).await?;

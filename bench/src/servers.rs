@@ -16,6 +16,9 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::Outcome;
 
+/// Ticks of a second in /proc, as Linux shows them to programs on every machine that Rust's std supports.
+const TICKS: f64 = 100.0;
+
 pub(crate) type Client = ResourceServiceClient<Channel>;
 
 /// A server that is ready.
@@ -43,7 +46,11 @@ async fn start(mut command: Command) -> Outcome<Server> {
 impl Server {
     /// Starts the release binary next to this one, with the demo plugin and the guest that has every hook.
     pub(crate) async fn mortise(data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
-        let binary = sibling("mortise")?;
+        Self::of_binary(&sibling("mortise")?, data, env).await
+    }
+
+    /// Starts a binary as [`Server::mortise`] does.
+    pub(crate) async fn of_binary(binary: &Path, data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
         std::fs::copy(mortise_test_guests::component("every-hook"), data.join("every-hook.wasm"))?;
         let mut command = Command::new(binary);
         command
@@ -105,6 +112,15 @@ impl Server {
     pub(crate) fn resident_mib(&self) -> Outcome<f64> {
         let pid = self.child.id().ok_or("the server ended")?;
         resident_mib_of(&pid.to_string())
+    }
+
+    /// Processor time that the server has taken so far, seconds.
+    pub(crate) fn processor_seconds(&self) -> Outcome<f64> {
+        let pid = self.child.id().ok_or("the server ended")?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let (_, rest) = stat.rsplit_once(')').ok_or("no name")?;
+        let ticks: Vec<f64> = rest.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(ticks.iter().sum::<f64>() / TICKS)
     }
 
     /// Ends the server with SIGTERM, as an operator does.

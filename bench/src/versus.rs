@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::{
     Outcome,
     report::{line, median},
+    servers::Server,
 };
 
 /// Number and length of the rounds of each side.
@@ -80,4 +81,43 @@ pub(crate) async fn compare<A: Work, B: Work>(
         median(b)
     ))?;
     Ok(ratio)
+}
+
+/// A side's rate, and its server's processor time for an operation, µs.
+async fn cost<W: Work>(server: &Server, work: &Arc<W>, clients: usize, length: Duration) -> Outcome<(f64, f64)> {
+    let before = server.processor_seconds()?;
+    let rate = rate(work, clients, length).await?;
+    let took = server.processor_seconds()? - before;
+    Ok((rate, took * 1e6 / (rate * length.as_secs_f64())))
+}
+
+/// Compares two servers by rate and by their processor time for an operation, the steadier figure. Both ratios are
+/// above 1 where the second is better.
+pub(crate) async fn compare_costs<W: Work>(
+    title: &str,
+    (a_name, a_server, a): (&str, &Server, &Arc<W>),
+    (b_name, b_server, b): (&str, &Server, &Arc<W>),
+    clients: usize,
+    rounds: Rounds,
+) -> Outcome<()> {
+    rate(a, clients, rounds.length / 4).await?;
+    rate(b, clients, rounds.length / 4).await?;
+    let mut figures: [Vec<f64>; 6] = Default::default();
+    for round in 0..rounds.count {
+        // Whichever comes second finds the machine a little warmer.
+        let (of_a, of_b) = if round % 2 == 0 {
+            let of_a = cost(a_server, a, clients, rounds.length).await?;
+            (of_a, cost(b_server, b, clients, rounds.length).await?)
+        } else {
+            let of_b = cost(b_server, b, clients, rounds.length).await?;
+            (cost(a_server, a, clients, rounds.length).await?, of_b)
+        };
+        let of_round = [of_a.0, of_b.0, of_b.0 / of_a.0, of_a.1, of_b.1, of_a.1 / of_b.1];
+        figures.iter_mut().zip(of_round).for_each(|(all, one)| all.push(one));
+    }
+    let [a_rate, b_rate, slower, a_cost, b_cost, dearer] = figures.map(median);
+    line(&format!(
+        "{title}, {clients} client(s): {a_name} {a_rate:.0}/s, {b_name} {b_rate:.0}/s, ratio {slower:.3}; processor \
+         {a_cost:.1} and {b_cost:.1} µs, ratio {dearer:.3}"
+    ))
 }

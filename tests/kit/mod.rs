@@ -1,4 +1,6 @@
-//! What tests of controllers share: looking at a controller, and waiting for what it does.
+//! What tests share: looking at a controller and waiting for what it does; a server that asks for tokens (`guarded`).
+
+pub mod guarded;
 
 use std::time::Duration;
 

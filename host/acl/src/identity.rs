@@ -69,12 +69,6 @@ impl Identity {
         }
     }
 
-    /// The token's name; empty for who has none.
-    #[must_use]
-    pub fn accessor(&self) -> &str {
-        &self.accessor
-    }
-
     /// The names of the policies.
     #[must_use]
     pub fn policies(&self) -> &[String] {
@@ -122,6 +116,10 @@ impl Authorizer for Identity {
 
     fn caller(&self) -> &str {
         &self.name
+    }
+
+    fn accessor(&self) -> &str {
+        &self.accessor
     }
 
     fn fingerprint(&self) -> u64 {

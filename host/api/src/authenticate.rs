@@ -7,7 +7,7 @@
 //! Methods about resources are judged by the service, with the hooks of the type. Of every other method [`Requirement`]
 //! says what it asks for; a method that no table has asks for `operator:write`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ::http::{HeaderMap, header::AUTHORIZATION};
 use mortise_acl::{Access, Identity};
@@ -15,11 +15,15 @@ use mortise_resource::{
     Error,
     authorizer::{AllowAll, Authorizer, denial},
 };
+use mortise_service::{Origin, Remote, Surface};
 
 use crate::peer::{LocalUser, PeerCertificate};
 
 /// The header of a token, Consul's.
 const TOKEN: &str = "x-consul-token";
+
+/// The header of a request's number, which answers that refuse carry.
+pub(crate) const REQUEST: &str = "x-request-id";
 
 /// What a method asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +37,11 @@ pub(crate) enum Requirement {
 }
 
 impl Requirement {
+    /// Whether what asks for it changes something, for all that is known here.
+    pub(crate) fn changes(self) -> bool {
+        self == Self::Permission("operator:write")
+    }
+
     /// What a method of gRPC asks for, by its path.
     pub(crate) fn of_grpc(path: &str) -> Self {
         const READ: Requirement = Requirement::Permission("operator:read");
@@ -70,6 +79,7 @@ pub(crate) struct Authenticated {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     /// `None` where tokens are not asked for.
     pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) origin: Arc<Origin>,
 }
 
 /// What a request comes with, besides its headers.
@@ -90,8 +100,9 @@ impl Authenticated {
         token: Option<&str>,
         headers: &HeaderMap,
         peer: Peer<'_>,
+        origin: Arc<Origin>,
     ) -> Result<Self, Error> {
-        let Some(access) = access else { return Ok(Self { authorizer: Arc::new(AllowAll), identity: None }) };
+        let Some(access) = access else { return Ok(Self { authorizer: allow_all(), identity: None, origin }) };
         let identity = match token.or_else(|| token_of(headers)) {
             Some(token) => access.of_secret(token)?,
             None => match (peer.certificate.and_then(|known| access.of_certificate(&known.names)), peer.local) {
@@ -102,7 +113,7 @@ impl Authenticated {
                 _ => access.anonymous().clone(),
             },
         };
-        Ok(Self { authorizer: identity.clone(), identity: Some(identity) })
+        Ok(Self { authorizer: identity.clone(), identity: Some(identity), origin })
     }
 
     /// Checks what a method asks for, now.
@@ -119,6 +130,42 @@ impl Authenticated {
             Requirement::Permission(permission) if self.authorizer.allowed(permission, "") => Ok(()),
             Requirement::Permission(permission) => refused(permission),
         }
+    }
+}
+
+/// The caller where tokens are not asked for.
+fn allow_all() -> Arc<dyn Authorizer> {
+    static ALL: LazyLock<Arc<AllowAll>> = LazyLock::new(Arc::default);
+    ALL.clone()
+}
+
+/// A caller that could not be recognised, in records.
+pub(crate) fn stranger() -> Arc<dyn Authorizer> {
+    static STRANGER: LazyLock<Arc<Stranger>> = LazyLock::new(Arc::default);
+    STRANGER.clone()
+}
+
+/// Where a request came from, with the number that its client gave it.
+pub(crate) fn origin(surface: Surface, remote: Remote, headers: &HeaderMap) -> Arc<Origin> {
+    let number = headers.get(REQUEST).and_then(|number| number.to_str().ok());
+    Arc::new(Origin::new(surface, remote, number))
+}
+
+/// May do nothing.
+#[derive(Default)]
+struct Stranger;
+
+impl Authorizer for Stranger {
+    fn allowed(&self, _: &str, _: &str) -> bool {
+        false
+    }
+
+    fn caller(&self) -> &'static str {
+        "unknown token"
+    }
+
+    fn fingerprint(&self) -> u64 {
+        1
     }
 }
 

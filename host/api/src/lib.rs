@@ -14,6 +14,7 @@ mod observability;
 mod peer;
 mod port;
 pub mod server;
+mod soundness;
 mod tls;
 mod transport;
 

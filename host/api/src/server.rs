@@ -54,6 +54,7 @@ use crate::{
         plugin_service_server::PluginServiceServer, server_service_server::ServerServiceServer,
         type_service_server::TypeServiceServer,
     },
+    soundness::Soundness,
     stubs::resource_service_server::ResourceServiceServer,
     tls::{Tls, TlsError, TlsOptions},
 };
@@ -235,10 +236,10 @@ impl OpenPorts {
             let (ready_tx, ready) = watch::channel(true);
             let until_stopped = ready.clone();
             let health = HealthReporter::new();
-            let store = service.backend().health();
-            let sound = store.borrow().is_ready();
+            let soundness = Soundness::of(&service);
+            let sound = soundness.fault().is_none();
             health::say(&health, true, sound).await;
-            let following = tokio::spawn(health::follow(health.clone(), store));
+            let following = tokio::spawn(health::follow(health.clone(), soundness.clone()));
             let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
@@ -325,7 +326,7 @@ impl OpenPorts {
                 async move { calls.watch_over(changes).await }
             });
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
-            let probes = http::probes(ready.clone(), service.backend().health());
+            let probes = http::probes(ready.clone(), soundness);
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
             let router = http::router(shared);

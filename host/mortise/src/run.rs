@@ -9,6 +9,7 @@ use std::{
 };
 
 use mortise_api::{ServeError, ServerInfo, Services, metrics::install_metrics};
+use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{LoadError, Sandbox};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
@@ -47,6 +48,8 @@ pub(crate) enum RunError {
     Config(#[from] ConfigError),
     #[error("{0}")]
     Bootstrap(#[from] bootstrap::BootstrapError),
+    #[error("{0}")]
+    Audit(#[from] mortise_audit::OpenError),
     #[error("reading tokens and policies: {0}")]
     Access(#[source] mortise_resource::Error),
     #[error("{0}")]
@@ -77,19 +80,19 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
-    let Settings { mut config, data_dir_given, plugin_dir_given, dns_given, acl_given, reload } = settings;
+    let Settings { mut config, given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
     let mut temporary = None;
     if mode == Mode::Dev {
-        if !data_dir_given {
+        if !given.data_dir {
             let dir = tempfile::Builder::new().prefix("mortise-dev-").tempdir();
             let dir = dir.map_err(system("making a temporary data directory"))?;
             config.data_dir = dir.path().to_owned();
             temporary = Some(dir);
         }
         // What is installed for a try is not left in the folder of whoever tries.
-        if !plugin_dir_given {
+        if !given.plugin_dir {
             config.plugin_dir = config.data_dir.join("plugin-files");
         }
         for name in bundled::DEV {
@@ -99,9 +102,12 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
     }
     // Two servers for development have one port for DNS.
-    let dns_optional = mode == Mode::Dev && !dns_given;
+    let dns_optional = mode == Mode::Dev && !given.dns;
     config.dns.enabled |= dns_optional;
-    config.acl.enabled &= mode == Mode::Serve || acl_given;
+    config.acl.enabled &= mode == Mode::Serve || given.acl;
+    if mode == Mode::Dev && !given.audit {
+        config.audit.events = Events::None;
+    }
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;
@@ -128,7 +134,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     }
     let backend = Arc::new(store);
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
-    let service = ResourceService::new(backend.clone(), registry.clone(), parts::service(&config));
+    let audit = parts::audit(&config).map(|options| AuditLog::open(&options)).transpose()?;
+    let options = parts::service(&config, audit.clone());
+    let service = ResourceService::new(backend.clone(), registry.clone(), options);
     let tasks = TaskWatch::new();
     let mut background = service.background();
     let background = tasks.over("the clean-up of tenancies", async move {
@@ -198,6 +206,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let _ = background.await;
     let _ = access.await;
     drop(service);
+    if let Some(audit) = audit {
+        audit.close().await;
+    }
     let closing = tokio::task::spawn_blocking(move || backend.close());
     closing.await.map_err(|e| system("closing the store")(std::io::Error::other(e)))?;
     if let Some(watchdog) = watchdog {

@@ -23,6 +23,11 @@ pub trait Authorizer: Send + Sync {
     /// The name of the caller in a refusal, such as `anonymous token`.
     fn caller(&self) -> &str;
 
+    /// The accessor id of the caller's token; empty for a caller without one.
+    fn accessor(&self) -> &str {
+        ""
+    }
+
     /// A digest of everything that the answers depend on, the caller's name included: authorizers with equal
     /// fingerprints answer every question alike.
     fn fingerprint(&self) -> u64;

@@ -28,6 +28,25 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
+impl Code {
+    /// The name, as gRPC has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "InvalidArgument",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::NotFound => "NotFound",
+            Self::PermissionDenied => "PermissionDenied",
+            Self::ResourceExhausted => "ResourceExhausted",
+            Self::FailedPrecondition => "FailedPrecondition",
+            Self::Aborted => "Aborted",
+            Self::Internal => "Internal",
+            Self::Unavailable => "Unavailable",
+            Self::Unauthenticated => "Unauthenticated",
+        }
+    }
+}
+
 /// A failure as a caller sees it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]

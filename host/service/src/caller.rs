@@ -12,6 +12,8 @@ use mortise_resource::{
 };
 use mortise_store::Consistency;
 
+use crate::origin::Origin;
+
 /// The caller of one RPC.
 #[derive(Clone)]
 pub struct Caller {
@@ -21,6 +23,8 @@ pub struct Caller {
     pub consistency: Consistency,
     /// The connection of the caller, or whatever else its calls come from.
     pub source: Source,
+    /// Where the request came from; `None` for the host's own.
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// Where calls come from: what is scarce is shared fairly between sources.
@@ -48,7 +52,7 @@ impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
     pub fn new(authorizer: Arc<dyn Authorizer>, consistency: Consistency) -> Self {
-        Self { authorizer, consistency, source: Source::default() }
+        Self { authorizer, consistency, source: Source::default(), origin: None }
     }
 
     /// Makes the host itself, who may do everything.
@@ -77,6 +81,12 @@ impl Caller {
         {
             tenancy.namespace = or_default(&own.namespace);
         }
+    }
+
+    /// The caller of a request that came from somewhere.
+    #[must_use]
+    pub fn from(self, origin: Option<Arc<Origin>>) -> Self {
+        Self { origin, ..self }
     }
 
     /// The caller, at a source.

@@ -4,9 +4,9 @@ use mortise_resource::{Error, authorizer::Verb, pb, types};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
+    audit::Method,
     caller::Caller,
     hooks::{ReadDecision, RequestHooks, type_of},
-    rates::Category,
     service::ResourceService,
 };
 
@@ -18,7 +18,13 @@ impl ResourceService {
     /// `ResourceExhausted`: too many questions a second, counted as reads. `PermissionDenied`: it may not.
     /// `InvalidArgument`: the id, the type, the scope. Those of the hooks.
     pub async fn check_allowed(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
-        self.check_rate(caller, Category::Read)?;
+        let mut call = self.begin(caller, Method::CanI).await?;
+        call.about(id.as_ref());
+        let answer = self.decide(caller, verb, id).await;
+        call.end(answer).await
+    }
+
+    async fn decide(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
         let mut id = id.ok_or_else(|| Error::invalid("id is required"))?;
         let registry = self.types();
         let kind = registry.resolve(&type_of(&id))?.clone();

@@ -8,10 +8,10 @@ use mortise_resource::{Code, Error, authorizer::Verb, meta, pb, types};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
+    audit::Method,
     builtin,
     caller::Caller,
     hooks::{RequestHooks, type_of},
-    rates::Category,
     removal,
     retry::{Failure, Retry},
     service::ResourceService,
@@ -26,6 +26,8 @@ pub struct Deleted {
     pub id: pb::Id,
     /// The version in which it is marked for deletion, for one that has finalizers; `None` for one that is gone.
     pub marked: Option<String>,
+    /// Its generation before, and after, which is empty for one that is gone.
+    generations: [String; 2],
 }
 
 impl ResourceService {
@@ -44,7 +46,16 @@ impl ResourceService {
     /// # Errors
     /// As [`ResourceService::delete`].
     pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
-        self.check_rate(caller, Category::Write)?;
+        let mut call = self.begin(caller, Method::Delete).await?;
+        call.about(request.id.as_ref());
+        let deleted = self.deleted(caller, request).await;
+        if let Ok(Some(Deleted { id, generations: [before, after], .. })) = &deleted {
+            call.changed(Some(id), before, after);
+        }
+        call.end(deleted).await
+    }
+
+    async fn deleted(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();
@@ -90,26 +101,28 @@ impl ResourceService {
         stored: pb::Resource,
     ) -> Result<Deleted, Failure> {
         let (id, version) = (stored.id.clone().unwrap_or_default(), stored.version.clone());
+        let before = stored.generation.clone();
+        let deleted = |id, marked, after| Deleted { id, marked, generations: [before.clone(), after] };
         if !meta::has_finalizers(&stored.metadata) {
-            return self.remove(&stored).await.map(|()| Deleted { id, marked: None }).map_err(failed);
+            return self.remove(&stored).await.map(|()| deleted(id, None, String::new())).map_err(failed);
         }
         if meta::is_marked(&stored.metadata) {
-            return Ok(Deleted { id, marked: Some(version) });
+            return Ok(deleted(id, Some(version), before.clone()));
         }
         let mut marked = stored;
         removal::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
         let error = match self.write_as(caller, registry, request, Verb::Delete).await {
-            Ok(answer) => {
-                let marked = answer.resource.unwrap_or_default().version;
-                return Ok(Deleted { id, marked: Some(marked) });
+            Ok(written) => {
+                let marked = written.response.resource.unwrap_or_default();
+                return Ok(deleted(id, Some(marked.version), marked.generation));
             }
             Err(error) if error.code == Code::Aborted => return Err(Failure::Conflict(error)),
             Err(error) => error,
         };
         // To Write, a resource that is gone by now is one to be created, which fails in its own way.
         match self.backend.read(Consistency::Consistent, &id).await {
-            Err(StoreError::NotFound) => Ok(Deleted { id, marked: None }),
+            Err(StoreError::NotFound) => Ok(deleted(id, None, String::new())),
             Ok(now) if now.version != version => Err(Failure::Conflict(cas_failure())),
             _ => Err(Failure::Final(error)),
         }

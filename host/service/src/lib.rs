@@ -9,6 +9,7 @@
 
 mod access;
 mod admit;
+mod audit;
 mod builtin;
 mod caller;
 mod can;
@@ -21,6 +22,7 @@ mod ids;
 mod list;
 mod list_by_owner;
 mod mutate_and_validate;
+mod origin;
 mod rates;
 mod read;
 mod reaper;
@@ -39,11 +41,13 @@ mod watch_list;
 mod write;
 mod write_status;
 
+pub use audit::Call;
 pub use caller::{Caller, Source};
 pub use checked_list::EncodedList;
 pub use delete::Deleted;
 
 pub use mortise_store::Consistency;
+pub use origin::{Origin, Remote, Surface};
 pub use rates::Rates;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;

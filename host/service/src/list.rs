@@ -6,10 +6,10 @@ use mortise_resource::{Error, pb, tenancy};
 use mortise_store::{Query, TypeKey};
 
 use crate::{
+    audit::Method,
     caller::Caller,
     checked_list::{CheckedList, EncodedList, Selection},
     hooks::RequestHooks,
-    rates::Category,
     registry::{Registry, ResourceType},
     service::ResourceService,
 };
@@ -52,7 +52,13 @@ impl ResourceService {
 
     /// The checks, up to where the store is asked.
     async fn check_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
-        self.check_rate(caller, Category::Read)?;
+        let mut call = self.begin(caller, Method::List).await?;
+        call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.name_prefix);
+        let list = self.checked_list(caller, request).await;
+        call.end(list).await
+    }
+
+    async fn checked_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.ok_or_else(|| Error::invalid("tenancy is required"))?;
         let registry = self.types();

@@ -3,10 +3,10 @@
 use mortise_resource::{Error, pb, types};
 
 use crate::{
+    audit::Method,
     caller::Caller,
     checked_list::{CheckedList, EncodedList, Selection},
     hooks::{RequestHooks, type_of},
-    rates::Category,
     service::ResourceService,
 };
 
@@ -62,7 +62,17 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<CheckedList, Error> {
-        self.check_rate(caller, Category::Read)?;
+        let mut call = self.begin(caller, Method::ListByOwner).await?;
+        call.about(request.owner.as_ref());
+        let list = self.checked_list_by_owner(caller, request).await;
+        call.end(list).await
+    }
+
+    async fn checked_list_by_owner(
+        &self,
+        caller: &Caller,
+        request: pb::ListByOwnerRequest,
+    ) -> Result<CheckedList, Error> {
         let mut owner = request.owner.ok_or_else(|| Error::invalid("owner is required"))?;
         types::check_id("owner", &mut owner)?;
         if owner.uid.is_empty() {

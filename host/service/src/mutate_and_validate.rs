@@ -2,7 +2,7 @@
 
 use mortise_resource::{Error, authorizer::Verb, pb};
 
-use crate::{admit, caller::Caller, hooks::RequestHooks, rates::Category, read::tenancy_of, service::ResourceService};
+use crate::{admit, audit::Method, caller::Caller, hooks::RequestHooks, read::tenancy_of, service::ResourceService};
 
 impl ResourceService {
     /// Runs the first half of a write: defaults, validation, permission and place. It ignores version, uid, status,
@@ -15,7 +15,17 @@ impl ResourceService {
         caller: &Caller,
         request: pb::MutateAndValidateRequest,
     ) -> Result<pb::MutateAndValidateResponse, Error> {
-        self.check_rate(caller, Category::Read)?;
+        let mut call = self.begin(caller, Method::MutateAndValidate).await?;
+        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
+        let answer = self.mutated(caller, request).await;
+        call.end(answer).await
+    }
+
+    async fn mutated(
+        &self,
+        caller: &Caller,
+        request: pb::MutateAndValidateRequest,
+    ) -> Result<pb::MutateAndValidateResponse, Error> {
         let registry = self.types();
         let (mut resource, kind) = admit::shape(caller, &registry, request.resource)?;
         kind.check_plugin_present()?;

@@ -4,9 +4,9 @@ use mortise_resource::{Error, pb, types};
 use mortise_store::StoreError;
 
 use crate::{
+    audit::Method,
     caller::Caller,
     hooks::{ReadDecision, RequestHooks, type_of},
-    rates::Category,
     service::ResourceService,
     store_fault::store_fault,
 };
@@ -19,7 +19,13 @@ impl ResourceService {
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
     /// tenancy unit, the resource, or another uid.
     pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
-        self.check_rate(caller, Category::Read)?;
+        let mut call = self.begin(caller, Method::Read).await?;
+        call.about(request.id.as_ref());
+        let answer = self.read_checked(caller, request).await;
+        call.end(answer).await
+    }
+
+    async fn read_checked(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();

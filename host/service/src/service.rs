@@ -10,6 +10,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use mortise_acl::Access;
+use mortise_audit::AuditLog;
 use mortise_plugin_host::LowPriorityThreads;
 use mortise_resource::Error;
 use mortise_store::Backend;
@@ -41,6 +42,8 @@ pub struct Options {
     pub rates: Rates,
     /// Who may do what; `None` for everyone everything.
     pub access: Option<Arc<Access>>,
+    /// The record of who did what, if there is one.
+    pub audit: Option<AuditLog>,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             second_pass: Duration::from_secs(30),
             rates: Rates::default(),
             access: None,
+            audit: None,
         }
     }
 }
@@ -109,6 +113,12 @@ impl ResourceService {
     #[must_use]
     pub fn access(&self) -> Option<&Arc<Access>> {
         self.options.access.as_ref()
+    }
+
+    /// The record of who did what.
+    #[must_use]
+    pub fn audit(&self) -> Option<&AuditLog> {
+        self.options.audit.as_ref()
     }
 
     /// Counts a request of a caller.

@@ -18,12 +18,12 @@ use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
+    audit::Method,
     caller::{Caller, Source},
     checked_list::is_of,
     fair::Share,
     hooks::RequestHooks,
     list::check,
-    rates::Category,
     service::ResourceService,
     store_fault::store_fault,
 };
@@ -109,7 +109,13 @@ impl ResourceService {
     /// `InvalidArgument`: the type, a unit, the prefix, the scope. `PermissionDenied`: listing. `ResourceExhausted`:
     /// too many watches.
     pub async fn watch_list(&self, caller: &Caller, request: pb::WatchListRequest) -> Result<Events, Error> {
-        self.check_rate(caller, Category::Read)?;
+        let mut call = self.begin(caller, Method::WatchList).await?;
+        call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.name_prefix);
+        let events = self.opened(caller, request).await;
+        call.end(events).await
+    }
+
+    async fn opened(&self, caller: &Caller, request: pb::WatchListRequest) -> Result<Events, Error> {
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let registry = self.types();
         let kind = registry.resolve(&wanted)?;
@@ -190,10 +196,21 @@ impl Events {
         if authorizer.fingerprint() == self.permission.fingerprint {
             return Ok(());
         }
-        authorizer.check_valid()?;
-        let kind = self.service.types().resolve(&self.wanted.to_pb())?.clone();
-        RequestHooks::new(kind, &self.caller).authorize_list(&self.within).await?;
+        let lost = self.lost_permission().await;
+        // Its record, like that of its beginning; a watch that may go on elsewhere leaves none.
+        let caller = &self.caller;
+        let name = "WatchList, ended".into();
+        let mut call = self.service.begin_call(&caller.authorizer, caller.origin.as_ref(), name, false).await?;
+        call.about_many(Some(&self.wanted.to_pb()), Some(&self.within), "");
+        call.end(lost).await?;
         Err(Error::new(Code::Aborted, "what the caller may see has changed; watch again for a new snapshot"))
+    }
+
+    /// Fails where the caller may not watch any more.
+    async fn lost_permission(&mut self) -> Result<(), Error> {
+        self.caller.authorizer.check_valid()?;
+        let kind = self.service.types().resolve(&self.wanted.to_pb())?.clone();
+        RequestHooks::new(kind, &self.caller).authorize_list(&self.within).await
     }
 
     /// The resource in its type's schema version, if the caller may read it.

@@ -17,12 +17,13 @@ use mortise_resource::{
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError};
 
 use crate::{
-    admit, builtin,
+    admit,
+    audit::Method,
+    builtin,
     caller::Caller,
     deletion_rules,
     hooks::RequestHooks,
     ids,
-    rates::Category,
     read::tenancy_of,
     retry::{Failure, Retry},
     service::ResourceService,
@@ -34,6 +35,13 @@ const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the Wri
 
 /// Attempts of a write whose place or owner changes between look-up and commit.
 const MAX_LOOKS: u32 = 16;
+
+/// What a write came to.
+pub(crate) struct Written {
+    pub(crate) response: pb::WriteResponse,
+    /// The generation that was stored before; empty for none.
+    before: String,
+}
 
 /// The result of the first half, and the stored version for which it holds.
 struct AdmittedResource {
@@ -50,8 +58,13 @@ impl ResourceService {
     /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
     /// not; `InvalidArgument` for the rules of owner, status and deletion.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
-        self.check_rate(caller, Category::Write)?;
-        self.write_as(caller, &self.types(), request, Verb::Write).await
+        let mut call = self.begin(caller, Method::Write).await?;
+        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
+        let answer = self.write_as(caller, &self.types(), request, Verb::Write).await;
+        if let Ok(Written { response: pb::WriteResponse { resource: Some(stored), .. }, before }) = &answer {
+            call.changed(stored.id.as_ref(), before, &stored.generation);
+        }
+        call.end(answer.map(|written| written.response)).await
     }
 
     /// [`ResourceService::write`] within a call that already has its snapshot of the registry, and that is for `verb`.
@@ -61,7 +74,7 @@ impl ResourceService {
         registry: &Registry,
         request: pb::WriteRequest,
         verb: Verb,
-    ) -> Result<pb::WriteResponse, Error> {
+    ) -> Result<Written, Error> {
         let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
@@ -69,9 +82,9 @@ impl ResourceService {
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
             match self.attempt(registry, &mut hooks, verb, &kind, &incoming, &mut admitted).await {
-                Ok(response) => {
+                Ok(written) => {
                     self.settle(&kind).await?;
-                    return Ok(response);
+                    return Ok(written);
                 }
                 Err(AttemptError::Failed(failure)) => retry.after(failure).await?,
                 Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
@@ -90,7 +103,7 @@ impl ResourceService {
         kind: &Arc<ResourceType>,
         incoming: &pb::Resource,
         admitted: &mut Option<AdmittedResource>,
-    ) -> Result<pb::WriteResponse, AttemptError> {
+    ) -> Result<Written, AttemptError> {
         let id = incoming.id.clone().unwrap_or_default();
         let stored = match self.backend.read(Consistency::Eventual, &id).await {
             Ok(stored) => Some(stored),
@@ -130,6 +143,7 @@ impl ResourceService {
             }
         };
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
+        let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
         let stored = match stored {
             None => self.create(kind, incoming, resource, place).await?,
             Some(stored) => {
@@ -137,7 +151,7 @@ impl ResourceService {
                 self.update(kind, incoming, resource, stored, place).await?
             }
         };
-        Ok(pb::WriteResponse { resource: Some(stored), warnings })
+        Ok(Written { response: pb::WriteResponse { resource: Some(stored), warnings }, before })
     }
 
     async fn create(

@@ -4,10 +4,10 @@ use mortise_resource::{Error, authorizer::Verb, name, pb, types, ulid};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
+    audit::Method,
     caller::Caller,
     hooks::{RequestHooks, type_of},
     ids,
-    rates::Category,
     retry::{Failure, Retry},
     service::ResourceService,
     store_fault::store_fault,
@@ -26,7 +26,20 @@ impl ResourceService {
         caller: &Caller,
         request: pb::WriteStatusRequest,
     ) -> Result<pb::WriteStatusResponse, Error> {
-        self.check_rate(caller, Category::Write)?;
+        let mut call = self.begin(caller, Method::WriteStatus).await?;
+        call.about(request.id.as_ref());
+        let answer = self.written_status(caller, request).await;
+        if let Ok(pb::WriteStatusResponse { resource: Some(stored) }) = &answer {
+            call.changed(stored.id.as_ref(), &stored.generation, &stored.generation);
+        }
+        call.end(answer).await
+    }
+
+    async fn written_status(
+        &self,
+        caller: &Caller,
+        request: pb::WriteStatusRequest,
+    ) -> Result<pb::WriteStatusResponse, Error> {
         check_required(&request)?;
         let pb::WriteStatusRequest { id, version, key, status } = request;
         let (mut id, mut status) = (id.unwrap_or_default(), status.unwrap_or_default());

@@ -1,6 +1,9 @@
 //! From the bytes of a query to those of its answer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use hickory_proto::{
     op::{Edns, Message, MessageType, OpCode, ResponseCode},
@@ -10,7 +13,7 @@ use hickory_proto::{
     },
 };
 use mortise_resource::{Code, grpc::catalog::ServiceEndpoints, pb, tenancy::DEFAULT};
-use mortise_service::{Caller, Consistency, ResourceService, Source};
+use mortise_service::{Caller, Consistency, Origin, Remote, ResourceService, Source, Surface};
 use prost::Message as _;
 
 use super::{
@@ -178,7 +181,8 @@ impl Resolver {
             Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
             None => Caller::host(Consistency::Eventual),
         };
-        let caller = caller.at(source);
+        let origin = Origin::new(Surface::Dns, Remote::Address(from), None);
+        let caller = caller.at(source).from(Some(Arc::new(origin)));
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
             let data = found.data.unwrap_or_default();
             let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;

@@ -26,6 +26,7 @@
 
 mod answer;
 mod counted;
+mod records;
 mod request;
 
 use std::{
@@ -40,14 +41,14 @@ use std::{
 
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
-use mortise_resource::Error;
-use mortise_service::ResourceService;
+use mortise_resource::{Error, authorizer::Authorizer};
+use mortise_service::{Origin, Remote, ResourceService, Surface};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{Instant, sleep},
 };
-use tonic::{Status, body::Body};
+use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tower::{Layer, Service};
 
 pub(crate) use self::counted::{AnswerBytes, CountedBytes, CountsItself};
@@ -57,7 +58,7 @@ use self::{
 };
 use super::{list::ListMethod, status::status};
 use crate::{
-    authenticate::{Authenticated, Peer, Requirement},
+    authenticate::{Authenticated, Peer, Requirement, origin, stranger},
     peer::{LocalUser, PeerCertificate},
 };
 
@@ -128,7 +129,7 @@ impl Calls {
 
     /// The layer through which every call goes.
     pub(crate) fn layer(&self, service: ResourceService) -> CallsLayer {
-        CallsLayer { calls: self.0.clone(), service }
+        CallsLayer { calls: self.0.clone(), service: Arc::new(service) }
     }
 
     /// Ends answers that are not taken, and those whose callers may not have them any more, for ever.
@@ -250,7 +251,7 @@ impl Drop for OpenCall {
 #[derive(Clone)]
 pub(crate) struct CallsLayer {
     calls: Arc<Shared>,
-    service: ResourceService,
+    service: Arc<ResourceService>,
 }
 
 impl<S> Layer<S> for CallsLayer {
@@ -266,12 +267,12 @@ impl<S> Layer<S> for CallsLayer {
 pub(crate) struct CallsService<S> {
     inner: S,
     calls: Arc<Shared>,
-    service: ResourceService,
+    service: Arc<ResourceService>,
 }
 
 impl<S> Service<Request<Body>> for CallsService<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Future: Send + 'static>,
+    S: Service<Request<Body>, Response = Response<Body>, Future: Send + 'static> + Clone + Send + 'static,
     S::Error: 'static,
 {
     type Response = Response<Body>;
@@ -285,14 +286,19 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
         let open = OpenCall::begin(&calls);
-        let guard = match authenticated(&self.service, &mut request) {
+        let origin = origin_of(&request);
+        let guard = match authenticated(&self.service, &mut request, origin.clone()) {
             Ok(guard) => guard,
-            Err(error) => return async move { Ok(status(error).into_http()) }.boxed(),
+            Err((by, error)) => {
+                let refusal = records::refuse(self.service.clone(), by, origin, request.uri().path(), error);
+                return refusal.map(Ok).boxed();
+            }
         };
         let share = ReceivedShare::default();
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMED.contains(&path);
         let list = ListMethod::of(path);
+        let recorded = self.service.audit().is_some() && records::are_made_here(path);
         let request = request.map(|body| {
             let limit = match streamed {
                 true => Box::pin(ended_by_stop(calls.clone())) as BoxFuture<'static, Status>,
@@ -301,26 +307,52 @@ where
             Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
         });
         if let Some(method) = list {
-            let listing = method.answer(self.service.clone(), request, limits.message_bytes);
-            return async move { Ok(answered(&calls, open, guard, listing.await)) }.boxed();
+            let listing = method.answer(ResourceService::clone(&self.service), request, limits.message_bytes);
+            return async move { Ok(answered(&calls, open, guard, records::numbered(listing.await, &origin))) }.boxed();
         }
-        let answering = self.inner.call(request);
+        let answering = match recorded {
+            true => {
+                // The one that is ready is called; a copy of it may not be.
+                let other = self.inner.clone();
+                let inner = std::mem::replace(&mut self.inner, other);
+                let (by, changes) = (guard.by.authorizer.clone(), guard.requirement.changes());
+                records::record(self.service.clone(), by, origin.clone(), changes, inner, request).boxed()
+            }
+            false => self.inner.call(request).boxed(),
+        };
         async move {
             let response = answering.await?;
             drop(share);
-            Ok(answered(&calls, open, guard, response))
+            Ok(answered(&calls, open, guard, records::numbered(response, &origin)))
         }
         .boxed()
     }
 }
 
-/// Recognises the caller, checks what the method asks for, and leaves the caller with the request.
-fn authenticated<B>(service: &ResourceService, request: &mut Request<B>) -> Result<CallGuard, Error> {
+fn origin_of<B>(request: &Request<B>) -> Arc<Origin> {
+    let extensions = request.extensions();
+    let addr = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    let remote = match (addr, extensions.get::<LocalUser>()) {
+        (Some(addr), _) => Remote::Address(addr),
+        (None, Some(user)) => Remote::User(user.uid()),
+        (None, None) => Remote::Unknown,
+    };
+    origin(Surface::Grpc, remote, request.headers())
+}
+
+/// Recognises the caller, checks what the method asks for, and leaves the caller with the request. With an error comes
+/// the caller, as far as known.
+fn authenticated<B>(
+    service: &ResourceService,
+    request: &mut Request<B>,
+    origin: Arc<Origin>,
+) -> Result<CallGuard, (Arc<dyn Authorizer>, Error)> {
     let extensions = request.extensions();
     let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: extensions.get::<LocalUser>().copied() };
-    let by = Authenticated::of(service.access(), None, request.headers(), peer)?;
+    let by = Authenticated::of(service.access(), None, request.headers(), peer, origin);
+    let by = by.map_err(|error| (stranger(), error))?;
     let requirement = Requirement::of_grpc(request.uri().path());
-    by.check(requirement)?;
+    by.check(requirement).map_err(|error| (by.authorizer.clone(), error))?;
     request.extensions_mut().insert(by.clone());
     Ok(CallGuard { by, requirement })
 }

@@ -1,7 +1,7 @@
 //! Health over gRPC. A watch ends once it has said that the server stops: open, it would hold up the end.
 //!
-//! The services that write are not serving while the store is not sound, and with them the server as a whole; those
-//! that only read go on.
+//! The services that write are not serving while the store is not sound or the audit log takes no records, and with them
+//! the server as a whole; those that only read go on.
 
 use std::pin::Pin;
 
@@ -19,6 +19,7 @@ use crate::{
         plugin_service_server::SERVICE_NAME as PLUGIN_SERVICE, server_service_server::SERVICE_NAME as SERVER_SERVICE,
         type_service_server::SERVICE_NAME as TYPE_SERVICE,
     },
+    soundness::Soundness,
     stubs::resource_service_server::SERVICE_NAME,
 };
 
@@ -46,11 +47,10 @@ pub(crate) async fn say(reporter: &HealthReporter, serving: bool, sound: bool) {
     }
 }
 
-/// Follows the store's health, until it is closed.
-pub(crate) async fn follow(reporter: HealthReporter, mut store: signal::Receiver<mortise_store::Health>) {
-    while store.changed().await.is_ok() {
-        let sound = store.borrow_and_update().is_ready();
-        say(&reporter, true, sound).await;
+/// Follows what the server can do, until the store is closed.
+pub(crate) async fn follow(reporter: HealthReporter, mut soundness: Soundness) {
+    while soundness.changed().await {
+        say(&reporter, true, soundness.fault().is_none()).await;
     }
 }
 
@@ -88,7 +88,9 @@ mod tests {
         let (store, followed) = signal::channel(StoreHealth::default());
         let reporter = HealthReporter::new();
         say(&reporter, true, true).await;
-        let following = tokio::spawn(follow(reporter.clone(), followed));
+        let (audit, recorded) = signal::channel(None);
+        let soundness = Soundness::testing(followed, Some(recorded));
+        let following = tokio::spawn(follow(reporter.clone(), soundness));
         let (_ready, ready) = signal::channel(true);
         let health = Health { service: HealthService::from_health_reporter(reporter), ready };
         let serves = async |service: &str| {
@@ -98,6 +100,22 @@ mod tests {
         assert!(serves("").await && serves(SERVICE_NAME).await && serves(TYPE_SERVICE).await);
         // A full disk is no reason.
         store.send_modify(|health| health.full = Some("1 byte is missing".into()));
+        audit.send_replace(Some("no space".to_owned()));
+        tokio::time::timeout(Duration::from_secs(30), async {
+            while serves("").await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
+        audit.send_replace(None);
+        tokio::time::timeout(Duration::from_secs(30), async {
+            while !serves("").await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap();
         store.send_modify(|health| health.poisoned = Some("sync".into()));
         tokio::time::timeout(Duration::from_secs(30), async {
             while serves("").await || serves(SERVICE_NAME).await || serves(PLUGIN_SERVICE).await {

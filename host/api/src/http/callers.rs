@@ -7,10 +7,11 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use mortise_service::{Origin, Remote, Surface};
 
 use super::{Shared, accept::Form, body, error::HttpError, query::Query};
 use crate::{
-    authenticate::{Authenticated, Peer, Requirement},
+    authenticate::{Authenticated, Peer, REQUEST, Requirement, origin, stranger},
     peer::PeerCertificate,
 };
 
@@ -21,16 +22,34 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
         return next.run(request).await;
     }
     let query = Query::of_uri(request.uri());
-    let peer = Peer { certificate: request.extensions().get::<PeerCertificate>(), local: None };
-    let known = Authenticated::of(shared.service.access(), query.token(), request.headers(), peer);
-    let allowed = known.and_then(|by| by.check(Requirement::of_http(path)).map(|()| by));
+    let (headers, extensions) = (request.headers(), request.extensions());
+    let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: None };
+    let remote = extensions.get::<Remote>().copied().unwrap_or(Remote::Unknown);
+    let origin = origin(Surface::Http, remote, headers);
+    let known = Authenticated::of(shared.service.access(), query.token(), headers, peer, origin.clone());
+    let by = known.as_ref().map_or_else(|_| stranger(), |by| by.authorizer.clone());
+    let path = path.to_owned();
+    // What is below has records of its own, once its caller is known.
+    let has_records = path.starts_with("/api/");
+    let allowed = known.and_then(|by| by.check(Requirement::of_http(&path)).map(|()| by));
+    let allowed = match (has_records, allowed) {
+        (true, Ok(by)) => Ok(by),
+        (_, allowed) => {
+            let method = format!("{} {path}", request.method()).into();
+            match shared.service.begin_call(&by, Some(&origin), method, false).await {
+                Ok(call) => call.end(allowed).await,
+                Err(error) => Err(error),
+            }
+        }
+    };
     match allowed {
         Ok(by) => {
             request.extensions_mut().insert(by);
-            next.run(request).await
+            let mut response = next.run(request).await;
+            number(&mut response, &origin);
+            response
         }
         Err(error) => {
-            let path = path.to_owned();
             let form = match path.starts_with("/v1/") {
                 true => Form::on_ours(request.headers()),
                 false => Form::on_consuls_routes(request.headers()),
@@ -40,7 +59,16 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
             if response.status() == StatusCode::UNAUTHORIZED {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
+            number(&mut response, &origin);
             response
         }
+    }
+}
+
+/// Says the number of a request that failed, under which its records are found.
+fn number(response: &mut Response, origin: &Origin) {
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    if let (true, Ok(number)) = (failed, HeaderValue::from_str(origin.request())) {
+        response.headers_mut().insert(REQUEST, number);
     }
 }

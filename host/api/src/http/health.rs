@@ -1,33 +1,34 @@
 //! What orchestrators and Prometheus ask.
 
+use std::borrow::Cow;
+
 use axum::{extract::State, http::StatusCode};
 
 use tokio::sync::watch;
 
 use super::Shared;
+use crate::soundness::Soundness;
 
 /// 200 while the process serves.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// 200 once everything is loaded, 503 before that, during shutdown, and while the store does not do what it is there
-/// for.
-pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, &'static str) {
-    readiness(shared.ready, shared.service.backend().health()).await
+/// 200 once everything is loaded, 503 before that, during shutdown, and while changes cannot be stored or
+/// recorded.
+pub(super) async fn readyz(State(shared): State<Shared>) -> (StatusCode, Cow<'static, str>) {
+    readiness(shared.ready, Soundness::of(&shared.service)).await
 }
 
 /// As `readyz`, for connections that are answered nothing else.
-pub(super) async fn readiness(
-    ready: watch::Receiver<bool>,
-    store: watch::Receiver<mortise_store::Health>,
-) -> (StatusCode, &'static str) {
-    match (*ready.borrow(), store.borrow().is_ready()) {
-        (true, true) => (StatusCode::OK, "ready\n"),
-        (true, false) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready: the store is not sound; mortise status says why\n")
+pub(super) async fn readiness(ready: watch::Receiver<bool>, soundness: Soundness) -> (StatusCode, Cow<'static, str>) {
+    match (*ready.borrow(), soundness.fault()) {
+        (true, None) => (StatusCode::OK, "ready\n".into()),
+        (true, Some(fault)) => {
+            let text = format!("not ready: {fault}; mortise status says why\n");
+            (StatusCode::SERVICE_UNAVAILABLE, text.into())
         }
-        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
     }
 }
 
@@ -46,8 +47,14 @@ mod tests {
         let (_ready, ready) = watch::channel(true);
         let (store, health) = watch::channel(mortise_store::Health::default());
         store.send_modify(|health| health.full = Some("1 byte is missing".into()));
-        assert_eq!(readiness(ready.clone(), health.clone()).await, (StatusCode::OK, "ready\n"));
+        let (audit, recorded) = watch::channel(None);
+        let soundness = Soundness::testing(health, Some(recorded));
+        let now = async || readiness(ready.clone(), soundness.clone()).await;
+        assert_eq!(now().await, (StatusCode::OK, "ready\n".into()));
+        audit.send_replace(Some("no space".to_owned()));
+        assert!(now().await.1.contains("audit log"), "{:?}", now().await);
+        audit.send_replace(None);
         store.send_modify(|health| health.poisoned = Some("sync".into()));
-        assert_eq!(readiness(ready, health).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(now().await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
 }

@@ -25,7 +25,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use mortise_service::Source;
+use mortise_service::{Remote, Source};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -104,10 +104,12 @@ async fn connection(
         () = stopped(&mut stopping) => return,
     };
     let Some(transport) = transport else { return };
-    let source = Source::of(transport.tcp().and_then(|tcp| tcp.peer_addr().ok()));
+    let addr = transport.tcp().and_then(|tcp| tcp.peer_addr().ok());
+    let (source, remote) = (Source::of(addr), addr.map_or(Remote::Unknown, Remote::Address));
     let certificate = transport.peer_certificate();
     let router = MapRequest::new(router, move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(source);
+        request.extensions_mut().insert(remote);
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }

@@ -53,6 +53,8 @@ use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
 use tokio::sync::{Semaphore, watch as signal};
 
+use crate::soundness::Soundness;
+
 pub(crate) use browsers::Hosts;
 pub(crate) use listen::serve;
 
@@ -142,10 +144,10 @@ impl Shared {
 }
 
 /// The routes for who asks whether the server is well, when every connection is taken.
-pub(crate) fn probes(ready: signal::Receiver<bool>, store: signal::Receiver<mortise_store::Health>) -> Router {
+pub(crate) fn probes(ready: signal::Receiver<bool>, soundness: Soundness) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
-        .route("/readyz", get(move || health::readiness(ready, store)))
+        .route("/readyz", get(move || health::readiness(ready, soundness)))
         .fallback(listen::full)
         .layer(from_fn(methods::finish))
 }

@@ -82,7 +82,8 @@ mod tests {
     use super::*;
     use crate::authenticate::Peer;
     use axum::http::HeaderMap;
-    use mortise_service::Consistency;
+    use mortise_service::{Consistency, Origin, Remote, Surface};
+    use std::sync::Arc;
 
     #[test]
     fn places() {
@@ -104,7 +105,8 @@ mod tests {
     fn consistency() {
         let strong = |text: &str| {
             let query = Query::parse(text);
-            let by = Authenticated::of(None, None, &HeaderMap::new(), Peer::default()).unwrap();
+            let origin = Arc::new(Origin::new(Surface::Http, Remote::Unknown, None));
+            let by = Authenticated::of(None, None, &HeaderMap::new(), Peer::default(), origin).unwrap();
             let (head, ()) = axum::http::Request::new(()).into_parts();
             let is = |caller: Caller| caller.consistency == Consistency::Consistent;
             (is(query.caller(&head, &by)), is(query.caller_of_list(&head, &by)))

@@ -65,7 +65,7 @@ impl Sources {
             mode: (*mode).to_owned(),
             started_at: Some((*started_at).into()),
             uptime: Some(duration(started.elapsed())),
-            warnings: warnings(&stats, &plugins, &controllers, watches, max_watches),
+            warnings: self.warnings(&stats, &plugins, &controllers, watches),
             store: Some(self.store(stats)),
             watches: watches as u64,
             max_watches: max_watches as u64,
@@ -92,6 +92,54 @@ impl Sources {
             refuses_writes: health.poisoned.unwrap_or_default(),
             damaged: health.damaged.unwrap_or_default(),
         }
+    }
+
+    /// Conditions that an operator should look at, a sentence each.
+    fn warnings(
+        &self,
+        stats: &Stats,
+        plugins: &[PluginState],
+        controllers: &[ControllerState],
+        watches: usize,
+    ) -> Vec<String> {
+        let (_, max_watches) = self.service.open_watches();
+        let mut warnings = Vec::new();
+        if let Some(audit) = self.service.audit()
+            && let Some(why) = &*audit.fault().borrow()
+        {
+            let so = if audit.waits() { "changes are refused meanwhile" } else { "records are dropped meanwhile" };
+            warnings.push(format!("the audit log cannot be written ({why}); {so}"));
+        }
+        if let Some(why) = &stats.health.poisoned {
+            warnings.push(format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
+        }
+        if let Some(why) = &stats.health.damaged {
+            warnings.push(format!(
+                "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
+                 backup puts it right"
+            ));
+        }
+        if let Some(why) = &stats.health.full {
+            warnings.push(format!("the store refuses writes that need room: {why}"));
+        }
+        for PluginState { name, stage, health, message, .. } in plugins {
+            if !["Serving", "Disabled"].contains(&stage.as_str()) {
+                warnings.push(format!("plugin {name} is not serving what its source holds: {stage}: {message}"));
+            } else if health.contains("Quarantined") {
+                warnings
+                    .push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} tells why"));
+            }
+        }
+        for ControllerState { name, state, .. } in controllers {
+            if ["Paused", "BackingOff"].contains(&state.as_str()) {
+                warnings
+                    .push(format!("controller {name} is not running: {state}; mortise controllers {name} tells why"));
+            }
+        }
+        if watches * 10 >= max_watches * 9 {
+            warnings.push(format!("{watches} of {max_watches} watches are open (limit service.max_watches)"));
+        }
+        warnings
     }
 
     /// As their resources and their metrics say.
@@ -152,45 +200,6 @@ fn by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
 fn controller(report: data::ControllerReport) -> ControllerState {
     let data::ControllerReport { name, state, queued, reconciles, errors, .. } = report;
     ControllerState { name, state, queued, reconciles, errors }
-}
-
-/// Conditions that an operator should look at, a sentence each.
-fn warnings(
-    stats: &Stats,
-    plugins: &[PluginState],
-    controllers: &[ControllerState],
-    watches: usize,
-    max_watches: usize,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(why) = &stats.health.poisoned {
-        warnings.push(format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
-    }
-    if let Some(why) = &stats.health.damaged {
-        warnings.push(format!(
-            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
-             backup puts it right"
-        ));
-    }
-    if let Some(why) = &stats.health.full {
-        warnings.push(format!("the store refuses writes that need room: {why}"));
-    }
-    for PluginState { name, stage, health, message, .. } in plugins {
-        if !["Serving", "Disabled"].contains(&stage.as_str()) {
-            warnings.push(format!("plugin {name} is not serving what its source holds: {stage}: {message}"));
-        } else if health.contains("Quarantined") {
-            warnings.push(format!("plugin {name} has hooks in quarantine; mortise plugin inspect {name} tells why"));
-        }
-    }
-    for ControllerState { name, state, .. } in controllers {
-        if ["Paused", "BackingOff"].contains(&state.as_str()) {
-            warnings.push(format!("controller {name} is not running: {state}; mortise controllers {name} tells why"));
-        }
-    }
-    if watches * 10 >= max_watches * 9 {
-        warnings.push(format!("{watches} of {max_watches} watches are open (limit service.max_watches)"));
-    }
-    warnings
 }
 
 fn duration(duration: Duration) -> prost_types::Duration {

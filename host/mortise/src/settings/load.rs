@@ -61,16 +61,23 @@ pub(crate) struct Overrides {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// Whether the data directory was given and is not the default.
-    pub(crate) data_dir_given: bool,
-    /// Whether the plugin folder was given and is not the default.
-    pub(crate) plugin_dir_given: bool,
-    /// Whether it was said if there is to be DNS.
-    pub(crate) dns_given: bool,
-    /// Whether it was said if tokens are asked for.
-    pub(crate) acl_given: bool,
+    /// What was said, and is not the default.
+    pub(crate) given: Given,
     /// How it is read again.
     pub(crate) reload: Reload,
+}
+
+/// Which settings somebody has set: without them `mortise dev` has its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) data_dir: bool,
+    pub(crate) plugin_dir: bool,
+    /// `dns.enabled`.
+    pub(crate) dns: bool,
+    /// `acl.enabled`.
+    pub(crate) acl: bool,
+    /// `audit.events`.
+    pub(crate) audit: bool,
 }
 
 impl Settings {
@@ -104,13 +111,16 @@ impl Settings {
         given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
 
-        let data_dir_given = table.contains_key("data_dir");
-        let plugin_dir_given = table.contains_key("plugin_dir");
-        let given = |section: &str, key: &str| table.get(section).is_some_and(|section| section.get(key).is_some());
-        let probation_given = given("quarantine", "probation_faults");
-        let backoff_given = given("quarantine", "backoff_ms");
-        let dns_given = given("dns", "enabled");
-        let acl_given = given("acl", "enabled");
+        let within = |section: &str, key: &str| table.get(section).is_some_and(|section| section.get(key).is_some());
+        let given = Given {
+            data_dir: table.contains_key("data_dir"),
+            plugin_dir: table.contains_key("plugin_dir"),
+            dns: within("dns", "enabled"),
+            acl: within("acl", "enabled"),
+            audit: within("audit", "events"),
+        };
+        let probation_given = within("quarantine", "probation_faults");
+        let backoff_given = within("quarantine", "backoff_ms");
         // Every part of it was taken by itself before.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
         // A default follows the setting that bounds it.
@@ -130,7 +140,7 @@ impl Settings {
                 (None, None) => source.into(),
             }
         })?;
-        Ok(Self { config, data_dir_given, plugin_dir_given, dns_given, acl_given, reload })
+        Ok(Self { config, given, reload })
     }
 }
 
@@ -173,7 +183,7 @@ mod tests {
         assert_eq!(settings.config.store.cache_bytes, 99_000);
         assert_eq!(settings.config.store.watch_buffer, 7);
         assert_eq!(settings.config.plugins.bundled, ["demo", "routes"]);
-        assert!(settings.data_dir_given);
+        assert!(settings.given.data_dir);
     }
 
     #[test]

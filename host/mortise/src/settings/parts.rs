@@ -9,6 +9,7 @@ use std::{
 
 use mortise_acl::Access;
 use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
+use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{SandboxOptions, logs::level};
 use mortise_service::Rates;
 
@@ -102,7 +103,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
 }
 
 /// The resource service.
-pub(crate) fn service(config: &Config) -> mortise_service::Options {
+pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_service::Options {
     mortise_service::Options {
         max_watches: config.service.max_watches,
         max_snapshots: config.service.max_snapshots,
@@ -112,7 +113,27 @@ pub(crate) fn service(config: &Config) -> mortise_service::Options {
         second_pass: Duration::from_millis(config.service.second_pass_ms),
         rates: rates(config),
         access: access(config),
+        audit,
     }
+}
+
+/// The record of who did what, if anything is to be recorded.
+pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
+    let audit = &config.audit;
+    let dir = match audit.dir.as_os_str().is_empty() {
+        true => config.data_dir.join("audit"),
+        false => audit.dir.clone(),
+    };
+    (audit.events != Events::None).then(|| mortise_audit::Options {
+        dir,
+        events: audit.events,
+        file_bytes: audit.file_bytes,
+        files: audit.files,
+        queue: audit.queue,
+        when_full: audit.when_full,
+        wait: Duration::from_millis(audit.wait_ms),
+        sync: Duration::from_millis(audit.sync_ms),
+    })
 }
 
 fn rates(config: &Config) -> Rates {

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use mortise_api::{ClientCerts, DestinationOptions, HttpOptions};
+use mortise_audit::{Events, WhenFull};
 use mortise_plugin_host::{Grants, Limits, LogSettings, Quarantine, ReconcileLimits};
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::Rates;
@@ -41,6 +42,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Log::SECTION,
     Plugins::SECTION,
     Acl::SECTION,
+    Audit::SECTION,
     Service::SECTION,
     Grpc::SECTION,
     Http::SECTION,
@@ -80,6 +82,7 @@ section! {
         log: Log,
         plugins: Plugins,
         acl: Acl,
+        audit: Audit,
         /// Single plugins, by name.
         plugin: BTreeMap<String, PluginConfig>,
         service: Service,
@@ -140,6 +143,30 @@ section! {
     } with {
         /// Policies of client certificates, by a name in the certificate.
         certificates: BTreeMap<String, Vec<String>>,
+    }
+}
+
+section! {
+    /// The record of who did what: a line of JSON for each (docs/security.md).
+    struct Audit in "audit" {
+        /// What is recorded: "none", "changes" (with everything that was refused for want of a permission), or "all".
+        /// `mortise dev` records nothing, unless this is set somewhere.
+        events: Events = Events::Changes;
+        /// Where the files are; empty for `audit` in data_dir.
+        dir: PathBuf = PathBuf::new();
+        /// Size at which a file is put aside.
+        file_bytes: u64 = 16 << 20, Range::new(64 * KIB, TIB);
+        /// How many files are kept, the one that is written included; the oldest go.
+        files: usize = 8, Range::new(1, 10_000);
+        /// How many records may wait to be written.
+        queue: usize = 4_096, QUEUE;
+        /// What happens where more would: "wait", and refuse what would change something after wait_ms, or "drop" records,
+        /// which are counted and said.
+        when_full: WhenFull = WhenFull::Wait;
+        /// How long a call waits until its record may be given.
+        wait_ms: u64 = 5_000, WAIT;
+        /// How long a record may be in the file before it is on the disk.
+        sync_ms: u64 = 1_000, TIME;
     }
 }
 

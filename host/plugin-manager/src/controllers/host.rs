@@ -16,7 +16,7 @@ use mortise_resource::{
     tenancy::WILDCARD,
     types,
 };
-use mortise_service::{Caller, Consistency, Deleted, ResourceService};
+use mortise_service::{Caller, Consistency, Deleted, Origin, Remote, ResourceService, Surface};
 
 use mortise_service::values::{ValueError, Values};
 
@@ -88,13 +88,17 @@ impl ControllerContext {
 /// One reconcile's host.
 pub(crate) struct Client {
     shared: Arc<ControllerContext>,
+    /// The controller, in this reconcile.
+    caller: Caller,
     /// The call on whose behalf it is asked, which is told what was written.
     context: Context,
 }
 
 impl Client {
     pub(crate) fn new(shared: &Arc<ControllerContext>, context: &Context) -> Arc<Self> {
-        Arc::new(Self { shared: shared.clone(), context: context.clone() })
+        let origin = Arc::new(Origin::new(Surface::Controller, Remote::Unknown, None));
+        let caller = shared.caller.clone().from(Some(origin));
+        Arc::new(Self { shared: shared.clone(), caller, context: context.clone() })
     }
 
     fn stored(&self, operation: &'static str, resource: Option<pb::Resource>) -> Result<pb::Resource, Failure> {
@@ -109,7 +113,7 @@ impl Client {
 #[async_trait]
 impl ReconcilerHost for Client {
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
-        let answer = self.shared.service.read(&self.shared.caller, pb::ReadRequest { id: Some(id) }).await?;
+        let answer = self.shared.service.read(&self.caller, pb::ReadRequest { id: Some(id) }).await?;
         Ok(answer.resource.unwrap_or_default())
     }
 
@@ -121,17 +125,17 @@ impl ReconcilerHost for Client {
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
         let request = pb::ListRequest { r#type: Some(of), tenancy: Some(within), name_prefix };
-        self.shared.service.list_each(&self.shared.caller, request, |resource| each(&resource)).await
+        self.shared.service.list_each(&self.caller, request, |resource| each(&resource)).await
     }
 
     async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure> {
         let request = pb::ListByOwnerRequest { owner: Some(owner) };
-        self.shared.service.list_each_owned(&self.shared.caller, request, |resource| each(&resource)).await
+        self.shared.service.list_each_owned(&self.caller, request, |resource| each(&resource)).await
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
         let request = pb::WriteRequest { resource: Some(resource) };
-        let answer = self.shared.service.write(&self.shared.caller, request).await?;
+        let answer = self.shared.service.write(&self.caller, request).await?;
         self.stored("write", answer.resource)
     }
 
@@ -143,17 +147,17 @@ impl ReconcilerHost for Client {
         status: pb::Status,
     ) -> Result<pb::Resource, Failure> {
         let request = pb::WriteStatusRequest { id: Some(id), version, key, status: Some(status) };
-        let answer = self.shared.service.write_status(&self.shared.caller, request).await?;
+        let answer = self.shared.service.write_status(&self.caller, request).await?;
         self.stored("write-status", answer.resource)
     }
 
     async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure> {
         let request = pb::DeleteRequest { id: Some(id.clone()), version };
-        let deleted = self.shared.service.delete_stored(&self.shared.caller, request).await?;
+        let deleted = self.shared.service.delete_stored(&self.caller, request).await?;
         self.shared.wrote("delete", &id);
         match deleted {
-            Some(Deleted { id, marked: None }) => self.context.deleted(&id),
-            Some(Deleted { id, marked: Some(version) }) => self.context.wrote(&id, &version),
+            Some(Deleted { id, marked: None, .. }) => self.context.deleted(&id),
+            Some(Deleted { id, marked: Some(version), .. }) => self.context.wrote(&id, &version),
             None => {}
         }
         Ok(())

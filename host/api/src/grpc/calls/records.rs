@@ -1,0 +1,83 @@
+//! Records of calls that the resource service does not make: those of other services, and those of callers who are not
+//! known or may not make them at all.
+
+use std::sync::Arc;
+
+use ::http::{HeaderValue, Request, Response};
+use mortise_resource::{Code, Error, authorizer::Authorizer};
+use mortise_service::{Origin, ResourceService};
+use tonic::{Status, body::Body};
+use tower::Service;
+
+use super::super::status::status;
+use crate::authenticate::REQUEST;
+
+/// What has records of its own, or none: orchestrators ask for health all the time.
+const ELSEWHERE: [&str; 2] = ["/hashicorp.consul.resource.ResourceService/", "/grpc.health.v1.Health/"];
+
+/// Whether calls of a path are recorded here.
+pub(super) fn are_made_here(path: &str) -> bool {
+    !ELSEWHERE.iter().any(|service| path.starts_with(service))
+}
+
+fn method(path: &str) -> std::borrow::Cow<'static, str> {
+    path.trim_start_matches('/').to_owned().into()
+}
+
+/// Answers a call that is refused before it begins, with its record.
+pub(super) fn refuse(
+    service: Arc<ResourceService>,
+    by: Arc<dyn Authorizer>,
+    origin: Arc<Origin>,
+    path: &str,
+    error: Error,
+) -> impl Future<Output = Response<Body>> + Send + use<> {
+    let method = method(path);
+    async move {
+        let answer: Result<Response<Body>, Error> = match service.begin_call(&by, Some(&origin), method, false).await {
+            Ok(call) => call.end(Err(error)).await,
+            Err(error) => Err(error),
+        };
+        numbered(answer.unwrap_or_else(|error| status(error).into_http()), &origin)
+    }
+}
+
+/// Makes a call, with its record. What answers with a stream is recorded when that begins.
+pub(super) async fn record<S>(
+    service: Arc<ResourceService>,
+    by: Arc<dyn Authorizer>,
+    origin: Arc<Origin>,
+    changes: bool,
+    mut inner: S,
+    request: Request<Body>,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    let call = match service.begin_call(&by, Some(&origin), method(request.uri().path()), changes).await {
+        Ok(call) => call,
+        Err(error) => return Ok(status(error).into_http()),
+    };
+    let response = inner.call(request).await?;
+    // An answer without a body has its status in front.
+    let code = response.headers().get(Status::GRPC_STATUS).map(|code| tonic::Code::from_bytes(code.as_bytes()));
+    let ended = match code {
+        None | Some(tonic::Code::Ok) => call.end_with(None, "OK").await,
+        Some(tonic::Code::PermissionDenied) => call.end_with(Some(Code::PermissionDenied), "PermissionDenied").await,
+        Some(other) => call.end_with(None, &format!("{other:?}")).await,
+    };
+    Ok(match ended {
+        Ok(()) => response,
+        Err(error) => status(error).into_http(),
+    })
+}
+
+/// Says the number of a request that failed, under which its records are found.
+pub(super) fn numbered(mut response: Response<Body>, origin: &Origin) -> Response<Body> {
+    if let (true, Ok(number)) =
+        (response.headers().contains_key(Status::GRPC_STATUS), HeaderValue::from_str(origin.request()))
+    {
+        response.headers_mut().insert(REQUEST, number);
+    }
+    response
+}

@@ -1,0 +1,186 @@
+//! The files: one that is written, `audit.jsonl`, and those that were put aside, `audit-<time>.jsonl`.
+//!
+//! By hand, since the libraries for it lose lines without a word: one answers that a line is written when its file could
+//! not be opened, the other goes on in the old file when it cannot be put aside, and says so on stderr.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use mortise_durable_fs::{FsError, sync};
+
+/// The file that is written.
+const CURRENT: &str = "audit.jsonl";
+
+/// Files of which one is written.
+pub(crate) struct RotatingFile {
+    dir: PathBuf,
+    limit: u64,
+    keep: usize,
+    open: Option<Open>,
+}
+
+struct Open {
+    file: File,
+    bytes: u64,
+    /// Whether something of it is not on the disk yet.
+    dirty: bool,
+}
+
+impl RotatingFile {
+    /// Opens the file of a directory, which is made if it is missing.
+    pub(crate) fn open(dir: &Path, limit: u64, keep: usize) -> Result<Self, FsError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(FsError::at(dir, "make the directory"))?;
+        let mut files = Self { dir: dir.to_owned(), limit, keep: keep.max(1), open: None };
+        files.open = Some(files.open_current()?);
+        Ok(files)
+    }
+
+    /// Appends whole lines: all of them, or none as far as the file system lets.
+    pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), FsError> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.open_current()?,
+        };
+        if open.bytes > 0 && open.bytes.saturating_add(lines.len() as u64) > self.limit {
+            self.put_aside(&mut open)?;
+            open = self.open_current()?;
+        }
+        match open.file.write_all(lines) {
+            Ok(()) => {
+                open.bytes = open.bytes.saturating_add(lines.len() as u64);
+                open.dirty = true;
+                self.open = Some(open);
+                Ok(())
+            }
+            Err(error) => {
+                // A half line that stays is ended when the file is opened again.
+                let _ = open.file.set_len(open.bytes);
+                Err(FsError::at(&self.current(), "write into")(error))
+            }
+        }
+    }
+
+    /// Brings what was appended to the disk.
+    pub(crate) fn sync(&mut self) -> Result<(), FsError> {
+        let path = self.current();
+        match &mut self.open {
+            Some(open) if open.dirty => {
+                open.file.sync_data().map_err(FsError::at(&path, "sync"))?;
+                open.dirty = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn current(&self) -> PathBuf {
+        self.dir.join(CURRENT)
+    }
+
+    fn open_current(&self) -> Result<Open, FsError> {
+        let path = self.current();
+        let open = || -> io::Result<Open> {
+            let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+            let mut bytes = file.metadata()?.len();
+            let mut last = [b'\n'];
+            if bytes > 0 {
+                file.seek(SeekFrom::End(-1))?;
+                file.read_exact(&mut last)?;
+            }
+            if last != *b"\n" {
+                file.write_all(b"\n")?;
+                bytes += 1;
+            }
+            Ok(Open { file, bytes, dirty: true })
+        };
+        open().map_err(FsError::at(&path, "open"))
+    }
+
+    /// Gives the file the name of one that is done, and removes what is too old.
+    fn put_aside(&self, open: &mut Open) -> Result<(), FsError> {
+        let path = self.current();
+        open.file.sync_data().map_err(FsError::at(&path, "sync"))?;
+        let mut aside = self.aside(Timestamp::now());
+        while aside.exists() {
+            aside = self.aside(Timestamp::now());
+        }
+        fs::rename(&path, &aside).map_err(FsError::at(&path, "put aside"))?;
+        self.remove_old()?;
+        sync(&self.dir)
+    }
+
+    /// Names in the order of time are in the order of letters.
+    fn aside(&self, now: Timestamp) -> PathBuf {
+        self.dir.join(format!("audit-{}.jsonl", now.strftime("%Y%m%dT%H%M%S.%6fZ")))
+    }
+
+    fn remove_old(&self) -> Result<(), FsError> {
+        let failed = |error| FsError::at(&self.dir, "list")(error);
+        let mut done = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with("audit-") && name.ends_with(".jsonl")) {
+                done.push(name);
+            }
+        }
+        done.sort();
+        let old = done.len().saturating_sub(self.keep - 1);
+        for name in done.iter().take(old) {
+            let path = self.dir.join(name);
+            fs::remove_file(&path).map_err(FsError::at(&path, "remove"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_bounded_in_bytes_and_number_and_lose_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("audit");
+        let mut files = RotatingFile::open(&dir, 100, 3).unwrap();
+        for i in 0..40 {
+            files.append(format!("{{\"line\":{i:03}}}\n").as_bytes()).unwrap();
+        }
+        files.sync().unwrap();
+        assert_eq!(names(&dir).len(), 3, "{:?}", names(&dir));
+        let text: String = names(&dir)
+            .iter()
+            .map(|name| fs::read_to_string(dir.join(name)).unwrap())
+            .inspect(|text| assert!(text.len() <= 100 && !text.is_empty(), "{}", text.len()))
+            .collect();
+        let lines: Vec<_> = text.lines().collect();
+        let expected: Vec<_> = (40 - lines.len()..40).map(|i| format!("{{\"line\":{i:03}}}")).collect();
+        assert!(lines.len() > 14, "{}", lines.len());
+        assert_eq!(lines, expected, "the newest, in order");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&dir), mode(&dir.join(CURRENT))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_half_line_of_before_is_ended_and_a_file_that_is_gone_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(CURRENT), "{\"whole\":1}\n{\"ha").unwrap();
+        let mut files = RotatingFile::open(dir.path(), 1_000, 2).unwrap();
+        files.append(b"{\"next\":1}\n").unwrap();
+        let text = fs::read_to_string(dir.path().join(CURRENT)).unwrap();
+        assert_eq!(text, "{\"whole\":1}\n{\"ha\n{\"next\":1}\n");
+    }
+}

@@ -1,0 +1,270 @@
+//! The log as those see it who have something to record.
+
+use std::{fmt, pin::pin, sync::Arc, thread, time::Duration};
+
+use mortise_durable_fs::FsError;
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
+
+use crate::{Events, Options, WhenFull, files::RotatingFile, record::Record, waiting::Waiting, writer};
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its file cannot be opened.
+    #[error("the audit log: {0}")]
+    File(#[from] FsError),
+    /// There is no thread for it.
+    #[error("the audit log: starting its thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// No place came free in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the audit log takes no records: {}; nothing was changed (audit.when_full = \"wait\", audit.wait_ms)",
+    .fault.as_deref().unwrap_or("too many wait to be written")
+)]
+pub struct QueueFull {
+    /// The fault of its file, if that is why.
+    pub fault: Option<String>,
+}
+
+/// The log. Cheap to clone.
+#[derive(Clone)]
+pub struct AuditLog(Arc<Shared>);
+
+struct Shared {
+    queue: mpsc::UnboundedSender<String>,
+    waiting: Arc<Waiting>,
+    events: Events,
+    when_full: WhenFull,
+    limit: usize,
+    wait: Duration,
+    fault: watch::Receiver<Option<String>>,
+    /// Tells the thread to end, and is answered when it has.
+    close: Mutex<Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>>,
+}
+
+impl fmt::Debug for AuditLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuditLog").field("events", &self.0.events).finish_non_exhaustive()
+    }
+}
+
+/// The right to give one record.
+pub struct Place(AuditLog);
+
+impl AuditLog {
+    /// Opens the files, and starts the thread that writes them. Within a runtime, whose clock the thread uses.
+    ///
+    /// # Errors
+    /// The directory or the file cannot be made or opened.
+    pub fn open(options: &Options) -> Result<Self, OpenError> {
+        let files = RotatingFile::open(&options.dir, options.file_bytes, options.files)?;
+        let (queue, records) = mpsc::unbounded_channel();
+        let (say, fault) = watch::channel(None);
+        let (close, closing) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
+        let waiting = Arc::<Waiting>::default();
+        let (runtime, sync, counts) = (Handle::current(), options.sync, waiting.clone());
+        let run = move || {
+            runtime.block_on(writer::write(records, files, sync, &counts, say, closing));
+            // Nobody may wait for it.
+            let _ = ended.send(());
+        };
+        thread::Builder::new().name("mortise-audit".to_owned()).spawn(run).map_err(OpenError::Thread)?;
+        Ok(Self(Arc::new(Shared {
+            queue,
+            waiting,
+            events: options.events,
+            when_full: options.when_full,
+            limit: options.queue.max(1),
+            wait: options.wait,
+            fault,
+            close: Mutex::new(Some((close, end))),
+        })))
+    }
+
+    /// What is recorded.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.0.events
+    }
+
+    /// Makes sure that a record will be taken; waits until it would be, as the options say.
+    ///
+    /// # Errors
+    /// [`QueueFull`], with [`WhenFull::Wait`] only.
+    pub async fn reserve(&self) -> Result<Place, QueueFull> {
+        let shared = &self.0;
+        if shared.when_full == WhenFull::Drop || shared.waiting.has_room(shared.limit) {
+            return Ok(Place(self.clone()));
+        }
+        let room = async {
+            loop {
+                let mut told = pin!(shared.waiting.room());
+                // From here on nothing is missed.
+                told.as_mut().enable();
+                if shared.waiting.has_room(shared.limit) {
+                    return;
+                }
+                told.await;
+            }
+        };
+        timeout(shared.wait, room).await.map(|()| Place(self.clone())).map_err(|_| {
+            metrics::counter!("mortise_audit_refused_total").increment(1);
+            QueueFull { fault: shared.fault.borrow().clone() }
+        })
+    }
+
+    /// The fault of its files, for as long as there is one; with [`WhenFull::Wait`] nothing is changed meanwhile.
+    #[must_use]
+    pub fn fault(&self) -> watch::Receiver<Option<String>> {
+        self.0.fault.clone()
+    }
+
+    /// Whether callers wait for room, and are refused without.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.0.when_full == WhenFull::Wait
+    }
+
+    /// Writes what waits, brings it to the disk, and ends the thread. What comes after it is refused or dropped.
+    pub async fn close(&self) {
+        let close = self.0.close.lock().take();
+        if let Some((close, end)) = close {
+            // Either fails only if the thread has ended.
+            let _ = close.send(());
+            let _ = end.await;
+        }
+    }
+}
+
+impl Place {
+    /// Gives the record.
+    pub fn record(self, record: &Record<'_>) {
+        let shared = &self.0.0;
+        if shared.when_full == WhenFull::Drop && !shared.waiting.has_room(shared.limit) {
+            shared.waiting.drop_one();
+            metrics::counter!("mortise_audit_records_total", "outcome" => "dropped").increment(1);
+            return;
+        }
+        shared.waiting.add();
+        if shared.queue.send(record.line()).is_err() {
+            tracing::error!("a record of the audit log is lost: the log was closed before the call ended");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    fn options(dir: &Path, when_full: WhenFull) -> Options {
+        Options {
+            dir: dir.to_owned(),
+            events: Events::All,
+            file_bytes: 1 << 20,
+            files: 2,
+            queue: 4,
+            when_full,
+            wait: Duration::from_millis(200),
+            sync: Duration::from_millis(50),
+        }
+    }
+
+    fn lines(dir: &Path) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(dir.join("audit.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        lines(dir).iter().filter_map(|line| Some(line["name"].as_str()?.to_owned())).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_given_is_there_after_close() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = AuditLog::open(&options(dir.path(), WhenFull::Wait)).unwrap();
+        for i in 0..1_000 {
+            let name = i.to_string();
+            log.reserve().await.unwrap().record(&Record { name: &name, ..Record::default() });
+        }
+        log.close().await;
+        assert_eq!(names(dir.path()), (0..1_000).map(|i| i.to_string()).collect::<Vec<_>>());
+        assert!(log.reserve().await.is_err(), "closed");
+    }
+
+    /// A log whose file cannot be put aside, which the next record asks for: what comes now waits.
+    async fn stuck(dir: &Path, when_full: WhenFull) -> AuditLog {
+        let audit = dir.join("audit");
+        let log = AuditLog::open(&Options { file_bytes: 10, ..options(&audit, when_full) }).unwrap();
+        log.reserve().await.unwrap().record(&Record { name: "first", ..Record::default() });
+        while fs::read_to_string(audit.join("audit.jsonl")).unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fs::rename(&audit, dir.join("elsewhere")).unwrap();
+        log.reserve().await.unwrap().record(&Record { name: "second", ..Record::default() });
+        log.fault().wait_for(Option::is_some).await.unwrap();
+        log
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_waits_is_refused_while_the_file_cannot_be_written_and_nothing_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = stuck(dir.path(), WhenFull::Wait).await;
+        let mut places = Vec::new();
+        for _ in 0..10 {
+            places.push(log.reserve().await.unwrap());
+        }
+        // Calls that had begun are recorded, however many there are.
+        for place in places {
+            place.record(&Record { name: "begun", ..Record::default() });
+        }
+        let refused = log.reserve().await.err().unwrap();
+        assert!(refused.to_string().contains("audit.jsonl"), "it names the file: {refused}");
+        let waiting = tokio::spawn({
+            let log = log.clone();
+            async move { while log.reserve().await.is_err() {} }
+        });
+        fs::rename(dir.path().join("elsewhere"), dir.path().join("audit")).unwrap();
+        log.fault().wait_for(Option::is_none).await.unwrap();
+        waiting.await.unwrap();
+        log.close().await;
+        // Each file has room for one batch.
+        let begun: usize = fs::read_dir(dir.path().join("audit"))
+            .unwrap()
+            .map(|file| fs::read_to_string(file.unwrap().path()).unwrap().matches("begun").count())
+            .sum();
+        assert_eq!(begun, 10);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_dropped_is_counted_and_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = stuck(dir.path(), WhenFull::Drop).await;
+        for _ in 0..20 {
+            log.reserve().await.unwrap().record(&Record { name: "kept", ..Record::default() });
+        }
+        fs::rename(dir.path().join("elsewhere"), dir.path().join("audit")).unwrap();
+        log.fault().wait_for(Option::is_none).await.unwrap();
+        log.close().await;
+        let text: String = fs::read_dir(dir.path().join("audit"))
+            .unwrap()
+            .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
+            .collect();
+        let kept = text.matches("kept").count();
+        let dropped: u64 = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["dropped"].as_u64())
+            .sum();
+        assert_eq!((kept, dropped), (3, 17), "the second waits with them: {text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! The thread that writes: what waits, together; and brings it to the disk from time to time.
+//!
+//! What cannot be written is tried again, for as long as the log is open: it waits here, and with it whatever comes after.
+
+use std::time::Duration;
+
+use mortise_durable_fs::FsError;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{sleep, timeout},
+};
+
+use crate::{files::RotatingFile, record, waiting::Waiting};
+
+/// Records that are written together.
+const TOGETHER: usize = 128;
+
+/// Time between two attempts to write.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Attempts once the log is being closed.
+const LAST_ATTEMPTS: usize = 3;
+
+/// Writes until the log is closed or nobody is left to record anything.
+pub(crate) async fn write(
+    mut records: mpsc::UnboundedReceiver<String>,
+    mut files: RotatingFile,
+    sync: Duration,
+    waiting: &Waiting,
+    fault: watch::Sender<Option<String>>,
+    mut closing: oneshot::Receiver<()>,
+) {
+    let mut lines = Vec::new();
+    loop {
+        let received = tokio::select! {
+            received = timeout(sync, records.recv_many(&mut lines, TOGETHER)) => received,
+            _ = &mut closing, if !records.is_closed() => {
+                waiting.close();
+                records.close();
+                continue;
+            }
+        };
+        let count = lines.len();
+        let lost = waiting.take_dropped();
+        if lost > 0 {
+            lines.push(record::dropped(lost));
+        }
+        let text: String = lines.drain(..).collect();
+        if !text.is_empty() && append(&mut files, text.as_bytes(), &records, &fault).await {
+            metrics::counter!("mortise_audit_records_total", "outcome" => "written").increment(count as u64);
+        }
+        waiting.took(count);
+        match received {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(_) => note(&fault, files.sync()),
+        }
+    }
+    note(&fault, files.sync());
+}
+
+/// Appends lines, as often as it takes; answers whether they are there.
+async fn append(
+    files: &mut RotatingFile,
+    lines: &[u8],
+    records: &mpsc::UnboundedReceiver<String>,
+    fault: &watch::Sender<Option<String>>,
+) -> bool {
+    let mut attempts_left = LAST_ATTEMPTS;
+    loop {
+        let appended = files.append(lines);
+        let done = appended.is_ok();
+        note(fault, appended);
+        if done {
+            return true;
+        }
+        metrics::counter!("mortise_audit_failures_total").increment(1);
+        if records.is_closed() {
+            attempts_left -= 1;
+        }
+        if attempts_left == 0 {
+            tracing::error!(bytes = lines.len(), "the last records of the audit log are lost");
+            return false;
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// Says how it went, where that is news.
+fn note(fault: &watch::Sender<Option<String>>, outcome: Result<(), FsError>) {
+    let now = outcome.err().map(|error| error.to_string());
+    let news = fault.send_if_modified(|known| {
+        let news = *known != now;
+        known.clone_from(&now);
+        news
+    });
+    match (news, now) {
+        (true, Some(error)) => tracing::error!("the audit log cannot be written: {error}"),
+        (true, None) => tracing::info!("the audit log is written again"),
+        (false, _) => {}
+    }
+}
