@@ -786,3 +786,47 @@ async fn the_first_token_is_made_once() {
     let server = Setup::new().serve().data_dir(&data).start().await;
     assert!(server.read(&id("mortise.v1.Token", "bootstrap")).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
+    let setup = Setup::new().env("MORTISE_SERVICE_CALLER_WATCHES", 3).env("MORTISE_GRPC_CALLER_STREAMS", 5);
+    let guarded = Guarded::start(setup).await;
+    guarded.policy("operators", "operator = \"write\"\nkey_prefix \"\" { policy = \"write\" }", Vec::new()).await;
+    let (one, other) =
+        (guarded.token("one", &["operators"], |_| {}).await, guarded.token("other", &["operators"], |_| {}).await);
+    let request = || pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("default", "default")),
+        name_prefix: String::new(),
+    };
+    // Over several connections: what counts is the caller.
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(guarded.resources(&one).await.watch_list(request()).await.unwrap().into_inner());
+    }
+    let (code, text) = refusal(guarded.resources(&one).await.watch_list(request()).await);
+    assert_eq!(code, Code::ResourceExhausted);
+    assert_eq!(text, "the caller has 3 watches open already (limit service.caller_watches)");
+    open.push(guarded.resources(&other).await.watch_list(request()).await.unwrap().into_inner());
+    // Two log followers more are five calls; what comes then is refused, whatever it is.
+    let mut followers = Vec::new();
+    for _ in 0..2 {
+        let mut plugins = PluginServiceClient::new(guarded.channel(&one).await);
+        let follow = data::LogsRequest { follow: true, ..data::LogsRequest::default() };
+        followers.push(plugins.logs(follow).await.unwrap().into_inner());
+    }
+    let read = || pb::ReadRequest { id: Some(id("demo.v2.Artist", "absent")) };
+    let (code, text) = refusal(guarded.resources(&one).await.read(read()).await);
+    assert_eq!(
+        (code, &*text),
+        (Code::ResourceExhausted, "the caller has 5 calls open already (limit grpc.caller_streams)")
+    );
+    assert_eq!(refusal(guarded.resources(&other).await.read(read()).await).0, Code::NotFound);
+    drop(followers);
+    drop(open);
+    eventually("there is room again", async || {
+        let mut client = guarded.resources(&one).await;
+        refusal(client.read(read()).await).0 == Code::NotFound && client.watch_list(request()).await.is_ok()
+    })
+    .await;
+}

@@ -76,6 +76,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Streams of one connection at once.
     pub max_streams: u32,
+    /// Calls of one caller at once, over all its connections, where callers are told apart.
+    pub caller_streams: usize,
     /// How long a gRPC connection may be silent before its client is pinged.
     pub keep_alive: Duration,
     /// How long that ping's answer may take before the connection is closed.
@@ -267,13 +269,15 @@ impl OpenPorts {
                 connections: self.options.max_connections,
                 preface: self.options.http.request_timeout,
             };
-            let calls = Calls::new(CallLimits {
+            let limits = CallLimits {
                 request_bytes: self.options.request_bytes,
                 request_timeout: self.options.http.request_timeout,
                 answer_bytes: self.options.answer_bytes,
                 stall_timeout: self.options.http.stall_timeout,
                 message_bytes: self.options.max_request_bytes,
-            });
+                caller_streams: self.options.caller_streams,
+            };
+            let calls = Calls::new(limits, service.clone());
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
@@ -297,7 +301,7 @@ impl OpenPorts {
                     Peer::unfold(request.extensions_mut());
                     request
                 }))
-                .layer(calls.layer(service.clone()))
+                .layer(calls.layer())
                 .add_service(resource_service)
                 .add_service(plugins)
                 .add_service(types)

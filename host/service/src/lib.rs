@@ -12,6 +12,7 @@ mod admit;
 mod audit;
 mod builtin;
 mod caller;
+mod caller_counts;
 mod can;
 mod checked_list;
 mod delete;
@@ -43,6 +44,7 @@ mod write_status;
 
 pub use audit::Call;
 pub use caller::{Caller, Source};
+pub use caller_counts::{CallerCounts, CountedOne};
 pub use checked_list::EncodedList;
 pub use delete::Deleted;
 

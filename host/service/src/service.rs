@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     caller::{Caller, Source},
+    caller_counts::CallerCounts,
     fair::FairPool,
     rates::{Category, RateLimits, Rates},
     registry::Registry,
@@ -12,7 +13,7 @@ use arc_swap::ArcSwap;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
 use mortise_plugin_host::LowPriorityThreads;
-use mortise_resource::Error;
+use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_store::Backend;
 use parking_lot::Mutex;
 use tokio::{
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     /// Watches of clients that may be open at once; one more is refused.
     pub max_watches: usize,
+    /// Those of one caller.
+    pub caller_watches: usize,
     /// Watches of clients whose snapshot is being read at once; the others wait, callers by turns.
     pub max_snapshots: usize,
     /// Bytes of the lists of clients that are being read, or wait to be sent; further ones wait, callers by turns.
@@ -50,6 +53,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             max_watches: 10_000,
+            caller_watches: 5_000,
             max_snapshots: 32,
             list_bytes: 256 << 20,
             max_waiting: 20_000,
@@ -69,6 +73,7 @@ pub struct ResourceService {
     pub(crate) registry: Arc<ArcSwap<Registry>>,
     pub(crate) options: Arc<Options>,
     pub(crate) watches: Arc<Semaphore>,
+    pub(crate) caller_watches: Arc<CallerCounts>,
     pub(crate) snapshots: FairPool,
     pub(crate) lists: FairPool,
     /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
@@ -93,6 +98,7 @@ impl ResourceService {
             backend,
             registry,
             watches: Arc::new(Semaphore::new(options.max_watches)),
+            caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
             low_priority: Arc::default(),
@@ -126,8 +132,13 @@ impl ResourceService {
     /// # Errors
     /// `ResourceExhausted`: too many a second, with the time to wait.
     pub(crate) fn check_rate(&self, caller: &Caller, category: Category) -> Result<(), Error> {
-        let one = self.access().map(|_| Source::of(caller.authorizer.caller()).number());
-        self.rates.check(category, one)
+        self.rates.check(category, self.caller_number(&*caller.authorizer))
+    }
+
+    /// A number for a caller, where callers are told apart.
+    #[must_use]
+    pub fn caller_number(&self, caller: &dyn Authorizer) -> Option<u64> {
+        self.access().map(|_| Source::of(caller.caller()).number())
     }
 
     /// The number of open watches of clients, and its limit.

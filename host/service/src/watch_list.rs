@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use crate::{
     audit::Method,
     caller::{Caller, Source},
+    caller_counts::CountedOne,
     checked_list::is_of,
     fair::Share,
     hooks::RequestHooks,
@@ -42,6 +43,7 @@ pub struct Events {
     permission: WatchPermission,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     _permit: OwnedSemaphorePermit,
+    _counted: Option<CountedOne>,
 }
 
 /// What the caller might do when the watch began, and the news of changes.
@@ -132,6 +134,8 @@ impl ResourceService {
         let asked = tenancy.clone();
         kind.scope.fill_query(&mut tenancy);
 
+        let number = self.caller_number(&*caller.authorizer);
+        let counted = number.map(|number| self.caller_watches.open(number)).transpose()?;
         let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
             metrics::counter!("mortise_watches_refused_total").increment(1);
             Error::new(
@@ -149,6 +153,7 @@ impl ResourceService {
             state: WatchState::Queued(query),
             stopped: Box::pin(self.stopped()),
             _permit: permit,
+            _counted: counted,
         })
     }
 }

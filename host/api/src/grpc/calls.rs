@@ -42,7 +42,7 @@ use std::{
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
 use mortise_resource::{Error, authorizer::Authorizer};
-use mortise_service::{Origin, Remote, ResourceService, Surface};
+use mortise_service::{CallerCounts, CountedOne, Origin, Remote, ResourceService, Surface};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore, watch},
@@ -85,6 +85,8 @@ pub(crate) struct CallLimits {
     pub(crate) stall_timeout: Duration,
     /// Largest message, bytes.
     pub(crate) message_bytes: usize,
+    /// Calls of one caller.
+    pub(crate) caller_streams: usize,
 }
 
 /// The calls under way. Cheap to clone.
@@ -92,7 +94,10 @@ pub(crate) struct CallLimits {
 pub(crate) struct Calls(Arc<Shared>);
 
 struct Shared {
+    service: ResourceService,
     limits: CallLimits,
+    /// Calls under way, by caller.
+    streams: Arc<CallerCounts>,
     requests: Arc<Semaphore>,
     answers: Mutex<HashMap<u64, Arc<Answer>>>,
     next: AtomicU64,
@@ -107,10 +112,12 @@ struct Shared {
 
 impl Calls {
     /// No calls yet.
-    pub(crate) fn new(limits: CallLimits) -> Self {
+    pub(crate) fn new(limits: CallLimits, service: ResourceService) -> Self {
         let units = (limits.request_bytes / SMALL).clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
+            service,
             limits,
+            streams: CallerCounts::new("calls", "grpc.caller_streams", limits.caller_streams),
             requests: Arc::new(Semaphore::new(units)),
             answers: Mutex::default(),
             next: AtomicU64::new(0),
@@ -128,8 +135,8 @@ impl Calls {
     }
 
     /// The layer through which every call goes.
-    pub(crate) fn layer(&self, service: ResourceService) -> CallsLayer {
-        CallsLayer { calls: self.0.clone(), service: Arc::new(service) }
+    pub(crate) fn layer(&self) -> CallsLayer {
+        CallsLayer(self.0.clone())
     }
 
     /// Ends answers that are not taken, and those whose callers may not have them any more, for ever.
@@ -249,16 +256,13 @@ impl Drop for OpenCall {
 
 /// See [`Calls::layer`].
 #[derive(Clone)]
-pub(crate) struct CallsLayer {
-    calls: Arc<Shared>,
-    service: Arc<ResourceService>,
-}
+pub(crate) struct CallsLayer(Arc<Shared>);
 
 impl<S> Layer<S> for CallsLayer {
     type Service = CallsService<S>;
 
     fn layer(&self, inner: S) -> CallsService<S> {
-        CallsService { inner, calls: self.calls.clone(), service: self.service.clone() }
+        CallsService { inner, calls: self.0.clone() }
     }
 }
 
@@ -267,7 +271,6 @@ impl<S> Layer<S> for CallsLayer {
 pub(crate) struct CallsService<S> {
     inner: S,
     calls: Arc<Shared>,
-    service: Arc<ResourceService>,
 }
 
 impl<S> Service<Request<Body>> for CallsService<S>
@@ -287,10 +290,10 @@ where
         let calls = self.calls.clone();
         let open = OpenCall::begin(&calls);
         let origin = origin_of(&request);
-        let guard = match authenticated(&self.service, &mut request, origin.clone()) {
+        let guard = match authenticated(&calls, &mut request, origin.clone()) {
             Ok(guard) => guard,
             Err((by, error)) => {
-                let refusal = records::refuse(self.service.clone(), by, origin, request.uri().path(), error);
+                let refusal = records::refuse(calls.service.clone(), by, origin, request.uri().path(), error);
                 return refusal.map(Ok).boxed();
             }
         };
@@ -298,7 +301,7 @@ where
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMED.contains(&path);
         let list = ListMethod::of(path);
-        let recorded = self.service.audit().is_some() && records::are_made_here(path);
+        let recorded = calls.service.audit().is_some() && records::are_made_here(path);
         let request = request.map(|body| {
             let limit = match streamed {
                 true => Box::pin(ended_by_stop(calls.clone())) as BoxFuture<'static, Status>,
@@ -307,7 +310,7 @@ where
             Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
         });
         if let Some(method) = list {
-            let listing = method.answer(ResourceService::clone(&self.service), request, limits.message_bytes);
+            let listing = method.answer(calls.service.clone(), request, limits.message_bytes);
             return async move { Ok(answered(&calls, open, guard, records::numbered(listing.await, &origin))) }.boxed();
         }
         let answering = match recorded {
@@ -316,7 +319,7 @@ where
                 let other = self.inner.clone();
                 let inner = std::mem::replace(&mut self.inner, other);
                 let (by, changes) = (guard.by.authorizer.clone(), guard.requirement.changes());
-                records::record(self.service.clone(), by, origin.clone(), changes, inner, request).boxed()
+                records::record(calls.service.clone(), by, origin.clone(), changes, inner, request).boxed()
             }
             false => self.inner.call(request).boxed(),
         };
@@ -343,24 +346,28 @@ fn origin_of<B>(request: &Request<B>) -> Arc<Origin> {
 /// Recognises the caller, checks what the method asks for, and leaves the caller with the request. With an error comes
 /// the caller, as far as known.
 fn authenticated<B>(
-    service: &ResourceService,
+    calls: &Shared,
     request: &mut Request<B>,
     origin: Arc<Origin>,
 ) -> Result<CallGuard, (Arc<dyn Authorizer>, Error)> {
     let extensions = request.extensions();
     let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: extensions.get::<LocalUser>().copied() };
-    let by = Authenticated::of(service.access(), None, request.headers(), peer, origin);
+    let by = Authenticated::of(calls.service.access(), None, request.headers(), peer, origin);
     let by = by.map_err(|error| (stranger(), error))?;
     let requirement = Requirement::of_grpc(request.uri().path());
     by.check(requirement).map_err(|error| (by.authorizer.clone(), error))?;
     request.extensions_mut().insert(by.clone());
-    Ok(CallGuard { by, requirement })
+    let number = calls.service.caller_number(&*by.authorizer);
+    let stream = number.map(|number| calls.streams.open(number)).transpose();
+    let _stream = stream.map_err(|error| (by.authorizer.clone(), error))?;
+    Ok(CallGuard { by, requirement, _stream })
 }
 
 /// The caller of a call, and what the call asks for, for as long as its answer takes.
 struct CallGuard {
     by: Authenticated,
     requirement: Requirement,
+    _stream: Option<CountedOne>,
 }
 
 async fn ended_by_stop(calls: Arc<Shared>) -> Status {

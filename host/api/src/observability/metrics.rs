@@ -50,9 +50,28 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 67] = {
+pub const ALL: [Metric; 71] = {
     use Kind::{Counter, Gauge, Histogram};
     [
+        metric(Counter, "mortise_audit_failures_total", "", "Failures to write into the audit log's file."),
+        metric(
+            Counter,
+            "mortise_audit_records_total",
+            "outcome",
+            "Records of the audit log: written, or dropped because too many waited.",
+        ),
+        metric(
+            Counter,
+            "mortise_audit_refused_total",
+            "",
+            "Calls that were refused because the audit log takes no records.",
+        ),
+        metric(
+            Counter,
+            "mortise_caller_refused_total",
+            "what",
+            "Watches and calls that were refused because their caller has too many open.",
+        ),
         metric(Counter, "mortise_controller_errors_total", "controller", "Reconciles that failed."),
         metric(Gauge, "mortise_controller_in_progress", "controller", "Resources that are being reconciled."),
         metric(

@@ -36,6 +36,7 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
         max_request_bytes: config.service.max_request_bytes,
         max_connections: config.grpc.max_connections,
         max_streams: config.service.max_streams,
+        caller_streams: config.grpc.caller_streams,
         keep_alive: Duration::from_millis(config.grpc.keep_alive_ms),
         keep_alive_timeout: Duration::from_millis(config.grpc.keep_alive_timeout_ms),
         grace: Duration::from_millis(config.shutdown_grace_ms),
@@ -106,6 +107,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
 pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_service::Options {
     mortise_service::Options {
         max_watches: config.service.max_watches,
+        caller_watches: config.service.caller_watches,
         max_snapshots: config.service.max_snapshots,
         list_bytes: config.service.list_bytes,
         max_waiting: config.service.max_waiting,

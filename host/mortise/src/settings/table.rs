@@ -187,6 +187,8 @@ section! {
         caller_writes_per_second: u32 = Rates::default().caller_writes.get(), RATE;
         /// Watches open at once.
         max_watches: usize = 10_000, AT_ONCE;
+        /// Watches of one caller open at once, where callers have tokens.
+        caller_watches: usize = 5_000, AT_ONCE;
         /// Watches at once that are still told what is there; the others wait for a place. Each holds about a MiB of
         /// it. Clients get places by turns, and none more than half of them.
         max_snapshots: usize = 32, AT_ONCE;
@@ -206,6 +208,9 @@ section! {
         /// Connections at once; further ones are closed. One whose client sends nothing at first has
         /// http.request_timeout_ms.
         max_connections: usize = 4_096, AT_ONCE;
+        /// Calls of one caller at once, watches and other streams included, over all its connections; where callers have
+        /// tokens.
+        caller_streams: usize = 10_000, AT_ONCE;
         /// How long a connection may be silent before its client is asked, with HTTP/2's ping, whether it is still
         /// there. So clients that vanished while watching are found out.
         keep_alive_ms: u64 = 60_000, NETWORK_TIME;

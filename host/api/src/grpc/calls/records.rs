@@ -26,7 +26,7 @@ fn method(path: &str) -> std::borrow::Cow<'static, str> {
 
 /// Answers a call that is refused before it begins, with its record.
 pub(super) fn refuse(
-    service: Arc<ResourceService>,
+    service: ResourceService,
     by: Arc<dyn Authorizer>,
     origin: Arc<Origin>,
     path: &str,
@@ -44,7 +44,7 @@ pub(super) fn refuse(
 
 /// Makes a call, with its record. What answers with a stream is recorded when that begins.
 pub(super) async fn record<S>(
-    service: Arc<ResourceService>,
+    service: ResourceService,
     by: Arc<dyn Authorizer>,
     origin: Arc<Origin>,
     changes: bool,
