@@ -77,7 +77,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let stop = tokio::spawn(stop_signal()?);
     let watchdog = systemd::watchdog();
     systemd::opening();
-    let Settings { mut config, data_dir_given, plugin_dir_given, dns_given, acl_given, reload } = settings;
+    let Settings { mut config, data_dir_given, plugin_dir_given, dns_given, acl_given, trust_given, reload } = settings;
 
     // Lives until the end of this function, and takes the directory with it.
     let mut temporary = None;
@@ -102,6 +102,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let dns_optional = mode == Mode::Dev && !dns_given;
     config.dns.enabled |= dns_optional;
     config.acl.enabled &= mode == Mode::Serve || acl_given;
+    config.plugins.trust_folder |= mode == Mode::Dev && !trust_given;
     let metrics = install_metrics().map_err(|e| system("setting up metrics")(std::io::Error::other(e)))?;
     let mut bound = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let (grpc, http) = bound.addrs().map_err(system("asking where the ports are"))?;

@@ -69,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) dns_given: bool,
     /// Whether it was said if tokens are asked for.
     pub(crate) acl_given: bool,
+    /// Whether it was said if the plugin folder is trusted.
+    pub(crate) trust_given: bool,
     /// How it is read again.
     pub(crate) reload: Reload,
 }
@@ -111,6 +113,7 @@ impl Settings {
         let backoff_given = given("quarantine", "backoff_ms");
         let dns_given = given("dns", "enabled");
         let acl_given = given("acl", "enabled");
+        let trust_given = given("plugins", "trust_folder");
         // Every part of it was taken by itself before.
         let mut config: Config = table.try_into().map_err(SettingError::from)?;
         // A default follows the setting that bounds it.
@@ -130,7 +133,7 @@ impl Settings {
                 (None, None) => source.into(),
             }
         })?;
-        Ok(Self { config, data_dir_given, plugin_dir_given, dns_given, acl_given, reload })
+        Ok(Self { config, data_dir_given, plugin_dir_given, dns_given, acl_given, trust_given, reload })
     }
 }
 
