@@ -69,6 +69,7 @@ mod mutate_and_validate;
 mod observed;
 mod plugin_commands;
 mod plugin_service;
+mod plugin_trust;
 mod plugins;
 mod proxy;
 mod quarantine;

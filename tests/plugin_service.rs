@@ -56,7 +56,12 @@ async fn idle_uploads_end_and_make_room() {
     for n in 0..4 {
         let mut client = server.plugins().await;
         idle.push(tokio::spawn(async move {
-            let start = data::InstallRequest { name: format!("idle-{n}"), sha256: sha256(b"x"), chunk: b"x".to_vec() };
+            let start = data::InstallRequest {
+                name: format!("idle-{n}"),
+                sha256: sha256(b"x"),
+                chunk: b"x".to_vec(),
+                ..Default::default()
+            };
             let request = tokio_stream::StreamExt::chain(tokio_stream::iter([start]), tokio_stream::pending());
             refusal(client.install(request).await)
         }));
@@ -92,7 +97,7 @@ async fn what_is_refused_changes_nothing() {
     let good = guest("version-stamp-1");
     let mut client = server.plugins().await;
     let mut send = async |name: &str, sha256: String, chunk: Vec<u8>| {
-        let request = data::InstallRequest { name: name.into(), sha256, chunk };
+        let request = data::InstallRequest { name: name.into(), sha256, chunk, ..Default::default() };
         refusal(client.install(tokio_stream::iter([request])).await)
     };
     for (name, digest, bytes, code, says) in [

@@ -92,8 +92,13 @@ impl Setup {
         self
     }
 
-    /// `mortise serve`, which switches no bundled plugin on by itself.
-    pub fn serve(mut self) -> Self {
+    /// `mortise serve`, which switches no bundled plugin on by itself. It trusts its folder, unlike one as it is shipped.
+    pub fn serve(self) -> Self {
+        self.env("MORTISE_PLUGINS_TRUST_FOLDER", true).serve_as_shipped()
+    }
+
+    /// `mortise serve` that loads from its folder what it has reason to trust.
+    pub fn serve_as_shipped(mut self) -> Self {
         self.serve = true;
         self
     }

@@ -51,6 +51,7 @@ pub trait Plugins {
     async fn watch_plugins(&self) -> Watch;
     async fn plugins(&self) -> PluginServiceClient<Channel>;
     async fn install(&self, name: &str, bytes: &[u8]) -> Result<data::InstallResponse, Status>;
+    async fn install_signed(&self, name: &str, bytes: &[u8], signature: &str) -> Result<data::InstallResponse, Status>;
 }
 
 impl Plugins for Server {
@@ -96,8 +97,12 @@ impl Plugins for Server {
     }
 
     async fn install(&self, name: &str, bytes: &[u8]) -> Result<data::InstallResponse, Status> {
-        let digest = sha256(bytes);
-        let mut messages = vec![data::InstallRequest { name: name.to_owned(), sha256: digest, chunk: Vec::new() }];
+        self.install_signed(name, bytes, "").await
+    }
+
+    async fn install_signed(&self, name: &str, bytes: &[u8], signature: &str) -> Result<data::InstallResponse, Status> {
+        let (name, signature) = (name.to_owned(), signature.to_owned());
+        let mut messages = vec![data::InstallRequest { name, sha256: sha256(bytes), signature, ..Default::default() }];
         messages.extend(
             bytes.chunks(64 << 10).map(|chunk| data::InstallRequest { chunk: chunk.to_vec(), ..Default::default() }),
         );

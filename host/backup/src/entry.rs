@@ -22,6 +22,8 @@ pub(crate) const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 pub(crate) const MAX_CONFIG_BYTES: u64 = 16 << 20;
 /// Largest component.
 pub(crate) const MAX_COMPONENT_BYTES: u64 = 1 << 30;
+/// Largest signature of a component: as large as one is read.
+pub(crate) const MAX_SIGNATURE_BYTES: u64 = 16 << 10;
 /// Longest name of an entry.
 pub(crate) const MAX_NAME_BYTES: u64 = 4 << 10;
 
@@ -30,7 +32,7 @@ pub(crate) const MAX_NAME_BYTES: u64 = 4 << 10;
 pub(crate) enum Entry {
     Manifest,
     Config,
-    /// A component that the server kept, of a plugin.
+    /// A component that the server kept, of a plugin, or its signature.
     Kept {
         plugin: String,
         file: String,
@@ -62,6 +64,7 @@ impl Entry {
         match self {
             Self::Manifest => MAX_MANIFEST_BYTES,
             Self::Config => MAX_CONFIG_BYTES,
+            Self::Kept { file, .. } | Self::Folder { file } if is_signature(file) => MAX_SIGNATURE_BYTES,
             Self::Kept { .. } | Self::Folder { .. } => MAX_COMPONENT_BYTES,
             Self::Records(_) => MAX_RECORDS_BYTES,
             Self::Sums => MAX_SUMS_BYTES,
@@ -75,10 +78,10 @@ impl Entry {
             [MANIFEST] => Self::Manifest,
             [CONFIG] => Self::Config,
             [SUMS] => Self::Sums,
-            ["plugins", "kept", plugin, file] if is_file(plugin) && is_component(file) => {
+            ["plugins", "kept", plugin, file] if is_file(plugin) && is_plugin_file(file) => {
                 Self::Kept { plugin: (*plugin).to_owned(), file: (*file).to_owned() }
             }
-            ["plugins", "folder", file] if is_component(file) => Self::Folder { file: (*file).to_owned() },
+            ["plugins", "folder", file] if is_plugin_file(file) => Self::Folder { file: (*file).to_owned() },
             ["records", number] => Self::Records(number.parse().ok()?),
             _ => return None,
         };
@@ -91,9 +94,14 @@ pub(crate) fn is_file(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(|c: char| c == '/' || c == '\\' || c.is_control())
 }
 
-/// Whether it can be the name of a component's file.
-pub(crate) fn is_component(name: &str) -> bool {
-    is_file(name) && name.ends_with(".wasm")
+/// Whether it can be the name of a component's file, or of its signature's.
+pub(crate) fn is_plugin_file(name: &str) -> bool {
+    is_file(name) && (name.ends_with(".wasm") || is_signature(name))
+}
+
+/// Whether it is the name of a signature's file.
+pub(crate) fn is_signature(name: &str) -> bool {
+    name.ends_with(".wasm.minisig")
 }
 
 /// `mortise.backup.v1.Record`, with the resource as the bytes that are stored.
@@ -183,6 +191,8 @@ mod tests {
             Entry::Sums,
             Entry::Records(12),
             Entry::Folder { file: "My plugin.wasm".into() },
+            Entry::Folder { file: "demo.wasm.minisig".into() },
+            Entry::Kept { plugin: "demo".into(), file: format!("{digest}.minisig") },
             Entry::Kept { plugin: "demo".into(), file: digest },
         ] {
             assert_eq!(Entry::parse(&entry.name()), Some(entry));
@@ -197,6 +207,7 @@ mod tests {
             "plugins/folder/../x.wasm",
             "plugins/folder/..wasm",
             "plugins/folder/x",
+            "plugins/folder/x.minisig",
             "plugins/folder/x\n.wasm",
             "plugins/kept/../x.wasm",
             "plugins/kept/a/b/x.wasm",

@@ -57,6 +57,7 @@ pub async fn stream(
     for source in &sources.files {
         file_bytes += source.bytes;
         match source.entry {
+            Entry::Kept { ref file, .. } if entry::is_signature(file) => {}
             Entry::Kept { .. } => manifest.kept_components += 1,
             Entry::Folder { .. } => manifest.folder_files += 1,
             _ => manifest.config = true,

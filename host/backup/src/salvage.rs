@@ -161,7 +161,7 @@ impl<'n> Collected<'n> {
         self.left_out.extend(problems);
         let kept = data_dir.join(PLUGINS);
         for plugin in names(&kept) {
-            for file in names(&kept.join(&plugin)).into_iter().filter(|file| entry::is_component(file)) {
+            for file in names(&kept.join(&plugin)).into_iter().filter(|file| entry::is_plugin_file(file)) {
                 let path = kept.join(&plugin).join(&file);
                 let content = fs::read(&path).map_err(io_fault(&path, "read"))?;
                 self.component(&plugin, &file, &content)?;
@@ -170,8 +170,13 @@ impl<'n> Collected<'n> {
         Ok(())
     }
 
-    /// A component is what its name says, or it is none.
+    /// A component is what its name says, or it is none. A signature proves itself when it is used.
     fn component(&mut self, plugin: &str, file: &str, content: &[u8]) -> Result<(), BackupError> {
+        if entry::is_signature(file) {
+            let dir = self.new.join(PLUGINS).join(plugin);
+            make_dir(&dir)?;
+            return write(&dir.join(file), &mut &*content);
+        }
         if format!("{:x}.wasm", Sha256::digest(content)) != file {
             self.leave_out(format!("component {file} of plugin {plugin}"), "its content is not what its name says");
             return Ok(());

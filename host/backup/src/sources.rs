@@ -11,8 +11,8 @@ use crate::{
     error::{BackupError, io_fault},
 };
 
-/// Most files of one kind; the manager of plugins looks at no more either.
-const MAX_FILES: usize = 1024;
+/// Most files of one kind: the components that the manager of plugins looks at, and a signature for each.
+const MAX_FILES: usize = 2048;
 
 /// An open file. What was opened stays what it is: files of plugins are replaced by renaming others into their places.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Opens everything: the kept components (`<dir>/<plugin>/<sha256>.wasm`), the plugin folder's `*.wasm`, and the
-    /// configuration's file, if there is one. Blocks for as long as that takes.
+    /// Opens everything: the kept components (`<dir>/<plugin>/<sha256>.wasm`), the plugin folder's `*.wasm`, their
+    /// signatures (`*.wasm.minisig`), and the configuration's file, if there is one. Blocks for as long as that takes.
     ///
     /// # Errors
     /// [`BackupError::Io`] for what is there and cannot be read: a backup without it would not be one.
@@ -44,11 +44,11 @@ impl Sources {
             if !dir.is_dir() {
                 continue;
             }
-            for file in names(&dir, entry::is_component)? {
+            for file in names(&dir, entry::is_plugin_file)? {
                 sources.add(&dir.join(&file), Entry::Kept { plugin: plugin.clone(), file })?;
             }
         }
-        for file in names(folder, entry::is_component)? {
+        for file in names(folder, entry::is_plugin_file)? {
             sources.add(&folder.join(&file), Entry::Folder { file })?;
         }
         Ok(sources)
@@ -65,7 +65,10 @@ impl Sources {
             Err(e) => return Err(io_fault(path, "open for the backup")(e)),
         };
         let metadata = file.metadata().map_err(io_fault(path, "look at for the backup"))?;
-        if metadata.is_file() {
+        // What is larger than any signature is none, and a restore would refuse it.
+        let is_one = !matches!(&entry, Entry::Kept { file, .. } | Entry::Folder { file } if entry::is_signature(file))
+            || metadata.len() <= entry.most_bytes();
+        if metadata.is_file() && is_one {
             self.files.push(Source { entry, file, bytes: metadata.len() });
         }
         Ok(())

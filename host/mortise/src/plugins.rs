@@ -3,11 +3,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options};
+use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options, TrustRules};
+use mortise_signature::PublicKey;
 
 use crate::{
     bundled,
-    settings::{Config, ConfigError, Reload, plugin},
+    settings::{Config, ConfigError, Reload, SettingError, plugin},
 };
 
 /// The options of the manager.
@@ -21,8 +22,22 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, Config
         unfinished: ms(config.plugins.unfinished_ms),
         rescan: ms(config.plugins.rescan_ms.max(1)),
         drain: ms(config.plugins.drain_ms),
+        trust: trust(config)?,
         config: source(config, reload)?,
         limits: Limits::default(),
+    })
+}
+
+/// Which components are loaded.
+fn trust(config: &Config) -> Result<TrustRules, SettingError> {
+    let plugins = &config.plugins;
+    let key =
+        |text: &String| PublicKey::load(text).map_err(|source| SettingError::TrustedKey { text: text.clone(), source });
+    Ok(TrustRules {
+        keys: plugins.trusted_keys.iter().map(key).collect::<Result<_, _>>()?,
+        require_signed: plugins.require_signed,
+        trust_folder: plugins.trust_folder,
+        pinned: plugins.pinned.iter().map(|digest| digest.to_ascii_lowercase()).collect(),
     })
 }
 

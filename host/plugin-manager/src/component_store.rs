@@ -1,14 +1,21 @@
 //! Components that were loaded, kept in the data directory: what serves and what served before.
 //!
-//! `<data_dir>/plugins/<plugin>/<sha256>.wasm`. A rollback needs them; so do types whose plugin's file is gone while
+//! `<data_dir>/plugins/<plugin>/<sha256>.wasm`, and its signature beside it as `<sha256>.wasm.minisig`, if it came with
+//! one by a trusted key. A rollback needs them; so do types whose plugin's file is gone while
 //! something of them is stored, and a start with a broken file in the folder. A file whose content is not what its name
 //! says is as good as none.
 
 use std::{fs, io, path::PathBuf};
 
+use mortise_signature::read_signature;
+
 use crate::{
     files::folder,
-    load::stage::{Failure, Stage},
+    load::{
+        request::LoadRequest,
+        stage::{Failure, Stage},
+    },
+    trust::Grounds,
 };
 
 /// The directory.
@@ -24,11 +31,15 @@ impl ComponentStore {
         Self { dir }
     }
 
-    /// Keeps a component, durably. A copy that is damaged is replaced.
+    /// Keeps a component, durably, with its signature. A copy that is damaged is replaced.
     ///
     /// # Errors
     /// Whatever the file system says.
-    pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
+        if let Some(text) = signature.filter(|text| self.signature(plugin, digest).as_deref() != Some(*text)) {
+            let name = folder::signature_name(&format!("{digest}.wasm"));
+            folder::put(&self.dir.join(plugin), &name, text.as_bytes())?;
+        }
         if self.get(plugin, digest).is_ok() {
             return Ok(());
         }
@@ -39,9 +50,16 @@ impl ComponentStore {
     ///
     /// # Errors
     /// `HostFault`.
-    pub(crate) async fn keep_in_background(&self, plugin: &str, digest: &str, bytes: &[u8]) -> Result<(), Failure> {
-        let (store, plugin, digest, bytes) = (self.clone(), plugin.to_owned(), digest.to_owned(), bytes.to_vec());
-        let kept = tokio::task::spawn_blocking(move || store.keep(&plugin, &digest, &bytes)).await;
+    pub(crate) async fn keep_in_background(
+        &self,
+        plugin: &str,
+        request: &LoadRequest,
+        grounds: &Grounds,
+    ) -> Result<(), Failure> {
+        let (store, plugin, digest) = (self.clone(), plugin.to_owned(), request.digest.clone());
+        let (bytes, signature) = (request.bytes.clone(), grounds.signature().map(str::to_owned));
+        let kept =
+            tokio::task::spawn_blocking(move || store.keep(&plugin, &digest, &bytes, signature.as_deref())).await;
         let fault =
             |e: io::Error| Failure::new(Stage::Checking, "HostFault", format!("keeping a copy in data_dir: {e}"));
         kept.map_err(io::Error::other).and_then(|kept| kept).map_err(fault)
@@ -55,6 +73,16 @@ impl ComponentStore {
 
     fn path(&self, plugin: &str, digest: &str) -> PathBuf {
         self.dir.join(plugin).join(format!("{digest}.wasm"))
+    }
+
+    /// The signature that is kept with a component.
+    #[must_use]
+    pub(crate) fn signature(&self, plugin: &str, digest: &str) -> Option<String> {
+        let path = self.path(plugin, digest);
+        read_signature(&path)
+            .inspect_err(|e| tracing::warn!(plugin, "a kept signature is not used: {e}"))
+            .ok()
+            .flatten()
     }
 
     /// A component that was kept.
@@ -75,7 +103,8 @@ impl ComponentStore {
     pub(crate) fn prune(&self, plugin: &str, keep: &[&str]) {
         let Ok(entries) = fs::read_dir(self.dir.join(plugin)) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
-            let kept = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| keep.contains(&stem));
+            let name = path.file_name().and_then(|name| name.to_str());
+            let kept = name.and_then(|name| name.split('.').next()).is_some_and(|digest| keep.contains(&digest));
             if !kept && let Err(e) = fs::remove_file(&path) {
                 tracing::warn!(path = %path.display(), "an old component is not removed: {e}");
             }
@@ -102,15 +131,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let components = ComponentStore::new(dir.path().join("plugins"));
         let (a, b) = (folder::digest(b"a"), folder::digest(b"b"));
-        components.keep("p", &a, b"a").unwrap();
-        components.keep("p", &b, b"b").unwrap();
+        components.keep("p", &a, b"a", Some("signature of a")).unwrap();
+        components.keep("p", &b, b"b", None).unwrap();
         assert_eq!(components.get("p", &a).unwrap(), b"a");
+        assert_eq!(components.signature("p", &a).as_deref(), Some("signature of a"));
+        assert_eq!(components.signature("p", &b), None);
         components.prune("p", &[&b]);
+        assert_eq!(components.signature("p", &a), None, "it goes with its component");
         assert_eq!(components.get("p", &a).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::write(dir.path().join("plugins/p").join(format!("{b}.wasm")), "x").unwrap();
         assert_eq!(components.get("p", &b).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        components.keep("p", &b, b"b").unwrap();
+        components.keep("p", &b, b"b", Some("signature of b")).unwrap();
         assert_eq!(components.get("p", &b).unwrap(), b"b", "a damaged copy of the same length is replaced");
+        components.prune("p", &[&b]);
+        assert_eq!(components.signature("p", &b).as_deref(), Some("signature of b"));
         components.forget("p");
         components.forget("p");
         assert!(!dir.path().join("plugins/p").exists());

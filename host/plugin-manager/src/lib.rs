@@ -6,12 +6,12 @@
 //! file, are drawn in `state`.
 //!
 //! A component goes through named stages, which the plugin's resource shows: the content settles and is complete
-//! ([`files`]), it compiles and describes itself, it is compared with what is stored (`load::canary`), its component is
+//! ([`files`]), it is one that may be loaded (`trust`), it compiles and describes itself, it is compared with what is stored (`load::canary`), its component is
 //! kept (`component_store`), and only then the registry is swapped, in one step (`load::transition`). What fails before
 //! that leaves everything as it was, and is said in the resource (`plugin_resources`). The version that was replaced is
 //! dropped when the last call in it has ended (`load::drain`).
 //!
-//! Cost: looking at the folder is one `stat` for each file; a transition is a handful of durable writes beside its
+//! Cost: looking at the folder is two `stat`s for each file; a transition is a handful of durable writes beside its
 //! compiling, which happens on threads of its own. Bounds: [`manager::QUEUE`] commands are under way at once, and
 //! [`Limits::parallel_loads`] loads; at most [`files::folder::MAX_FILES`] files are looked at; messages in
 //! resources are cut.
@@ -31,6 +31,7 @@ mod plugin_resources;
 mod settings;
 mod state;
 mod task;
+mod trust;
 mod turns;
 mod work;
 
@@ -38,3 +39,4 @@ pub use commands::pause::Pause;
 pub use manager::Manager;
 pub use mortise_plugin_host::{LogLine, Logs};
 pub use options::{Bundled, ConfigFault, ConfigSource, Limits, Options, StartError};
+pub use trust::TrustRules;

@@ -54,6 +54,9 @@ pub struct Manager {
 pub type FollowTask = JoinHandle<Option<()>>;
 
 impl Manager {
+    /// Longest signature of a component, bytes.
+    pub const MAX_SIGNATURE: usize = mortise_signature::MAX_BYTES;
+
     /// Loads what there is into `registry`, tells the controller manager each time that it is swapped, and follows
     /// files, settings and commands until [`Manager::stop`]. That may come at any moment: every change is one atomic
     /// step of the file system, the store or the registry. The task that follows them comes with it, to be watched.
@@ -117,12 +120,19 @@ impl Manager {
         self.limit
     }
 
-    /// Serves a component and puts it into the folder. Answers the resource, and whether nothing had to change.
+    /// Serves a component and puts it into the folder, with its signature if that is by a trusted key. Answers the resource, and whether nothing had to change.
     ///
     /// # Errors
     /// `InvalidArgument`: the digest is not the content's, or the content is no such plugin. `ResourceExhausted`: too
-    /// large. `FailedPrecondition`: it does not fit what is stored or loaded. Nothing is changed then.
-    pub async fn install(&self, name: String, sha256: &str, bytes: Vec<u8>) -> Result<(pb::Resource, bool), Error> {
+    /// large. `FailedPrecondition`: it does not fit what is stored or loaded, or lacks the signature that it needs. Nothing
+    /// is changed then.
+    pub async fn install(
+        &self,
+        name: String,
+        sha256: &str,
+        bytes: Vec<u8>,
+        signature: Option<String>,
+    ) -> Result<(pb::Resource, bool), Error> {
         if bytes.len() > self.limit {
             return Err(self.too_large());
         }
@@ -132,7 +142,7 @@ impl Manager {
                 "the content's SHA-256 is {digest}, not {sha256:?} as announced; send it again"
             )));
         }
-        self.run(|core| async move { install(&core, &name, bytes).await }).await
+        self.run(|core| async move { install(&core, &name, bytes, signature).await }).await
     }
 
     /// What a component over the limit is answered with.

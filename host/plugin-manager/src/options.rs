@@ -5,6 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use mortise_plugin_host::PluginSettings;
 use mortise_store::StoreError;
 
+use crate::trust::TrustRules;
+
 /// A plugin that is compiled into the binary: its name, and its component.
 pub type Bundled = (&'static str, &'static [u8]);
 
@@ -24,6 +26,8 @@ pub struct Options {
     pub rescan: Duration,
     /// How long calls in a replaced version are waited for.
     pub drain: Duration,
+    /// Which components are loaded.
+    pub trust: TrustRules,
     /// Settings of plugins.
     pub config: ConfigSource,
     /// What has a default.

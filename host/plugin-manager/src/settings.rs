@@ -11,6 +11,7 @@ use crate::{
     },
     options::ConfigFault,
     state::ManagerState,
+    trust::Origin,
 };
 
 impl Core {
@@ -69,6 +70,8 @@ impl ManagerState {
             source: data.source,
             bytes,
             digest: data.digest,
+            origin: Origin::Kept,
+            signature: Ok(None),
             reason,
             plugin_before: Some(name.to_owned()),
         })

@@ -51,8 +51,8 @@ impl PluginApi {
             let what = format!("the upload was not whole within {limit} ms (limit grpc.upload_timeout_ms); try again");
             Error::new(Code::DeadlineExceeded, what)
         })?;
-        let Upload { name, sha256, bytes } = uploaded?;
-        let (plugin, unchanged) = self.manager.install(name, &sha256, bytes).await?;
+        let Upload { name, sha256, signature, bytes } = uploaded?;
+        let (plugin, unchanged) = self.manager.install(name, &sha256, bytes, signature).await?;
         Ok(data::InstallResponse { plugin: Some(plugin), unchanged })
     }
 
@@ -61,11 +61,17 @@ impl PluginApi {
         let broken = |e: Status| Error::invalid(format!("the upload ended early: {}", e.message()));
         let first = stream.message().await.map_err(broken)?;
         let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
-        let data::InstallRequest { name, sha256, chunk: mut bytes } = first;
+        let data::InstallRequest { name, sha256, chunk: mut bytes, signature } = first;
         for (field, value) in [("name", &name), ("sha256", &sha256)] {
             if value.is_empty() {
                 return Err(Error::invalid(format!("{field} is required, in the first message")));
             }
+        }
+        if signature.len() > Manager::MAX_SIGNATURE {
+            let limit = Manager::MAX_SIGNATURE;
+            return Err(Error::invalid(format!(
+                "signature has more than {limit} bytes; send the text of a .minisig file"
+            )));
         }
         while let Some(next) = stream.message().await.map_err(broken)? {
             if (!next.name.is_empty() && next.name != name) || (!next.sha256.is_empty() && next.sha256 != sha256) {
@@ -76,7 +82,7 @@ impl PluginApi {
             }
             bytes.extend_from_slice(&next.chunk);
         }
-        Ok(Upload { name, sha256, bytes })
+        Ok(Upload { name, sha256, signature: Some(signature).filter(|text| !text.is_empty()), bytes })
     }
 }
 
@@ -84,6 +90,8 @@ impl PluginApi {
 struct Upload {
     name: String,
     sha256: String,
+    /// Its text, if there is one.
+    signature: Option<String>,
     bytes: Vec<u8>,
 }
 

@@ -49,6 +49,15 @@ pub(crate) enum SettingError {
     Exposed { key: &'static str, addr: std::net::SocketAddr, missing: &'static str },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
+    #[error("plugins.trusted_keys: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
+    TrustedKey { text: String, source: mortise_signature::KeyError },
+    #[error(
+        "plugins.require_signed is set, and there are no plugins.trusted_keys, so that no plugin could be loaded; `mortise plugin keygen` \
+         makes a pair"
+    )]
+    NoTrustedKeys,
+    #[error("plugins.pinned holds SHA-256 digests, 64 hexadecimal digits each, got {text:?}")]
+    NotADigest { text: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]
     LogLevel { level: String, fault: FilterError },
     #[error("plugin.{plugin}.log_level {level:?} is no level; use off, error, warn, info, debug or trace")]

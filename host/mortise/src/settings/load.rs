@@ -78,6 +78,8 @@ pub(crate) struct Given {
     pub(crate) acl: bool,
     /// `audit.events`.
     pub(crate) audit: bool,
+    /// `plugins.trust_folder`.
+    pub(crate) trust: bool,
 }
 
 impl Settings {
@@ -118,6 +120,7 @@ impl Settings {
             dns: within("dns", "enabled"),
             acl: within("acl", "enabled"),
             audit: within("audit", "events"),
+            trust: within("plugins", "trust_folder"),
         };
         let probation_given = within("quarantine", "probation_faults");
         let backoff_given = within("quarantine", "backoff_ms");

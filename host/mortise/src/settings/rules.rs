@@ -8,7 +8,7 @@ use super::{
     error::SettingError,
     plugin,
     range::Range,
-    table::{Config, Tls},
+    table::{Config, Plugins, Tls},
 };
 use crate::bundled;
 
@@ -22,6 +22,7 @@ impl Config {
             let known = bundled::ALL.map(|(name, _)| name).join(", ");
             return Err(SettingError::NotBundled { name: name.clone(), known });
         }
+        self.plugins.check_trust()?;
         self.tls.check()?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
@@ -57,6 +58,19 @@ impl Config {
         match ports.into_iter().find(|(_, addr)| !addr.ip().to_canonical().is_loopback()) {
             Some((key, addr)) if !self.allow_insecure => Err(SettingError::Exposed { key, addr, missing }),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Plugins {
+    fn check_trust(&self) -> Result<(), SettingError> {
+        let is_digest = |text: &&String| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        if let Some(text) = self.pinned.iter().find(|text| !is_digest(text)) {
+            return Err(SettingError::NotADigest { text: text.clone() });
+        }
+        match self.require_signed && self.trusted_keys.is_empty() {
+            true => Err(SettingError::NoTrustedKeys),
+            false => Ok(()),
         }
     }
 }

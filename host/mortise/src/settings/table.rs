@@ -126,6 +126,17 @@ section! {
         rescan_ms: u64 = 2_000, TIME;
         /// How long the calls in a replaced version are waited for before that is said in the log.
         drain_ms: u64 = 30_000, WAIT;
+        /// Public keys of minisign: the line that is the key, or a file (docs/security.md). `mortise plugin keygen` makes one.
+        /// They are read at the start.
+        trusted_keys: Vec<String> = Vec::new();
+        /// Whether every component needs a signature by one of these keys, however it comes, but for those inside the binary.
+        require_signed: bool = false;
+        /// Whether every file of the folder is loaded. If not, it takes a signature by one of trusted_keys, a place in
+        /// `pinned`, or to have served before, as what was installed has. `mortise dev` trusts the folder unless this is set
+        /// somewhere.
+        trust_folder: bool = false;
+        /// SHA-256, in hexadecimal, of components that are loaded from the folder without a signature.
+        pinned: Vec<String> = Vec::new();
     }
 }
 

@@ -13,7 +13,7 @@ const PIECE: usize = 256 << 10;
 /// What the server refuses, and what to type about it.
 pub(super) async fn install(session: &Session, name: &str, bytes: &[u8]) -> Result<data::InstallResponse, CliError> {
     let sha256 = format!("{:x}", Sha256::digest(bytes));
-    let first = data::InstallRequest { name: name.to_owned(), sha256, chunk: Vec::new() };
+    let first = data::InstallRequest { name: name.to_owned(), sha256, ..Default::default() };
     let pieces = bytes.chunks(PIECE).map(|piece| data::InstallRequest { chunk: piece.to_vec(), ..Default::default() });
     let messages: Vec<_> = std::iter::once(first).chain(pieces).collect();
     let mut client = session.plugins();

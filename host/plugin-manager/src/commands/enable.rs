@@ -8,6 +8,7 @@ use crate::{
     files::folder,
     load::request::{LoadReason, LoadRefusal, LoadRequest},
     state::{BUNDLED, ManagerState},
+    trust::Origin,
 };
 
 pub(crate) async fn enable(core: &Core, name: &str) -> Result<pb::Resource, Error> {
@@ -51,13 +52,15 @@ impl ManagerState {
     /// What the source holds now; the version that it was rolled back to if the source holds the same as then.
     fn enable_request(&mut self, name: &str) -> Result<LoadRequest, Error> {
         let data = self.managed(name).record.data.clone();
+        let (mut origin, mut signature) = (Origin::Binary, Ok(None));
         let content = match data.source.as_str() {
             BUNDLED => self.bundled(name),
             file => {
-                let read = folder::read(&self.path(file), self.sandbox.limits().component_bytes);
-                let (bytes, _) = read.map_err(|e| precondition(format!("{e}; install it anew")))?;
-                let digest = folder::digest(&bytes);
-                Some((bytes, digest))
+                let read = folder::read_plugin(&self.path(file), self.sandbox.limits().component_bytes);
+                let read = read.map_err(|e| precondition(format!("{e}; install it anew")))?;
+                (origin, signature) = (Origin::Folder, read.signature);
+                let digest = folder::digest(&read.bytes);
+                Some((read.bytes, digest))
             }
         };
         let (mut bytes, mut digest) =
@@ -69,10 +72,12 @@ impl ManagerState {
             let kept = self.components.get(name, &data.digest);
             bytes = kept.map_err(|e| precondition(format!("the version that it was rolled back to: {e}")))?;
             digest.clone_from(&data.digest);
+            (origin, signature) = (Origin::Kept, Ok(None));
         } else {
             self.managed(name).follow_source();
         }
         let plugin_before = Some(name.to_owned());
-        Ok(LoadRequest { source: data.source, bytes, digest, reason: LoadReason::Reload, plugin_before })
+        let reason = LoadReason::Reload;
+        Ok(LoadRequest { source: data.source, bytes, digest, origin, signature, reason, plugin_before })
     }
 }

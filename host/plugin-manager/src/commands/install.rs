@@ -8,17 +8,23 @@ use crate::{
     files::folder,
     load::request::{Change, LoadReason, LoadRefusal, LoadRequest},
     state::{BUNDLED, ManagerState},
+    trust::Origin,
 };
 
 /// Answers the resource, and whether nothing had to change.
-pub(crate) async fn install(core: &Core, name: &str, bytes: Vec<u8>) -> Result<(pb::Resource, bool), Error> {
+pub(crate) async fn install(
+    core: &Core,
+    name: &str,
+    bytes: Vec<u8>,
+    signature: Option<String>,
+) -> Result<(pb::Resource, bool), Error> {
     if let Some(fault) = name::fault(name) {
         let fault = fault.replace("a resource name", "a plugin's name");
         return Err(Error::invalid(format!("name invalid: {fault}")));
     }
     let mut turn = Some(core.turns.take(name).await);
     let place = core.work.place().await;
-    let request = core.lock().await.install_request(name, bytes)?;
+    let request = core.lock().await.install_request(name, bytes, signature)?;
     let outcome = core.load(&request, &mut turn, place).await;
     let mut state = core.lock().await;
     match outcome {
@@ -35,7 +41,7 @@ pub(crate) async fn install(core: &Core, name: &str, bytes: Vec<u8>) -> Result<(
 }
 
 impl ManagerState {
-    fn install_request(&self, name: &str, bytes: Vec<u8>) -> Result<LoadRequest, Error> {
+    fn install_request(&self, name: &str, bytes: Vec<u8>, signature: Option<String>) -> Result<LoadRequest, Error> {
         let mut file = format!("{name}.wasm");
         let mut plugin_before = None;
         if let Some(managed) = self.plugins.get(name).filter(|managed| !managed.is_file_only()) {
@@ -61,7 +67,8 @@ impl ManagerState {
             return Err(precondition(format!("the file {file} provides plugin {other:?}; remove that one first")));
         }
         let digest = folder::digest(&bytes);
-        Ok(LoadRequest { source: file, bytes, digest, reason: LoadReason::Install(name.to_owned()), plugin_before })
+        let (origin, signature, reason) = (Origin::Caller, Ok(signature), LoadReason::Install(name.to_owned()));
+        Ok(LoadRequest { source: file, bytes, digest, origin, signature, reason, plugin_before })
     }
 
     async fn refuse_install(&mut self, name: &str, request: LoadRequest, refusal: LoadRefusal) -> Error {

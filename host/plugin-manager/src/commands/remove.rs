@@ -18,7 +18,11 @@ pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resourc
     // A plugin that is removed already has left its file's name to others.
     if source != BUNDLED && provides.is_none_or(|plugin| plugin == name) {
         let (dir, file) = (core.options.plugin_dir.clone(), source.clone());
-        let removed = tokio::task::spawn_blocking(move || folder::take_out(&dir, &file)).await;
+        let removed = tokio::task::spawn_blocking(move || {
+            folder::take_out(&dir, &file)?;
+            folder::take_out(&dir, &folder::signature_name(&file))
+        });
+        let removed = removed.await;
         let at = state.path(&source);
         let fault = |e: std::io::Error| Error::internal(format!("removing {}: {e}", at.display()));
         removed.map_err(std::io::Error::other).and_then(|removed| removed).map_err(fault)?;

@@ -7,6 +7,7 @@ use crate::{
     core::Core,
     load::request::{LoadReason, LoadRefusal, LoadRequest},
     state::{BUNDLED, ManagerState},
+    trust::Origin,
 };
 
 pub(crate) async fn roll_back(core: &Core, name: &str) -> Result<pb::Resource, Error> {
@@ -48,6 +49,14 @@ impl ManagerState {
         };
         let held = if in_source == digest { String::new() } else { in_source };
         let reason = LoadReason::Rollback { held };
-        Ok(LoadRequest { source: data.source, bytes, digest, reason, plugin_before: Some(name.to_owned()) })
+        Ok(LoadRequest {
+            source: data.source,
+            bytes,
+            digest,
+            origin: Origin::Kept,
+            signature: Ok(None),
+            reason,
+            plugin_before: Some(name.to_owned()),
+        })
     }
 }

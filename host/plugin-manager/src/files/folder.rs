@@ -10,18 +10,28 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::MetadataExt as _,
     path::Path,
+    sync::Arc,
 };
 
 use mortise_durable_fs::{AtomicFile, FsError, make_dir};
 use mortise_plugin_host::LoadError;
+use mortise_signature::{read_signature, signature_path};
 use sha2::{Digest as _, Sha256};
+
+use crate::load::request::OfferedSignature;
 
 /// Most files of the folder that are looked at; those that sort after them are left out, with a warning.
 pub const MAX_FILES: usize = 1_024;
 
-/// What a file looks like from outside. Any change of content changes it.
+/// What a file looks like from outside, and its signature beside it. Any change of content changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
+    file: Look,
+    signature: Option<Look>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
     device: u64,
     inode: u64,
     size: u64,
@@ -30,7 +40,7 @@ pub struct Stamp {
     is_file: bool,
 }
 
-impl Stamp {
+impl Look {
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -42,11 +52,39 @@ impl Stamp {
         }
     }
 
-    /// Of a file, links followed; of the link itself when it leads nowhere; none when there is nothing.
-    #[must_use]
-    pub fn at(path: &Path) -> Option<Self> {
+    /// Links are followed; one that leads nowhere is looked at itself.
+    fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).or_else(|_| fs::symlink_metadata(path)).ok().map(|metadata| Self::of(&metadata))
     }
+}
+
+impl Stamp {
+    /// Of a file by itself, links followed; of the link itself when it leads nowhere; none when there is nothing.
+    #[must_use]
+    pub fn at(path: &Path) -> Option<Self> {
+        Look::at(path).map(|file| Self { file, signature: None })
+    }
+
+    /// Of a plugin's file, with its signature's.
+    #[must_use]
+    pub fn of_plugin(path: &Path) -> Option<Self> {
+        Look::at(path).map(|file| Self { file, signature: Look::at(&signature_path(path)) })
+    }
+}
+
+/// A plugin's file, as it was read.
+#[derive(Debug)]
+pub(crate) struct PluginContent {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) signature: OfferedSignature,
+    /// When all of it had been read.
+    pub(crate) stamp: Stamp,
+}
+
+/// The name of a signature's file.
+#[must_use]
+pub(crate) fn signature_name(file: &str) -> String {
+    signature_path(file.as_ref()).to_string_lossy().into_owned()
 }
 
 /// Every `*.wasm` of a folder by file name. A folder that does not exist is an empty one.
@@ -64,7 +102,7 @@ pub fn scan(dir: &Path) -> io::Result<BTreeMap<String, Stamp>> {
         let path = entry?.path();
         let is_plugin = path.extension().is_some_and(|ext| ext == "wasm");
         let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_plugin) else { continue };
-        if let Some(stamp) = Stamp::at(&path) {
+        if let Some(stamp) = Stamp::of_plugin(&path) {
             found.insert(name.to_owned(), stamp);
         }
     }
@@ -75,11 +113,26 @@ pub fn scan(dir: &Path) -> io::Result<BTreeMap<String, Stamp>> {
     Ok(found)
 }
 
-/// A file's content, and what the file looked like when all of it had been read.
+/// A file's content.
 ///
 /// # Errors
 /// [`LoadError::Unreadable`], and [`LoadError::TooLarge`] before anything is read.
-pub fn read(path: &Path, limit: usize) -> Result<(Vec<u8>, Stamp), LoadError> {
+pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, LoadError> {
+    read_file(path, limit).map(|(bytes, _)| bytes)
+}
+
+/// The content of a plugin's file, and its signature.
+///
+/// # Errors
+/// As [`read`]. That a signature cannot be read is part of the content.
+pub(crate) fn read_plugin(path: &Path, limit: usize) -> Result<PluginContent, LoadError> {
+    let (bytes, file) = read_file(path, limit)?;
+    let stamp = Look::at(&signature_path(path));
+    let signature = read_signature(path).map_err(Arc::new);
+    Ok(PluginContent { bytes, signature, stamp: Stamp { file, signature: stamp } })
+}
+
+fn read_file(path: &Path, limit: usize) -> Result<(Vec<u8>, Look), LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
@@ -97,8 +150,8 @@ pub fn read(path: &Path, limit: usize) -> Result<(Vec<u8>, Stamp), LoadError> {
     if bytes.len() > limit {
         return Err(LoadError::TooLarge { size: bytes.len(), limit });
     }
-    let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
-    Ok((bytes, stamp))
+    let look = Look::of(&file.metadata().map_err(unreadable)?);
+    Ok((bytes, look))
 }
 
 /// SHA-256 in hexadecimal.
@@ -177,8 +230,28 @@ mod tests {
         put(dir.path(), "other", b"1").unwrap();
         fs::rename(dir.path().join("other"), &real).unwrap();
         assert_ne!(scan(dir.path()).unwrap()["link.wasm"], first);
-        assert_eq!(read(&link, 1).unwrap().0, b"1");
+        assert_eq!(read(&link, 1).unwrap(), b"1");
         assert!(matches!(read(&link, 0), Err(LoadError::TooLarge { size: 1, limit: 0 })));
         assert!(scan(&dir.path().join("nowhere")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_signature_that_comes_and_goes_is_a_change_of_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "a.wasm", b"1").unwrap();
+        let stamp = || scan(dir.path()).unwrap()["a.wasm"];
+        let path = dir.path().join("a.wasm");
+        let unsigned = stamp();
+        put(dir.path(), &signature_name("a.wasm"), b"s").unwrap();
+        let signed = stamp();
+        assert_ne!(signed, unsigned);
+        let content = read_plugin(&path, 1).unwrap();
+        assert_eq!((content.signature.unwrap().as_deref(), content.stamp), (Some("s"), signed));
+        put(dir.path(), "a.wasm.minisig", b"t").unwrap();
+        assert_ne!(stamp(), signed);
+        put(dir.path(), "a.wasm.minisig", &[b'x'; mortise_signature::MAX_BYTES + 1]).unwrap();
+        assert!(read_plugin(&path, 1).unwrap().signature.unwrap_err().to_string().contains("more than 16384 bytes"));
+        take_out(dir.path(), "a.wasm.minisig").unwrap();
+        assert_eq!((stamp(), read_plugin(&path, 1).unwrap().signature.unwrap()), (unsigned, None));
     }
 }

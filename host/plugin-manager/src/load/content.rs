@@ -15,20 +15,26 @@ use mortise_resource::pb::condition::State;
 use crate::{
     core::Core,
     files::{
-        folder::{self, Stamp},
+        folder::{self, PluginContent, Stamp},
         truncation::{self, Shape},
     },
     load::{
-        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded},
+        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded, OfferedSignature},
         stage::{Failure, Stage},
     },
     state::{BUNDLED, ManagerState},
+    trust::Origin,
     turns::Turn,
     work::Place,
 };
 
-/// A component and its digest, or why there is none.
-pub(crate) type Content = Result<(Vec<u8>, String), Failure>;
+/// What a source holds.
+pub(crate) struct Content {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) digest: String,
+    pub(crate) origin: Origin,
+    pub(crate) signature: OfferedSignature,
+}
 
 impl Core {
     /// Handles a file that changed, while everything else goes on. `since` is when it was first seen as it is now.
@@ -88,12 +94,12 @@ impl Core {
         self.load_content(file, provides, content, &mut turn, place).await;
     }
 
-    async fn read(&self, path: PathBuf) -> Result<(Vec<u8>, String, Stamp), Failure> {
+    async fn read(&self, path: PathBuf) -> Result<(Content, Stamp), Failure> {
         let limit = self.sandbox.limits().component_bytes;
         let read = tokio::task::spawn_blocking(move || {
-            let (bytes, stamp) = folder::read(&path, limit)?;
+            let PluginContent { bytes, signature, stamp } = folder::read_plugin(&path, limit)?;
             let digest = folder::digest(&bytes);
-            Ok((bytes, digest, stamp))
+            Ok((Content { bytes, digest, origin: Origin::Folder, signature }, stamp))
         });
         read.await.unwrap_or_else(|_| Err(Failure::new(Stage::Waiting, "HostFault", "reading it was given up")))
     }
@@ -103,18 +109,20 @@ impl Core {
         &self,
         source: &str,
         plugin_before: Option<String>,
-        content: Content,
+        content: Result<Content, Failure>,
         turn: &mut Option<Turn>,
         place: Place,
     ) {
-        let digest = content.as_ref().ok().map(|(_, digest)| digest.clone());
+        let digest = content.as_ref().ok().map(|content| content.digest.clone());
         let outcome = match content {
             Err(failure) => Err(LoadRefusal::from(failure)),
-            Ok((bytes, digest)) => {
+            Ok(Content { bytes, digest, origin, signature }) => {
                 let request = LoadRequest {
                     source: source.to_owned(),
                     bytes,
                     digest,
+                    origin,
+                    signature,
                     reason: LoadReason::Source,
                     plugin_before: plugin_before.clone(),
                 };
@@ -152,11 +160,11 @@ impl ManagerState {
         file: &str,
         stamp: Stamp,
         since: Instant,
-        read: Result<(Vec<u8>, String, Stamp), Failure>,
-    ) -> Option<Content> {
+        read: Result<(Content, Stamp), Failure>,
+    ) -> Option<Result<Content, Failure>> {
         let (stamp, read) = match read {
             // It changed while it was read, or is another file by now: it has not settled.
-            Ok((.., after)) if after != stamp && !self.starting => {
+            Ok((_, after)) if after != stamp && !self.starting => {
                 self.file(file).changed_meanwhile();
                 return None;
             }
@@ -164,17 +172,17 @@ impl ManagerState {
                 self.file(file).changed_meanwhile();
                 return None;
             }
-            Ok((bytes, digest, after)) => (after, Ok((bytes, digest))),
+            Ok((content, after)) => (after, Ok(content)),
             Err(failure) => (stamp, Err(failure)),
         };
-        let digest = read.as_ref().map(|(_, digest)| digest.clone()).unwrap_or_default();
+        let digest = read.as_ref().map(|content| content.digest.clone()).unwrap_or_default();
         if self.file(file).holds(&digest) {
             self.file(file).passed_over(stamp);
             self.complete_again(file).await;
             return None;
         }
         let content = match read {
-            Ok((bytes, _)) if truncation::shape(&bytes) == Shape::Truncated => {
+            Ok(Content { bytes, .. }) if truncation::shape(&bytes) == Shape::Truncated => {
                 let wait = if self.starting { Duration::ZERO } else { self.options.unfinished };
                 if since.elapsed() < wait {
                     self.file(file).is_incomplete(stamp, since);

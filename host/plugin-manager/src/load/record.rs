@@ -18,6 +18,7 @@ use crate::{
     },
     plugin_resources::{self, condition},
     state::{ManagerState, plugin::REMOVED, short},
+    trust::Grounds,
 };
 
 impl ManagerState {
@@ -59,7 +60,13 @@ impl ManagerState {
     }
 
     /// Puts what serves from now on into the record.
-    pub(crate) fn record_loaded(&mut self, plugin: &Plugin, request: &LoadRequest, before: &[data::PluginType]) {
+    pub(crate) fn record_loaded(
+        &mut self,
+        plugin: &Plugin,
+        request: &LoadRequest,
+        grounds: &Grounds,
+        before: &[data::PluginType],
+    ) {
         let types = types_of(&self.registry.load(), plugin.name());
         let types = migration::mark(types, before);
         let limits = plugin.limits();
@@ -77,6 +84,11 @@ impl ManagerState {
             data.loaded_at = Some(plugin_resources::now());
         }
         data.digest.clone_from(&request.digest);
+        // That it served says less than why it was accepted then.
+        if changed || *grounds != Grounds::Served || data.trust.is_empty() {
+            data.trust = grounds.describe();
+        }
+        data.withdrawn = false;
         plugin.version().clone_into(&mut data.version);
         mortise_plugin_host::CONTRACT_VERSION.clone_into(&mut data.contract_version);
         data.size = plugin.size() as u64;

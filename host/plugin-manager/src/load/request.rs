@@ -1,6 +1,13 @@
 //! What is asked of a load, and what comes of it.
 
-use crate::load::stage::Failure;
+use std::sync::Arc;
+
+use mortise_signature::FileError;
+
+use crate::{load::stage::Failure, trust::Origin};
+
+/// The text of the signature that comes with a component; `None` when there is none.
+pub(crate) type OfferedSignature = Result<Option<String>, Arc<FileError>>;
 
 /// A component, and who offers it.
 pub(crate) struct LoadRequest {
@@ -8,6 +15,8 @@ pub(crate) struct LoadRequest {
     pub(crate) source: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) digest: String,
+    pub(crate) origin: Origin,
+    pub(crate) signature: OfferedSignature,
     pub(crate) reason: LoadReason,
     /// The plugin that came from this source before: its record shows every stage, and the component must be it.
     pub(crate) plugin_before: Option<String>,

@@ -9,6 +9,7 @@ use crate::{
         stage::{Failure, Stage},
     },
     state::{BUNDLED, ManagerState},
+    trust::Grounds,
 };
 
 impl ManagerState {
@@ -74,19 +75,35 @@ impl ManagerState {
         }
     }
 
-    /// Puts a component that passed into the folder, durably, for the plugin of that name.
-    pub(crate) async fn install_into_folder(&mut self, file: &str, plugin: &str, bytes: &[u8]) -> Result<(), Failure> {
+    /// Puts a component that passed into the folder, durably, for the plugin of that name. Its signature comes before it,
+    /// in the place of an earlier one.
+    pub(crate) async fn install_into_folder(
+        &mut self,
+        plugin: &str,
+        request: &LoadRequest,
+        grounds: &Grounds,
+    ) -> Result<(), Failure> {
+        let file = request.source.as_str();
         if let Some(other) = self.files.get(file).and_then(|known| known.provides.as_deref()).filter(|n| *n != plugin) {
             let what = format!("the file {file} provides plugin {other:?}; remove that one first");
             return Err(Failure::new(Stage::Checking, "NameTaken", what));
         }
-        let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), bytes.to_vec());
-        let put = tokio::task::spawn_blocking(move || folder::put(&dir, &name, &content)).await;
+        let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), request.bytes.clone());
+        let signature = grounds.signature().map(str::to_owned);
+        let put = tokio::task::spawn_blocking(move || {
+            let beside = folder::signature_name(&name);
+            match signature {
+                Some(text) => folder::put(&dir, &beside, text.as_bytes())?,
+                None => folder::take_out(&dir, &beside)?,
+            }
+            folder::put(&dir, &name, &content)
+        });
+        let put = put.await;
         let at = self.path(file);
         let fault = |e: String| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
         put.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
-        let stamp = folder::Stamp::at(&at);
-        self.file(file).installed(stamp, folder::digest(bytes));
+        let stamp = folder::Stamp::of_plugin(&at);
+        self.file(file).installed(stamp, request.digest.clone());
         Ok(())
     }
 }

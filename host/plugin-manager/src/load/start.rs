@@ -14,13 +14,14 @@ use mortise_service::registry::MissingReason;
 use crate::{
     core::Core,
     files::folder::{self, Stamp},
-    load::request::LoadReason,
+    load::{content::Content, request::LoadReason},
     options::{Bundled, StartError},
     plugin_resources::{PluginRecord, STATUS_KEY, condition},
     state::{
         BUNDLED, ManagerState,
         plugin::{Managed, REMOVED},
     },
+    trust::Origin,
     turns::Turn,
 };
 
@@ -105,7 +106,8 @@ impl Core {
         }
         match source {
             Source::Bundled((_, bytes)) => {
-                let (content, place) = (Ok((bytes.to_vec(), digest)), self.work.place().await);
+                let content = Content { bytes: bytes.to_vec(), digest, origin: Origin::Binary, signature: Ok(None) };
+                let (content, place) = (Ok(content), self.work.place().await);
                 self.load_content(BUNDLED, name, content, &mut None, place).await;
             }
             Source::File(file, stamp) => {
@@ -153,13 +155,12 @@ impl Core {
             let state = self.lock().await;
             (state.kept_request(name, LoadReason::Reload), state.settings.clone())
         };
-        let kept = match request {
-            Ok(request) => {
-                Plugin::load(&self.sandbox, name, &request.bytes, &settings).await.map_err(|e| e.to_string())
-            }
-            Err(e) => Err(e.to_string()),
+        let kept = async {
+            let request = request.map_err(|e| e.to_string())?;
+            self.judge(&request).await.map_err(|refused| refused.message)?;
+            Plugin::load(&self.sandbox, name, &request.bytes, &settings).await.map_err(|e| e.to_string())
         };
-        match kept {
+        match kept.await {
             Ok(plugin) => {
                 let mut state = self.lock().await;
                 let types = state.managed(name).record.data.types.clone();
@@ -179,7 +180,7 @@ impl Core {
 /// The digest of a file's content; empty when it cannot be read, which is said when it is loaded.
 async fn digest_of(core: &Core, path: std::path::PathBuf) -> String {
     let limit = core.sandbox.limits().component_bytes;
-    let read = tokio::task::spawn_blocking(move || folder::read(&path, limit).map(|(bytes, _)| folder::digest(&bytes)));
+    let read = tokio::task::spawn_blocking(move || folder::read(&path, limit).map(|bytes| folder::digest(&bytes)));
     read.await.ok().and_then(Result::ok).unwrap_or_default()
 }
 

@@ -29,6 +29,7 @@ use crate::{
         types::{adopt, compare_alike, manifests_of},
     },
     state::{BUNDLED, ManagerState, short},
+    trust::Grounds,
     turns::Turn,
     work::Place,
 };
@@ -79,10 +80,11 @@ impl Core {
             BUNDLED => request.plugin_before.clone().unwrap_or_default(),
             file => file.to_owned(),
         };
+        let grounds = self.judge(request).await?;
         loop {
             let settings = {
                 let mut state = self.lock().await;
-                if let Some(loaded) = state.already_serving(request).await {
+                if let Some(loaded) = state.already_serving(request, &grounds).await {
                     return Ok(loaded);
                 }
                 if let Some(plugin) = &request.plugin_before {
@@ -100,7 +102,7 @@ impl Core {
             if turn.is_none() {
                 *turn = Some(place.leave_while(self.turns.take(&name)).await);
             }
-            match contained(Stage::Checking, self.admit(plugin, request, begun)).await {
+            match contained(Stage::Checking, self.admit(plugin, request, &grounds, begun)).await {
                 Ok(Some(change)) => return Ok(Loaded { name, change }),
                 // Its settings are others by now.
                 Ok(None) => {}
@@ -115,6 +117,7 @@ impl Core {
         &self,
         plugin: Arc<Plugin>,
         request: &LoadRequest,
+        grounds: &Grounds,
         begun: Instant,
     ) -> Result<Option<Change>, Failure> {
         let name = plugin.name().to_owned();
@@ -135,8 +138,8 @@ impl Core {
             let plan = state.plan(&plugin, request)?;
             let mut canary = match compared.take().filter(|(before, _)| compare_alike(before, &plan.before)) {
                 Some((_, mut canary)) => {
-                    if state.prepare_swap(&plugin, request, &mut canary).await? {
-                        state.put_into_service(plugin, request, plan, canary, begun).await;
+                    if state.prepare_swap(&plugin, request, grounds, &mut canary).await? {
+                        state.put_into_service(plugin, request, grounds, plan, canary, begun).await;
                         return Ok(Some(Change::Serves));
                     }
                     canary
@@ -158,7 +161,7 @@ impl Core {
             if !known_to_fit {
                 canary.scan().await?;
             }
-            self.keep(&name, request).await?;
+            self.keep(&name, request, grounds).await?;
             // Most of what was written meanwhile is looked at before the lock is taken.
             if canary.settle().await? {
                 compared = Some((before, canary));
@@ -167,15 +170,15 @@ impl Core {
     }
 
     /// Keeps the component for restarts and rollbacks.
-    async fn keep(&self, name: &str, request: &LoadRequest) -> Result<(), Failure> {
+    async fn keep(&self, name: &str, request: &LoadRequest, grounds: &Grounds) -> Result<(), Failure> {
         let components = self.lock().await.components.clone();
-        components.keep_in_background(name, &request.digest, &request.bytes).await
+        components.keep_in_background(name, request, grounds).await
     }
 }
 
 impl ManagerState {
     /// Whether the source holds what serves already, which may have been hidden by something broken meanwhile.
-    async fn already_serving(&mut self, request: &LoadRequest) -> Option<Loaded> {
+    async fn already_serving(&mut self, request: &LoadRequest, grounds: &Grounds) -> Option<Loaded> {
         let name = request.plugin_before.clone()?;
         let same = |plugin: &&Arc<Plugin>| plugin.digest() == request.digest && plugin.is_set_to(&self.settings);
         let serving = self.registry.load().plugin(&name).filter(same).cloned()?;
@@ -185,8 +188,8 @@ impl ManagerState {
         // Another source may hold the same and be one too many. What fails here is said by the long way.
         self.check_name(&serving, request).ok()?;
         if let LoadReason::Install(_) = &request.reason {
-            self.components.clone().keep_in_background(&name, &request.digest, &request.bytes).await.ok()?;
-            self.install_into_folder(&request.source, &name, &request.bytes).await.ok()?;
+            self.components.clone().keep_in_background(&name, request, grounds).await.ok()?;
+            self.install_into_folder(&name, request, grounds).await.ok()?;
         }
         self.set_source(&name, &request.source);
         if request.reason != LoadReason::Reload {
@@ -244,15 +247,16 @@ impl ManagerState {
         &mut self,
         plugin: &Plugin,
         request: &LoadRequest,
+        grounds: &Grounds,
         canary: &mut Canary,
     ) -> Result<bool, Failure> {
         let name = plugin.name();
         if !self.components.has(name, &request.digest) {
             // It was dropped with a plugin of that name of which nothing was left.
-            self.components.clone().keep_in_background(name, &request.digest, &request.bytes).await?;
+            self.components.clone().keep_in_background(name, request, grounds).await?;
         }
         if let LoadReason::Install(_) = &request.reason {
-            self.install_into_folder(&request.source, name, &request.bytes).await?;
+            self.install_into_folder(name, request, grounds).await?;
         }
         let text = stage_text(plugin, request);
         self.set_loaded(name, State::Unknown, Stage::Swapping.reason(), text).await;
@@ -263,6 +267,7 @@ impl ManagerState {
         &mut self,
         plugin: Arc<Plugin>,
         request: &LoadRequest,
+        grounds: &Grounds,
         plan: Plan,
         canary: Canary,
         begun: Instant,
@@ -279,7 +284,7 @@ impl ManagerState {
         self.swap(next);
         failpoint::reached(&format!("Swapping {}", request.source));
 
-        self.record_loaded(&plugin, request, &before);
+        self.record_loaded(&plugin, request, grounds, &before);
         plugin.now_serves(old.is_some());
         self.watch_health(&plugin);
         let version = plugin.version().to_owned();

@@ -114,8 +114,9 @@ impl Managed {
         });
     }
 
-    /// An operator removes it: it is not switched off any more.
+    /// An operator removes it: it is not switched off any more, and that it served does not bring it back.
     pub(crate) fn remove(&mut self) {
+        self.record.data.withdrawn = true;
         self.enter(PluginState::Removed);
     }
 
@@ -147,6 +148,7 @@ mod tests {
         assert!(plugin.is_disabled() && !plugin.is_removed());
         plugin.remove();
         assert!(!plugin.is_disabled() && plugin.is_removed() && !plugin.record.data.disabled);
+        assert!(plugin.record.data.withdrawn);
         plugin.serve();
         assert!(!plugin.is_removed() && !plugin.is_file_only());
     }

@@ -61,6 +61,7 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
     line("message", &seen.message);
     line("source", &plugin.source);
     line("digest", &plugin.digest);
+    line("trusted", &plugin.trust);
     line("size", &indicatif::HumanBytes(plugin.size).to_string());
     line("contract", &plugin.contract_version);
     if !plugin.previous_digest.is_empty() {

@@ -8,6 +8,7 @@ use std::{
 
 use clap::Args;
 use mortise_resource::data::InstallRequest;
+use mortise_signature::read_signature;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,7 +25,7 @@ const CHUNK: usize = 256 << 10;
 /// Arguments of `plugin install`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// The component
+    /// The component; its signature, FILE.minisig, is sent along when it is there
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The plugin's name, as the plugin has it [default: the file's, without .wasm]
@@ -41,12 +42,15 @@ impl Install {
             CliError::usage(format!("{}: no name of a plugin", self.file.display())).remedy("--name NAME gives it one")
         })?;
         let (sha256, bytes) = digest(&self.file)?;
+        let signature = read_signature(&self.file)
+            .map_err(|e| CliError::usage(format!("the signature of {}", self.file.display())).caused_by(e))?;
         let session = self.connect.session().await?;
         let (messages, outgoing) = mpsc::channel(4);
         let reading = tokio::task::spawn_blocking({
-            let (path, name, sha256) = (self.file.clone(), name.clone(), sha256.clone());
+            let (path, signature) = (self.file.clone(), signature.unwrap_or_default());
+            let first = InstallRequest { name: name.clone(), sha256, signature, chunk: Vec::new() };
             let progress = Progress::begin("sending", Some(bytes), Unit::Bytes);
-            move || send(&path, name, sha256, &progress, &messages)
+            move || send(&path, first, &progress, &messages)
         });
         let thing = format!("plugin {name}");
         let answer = session.call(&thing, session.plugins().install(ReceiverStream::new(outgoing))).await;
@@ -95,13 +99,12 @@ fn digest(path: &Path) -> Result<(String, u64), CliError> {
 
 fn send(
     path: &Path,
-    name: String,
-    sha256: String,
+    first: InstallRequest,
     progress: &Progress,
     messages: &mpsc::Sender<InstallRequest>,
 ) -> io::Result<()> {
     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-    messages.blocking_send(InstallRequest { name, sha256, chunk: Vec::new() }).map_err(gone)?;
+    messages.blocking_send(first).map_err(gone)?;
     let mut file = File::open(path)?;
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);

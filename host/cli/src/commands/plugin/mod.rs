@@ -3,8 +3,11 @@
 mod commands;
 mod inspect;
 mod install;
+mod keys;
 mod list;
 mod logs;
+mod sign;
+mod verify;
 
 use clap::Subcommand;
 use mortise_resource::{data, pb};
@@ -37,6 +40,15 @@ pub enum PluginCommand {
     /// Switch a plugin off, over restarts, as if it were removed
     #[command(after_help = after(commands::DISABLE))]
     Disable(commands::NamedCommand),
+    /// Make a pair of keys for signing plugins
+    #[command(after_help = after(keys::EXAMPLES))]
+    Keygen(keys::Keygen),
+    /// Sign a component: FILE.minisig beside it
+    #[command(after_help = after(sign::EXAMPLES))]
+    Sign(sign::Sign),
+    /// Say who signed a component, if it is one of the keys given
+    #[command(after_help = after(verify::EXAMPLES))]
+    Verify(verify::Verify),
     /// Show what a plugin logged
     #[command(after_help = after(logs::EXAMPLES))]
     Logs(logs::Logs),
@@ -56,6 +68,9 @@ pub fn run(command: PluginCommand) -> CommandFuture {
             PluginCommand::Reset(command) => command.reset().await,
             PluginCommand::Enable(command) => command.enable().await,
             PluginCommand::Disable(command) => command.disable().await,
+            PluginCommand::Keygen(keygen) => keygen.run(),
+            PluginCommand::Sign(sign) => sign.run(),
+            PluginCommand::Verify(verify) => verify.run(),
             PluginCommand::Logs(logs) => logs.run().await,
         }
     })

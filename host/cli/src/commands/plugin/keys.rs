@@ -1,0 +1,132 @@
+//! `mortise plugin keygen`, and the password of a secret key.
+
+use std::{
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use mortise_durable_fs::{AtomicFile, FsError};
+use mortise_signature::{KeyPair, PublicKey, SigningError};
+
+use crate::{CliError, Exit, output::ui};
+
+pub(super) const EXAMPLES: &str = "\
+mortise plugin keygen release
+mortise plugin keygen release --password-file /run/secrets/signing
+mortise plugin keygen ci --without-password";
+
+/// Where the password of a secret key comes from, if it has one.
+#[derive(Debug, Args)]
+pub(super) struct Password {
+    /// A file that holds the password of the secret key [default: asked for on the terminal]
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// The password of the secret key
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        env = "MORTISE_SIGNING_PASSWORD",
+        hide_env_values = true,
+        conflicts_with = "password_file"
+    )]
+    password: Option<String>,
+}
+
+impl Password {
+    /// What was given, if anything was.
+    fn given(&self) -> Result<Option<String>, CliError> {
+        let read = |path: &Path| {
+            let text = std::fs::read_to_string(path).map_err(|e| CliError::file("cannot read", path, e))?;
+            Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+        };
+        match (&self.password, &self.password_file) {
+            (Some(password), _) => Ok(Some(password.clone())),
+            (None, Some(path)) => read(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The password of a key that has one.
+    pub(super) fn read(&self) -> Result<String, CliError> {
+        self.given()?.map_or_else(|| ask("Password of the secret key: "), Ok)
+    }
+}
+
+fn ask(prompt: &str) -> Result<String, CliError> {
+    rpassword::prompt_password(prompt).map_err(|e| {
+        let error = CliError::usage("the secret key has a password, which cannot be asked for").caused_by(e);
+        error.remedy("--password-file FILE gives it, or MORTISE_SIGNING_PASSWORD")
+    })
+}
+
+/// Arguments of `plugin keygen`.
+#[derive(Debug, Args)]
+pub struct Keygen {
+    /// The files: NAME.pub and NAME.key
+    #[arg(value_name = "NAME")]
+    name: PathBuf,
+    #[command(flatten)]
+    password: Password,
+    /// Leaves the secret key without a password: whoever reads the file can sign
+    #[arg(long, conflicts_with_all = ["password", "password_file"])]
+    without_password: bool,
+}
+
+impl Keygen {
+    pub(super) fn run(self) -> Result<Exit, CliError> {
+        let file = |extension: &str| {
+            let mut name = self.name.clone().into_os_string();
+            name.push(extension);
+            PathBuf::from(name)
+        };
+        let (public_path, secret_path) = (file(".pub"), file(".key"));
+        if let Some(there) = [&public_path, &secret_path].into_iter().find(|path| path.symlink_metadata().is_ok()) {
+            let what = format!("{} is there; who trusts it would not trust a new one", there.display());
+            return Err(CliError::usage(what).remedy("choose another name, or move it away"));
+        }
+        let password = match (self.without_password, self.password.given()?) {
+            (true, _) => None,
+            (false, Some(password)) => Some(password),
+            (false, None) => {
+                let password = ask("Password for the new secret key: ")?;
+                if ask("Once more: ")? != password {
+                    return Err(CliError::usage("the two passwords differ").remedy("try again"));
+                }
+                Some(password)
+            }
+        };
+        if password.as_deref() == Some("") {
+            return Err(CliError::usage("the password is empty").remedy("--without-password makes a key without one"));
+        }
+        let pair = KeyPair::generate(password).map_err(|e| CliError::failed("making the keys").caused_by(e))?;
+        write_new(&secret_path, &pair.secret, 0o600, false)?;
+        write_new(&public_path, &pair.public, 0o644, false)?;
+        let line = pair.public.lines().nth(1).unwrap_or_default();
+        let id = PublicKey::parse(line).map(|key| key.id().to_owned()).unwrap_or_default();
+        ui::print(format!(
+            "{}, {}: the key {id}\n\nThe server's config.toml:\n\n  [plugins]\n  trusted_keys = [\"{line}\"]\n",
+            public_path.display(),
+            secret_path.display(),
+        ))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Writes a file whole, in the place of one that is there only if that is wanted.
+pub(super) fn write_new(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), CliError> {
+    let write = || {
+        let mut file = AtomicFile::beside(path)?;
+        file.write_all(text.as_bytes()).map_err(FsError::at(path, "write"))?;
+        file.file().set_permissions(std::fs::Permissions::from_mode(mode)).map_err(FsError::at(path, "write"))?;
+        if replace { file.replace_durably() } else { file.create_durably() }
+    };
+    write().map_err(CliError::fs)
+}
+
+impl From<SigningError> for CliError {
+    fn from(error: SigningError) -> Self {
+        CliError::usage("signing").caused_by(error)
+    }
+}

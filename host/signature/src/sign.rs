@@ -1,0 +1,167 @@
+//! Making keys and signatures.
+
+use std::{fmt, path::Path};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use minisign::{PublicKeyBox, SecretKeyBox};
+
+use crate::file::{self, FileError};
+
+/// What the file of a secret key says of itself.
+const SECRET_COMMENT: &str = "minisign encrypted secret key";
+const OPEN_COMMENT: &str = "minisign secret key, without a password";
+/// What a signature says of itself.
+const SIGNATURE_COMMENT: &str = "signature from mortise plugin sign";
+/// Where a secret key says how its password is made a key of; zeros mean that it has none.
+const KDF: std::ops::Range<usize> = 2..4;
+/// Where its checksum is.
+const CHECKSUM: std::ops::RangeFrom<usize> = 126..;
+/// Longest trusted comment, bytes: minisign's.
+const MAX_COMMENT: usize = 8_191;
+
+/// Why there is no key or no signature.
+#[derive(Debug, thiserror::Error)]
+pub enum SigningError {
+    /// Its file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is no key, or its password is wrong.
+    #[error("the secret key cannot be used: {0}")]
+    Key(#[source] minisign::PError),
+    /// There is a password on it, and none was given.
+    #[error("the secret key has a password")]
+    PasswordMissing,
+    /// A comment that cannot be told from the lines around it, or that minisign would not read.
+    #[error("a trusted comment is one line of at most {MAX_COMMENT} bytes")]
+    Comment,
+    /// Something in making it failed.
+    #[error("signing failed: {0}")]
+    Failed(#[source] minisign::PError),
+}
+
+/// A new pair of keys, each as the text of its file.
+pub struct KeyPair {
+    /// For everyone.
+    pub public: String,
+    /// For who signs.
+    pub secret: String,
+}
+
+impl KeyPair {
+    /// Makes one. The secret key is encrypted with the password, if there is one, which takes a second.
+    ///
+    /// # Errors
+    /// [`SigningError::Failed`].
+    pub fn generate(password: Option<String>) -> Result<Self, SigningError> {
+        let comment = if password.is_some() { SECRET_COMMENT } else { OPEN_COMMENT };
+        let pair = match password {
+            Some(password) => minisign::KeyPair::generate_encrypted_keypair(Some(password)),
+            None => minisign::KeyPair::generate_unencrypted_keypair(),
+        };
+        let pair = pair.map_err(SigningError::Failed)?;
+        let public = pair.pk.to_box().map_err(SigningError::Failed)?;
+        let secret = pair.sk.to_box(Some(comment)).map_err(SigningError::Failed)?;
+        Ok(Self { public: PublicKeyBox::into_string(public), secret: SecretKeyBox::into_string(secret) })
+    }
+}
+
+/// A key that makes signatures. It is not shown.
+pub struct SecretKey(minisign::SecretKey);
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey")
+    }
+}
+
+impl SecretKey {
+    /// Reads a key's file; `password` is asked if the key has one.
+    ///
+    /// # Errors
+    /// [`SigningError`]; what `password` says when there is none.
+    pub fn read<E: From<SigningError>>(path: &Path, password: impl FnOnce() -> Result<String, E>) -> Result<Self, E> {
+        let text = file::read(path).map_err(SigningError::from)?;
+        let boxed = || SecretKeyBox::from_string(&text).map_err(SigningError::Key);
+        let bytes = text.lines().nth(1).and_then(|line| BASE64_STANDARD.decode(line.trim()).ok()).unwrap_or_default();
+        let key = match bytes.get(KDF) {
+            // minisign writes no checksum into a key without a password; the crate asks for one.
+            Some(&[0, 0]) if bytes.get(CHECKSUM).is_some_and(|sum| sum.iter().all(|byte| *byte == 0)) => {
+                minisign::SecretKey::from_bytes(&bytes)
+            }
+            Some(&[0, 0]) => boxed()?.into_unencrypted_secret_key(),
+            Some(_) => boxed()?.into_secret_key(Some(password()?)),
+            None => boxed()?.into_unencrypted_secret_key(),
+        };
+        Ok(Self(key.map_err(SigningError::Key)?))
+    }
+}
+
+/// Signs a content: the text of a signature's file. Without a comment it says when, and of which file.
+///
+/// # Errors
+/// [`SigningError::Comment`], [`SigningError::Failed`].
+pub fn sign(content: &[u8], name: &str, key: &SecretKey, comment: Option<&str>) -> Result<String, SigningError> {
+    let default = || {
+        let name = name.replace(char::is_control, " ");
+        format!("timestamp:{}\tfile:{name}\thashed", Timestamp::now().as_second())
+    };
+    let comment = comment.map_or_else(default, str::to_owned);
+    // Readers cut spaces at the ends of a line, or not; what is signed has none.
+    let one_line = comment.trim() == comment && !comment.contains(|c: char| c.is_control() && c != '\t');
+    if !one_line || comment.len() > MAX_COMMENT {
+        return Err(SigningError::Comment);
+    }
+    let signed = minisign::sign(None, &key.0, content, Some(&comment), Some(SIGNATURE_COMMENT));
+    Ok(signed.map_err(SigningError::Failed)?.into_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PublicKey, verify};
+
+    fn secret(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret.key");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    fn none() -> Result<String, SigningError> {
+        Err(SigningError::PasswordMissing)
+    }
+
+    #[test]
+    fn what_is_signed_verifies_with_the_key_of_its_pair_only() {
+        let (pair, other) = (KeyPair::generate(None).unwrap(), KeyPair::generate(None).unwrap());
+        let (_dir, path) = secret(&pair.secret);
+        let key = SecretKey::read(&path, none).unwrap();
+        let signature = sign(b"content", "a.wasm", &key, Some("release 1")).unwrap();
+        let public = PublicKey::parse(&pair.public).unwrap();
+        let verified = verify(b"content", &signature, std::slice::from_ref(&public)).unwrap();
+        assert_eq!((verified.comment.as_str(), verified.key.as_str()), ("release 1", public.id()));
+        assert!(pair.public.contains(public.id()), "{}", pair.public);
+        assert!(verify(b"content", &signature, &[PublicKey::parse(&other.public).unwrap()]).is_err());
+        assert!(sign(b"content", "a.wasm", &key, None).unwrap().contains("\tfile:a.wasm\thashed\n"));
+        for comment in ["two\nlines", " space", "space ", &"x".repeat(MAX_COMMENT + 1)] {
+            assert!(matches!(sign(b"", "a", &key, Some(comment)), Err(SigningError::Comment)), "{comment:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_with_a_password_needs_it() {
+        let pair = KeyPair::generate(Some("correct horse".into())).unwrap();
+        let (_dir, path) = secret(&pair.secret);
+        assert!(matches!(SecretKey::read(&path, none), Err(SigningError::PasswordMissing)));
+        let wrong = SecretKey::read::<SigningError>(&path, || Ok("battery".into()));
+        assert!(matches!(wrong, Err(SigningError::Key(_))), "{wrong:?}");
+        let key = SecretKey::read::<SigningError>(&path, || Ok("correct horse".into())).unwrap();
+        let signature = sign(b"content", "a", &key, None).unwrap();
+        verify(b"content", &signature, &[PublicKey::parse(&pair.public).unwrap()]).unwrap();
+        for text in ["", "a\nb\n", "untrusted comment: x\nRWQ=\n"] {
+            let (_dir, path) = secret(text);
+            assert!(SecretKey::read(&path, none).is_err(), "{text:?}");
+        }
+    }
+}
