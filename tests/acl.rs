@@ -830,3 +830,32 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_upload_ends_when_its_token_is_revoked_and_installs_nothing() {
+    let guarded = Guarded::start(Setup::new()).await;
+    let secret = guarded.token("uploader", &["global-management"], |_| {}).await;
+    let mut plugins = PluginServiceClient::new(guarded.channel(&secret).await);
+    let bytes = std::fs::read(mortise_test_guests::component("panic")).unwrap();
+    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (send, messages) = tokio::sync::mpsc::channel(4);
+    let first = data::InstallRequest {
+        name: "panic.wasm".into(),
+        sha256,
+        chunk: bytes[..100].to_vec(),
+        ..data::InstallRequest::default()
+    };
+    send.send(first).await.unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
+    let uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!uploading.is_finished(), "it waits for the rest");
+    let begun = Instant::now();
+    guarded.delete(id("mortise.v1.Token", "uploader")).await;
+    let status = timeout(Duration::from_secs(10), uploading).await.unwrap().unwrap().unwrap_err();
+    println!("the upload ended after {:?}", begun.elapsed());
+    assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    drop(send);
+    assert!(guarded.server.is_unknown("panic.v1.Thing").await);
+}

@@ -83,7 +83,10 @@ impl Counts {
         metrics::counter!("mortise_rate_limited_total", "category" => self.name, "of" => of).increment(1);
         let (setting, rate) = (self.settings.get(which).copied().unwrap_or_default(), self.rates.get(which));
         let rate = rate.map_or(0, |rate| rate.get());
-        let text = format!("more than {rate} {}s a second of {of} (limit {setting}); try again in {wait:?}", self.name);
+        let text = format!(
+            "rate limit exceeded, try again in {wait:?}: more than {rate} {}s a second of {of} (limit {setting})",
+            self.name
+        );
         Error { retry_after: Some(wait), ..Error::new(Code::ResourceExhausted, text) }
     }
 }

@@ -304,7 +304,7 @@ where
         let recorded = calls.service.audit().is_some() && records::are_made_here(path);
         let request = request.map(|body| {
             let limit = match streamed {
-                true => Box::pin(ended_by_stop(calls.clone())) as BoxFuture<'static, Status>,
+                true => Box::pin(ended_early(calls.clone(), guard.by.clone(), guard.requirement)) as BoxFuture<'static, Status>,
                 false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
             };
             Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
@@ -368,6 +368,23 @@ struct CallGuard {
     by: Authenticated,
     requirement: Requirement,
     _stream: Option<CountedOne>,
+}
+
+/// Resolves when a request may not go on: the server stops, or its caller may not make it any more.
+async fn ended_early(calls: Arc<Shared>, by: Authenticated, requirement: Requirement) -> Status {
+    let mut changes = calls.service.access().map(|access| access.changes());
+    let refused = async {
+        loop {
+            changed(&mut changes).await;
+            if let Err(error) = by.check(requirement) {
+                return status(error);
+            }
+        }
+    };
+    tokio::select! {
+        status = ended_by_stop(calls.clone()) => status,
+        status = refused => status,
+    }
 }
 
 async fn ended_by_stop(calls: Arc<Shared>) -> Status {

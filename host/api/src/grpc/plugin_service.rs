@@ -58,7 +58,15 @@ impl PluginApi {
 
     /// Receives a component, whole.
     async fn upload(&self, mut stream: Streaming<data::InstallRequest>) -> Result<Upload, Error> {
-        let broken = |e: Status| Error::invalid(format!("the upload ended early: {}", e.message()));
+        let broken = |e: Status| {
+            let code = match e.code() {
+                // The caller may not go on.
+                tonic::Code::Unauthenticated => Code::Unauthenticated,
+                tonic::Code::PermissionDenied => Code::PermissionDenied,
+                _ => Code::InvalidArgument,
+            };
+            Error::new(code, format!("the upload ended early: {}", e.message()))
+        };
         let first = stream.message().await.map_err(broken)?;
         let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
         let data::InstallRequest { name, sha256, chunk: mut bytes, signature } = first;

@@ -126,6 +126,8 @@ impl HttpError {
     /// The answer to a request for `path`.
     pub(super) fn into_response(self, form: Form, path: &str) -> Response {
         let status = match form {
+            // Consul's HTTP server says so of its rates, too.
+            Form::Consul if self.is_for_now() => StatusCode::TOO_MANY_REQUESTS,
             Form::Consul => self.kind.consuls_status(),
             Form::Text | Form::Problem => self.kind.status(),
         };
@@ -138,6 +140,12 @@ impl HttpError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
         headers.extend(self.headers);
         response
+    }
+
+    /// Whether the caller was refused for its rate, and may come again.
+    fn is_for_now(&self) -> bool {
+        let waits = self.headers.iter().any(|(name, _)| name == RETRY_AFTER);
+        self.kind == ErrorKind::Service(Code::ResourceExhausted) && self.plugin.is_none() && waits
     }
 
     fn text(&self) -> String {
