@@ -68,6 +68,7 @@ mod memory;
 mod mutate_and_validate;
 mod observed;
 mod plugin_commands;
+mod plugin_secrets;
 mod plugin_service;
 mod plugin_trust;
 mod plugins;

@@ -1,8 +1,13 @@
 //! What the manager of plugins is started with: folders, patience, bundled plugins, and settings that can be read
 //! again.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use mortise_plugin_host::Identities;
 use mortise_plugin_manager::{Bundled, ConfigFault, ConfigSource, Limits, Options, TrustRules};
 use mortise_signature::PublicKey;
 
@@ -31,14 +36,32 @@ pub(crate) fn options(config: &Config, reload: Reload) -> Result<Options, Config
 /// Which components are loaded.
 fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     let plugins = &config.plugins;
-    let key =
-        |text: &String| PublicKey::load(text).map_err(|source| SettingError::TrustedKey { text: text.clone(), source });
+    let key = |text: &String| {
+        PublicKey::load(text)
+            .map_err(|source| SettingError::TrustedKey { text: text.clone(), source: Box::new(source) })
+    };
     Ok(TrustRules {
         keys: plugins.trusted_keys.iter().map(key).collect::<Result<_, _>>()?,
         require_signed: plugins.require_signed,
         trust_folder: plugins.trust_folder,
         pinned: plugins.pinned.iter().map(|digest| digest.to_ascii_lowercase()).collect(),
     })
+}
+
+/// The identities that decrypt granted secrets, if there are some.
+pub(crate) fn age_identities(config: &Config) -> Result<Option<Arc<Identities>>, ConfigError> {
+    let path = &config.plugins.age_identity_file;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    // Without links, as far as it is there.
+    let whole = |path: &Path| path.ancestors().find_map(|above| std::fs::canonicalize(above).ok());
+    let data_dir = std::path::absolute(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone());
+    if data_dir.exists() && whole(path).zip(whole(&data_dir)).is_some_and(|(file, data)| file.starts_with(data)) {
+        return Err(SettingError::AgeIdentityWithData { path: path.clone() }.into());
+    }
+    let identities = Identities::read(path).map_err(|source| SettingError::AgeIdentity(Box::new(source)))?;
+    Ok(Some(Arc::new(identities)))
 }
 
 fn bundled_plugins(names: &[String]) -> Vec<Bundled> {

@@ -10,7 +10,7 @@ use std::{
 
 use mortise_api::{ServeError, ServerInfo, Services, metrics::install_metrics};
 use mortise_audit::{AuditLog, Events};
-use mortise_plugin_host::{LoadError, Sandbox};
+use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
@@ -122,7 +122,8 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
         Ok::<_, RunError>(SledBackend::open(store_options)?)
     });
-    let sandbox = Sandbox::with_options(&config.sandbox, parts::sandbox(&config), cache_dir)?;
+    let sandbox_options = SandboxOptions { identities: plugins::age_identities(&config)?, ..parts::sandbox(&config) };
+    let sandbox = Sandbox::with_options(&config.sandbox, sandbox_options, cache_dir)?;
     let plugin_options = plugins::options(&config, reload)?;
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 

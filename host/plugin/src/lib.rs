@@ -60,6 +60,7 @@ pub use manifest::{
     field_path::{DataPath, DataPathError, References, Values},
     permission::{Permission, Permissions},
 };
+pub use mortise_age::{Identities, IdentityError};
 pub use plugin::Plugin;
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};

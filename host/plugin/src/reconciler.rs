@@ -238,6 +238,7 @@ impl Reconciler {
             host_call: Duration::from_millis(self.engine.limits.host_call_ms),
             file_turns: self.engine.file_turns.clone(),
             connect_turns: self.engine.connect_turns.clone(),
+            identities: self.plugin.sandbox.identities.clone(),
             metrics: self.plugin.hooks.reporter.metrics.clone(),
             quota: DirQuota { bytes: self.engine.limits.directory_bytes, files: self.engine.limits.directory_files },
             host_work: Duration::ZERO,

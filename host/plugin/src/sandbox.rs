@@ -10,6 +10,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
+use mortise_age::Identities;
 use mortise_resource::manifest;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -45,6 +46,8 @@ pub struct SandboxOptions {
     pub log_levels: BTreeMap<String, u8>,
     /// What controllers may use.
     pub controllers: ReconcileLimits,
+    /// What decrypts the files of granted secrets.
+    pub identities: Option<Arc<Identities>>,
 }
 
 /// Everything that runs guests. Cheap to clone.
@@ -68,6 +71,7 @@ pub(crate) struct Inner {
     /// How the hooks' memories are laid out.
     pub(crate) pool: PoolSize,
     controllers: ReconcileLimits,
+    pub(crate) identities: Option<Arc<Identities>>,
     /// The engine for controllers, once there are some.
     controller_engine: Mutex<Option<Arc<ControllerEngine>>>,
     /// Threads for the calls of plugins at low priority.
@@ -116,6 +120,7 @@ impl Sandbox {
                 slot_count,
                 pool,
                 controllers: policy.controllers,
+                identities: policy.identities,
                 controller_engine: Mutex::default(),
                 low_priority: LowPriorityThreads::default(),
                 made: Instant::now(),

@@ -50,12 +50,18 @@ pub(crate) enum SettingError {
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
     #[error("plugins.trusted_keys: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
-    TrustedKey { text: String, source: mortise_signature::KeyError },
+    TrustedKey { text: String, source: Box<mortise_signature::KeyError> },
     #[error(
         "plugins.require_signed is set, and there are no plugins.trusted_keys, so that no plugin could be loaded; `mortise plugin keygen` \
          makes a pair"
     )]
     NoTrustedKeys,
+    #[error("plugins.age_identity_file: {0}")]
+    AgeIdentity(#[source] Box<mortise_plugin_host::IdentityError>),
+    #[error(
+        "plugins.age_identity_file {} is within data_dir: who had that would have the key, too; keep it elsewhere", path.display()
+    )]
+    AgeIdentityWithData { path: std::path::PathBuf },
     #[error("plugins.pinned holds SHA-256 digests, 64 hexadecimal digits each, got {text:?}")]
     NotADigest { text: String },
     #[error("log.level {level:?} is no filter: {fault}; use error, warn, info, debug or trace")]

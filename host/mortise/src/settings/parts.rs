@@ -100,6 +100,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
         logs: config.plugin_logs.clone(),
         log_levels: levels.collect(),
         controllers: config.controllers.clone(),
+        identities: None,
     }
 }
 

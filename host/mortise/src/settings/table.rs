@@ -137,6 +137,9 @@ section! {
         trust_folder: bool = false;
         /// SHA-256, in hexadecimal, of components that are loaded from the folder without a signature.
         pinned: Vec<String> = Vec::new();
+        /// Identities of age, as age-keygen writes them, with which encrypted files of granted secrets are decrypted
+        /// (docs/security.md). Only its owner may read it, and it is not within data_dir. Read at the start. Empty: none.
+        age_identity_file: PathBuf = PathBuf::new();
     }
 }
 

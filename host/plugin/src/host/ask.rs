@@ -43,6 +43,7 @@ impl State {
             until: now + within,
             file_turns: call_context.file_turns.clone(),
             connect_turns: call_context.connect_turns.clone(),
+            identities: call_context.identities.clone(),
             quota: call_context.quota,
         };
         let (answered, work) = worked(timeout(within, answer(question))).await;

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mortise_age::Identities;
 use mortise_resource::Code;
 use tokio::sync::Semaphore;
 
@@ -65,6 +66,8 @@ pub(crate) struct CallContext {
     pub(crate) file_turns: Arc<Semaphore>,
     /// Bounds the connects of all controllers.
     pub(crate) connect_turns: Arc<Semaphore>,
+    /// What decrypts the files of secrets.
+    pub(crate) identities: Option<Arc<Identities>>,
     pub(crate) metrics: Arc<PluginMetrics>,
     /// What a granted directory may hold.
     pub(crate) quota: DirQuota,
@@ -82,6 +85,7 @@ pub(crate) struct Question {
     pub(crate) until: Instant,
     pub(crate) file_turns: Arc<Semaphore>,
     pub(crate) connect_turns: Arc<Semaphore>,
+    pub(crate) identities: Option<Arc<Identities>>,
     pub(crate) quota: DirQuota,
 }
 

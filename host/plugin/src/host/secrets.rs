@@ -1,7 +1,8 @@
 //! `secrets`: granted secrets, read each time they are asked for, so that a secret that was changed is the new one at
-//! once.
+//! once. A file in age's format is decrypted each time, with the identities of `plugins.age_identity_file`.
 //!
-//! Content appears in no log and no error. A secret has at most 64 KiB.
+//! Content appears in no log and no error. A secret has at most 64 KiB; the file of an encrypted one has at most twice
+//! that.
 
 use std::{
     fs::{File, OpenOptions},
@@ -10,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use mortise_age::{Identities, is_encrypted};
 use mortise_resource::Code;
 
 use crate::{
@@ -20,6 +22,8 @@ use crate::{
 
 /// Longest secret, bytes.
 const MAX_SECRET: usize = 64 << 10;
+/// Largest file, bytes: an encrypted secret with a header for its recipients, armored.
+const MAX_FILE: usize = 2 * MAX_SECRET;
 
 impl Host for State {
     async fn get(&mut self, name: String) -> Answer<Vec<u8>> {
@@ -28,18 +32,38 @@ impl Host for State {
                 let text = format!("secret {name:?} is not granted; {}", question.permit.secret_remedy(&name));
                 return Err(Failure::new(Code::PermissionDenied, text));
             };
-            blocking(question, move |_| read(&name, &secret)).await
+            let key = question.permit.key(&format!("secrets.{name}"));
+            let identities = question.identities.clone();
+            blocking(question, move |_| read(&name, &secret, &key, identities.as_deref())).await
         })
         .await
     }
 }
 
-fn read(name: &str, secret: &Secret) -> Result<Vec<u8>, Failure> {
+/// `key` is the grant's own, which names the plugin.
+fn read(name: &str, secret: &Secret, key: &str, identities: Option<&Identities>) -> Result<Vec<u8>, Failure> {
     let missing = |what: String| {
         Failure::new(Code::FailedPrecondition, format!("secret {name:?}: {what}; see the plugin's grants"))
     };
     let content = match secret {
-        Secret::File(path) => content(path).map_err(|e| missing(format!("its file cannot be read: {e}")))?,
+        Secret::File(path) => {
+            let file = content(path).map_err(|e| missing(format!("its file cannot be read: {e}")))?;
+            let sealed = |what: String| {
+                let text = format!("secret {name:?} ({key}): its file {} {what}", path.display());
+                Failure::new(Code::FailedPrecondition, text)
+            };
+            match identities {
+                _ if file.len() > MAX_FILE || !is_encrypted(&file) => without_newline(file),
+                None => {
+                    return Err(sealed(
+                        "is encrypted, and there are no plugins.age_identity_file to decrypt it".into(),
+                    ));
+                }
+                Some(identities) => without_newline(identities.decrypt(&file).map_err(|e| {
+                    sealed(format!("cannot be decrypted: {e}; encrypt it for an identity in plugins.age_identity_file"))
+                })?),
+            }
+        }
         Secret::Env(variable) => std::env::var_os(variable)
             .map(OsStringExt::into_vec)
             .ok_or_else(|| missing(format!("the server's environment has no {variable}")))?,
@@ -51,7 +75,7 @@ fn read(name: &str, secret: &Secret) -> Result<Vec<u8>, Failure> {
     Ok(content)
 }
 
-/// A file without the newline at its end.
+/// The content of a file, but for what is too much of it.
 fn content(path: &Path) -> io::Result<Vec<u8>> {
     // Without waiting: what is no file may never have an end, or a beginning.
     let flags = rustix::fs::OFlags::NONBLOCK.bits();
@@ -60,20 +84,28 @@ fn content(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }
     let mut content = Vec::new();
-    // Room for the newline, and for one byte that is too many.
-    file.take(MAX_SECRET as u64 + 3).read_to_end(&mut content)?;
+    file.take(MAX_FILE as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// What is written without the newline at its end.
+fn without_newline(mut content: Vec<u8>) -> Vec<u8> {
     if content.last() == Some(&b'\n') {
         content.pop();
         if content.last() == Some(&b'\r') {
             content.pop();
         }
     }
-    Ok(content)
+    content
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read_plain(secret: &Secret) -> Result<Vec<u8>, Failure> {
+        read("token", secret, "plugin.p.grants.secrets.token", None)
+    }
 
     fn file(content: &[u8]) -> (tempfile::TempDir, Secret) {
         let dir = tempfile::tempdir().unwrap();
@@ -93,7 +125,7 @@ mod tests {
             (b"\xff\x00", b"\xff\x00"),
         ] {
             let (_dir, at) = file(content);
-            assert_eq!(read("token", &at).unwrap(), secret, "{content:?}");
+            assert_eq!(read_plain(&at).unwrap(), secret, "{content:?}");
         }
     }
 
@@ -102,9 +134,9 @@ mod tests {
         let mut long = b"s3cret".repeat(MAX_SECRET / 6);
         long.resize(MAX_SECRET, b'x');
         let (_dir, at) = file(&[long.as_slice(), b"\r\n"].concat());
-        assert_eq!(read("token", &at).unwrap().len(), MAX_SECRET, "just fits");
+        assert_eq!(read_plain(&at).unwrap().len(), MAX_SECRET, "just fits");
         let (_dir, at) = file(&[long.as_slice(), b"yyyy"].concat());
-        let refused = read("token", &at).unwrap_err();
+        let refused = read_plain(&at).unwrap_err();
         assert_eq!(refused.code, 8);
         assert!(
             refused.message.contains("secret \"token\" has more than 65536 bytes") && !refused.message.contains("s3c")
@@ -115,12 +147,26 @@ mod tests {
     fn what_is_no_file_is_a_failure_and_not_a_wait() {
         let dir = tempfile::tempdir().unwrap();
         for at in [dir.path().to_owned(), dir.path().join("absent"), "/dev/zero".into()] {
-            let failure = read("token", &Secret::File(at.clone())).unwrap_err();
+            let failure = read_plain(&Secret::File(at.clone())).unwrap_err();
             assert_eq!(failure.code, 9, "{at:?}: {failure:?}");
         }
-        let failure = read("token", &Secret::Env("MORTISE_TEST_HAS_NO_SUCH_VARIABLE".into())).unwrap_err();
+        let failure = read_plain(&Secret::Env("MORTISE_TEST_HAS_NO_SUCH_VARIABLE".into())).unwrap_err();
         assert!(failure.message.contains("no MORTISE_TEST_HAS_NO_SUCH_VARIABLE"), "{failure:?}");
-        let path = read("token", &Secret::Env("PATH".into())).unwrap();
+        let path = read_plain(&Secret::Env("PATH".into())).unwrap();
         assert_eq!(path, std::env::var_os("PATH").unwrap().into_vec());
+    }
+
+    #[test]
+    fn an_encrypted_file_needs_an_identity_and_errors_name_everything_but_content() {
+        let (dir, at) = file(b"age-encryption.org/v1\ns3cret");
+        let failure = read_plain(&at).unwrap_err();
+        assert_eq!(failure.code, 9);
+        for part in ["\"token\"", "plugin.p.grants.secrets.token", &dir.path().join("secret").display().to_string()] {
+            assert!(failure.message.contains(part), "{part}: {failure:?}");
+        }
+        assert!(
+            failure.message.contains("plugins.age_identity_file") && !failure.message.contains("s3c"),
+            "{failure:?}"
+        );
     }
 }
