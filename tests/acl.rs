@@ -812,7 +812,7 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
     let mut followers = Vec::new();
     for _ in 0..2 {
         let mut plugins = PluginServiceClient::new(guarded.channel(&one).await);
-        let follow = data::LogsRequest { follow: true, ..data::LogsRequest::default() };
+        let follow = data::LogsRequest { name: "demo".into(), follow: true, ..data::LogsRequest::default() };
         followers.push(plugins.logs(follow).await.unwrap().into_inner());
     }
     let read = || pb::ReadRequest { id: Some(id("demo.v2.Artist", "absent")) };

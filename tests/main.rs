@@ -74,6 +74,7 @@ mod plugin_trust;
 mod plugins;
 mod proxy;
 mod quarantine;
+mod quotas;
 mod read;
 mod reflection;
 mod reload;

@@ -12,6 +12,7 @@ use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, Tl
 use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{SandboxOptions, logs::level};
 use mortise_service::Rates;
+use mortise_store::Quotas;
 
 use super::table::Config;
 
@@ -170,6 +171,7 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
         bytes => bytes,
     };
     options.max_resource_bytes = config.store.max_resource_bytes;
+    options.quotas = Quotas { resources: config.quotas.resources, bytes: config.quotas.bytes };
     options.history_events = config.store.history_events;
     options.history_bytes = config.store.history_bytes;
     options.watch_buffer = config.store.watch_buffer;

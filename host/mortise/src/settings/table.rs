@@ -44,6 +44,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Acl::SECTION,
     Audit::SECTION,
     Service::SECTION,
+    Quotas::SECTION,
     Grpc::SECTION,
     Http::SECTION,
     Tls::SECTION,
@@ -86,6 +87,7 @@ section! {
         /// Single plugins, by name.
         plugin: BTreeMap<String, PluginConfig>,
         service: Service,
+        quotas: Quotas,
         grpc: Grpc,
         http: Http,
         tls: Tls,
@@ -213,6 +215,17 @@ section! {
         max_waiting: usize = 20_000, AT_ONCE;
         /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
         second_pass_ms: u64 = 30_000, WAIT;
+    }
+}
+
+section! {
+    /// How much a tenancy may hold: a namespace, what a partition has besides namespaces, or the cluster. What would add to
+    /// one that is full is refused with ResourceExhausted; deletions go on.
+    struct Quotas in "quotas" {
+        /// Resources of one type in one tenancy.
+        resources: u64 = mortise_store::Quotas::default().resources, Range::new(1, 1_000_000_000);
+        /// All resources in one tenancy, as they are stored.
+        bytes: u64 = mortise_store::Quotas::default().bytes, Range::new(64 * KIB, TIB);
     }
 }
 
