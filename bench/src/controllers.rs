@@ -67,7 +67,7 @@ impl BenchHarness {
             Arc::new(SledBackend::open(mortise_store::Options::new(dir.path().join("store")))?);
         for first in (0..resources).step_by(BATCH) {
             let mutations = (first..resources.min(first + BATCH)).map(|n| Mutation::Put(Box::new(thing(n)))).collect();
-            backend.commit(Batch { expect: Vec::new(), mutations }).await?;
+            backend.commit(Batch::of_all(mutations)).await?;
         }
         let service = ResourceService::new(backend.clone(), registry.clone(), Options::default());
         Ok(Self { backend, service, registry, plugin, _dir: dir })

@@ -88,7 +88,7 @@ impl PluginResources {
                 break;
             }
             let mutations = resources.into_iter().map(|r| Mutation::Put(Box::new(r))).collect();
-            match self.backend.commit(Batch { expect: Vec::new(), mutations }).await {
+            match self.backend.commit(Batch::of_all(mutations)).await {
                 Ok(stored) => {
                     for resource in stored.into_iter().flatten() {
                         let name = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();

@@ -26,10 +26,7 @@ impl ResourceService {
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
             return self.backend.commit(Batch::of(delete)).await.map(drop);
         }
-        let with = |tombstone| Batch {
-            expect: Vec::new(),
-            mutations: vec![delete.clone(), Mutation::Put(Box::new(tombstone))],
-        };
+        let with = |tombstone| Batch::of_all(vec![delete.clone(), Mutation::Put(Box::new(tombstone))]);
         match self.backend.commit(with(tombstone(&id, &id.uid))).await {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),

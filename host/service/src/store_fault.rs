@@ -3,11 +3,11 @@
 use mortise_resource::{Code, Error};
 use mortise_store::StoreError;
 
-/// The error of a fault of the store: `ResourceExhausted` while the disk is full, when trying again later makes sense;
+/// The error of a fault of the store: `ResourceExhausted` while the disk or a quota is full, when trying again later makes sense;
 /// `Unavailable` once the store takes no writes until it is opened anew; `Internal` for all else.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     let code = match error {
-        StoreError::Full { .. } => Code::ResourceExhausted,
+        StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
         StoreError::Poisoned(_) => Code::Unavailable,
         _ => Code::Internal,
     };
@@ -16,12 +16,25 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use mortise_store::{Quota, QuotaExceeded};
+
     use super::*;
 
     #[test]
     fn a_full_disk_is_no_broken_one() {
         let code = |error| store_fault("failed to write resource", &error).code;
         assert_eq!(code(StoreError::Full { path: "wal.0".into(), missing: 9 }), Code::ResourceExhausted);
+        let refusal = QuotaExceeded {
+            quota: Quota::Bytes,
+            type_key: None,
+            tenancy: Default::default(),
+            used: 8,
+            added: 1,
+            limit: 8,
+        };
+        let error = store_fault("failed to write resource", &StoreError::from(Box::new(refusal)));
+        assert_eq!(error.code, Code::ResourceExhausted);
+        assert!(error.message.contains("(quotas.bytes); delete some, or raise quotas.bytes"), "{}", error.message);
         assert_eq!(code(StoreError::Poisoned("sync".into())), Code::Unavailable);
         assert_eq!(code(StoreError::Corrupt { path: "db".into(), what: "x".into() }), Code::Internal);
     }

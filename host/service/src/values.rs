@@ -169,7 +169,7 @@ impl Values {
         resource.generation = Ulid::generate().to_string();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
         mutations.push(Mutation::Put(Box::new(resource)));
-        self.backend.commit(Batch { expect: Vec::new(), mutations }).await?;
+        self.backend.commit(Batch::of_all(mutations)).await?;
         keys.set(key, size);
         Ok(())
     }

@@ -257,7 +257,7 @@ impl ResourceService {
         resource: pb::Resource,
         expect: Vec<Expectation>,
     ) -> Result<pb::Resource, AttemptError> {
-        let batch = Batch { expect, mutations: vec![Mutation::Put(Box::new(resource))] };
+        let batch = Batch { expect, ..Batch::of(Mutation::Put(Box::new(resource))).limited() };
         let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }

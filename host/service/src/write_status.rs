@@ -77,7 +77,7 @@ impl ResourceService {
             hooks.release();
             status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
-            match self.backend.write_cas(stored).await {
+            match self.backend.write_limited(stored).await {
                 Ok(resource) => return Ok(pb::WriteStatusResponse { resource: Some(resource) }),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,
                 Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),

@@ -26,7 +26,7 @@ use mortise_resource::{meta, pb};
 use prost::Message as _;
 use tokio::sync::watch;
 
-use crate::{error::StoreError, set_hash::SetHash};
+use crate::{error::StoreError, quota::Usage, set_hash::SetHash};
 
 /// How fresh a read must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,13 +138,28 @@ pub struct Batch {
     /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event
     /// with a version of its own.
     pub mutations: Vec<Mutation>,
+    /// Whether the [quotas](crate::quota) hold for it, by what its mutations come to together. Not for what the host
+    /// writes itself, nor for deletions and their marks.
+    pub limited: bool,
 }
 
 impl Batch {
-    /// A batch of one change and no expectations.
+    /// A batch of one change, no expectations, and no quotas.
     #[must_use]
     pub fn of(mutation: Mutation) -> Self {
-        Self { expect: Vec::new(), mutations: vec![mutation] }
+        Self::of_all(vec![mutation])
+    }
+
+    /// A batch of several changes, no expectations, and no quotas.
+    #[must_use]
+    pub fn of_all(mutations: Vec<Mutation>) -> Self {
+        Self { mutations, ..Self::default() }
+    }
+
+    /// The batch, with quotas.
+    #[must_use]
+    pub fn limited(self) -> Self {
+        Self { limited: true, ..self }
     }
 }
 
@@ -321,7 +336,8 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource whose
-    /// [`limited_size`] is over the backend's limit and over that of what is stored.
+    /// [`limited_size`] is over the backend's limit and over that of what is stored; [`StoreError::QuotaExceeded`] for a
+    /// batch that is [limited](Batch::limited).
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError>;
 
     /// The matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace, name.
@@ -379,12 +395,28 @@ pub trait Backend: Send + Sync + 'static {
     /// Only faults of the store itself.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
+    /// What tenancies hold, as of the newest commit: totals, the `limit` tenancies with the most bytes, and the `limit`
+    /// types with the most resources in one tenancy. Writes wait meanwhile, some 20 ms for 100,000 tenancies.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn usage(&self, limit: usize) -> Result<Usage, StoreError>;
+
     /// [`Backend::commit`] of one put.
     ///
     /// # Errors
     /// As [`Backend::commit`].
     async fn write_cas(&self, resource: pb::Resource) -> Result<pb::Resource, StoreError> {
         let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource)))).await?;
+        stored.into_iter().flatten().next().ok_or(StoreError::Closed)
+    }
+
+    /// [`Backend::write_cas`], with [quotas](crate::quota).
+    ///
+    /// # Errors
+    /// As [`Backend::commit`].
+    async fn write_limited(&self, resource: pb::Resource) -> Result<pb::Resource, StoreError> {
+        let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource))).limited()).await?;
         stored.into_iter().flatten().next().ok_or(StoreError::Closed)
     }
 

@@ -8,6 +8,8 @@ use std::{
 use mortise_durable_fs::FsError;
 use mortise_resource::pb;
 
+use crate::quota::QuotaExceeded;
+
 /// A failure of a store, or an answer that is not the wished one.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -45,6 +47,9 @@ pub enum StoreError {
         /// The limit, bytes.
         limit: usize,
     },
+    /// A limited batch adds more to a tenancy than it may hold. Nothing of it was stored.
+    #[error(transparent)]
+    QuotaExceeded(#[from] Box<QuotaExceeded>),
     /// A mutation lacks a part of its id, or has one that no key can hold. A fault of the caller's code.
     #[error("incomplete id: {0} is missing, too long, or has a zero byte in it")]
     IncompleteId(&'static str),

@@ -2,6 +2,7 @@
 //!
 //! - [`backend`]: what every store guarantees.
 //! - [`error`]: what can go wrong.
+//! - [`quota`]: how much a tenancy may hold, and how much it does.
 //! - [`SledBackend`]: the engine, for one machine. Its format is drawn in docs/storage-format.md.
 //! - [`check`]: what a walk over a whole store finds.
 //! - `conformance`, behind the feature of that name: the tests that every backend passes.
@@ -12,6 +13,7 @@ pub mod check;
 pub mod conformance;
 mod engine;
 pub mod error;
+pub mod quota;
 mod set_hash;
 
 pub use backend::{
@@ -20,4 +22,5 @@ pub use backend::{
 };
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
+pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use set_hash::SetHash;

@@ -38,7 +38,7 @@ async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
     store.delete_cas(gone.id.as_ref().unwrap(), &gone.version).await.unwrap();
     let put = |resource| Mutation::Put(Box::new(resource));
     let last = pb::Resource { owner: owner.id.clone(), ..resource("Thing", "other", "last", 5) };
-    let batch = Batch { expect: vec![], mutations: vec![put(child), put(last)] };
+    let batch = Batch::of_all(vec![put(child), put(last)]);
     let results = store.commit(batch).await.unwrap();
     let mut all: Vec<_> = results.into_iter().flatten().collect();
     all.extend([large, owner]);
@@ -101,6 +101,17 @@ async fn format_3_opens_after_a_crash() {
     opens("store-v3-killed", "4194312").await;
 }
 
+#[tokio::test]
+async fn format_4_opens() {
+    opens("store-v4", "8").await;
+}
+
+#[tokio::test]
+async fn format_4_opens_after_a_crash() {
+    assert!(fs::metadata(folder("store-v4-killed").join("wal.1")).unwrap().len() > 1_000);
+    opens("store-v4-killed", "4194312").await;
+}
+
 /// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes
 /// some over.
 async fn opens(format: &str, expected: &str) {
@@ -109,13 +120,17 @@ async fn opens(format: &str, expected: &str) {
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     assert_eq!(store.check().await.unwrap(), []);
     assert_eq!(*store.health().borrow(), Health::default());
-    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 3\n");
+    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 4\n");
 
     // What was written is what a store of today, filled alike, has.
     let today = tempfile::tempdir().unwrap();
     let filled = fill(&SledBackend::open(Options::new(today.path())).unwrap()).await;
     let found = contents(&store).await;
     assert_eq!(by_version(found.clone()), by_version(filled));
+    let usage = store.usage(10).await.unwrap();
+    let used = usage.largest.iter().map(|of| (of.tenancy.namespace.as_str(), of.resources)).collect::<Vec<_>>();
+    assert_eq!(used, [("other", 2), ("default", 1), ("", 1)]);
+    assert_eq!(usage.bytes, found.iter().map(|resource| prost::Message::encoded_len(resource) as u64).sum::<u64>());
 
     let types: Vec<_> = store.types().await.unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(types, ["fixture.Owner", "fixture.Thing"]);
@@ -133,12 +148,12 @@ async fn make() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     let _ = fill(&store).await;
-    let killed = folder("store-v3-killed");
+    let killed = folder("store-v4-killed");
     copy(&dir.path().join("store"), &killed);
     // What the log was extended by is zeros, and as good as absent.
     let log = fs::read(killed.join("wal.1")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(4096)]).unwrap();
     drop(store);
-    copy(&dir.path().join("store"), &folder("store-v3"));
+    copy(&dir.path().join("store"), &folder("store-v4"));
 }

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 71] = {
+pub const ALL: [Metric; 73] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_audit_failures_total", "", "Failures to write into the audit log's file."),
@@ -284,6 +284,13 @@ pub const ALL: [Metric; 71] = {
             "mortise_plugin_tcp_connects_total",
             "plugin, outcome",
             "TCP connects of controllers: connected; failed; denied, which went nowhere.",
+        ),
+        metric(Counter, "mortise_quota_refused_total", "quota", "Writes that a quota of a tenancy refused."),
+        metric(
+            Gauge,
+            "mortise_quota_used_ratio",
+            "quota",
+            "How full the fullest is, 1 at the limit: a type in a tenancy of resources, a tenancy of bytes.",
         ),
         metric(
             Counter,

@@ -19,7 +19,7 @@ fn delete_of(stored: &pb::Resource) -> Mutation {
 }
 
 fn expecting(expectations: impl IntoIterator<Item = Expectation>, mutation: Mutation) -> Batch {
-    Batch { expect: expectations.into_iter().collect(), mutations: vec![mutation] }
+    Batch { expect: expectations.into_iter().collect(), ..Batch::of(mutation) }
 }
 
 fn exists(resource: &pb::Resource) -> Expectation {
@@ -30,7 +30,7 @@ fn exists(resource: &pb::Resource) -> Expectation {
 pub async fn results_stand_in_order<B: Backend>(store: &B) {
     let old = write(store, &resource("old")).await;
     let mutations = vec![put(resource("a")), delete_of(&old), put(resource("b"))];
-    let results = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let results = store.commit(Batch::of_all(mutations)).await.unwrap();
     let names: Vec<_> = results.iter().map(|result| result.as_ref().map(name)).collect();
     assert_eq!(names, [Some("a".into()), None, Some("b".into())]);
     for stored in results.into_iter().flatten() {
@@ -48,7 +48,7 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
     let child = pb::Resource { owner: Some(id(&owner)), ..resource("child") };
     let stale = pb::Resource { version: "nonsense".into(), ..old.clone() };
     let mutations = vec![put(child.clone()), delete_of(&owner), put(numbered(old.clone(), 1)), put(stale)];
-    let result = store.commit(Batch { expect: vec![], mutations }).await;
+    let result = store.commit(Batch::of_all(mutations)).await;
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 3 })), "{result:?}");
     assert_eq!(read(store, &id(&child)).await, None);
     assert_eq!(list(store, &everything()).await, [old.clone(), owner.clone()]);
@@ -62,8 +62,7 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
 pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = resource("a");
-    let results =
-        store.commit(Batch { expect: vec![], mutations: vec![delete_of(&first), put(second.clone())] }).await.unwrap();
+    let results = store.commit(Batch::of_all(vec![delete_of(&first), put(second.clone())])).await.unwrap();
     let stored = results[1].clone().unwrap();
     assert_eq!(id(&stored), id(&second));
     assert_ne!(stored.version, first.version);
@@ -71,7 +70,7 @@ pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
 
     let twice = resource("b");
     let mutations = vec![put(twice.clone()), put(twice.clone())];
-    let result = store.commit(Batch { expect: vec![], mutations }).await;
+    let result = store.commit(Batch::of_all(mutations)).await;
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
     assert_eq!(read(store, &id(&twice)).await, None);
 }
@@ -80,8 +79,7 @@ pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
 pub async fn failures_name_the_mutation<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = Mutation::Delete { id: id(&stored), version: "nonsense".into() };
-    let result =
-        store.commit(Batch { expect: vec![], mutations: vec![put(resource("b")), stale.clone(), stale] }).await;
+    let result = store.commit(Batch::of_all(vec![put(resource("b")), stale.clone(), stale])).await;
     assert!(matches!(result, Err(StoreError::CasFailure { mutation: 1 })), "{result:?}");
 }
 
@@ -147,7 +145,7 @@ pub async fn each_change_is_one_event<B: Backend>(store: &B) {
     let other_type = resource_in(type_of("v1", "B"), tenancy("default", "default"), "b");
     let again = resource("old");
     let mutations = vec![put(resource("a")), delete_of(&old), put(other_type), put(again), put(resource("c"))];
-    let results = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let results = store.commit(Batch::of_all(mutations)).await.unwrap();
     let stored = |position: usize| WatchEvent::Upsert(Arc::new(results[position].clone().unwrap()));
     assert_eq!(next(&mut events).await, stored(0));
     assert_eq!(next(&mut events).await, WatchEvent::Delete(Arc::new(old)));

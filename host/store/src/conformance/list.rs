@@ -131,7 +131,7 @@ pub async fn thousands<B: Backend>(store: &B) {
         (from..from + 500).map(put).collect()
     };
     for from in (0..3_000).step_by(500) {
-        store.commit(crate::Batch { expect: vec![], mutations: mutations(from) }).await.unwrap();
+        store.commit(crate::Batch::of_all(mutations(from))).await.unwrap();
     }
     let all = list(store, &everything()).await;
     assert_eq!(all.len(), 3_000);

@@ -3,7 +3,8 @@
 //! [`conformance_tests!`](crate::conformance_tests) makes one test of each case. Its argument makes a fresh, empty
 //! store: a closure that returns something that dereferences to a backend, such as an `Arc` of it. The store must
 //! - end a watch that is more than [`WATCH_BUFFER`] events behind;
-//! - refuse resources of more than [`MAX_RESOURCE_BYTES`].
+//! - refuse resources of more than [`MAX_RESOURCE_BYTES`];
+//! - have the [`QUOTAS`].
 //!
 //! ```ignore
 //! mod conformance {
@@ -28,6 +29,7 @@ pub mod fixtures;
 pub mod list;
 pub mod order;
 pub mod owner;
+pub mod quota;
 pub mod read;
 pub mod rewrite;
 pub mod scan;
@@ -40,6 +42,9 @@ pub const WATCH_BUFFER: usize = 64;
 
 /// The resource size limit of a store under test.
 pub const MAX_RESOURCE_BYTES: usize = 128 << 10;
+
+/// The quotas of a store under test.
+pub const QUOTAS: crate::Quotas = crate::Quotas { resources: 10, bytes: 8 << 10 };
 
 /// Makes a test of every case of the suite; see [`conformance`](crate::conformance).
 #[macro_export]
@@ -87,6 +92,13 @@ macro_rules! conformance_tests {
             rewrite::is_all_or_nothing_with_its_batch,
             rewrite::large_and_small_take_each_other_s_place,
             rewrite::readers_see_one_form_or_the_other,
+            quota::resources_are_taken_to_the_limit,
+            quota::bytes_are_taken_to_the_limit,
+            quota::a_batch_counts_by_what_it_comes_to,
+            quota::a_refused_batch_changes_nothing,
+            quota::what_is_over_the_limit_may_stay_shrink_and_go,
+            quota::racing_writers_share_what_is_left,
+            quota::usage_is_what_is_stored,
             list::the_seed,
             list::byte_order,
             list::wildcards_reach_every_unit,

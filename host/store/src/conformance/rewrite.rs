@@ -60,7 +60,7 @@ pub async fn is_all_or_nothing_with_its_batch<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     let stale = pb::Resource { version: "nonsense".into(), ..stored.clone() };
     let mutations = vec![Mutation::Rewrite(Box::new(with_data(&stored, 1, 9))), Mutation::Put(Box::new(stale))];
-    let failed = store.commit(Batch { expect: Vec::new(), mutations }).await;
+    let failed = store.commit(Batch::of_all(mutations)).await;
     assert!(matches!(failed, Err(StoreError::CasFailure { mutation: 1 })), "{failed:?}");
     assert_eq!(read(store, &id(&stored)).await, Some(stored));
 }

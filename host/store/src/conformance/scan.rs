@@ -19,7 +19,7 @@ async fn fill<B: Backend>(store: &B, count: u32) {
             Mutation::Put(Box::new(resource_in(type_of("v1", "A"), tenancy, &format!("r-{n:05}"))))
         };
         let mutations = (from..(from + 500).min(count)).map(put).collect();
-        store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+        store.commit(Batch::of_all(mutations)).await.unwrap();
     }
 }
 
@@ -136,7 +136,7 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
             let stored = list(store, &everything()).await;
             let put = |stored: pb::Resource| Mutation::Put(Box::new(numbered(stored, round)));
             let mutations = stored.into_iter().map(put).collect();
-            store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+            store.commit(Batch::of_all(mutations)).await.unwrap();
         }
     };
     let reading = async {
@@ -162,7 +162,7 @@ async fn fill_owned<B: Backend>(store: &B, owner: &pb::Id, count: u32) {
             Mutation::Put(Box::new(pb::Resource { owner: Some(owner.clone()), ..child }))
         };
         let mutations = (from..(from + 500).min(count)).map(put).collect();
-        store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+        store.commit(Batch::of_all(mutations)).await.unwrap();
     }
 }
 

@@ -45,7 +45,7 @@ fn resources(records: &[Record]) -> Vec<pb::Resource> {
 async fn fill<B: Backend>(store: &B, count: u64) {
     for from in (0..count).step_by(500) {
         let put = |n: u64| Mutation::Put(Box::new(numbered(resource(&format!("r-{n:04}")), n)));
-        store.commit(Batch { expect: vec![], mutations: (from..from + 500).map(put).collect() }).await.unwrap();
+        store.commit(Batch::of_all((from..from + 500).map(put).collect())).await.unwrap();
     }
 }
 
@@ -151,7 +151,7 @@ pub async fn is_of_one_commit_under_load<B: Backend>(store: &B) {
                 };
                 let (Some(a), Some(b)) = (moved(&a, -1), moved(&b, 1)) else { continue };
                 // Another writer may have been faster.
-                store.commit(Batch { expect: vec![], mutations: vec![a, b] }).await.ok();
+                store.commit(Batch::of_all(vec![a, b])).await.ok();
             }
         }
     };

@@ -102,6 +102,7 @@ impl Loader {
                 self.batch.insert(entry, &[]);
             }
             self.sums.step(Step::Add, &key, record.sequence);
+            self.sums.usage.found(&key, u32::try_from(record.payload.len()).unwrap_or(u32::MAX));
         }
         self.batch_bytes += key.len() + record.payload.len();
         self.batch_keys.insert(key);
@@ -122,9 +123,10 @@ impl Loader {
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.comparison.finish()?;
         let SnapshotHead { sequence, first_event, event_bytes, skipped, .. } = *self.comparison.head();
-        let sums = Some(self.sums.totals());
-        let meta = Meta { last_seq: sequence, first_event, event_bytes, skipped, highest: sequence, sums };
+        let (sums, usage) = (Some(self.sums.totals()), Some(self.sums.usage.bytes()));
+        let meta = Meta { last_seq: sequence, first_event, event_bytes, skipped, highest: sequence, sums, usage };
         self.sums.write(self.sums.types(), &mut self.batch);
+        self.sums.usage.write_all(&self.table, &mut self.batch)?;
         self.batch.insert(keys::META, meta.encode());
         self.write()?;
         let Self { path, table, _lock: lock, .. } = self;

@@ -14,9 +14,13 @@
 //! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
 //! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
 //! | `mortise_store_missing_bytes` | gauge | what the disk has too little of for writes to be taken |
+//! | `mortise_quota_used_ratio` | gauge | by quota: how full the fullest tenancy is, 1 at the limit |
+//! | `mortise_quota_refused_total` | counter | by quota: batches that it refused |
 //! | `mortise_store_history_events` | gauge | events kept on disk |
 
 use std::time::Duration;
+
+use crate::{Quota, Quotas};
 
 /// One group of batches is durable and published.
 pub(crate) fn group(batches: usize, changes: usize, whole: Duration, history: u64) {
@@ -45,6 +49,18 @@ pub(crate) fn checkpoint_awaited() {
 /// A watch ended because its reader was too slow.
 pub(crate) fn watch_lagged() {
     metrics::counter!("mortise_store_watch_lagged_total").increment(1);
+}
+
+/// A quota refused a batch.
+pub(crate) fn quota_refused(quota: Quota) {
+    metrics::counter!("mortise_quota_refused_total", "quota" => quota.name()).increment(1);
+}
+
+/// What the fullest hold: resources of one type in one tenancy, and bytes of one tenancy.
+pub(crate) fn quotas(limits: Quotas, (resources, bytes): (u64, u64)) {
+    for (quota, used, limit) in [(Quota::Resources, resources, limits.resources), (Quota::Bytes, bytes, limits.bytes)] {
+        metrics::gauge!("mortise_quota_used_ratio", "quota" => quota.name()).set(used as f64 / limit.max(1) as f64);
+    }
 }
 
 /// The store refuses writes from here on.

@@ -42,7 +42,7 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, Consistency, Cursor, Health, Query, Record, Snapshot, Stats, StoreError, TypeKey, Watch,
+    Backend, Batch, Consistency, Cursor, Health, Query, Record, Snapshot, Stats, StoreError, TypeKey, Usage, Watch,
     check::Problem,
 };
 
@@ -215,6 +215,10 @@ impl Backend for SledBackend {
 
     fn health(&self) -> watch::Receiver<Health> {
         self.shared.health.subscribe()
+    }
+
+    async fn usage(&self, limit: usize) -> Result<Usage, StoreError> {
+        self.ask(|reply| Job::Usage(limit, reply)).await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

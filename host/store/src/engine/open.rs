@@ -114,6 +114,9 @@ pub(crate) fn open(
     let mut opening = WriteBatch::default();
     let (mut meta, sums, problems) = match meta.sums {
         None if format >= format::SUMS => return Err(table.damaged(keys::META, "it has no sums")),
+        Some(_) if meta.usage.is_none() && format >= format::USAGE => {
+            return Err(table.damaged(keys::META, "it has no usage"));
+        }
         None => {
             let sums = Sums::count(&table)?;
             tracing::info!(types = sums.types().count(), "the sums of the store are made: it is of an earlier release");
@@ -121,12 +124,18 @@ pub(crate) fn open(
             (Meta { sums: Some(sums.totals()), ..meta }, sums, Vec::new())
         }
         Some(_) => {
-            let sums = Sums::read(&table, &meta)?;
-            let compare = unclean || small || options.compare_at_start;
+            let mut sums = Sums::read(&table, &meta)?;
+            let counted = if meta.usage.is_none() { sums.usage.count(&table) } else { Ok(()) };
+            let compare = unclean || small || options.compare_at_start || counted.is_err();
             let problems = if compare { compared(&table, &dir, meta, &sums) } else { Vec::new() };
             (meta, sums, problems)
         }
     };
+    if meta.usage.is_none() {
+        tracing::info!(bytes = sums.usage.bytes(), "what tenancies use is counted: the store is of an earlier release");
+        sums.usage.write_all(&table, &mut opening)?;
+        meta.usage = Some(sums.usage.bytes());
+    }
     if unclean && (used || meta.last_seq > 0) {
         meta.highest += PASSED_OVER;
     }
@@ -198,7 +207,7 @@ fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
     let file = dir.join(DB);
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
-    batch.insert(keys::META, Meta { sums: Some(Totals::default()), ..Meta::EMPTY }.encode());
+    batch.insert(keys::META, Meta { sums: Some(Totals::default()), usage: Some(0), ..Meta::EMPTY }.encode());
     table.write_through(batch)
 }
 

@@ -73,7 +73,7 @@ impl Writer {
         let names = (self.known[a].0.clone(), self.known[b].0.clone());
         say(&format!("pair {} {m} {} {n}", names.0, names.1));
         let mutations = vec![Mutation::Put(Box::new(first)), Mutation::Put(Box::new(second))];
-        let mut results = self.store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+        let mut results = self.store.commit(Batch::of_all(mutations)).await.unwrap();
         for (slot, name) in [(b, names.1), (a, names.0)] {
             let stored = results.pop().unwrap();
             say(&format!("done {name} {}", stored.as_ref().unwrap().version));

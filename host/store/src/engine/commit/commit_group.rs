@@ -3,15 +3,24 @@
 //! Nothing here writes. A batch that fails leaves no trace; the others end up as one set of slots (what each resource
 //! was and will be) and one list of changes (every step in between, for the event log and watchers).
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use mortise_resource::pb;
 use prost::Message;
 
 use crate::engine::commit::room::Shortage;
+use crate::engine::options::Options;
 use crate::engine::tree::change::Change;
-use crate::engine::tree::{keys, record::StoredResource, table::Table};
-use crate::{Batch, Expectation, Mutation, StoreError, TypeKey, backend::limited_size};
+use crate::engine::tree::{
+    keys,
+    record::StoredResource,
+    table::Table,
+    usage::{Growth, UsageSums},
+};
+use crate::{Batch, Expectation, Mutation, Quotas, StoreError, TypeKey, backend::limited_size};
 
 /// A resource over the whole group of batches.
 pub(crate) struct Slot {
@@ -39,8 +48,11 @@ pub(crate) struct CommitGroup<'t> {
     pub(crate) slots: HashMap<Vec<u8>, Slot>,
     /// Every step, in order.
     pub(crate) changes: Vec<Change>,
+    /// What the batches so far add to tenancies.
+    pub(crate) growth: Growth,
     bytes: usize,
     max_resource_bytes: usize,
+    quotas: Quotas,
     /// Set while the disk has no room: then only what deletes, or gets no larger, is taken.
     shortage: Option<Shortage>,
 }
@@ -54,8 +66,19 @@ type Undo = Vec<(Vec<u8>, Option<StoredResource>, Option<Arc<[u8]>>)>;
 
 impl<'t> CommitGroup<'t> {
     /// An empty group after the commit `seq`.
-    pub(crate) fn new(table: &'t Table, seq: u64, max_resource_bytes: usize, shortage: Option<Shortage>) -> Self {
-        Self { table, seq, slots: HashMap::new(), changes: Vec::new(), bytes: 0, max_resource_bytes, shortage }
+    pub(crate) fn new(table: &'t Table, seq: u64, options: &Options, shortage: Option<Shortage>) -> Self {
+        let Options { max_resource_bytes, quotas, .. } = *options;
+        Self {
+            table,
+            seq,
+            slots: HashMap::new(),
+            changes: Vec::new(),
+            growth: Growth::default(),
+            bytes: 0,
+            max_resource_bytes,
+            quotas,
+            shortage,
+        }
     }
 
     /// Bytes of the resources that the group has written or deleted so far.
@@ -63,8 +86,9 @@ impl<'t> CommitGroup<'t> {
         self.bytes
     }
 
-    /// Adds a batch, whole or not at all. The result is what its caller gets once the group is durable.
-    pub(crate) fn add(&mut self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+    /// Adds a batch, whole or not at all; `usage` is that before the group. The result is what its caller gets once the
+    /// group is durable.
+    pub(crate) fn add(&mut self, batch: Batch, usage: &UsageSums) -> Result<Vec<Option<pb::Resource>>, StoreError> {
         for (position, expectation) in batch.expect.iter().enumerate() {
             if !self.holds(expectation)? {
                 return Err(StoreError::Unexpected { expectation: position });
@@ -75,29 +99,64 @@ impl<'t> CommitGroup<'t> {
         let deletes = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Delete { .. }));
         let shortage = self.shortage.clone().filter(|_| !deletes);
         let mut undo = Undo::new();
-        let mut results = Vec::with_capacity(batch.mutations.len());
-        for (position, mutation) in batch.mutations.into_iter().enumerate() {
-            let result = match mutation {
-                Mutation::Put(resource) => self.put(position, *resource, shortage.as_ref(), &mut undo),
-                Mutation::Delete { id, version } => self.delete(position, &id, &version, &mut undo),
-                Mutation::Rewrite(resource) => self.rewrite(*resource, shortage.as_ref(), &mut undo),
-            };
-            match result {
-                Ok(stored) => results.push(stored),
-                Err(error) => {
-                    for (key, now, payload) in undo.into_iter().rev() {
-                        if let Some(slot) = self.slots.get_mut(&key) {
-                            (slot.now, slot.payload) = (now, payload);
-                        }
+        let applied = self.apply(batch.mutations, shortage.as_ref(), &mut undo);
+        let judged = applied.and_then(|results| Ok((results, self.growth_of(&undo, batch.limited.then_some(usage))?)));
+        match judged {
+            Ok((results, growth)) => {
+                self.growth.extend(growth);
+                self.bytes += self.changes.iter().skip(changes).map(|change| change.payload.len()).sum::<usize>();
+                Ok(results)
+            }
+            Err(error) => {
+                for (key, now, payload) in undo.into_iter().rev() {
+                    if let Some(slot) = self.slots.get_mut(&key) {
+                        (slot.now, slot.payload) = (now, payload);
                     }
-                    self.seq = seq;
-                    self.changes.truncate(changes);
-                    return Err(error);
                 }
+                self.seq = seq;
+                self.changes.truncate(changes);
+                Err(error)
             }
         }
-        self.bytes += self.changes.iter().skip(changes).map(|change| change.payload.len()).sum::<usize>();
-        Ok(results)
+    }
+
+    fn apply(
+        &mut self,
+        mutations: Vec<Mutation>,
+        shortage: Option<&Shortage>,
+        undo: &mut Undo,
+    ) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+        let apply = |(position, mutation)| match mutation {
+            Mutation::Put(resource) => self.put(position, *resource, shortage, undo),
+            Mutation::Delete { id, version } => self.delete(position, &id, &version, undo),
+            Mutation::Rewrite(resource) => self.rewrite(*resource, shortage, undo),
+        };
+        mutations.into_iter().enumerate().map(apply).collect()
+    }
+
+    /// What the batch that can be undone adds to tenancies, judged by the quotas if it is limited by the `usage`.
+    fn growth_of(&self, undo: &Undo, usage: Option<&UsageSums>) -> Result<Growth, StoreError> {
+        // A resource that the batch changes again was before it what it was the first time.
+        let mut before = BTreeMap::new();
+        for (key, stored, _) in undo {
+            before.entry(key.as_slice()).or_insert(stored.as_ref());
+        }
+        let now = |key: &[u8]| self.slots.get(key).and_then(|slot| slot.now.as_ref());
+        let mut growth = Growth::default();
+        for (key, before) in &before {
+            growth.note(key, before.map(|stored| stored.len), now(key).map(|stored| stored.len));
+        }
+        if let Some(usage) = usage {
+            let grows = |tenancy: &[u8]| {
+                let size = |stored: Option<&StoredResource>| stored.map_or(0, |stored| limited_size(&stored.resource));
+                let is_within = |key: &[u8]| keys::usage(key).is_some_and(|key| keys::usage_tenancy(&key) == tenancy);
+                let within = || before.iter().filter(|(key, _)| is_within(key));
+                let now: usize = within().map(|(key, _)| size(now(key))).sum();
+                now > within().map(|(_, before)| size(*before)).sum()
+            };
+            usage.judge(self.quotas, &self.growth, &growth, grows)?;
+        }
+        Ok(growth)
     }
 
     fn holds(&mut self, expectation: &Expectation) -> Result<bool, StoreError> {

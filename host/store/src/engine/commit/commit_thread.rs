@@ -101,6 +101,7 @@ impl Committer {
             self.checkpoints.begin(frozen, self.wal.settled());
         }
         self.look_for_room();
+        metrics::quotas(self.shared.options.quotas, self.sums.usage.fullest());
         // Whoever was answered together is likely to come back together; see the queue.
         let mut expected = 1;
         while let Some(jobs) = self.shared.clone().queue.take(expected) {
@@ -142,6 +143,10 @@ impl Committer {
                     self.commit(std::mem::take(batches));
                     self.look_for_room();
                     reply.send(Ok(self.head())).ok();
+                }
+                Job::Usage(limit, reply) => {
+                    self.commit(std::mem::take(batches));
+                    reply.send(Ok(self.sums.usage.report(self.shared.options.quotas, limit))).ok();
                 }
                 Job::Snapshot(reply) => {
                     self.commit(std::mem::take(batches));
@@ -281,13 +286,17 @@ impl Committer {
             let shortage = Shortage::of(&error).ok_or(error)?;
             return Ok(batches.map(|_| Err(shortage.error())).collect());
         }
-        let (limit, shortage) = (shared.options.max_resource_bytes, shared.room.shortage());
-        let mut group = CommitGroup::new(&shared.table, self.meta.highest, limit, shortage);
+        let shortage = shared.room.shortage();
+        let mut group = CommitGroup::new(&shared.table, self.meta.highest, &shared.options, shortage);
         let mut results = Vec::new();
         let mut changing = 0;
         for batch in batches {
             let before = group.changes.len();
-            results.push(group.add(batch));
+            let result = group.add(batch, &self.sums.usage);
+            if let Err(StoreError::QuotaExceeded(refusal)) = &result {
+                metrics::quota_refused(refusal.quota);
+            }
+            results.push(result);
             changing += usize::from(group.changes.len() > before);
             if group.bytes() >= MAX_GROUP_BYTES {
                 break;
@@ -321,8 +330,10 @@ impl Committer {
         for (key, slot) in changed() {
             scrub::steps(key, slot, |step, key, version| sums.step(step, key, version));
         }
+        sums.usage.grow(&group.growth);
         sums.write(group.changes.iter().map(|change| &change.type_key).collect::<HashSet<_>>(), &mut batch);
-        meta.sums = Some(sums.totals());
+        sums.usage.write(&group.growth, &mut batch);
+        (meta.sums, meta.usage) = (Some(sums.totals()), Some(sums.usage.bytes()));
         batch.insert(keys::META, meta.encode());
 
         let appending = Instant::now();
@@ -330,6 +341,7 @@ impl Committer {
             for (key, slot) in changed() {
                 scrub::steps(key, slot, |step, key, version| sums.step(step.undone(), key, version));
             }
+            sums.usage.shrink(&group.growth);
             return Err(error);
         }
         metrics::synced(appending.elapsed());
@@ -352,6 +364,9 @@ impl Committer {
         publisher.forget(&gone.map(|change| change.type_key.clone()).collect::<Vec<_>>());
         self.meta = meta;
         self.scrub.note(group.slots.iter().filter(|(_, slot)| slot.is_changed()));
+        if !group.growth.is_empty() {
+            metrics::quotas(self.shared.options.quotas, self.sums.usage.fullest());
+        }
         Ok(())
     }
 

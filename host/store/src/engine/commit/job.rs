@@ -3,7 +3,7 @@
 use mortise_resource::pb;
 use tokio::sync::oneshot;
 
-use crate::{Batch, SnapshotHead, StoreError, check::Problem, engine::read::snapshot::SledSnapshot};
+use crate::{Batch, SnapshotHead, StoreError, Usage, check::Problem, engine::read::snapshot::SledSnapshot};
 
 /// What a caller waits for.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -20,6 +20,8 @@ pub(crate) enum Job {
     Scrub(usize),
     /// What the store holds.
     Head(Reply<SnapshotHead>),
+    /// What tenancies hold, so many of them.
+    Usage(usize, Reply<Usage>),
     /// Begin a snapshot.
     Snapshot(Reply<SledSnapshot>),
     /// Panic.

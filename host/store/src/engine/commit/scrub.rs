@@ -20,7 +20,7 @@ use crate::{
     engine::{
         commit::{commit_group::Slot, job::Job, shared::Shared},
         metrics,
-        tree::{keys, sums::Sums, table::Table},
+        tree::{keys, record::StoredResource, sums::Sums, table::Table, usage::Growth},
     },
     error::io_fault,
     set_hash::Step,
@@ -72,13 +72,19 @@ impl Scrub {
 
     /// Takes what was committed into account.
     pub(crate) fn note<'s>(&mut self, slots: impl Iterator<Item = (&'s Vec<u8>, &'s Slot)>) {
+        let mut growth = Growth::default();
         for (key, slot) in slots {
             steps(key, slot, |step, key, version| {
                 if key < self.upto.as_slice() {
                     self.found.step(step, key, version);
                 }
             });
+            if key.as_slice() < self.upto.as_slice() {
+                let len = |of: &Option<StoredResource>| of.as_ref().map(|stored| stored.len);
+                growth.note(key, len(&slot.before), len(&slot.now));
+            }
         }
+        self.found.usage.grow(&growth);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The format number of a store, in the file `format` beside sled's own: `mortise-store 3` and a line feed.
+//! The format number of a store, in the file `format` beside sled's own: `mortise-store 4` and a line feed.
 //!
 //! It stands outside the database so that a release can judge it without understanding the rest.
 
@@ -10,9 +10,11 @@ use crate::engine::files::number_file;
 /// Name of the file.
 pub(crate) const FILE: &str = "format";
 /// The format that this release writes, and the newest that it reads.
-pub const CURRENT: u32 = 3;
+pub const CURRENT: u32 = 4;
 /// The first format whose stores have sums.
 pub(crate) const SUMS: u32 = 3;
+/// The first format whose stores have the usage of tenancies.
+pub(crate) const USAGE: u32 = 4;
 
 /// The word before the number.
 const WORD: &str = "mortise-store";

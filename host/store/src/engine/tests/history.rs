@@ -50,7 +50,7 @@ async fn a_batch_may_be_longer_than_the_log() {
     let mut store = Fresh::new(|options| Options { history_events: 5, ..options });
     write(&*store, &resource("first")).await;
     let mutations = (0..20).map(|n| Mutation::Put(Box::new(resource(&format!("r-{n}"))))).collect();
-    store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    store.commit(Batch::of_all(mutations)).await.unwrap();
     assert_eq!(kept(&store), (17, 21));
     assert_eq!(store.problems().await, [""; 0]);
     store.reopen();

@@ -80,7 +80,7 @@ async fn prepared(disk: &Disk, store: &SledBackend) -> (pb::Resource, Batch) {
         put(pb::Resource { owner: None, ..numbered(moved, 3) }),
         put(resource_in(type_of("v1", "First"), tenancy("", ""), "first")),
     ];
-    (owner, Batch { expect: vec![], mutations })
+    (owner, Batch::of_all(mutations))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

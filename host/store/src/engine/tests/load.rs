@@ -144,7 +144,7 @@ async fn what_goes_meanwhile_is_kept_for_the_snapshot() {
             }))
         };
         let mutations = list(&*store, &everything()).await.iter().map(put).collect();
-        store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+        store.commit(Batch::of_all(mutations)).await.unwrap();
     }
     assert_eq!(store.stats().await.unwrap().head.first_event, 601, "the log dropped what the snapshot has");
     while let Some(page) = snapshot.next().await.unwrap() {

@@ -16,6 +16,7 @@ mod stall;
 mod stress;
 mod sums;
 mod types;
+mod usage;
 
 use std::{
     fs::File,
@@ -55,6 +56,7 @@ impl Fresh {
         let options = change(Options {
             watch_buffer: crate::conformance::WATCH_BUFFER,
             max_resource_bytes: crate::conformance::MAX_RESOURCE_BYTES,
+            quotas: crate::conformance::QUOTAS,
             ..Options::new(dir.path().join("data"))
         });
         Self { store: Some(SledBackend::open_on(options.clone(), sync).unwrap()), options, dir }

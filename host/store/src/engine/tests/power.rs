@@ -107,7 +107,7 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
     copy_store(&store.path(), before.path());
     let batch: Vec<_> =
         (0..30).map(|n| Mutation::Put(Box::new(sized(resource(&format!("s-{n:03}")), 6_000)))).collect();
-    store.commit(Batch { expect: vec![], mutations: batch }).await.unwrap();
+    store.commit(Batch::of_all(batch)).await.unwrap();
     let all = list(&*store, &everything()).await;
     copy_store(&store.path(), after.path());
     let log = |dir: &Path| fs::read(dir.join("store/wal.1")).unwrap();

@@ -20,7 +20,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
     let owner = write(&**store, &resource_in(type_of("v1", "Owner"), tenancy("", ""), "owner")).await;
     let account = |n: u64| owned(numbered(resource(&format!("r-{n:03}")), 10), &owner);
     let mutations = (0..ACCOUNTS).map(|n| Mutation::Put(Box::new(account(n)))).collect();
-    let created = store.commit(Batch { expect: vec![], mutations }).await.unwrap();
+    let created = store.commit(Batch::of_all(mutations)).await.unwrap();
     let ids: Arc<Vec<_>> = Arc::new(created.iter().flatten().map(id).collect());
     let (moved, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
 
@@ -45,7 +45,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
                         Mutation::Put(Box::new(sized(numbered(less, n), size))),
                         Mutation::Put(Box::new(numbered(more, m))),
                     ];
-                    match store.commit(Batch { expect: vec![], mutations }).await {
+                    match store.commit(Batch::of_all(mutations)).await {
                         Ok(_) => drop(moved.fetch_add(1, Ordering::Relaxed)),
                         Err(StoreError::CasFailure { .. }) => {}
                         Err(error) => panic!("{error}"),

@@ -20,6 +20,7 @@ use crate::engine::tree::{
     record::{Head, Kind, Meta},
     sums::Sums,
     table::{Payload, Table},
+    usage::UsageSums,
 };
 use crate::{StoreError, check::Problem, set_hash::Step};
 
@@ -47,6 +48,11 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
             }
             Some(&keys::SUM) if meta.sums.is_some() => {
                 if keys::sum_type(&key).is_none() {
+                    check.problem(&key, "its key is not one");
+                }
+            }
+            Some(&keys::USAGE) if meta.usage.is_some() => {
+                if keys::usage_parts(&key).is_none() {
                     check.problem(&key, "its key is not one");
                 }
             }
@@ -224,6 +230,9 @@ impl<'t> Check<'t> {
     fn sums(&mut self) {
         if self.meta.sums.is_none() {
             return;
+        }
+        if self.meta.usage.is_none() {
+            self.found.usage = UsageSums::default();
         }
         match Sums::read(self.table, &self.meta) {
             Ok(should) => self.problems.extend(self.found.differences(&should)),

@@ -10,6 +10,7 @@
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |
 //! | sums | `h` group 0 kind 0 | count and hash of a type's resources ([`sums`](crate::engine::tree::sums)) |
+//! | usage | `u` partition 0 namespace 0 group 0 kind 0 | count and bytes of a type's resources in a tenancy ([`usage`](crate::engine::tree::usage)) |
 //! | chunks | `c` sequence (8) `r` or `e` index (4) | a piece of the record of that sequence |
 //!
 //! Segments end with a zero byte, so none may contain one; byte order of keys is then the order of their segments.
@@ -30,6 +31,8 @@ pub(crate) const OWNER: u8 = b'o';
 pub(crate) const EVENT: u8 = b'e';
 /// First byte of the sums of types.
 pub(crate) const SUM: u8 = b'h';
+/// First byte of the usage of tenancies.
+pub(crate) const USAGE: u8 = b'u';
 /// First byte of chunks.
 pub(crate) const CHUNK: u8 = b'c';
 
@@ -105,6 +108,31 @@ pub(crate) fn sum_type(key: &[u8]) -> Option<TypeKey> {
     let rest = key.split_first().filter(|(space, _)| **space == SUM)?.1;
     let (group, kind) = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split_once('\0')?;
     (!kind.contains('\0')).then(|| TypeKey { group: group.to_owned(), kind: kind.to_owned() })
+}
+
+/// The key of the usage that the resource of such a key counts for.
+pub(crate) fn usage(resource: &[u8]) -> Option<Vec<u8>> {
+    let [group, kind, partition, namespace, _] = split(resource)?;
+    let mut key = Vec::with_capacity(resource.len());
+    key.push(USAGE);
+    let segments = [("partition", partition), ("namespace", namespace), ("type.group", group), ("type.kind", kind)];
+    push(&mut key, &segments).ok()?;
+    Some(key)
+}
+
+/// The segments of such a key: partition, namespace, group, kind.
+pub(crate) fn usage_parts(key: &[u8]) -> Option<[&str; 4]> {
+    let rest = key.split_first().filter(|(space, _)| **space == USAGE)?.1;
+    let mut parts = std::str::from_utf8(rest.strip_suffix(&[0])?).ok()?.split('\0');
+    let segments = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
+    parts.next().is_none().then_some(segments)
+}
+
+/// What the keys of the usage of its tenancy begin with.
+pub(crate) fn usage_tenancy(key: &[u8]) -> &[u8] {
+    let ends = key.iter().enumerate().filter(|(_, byte)| **byte == 0);
+    let end = ends.map(|(end, _)| end + 1).nth(1).unwrap_or(key.len());
+    key.get(..end).unwrap_or(key)
 }
 
 /// What the index keys of all children of an incarnation begin with.
@@ -191,6 +219,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
         Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
         Some((&SUM, _)) => sum_type(key).map(|type_key| format!("the sum of type {type_key}")),
+        Some((&USAGE, _)) => usage_parts(key).map(|parts| format!("the usage of {}", parts.join("/"))),
         _ if key == CHECKPOINT => Some("the mark of the write-ahead log".to_owned()),
         _ => (key == META).then(|| "the meta record".to_owned()),
     }
@@ -224,11 +253,14 @@ mod tests {
         let key = resource(&id("p", "", "n")).unwrap();
         assert_eq!(split(&key), Some(["g", "K", "p", "", "n"]));
         let entry = ownership(&id("", "", "owner"), &key).unwrap();
-        assert_eq!(child(&entry), Some(key));
+        assert_eq!(child(&entry), Some(key.clone()));
         assert!(entry.starts_with(&owned_by(&id("", "", "owner")).unwrap()));
+        let usage = usage(&key).unwrap();
+        assert_eq!((usage_parts(&usage), usage_tenancy(&usage)), (Some(["p", "", "g", "K"]), &b"up\0\0"[..]));
         assert_eq!(event_seq(&event(7)), Some(7));
         assert_eq!(chunk_parts(&chunk(7, RESOURCE, 3)), Some((7, RESOURCE, 3)));
-        for broken in [&b""[..], b"r", b"rg\0K\0", b"e123", b"c1", b"oa\0"] {
+        for broken in [&b""[..], b"r", b"rg\0K\0", b"e123", b"c1", b"oa\0", b"ua\0b\0c\0"] {
+            assert_eq!(usage_parts(broken), None);
             assert_eq!(
                 (split(broken), event_seq(broken), chunk_parts(broken), child(broken)),
                 (None, None, None, None)

@@ -12,4 +12,5 @@ pub(crate) mod record;
 pub(crate) mod sled_file;
 pub(crate) mod sums;
 pub(crate) mod table;
+pub(crate) mod usage;
 pub(crate) mod write_batch;

@@ -32,6 +32,8 @@ pub(crate) const MAX_INLINE: usize = MAX_VALUE - HEADER;
 const LAYOUT: u8 = 1;
 /// The layout of the counters and of the mark since format 3.
 const LAYOUT_2: u8 = 2;
+/// The layout of the counters since format 4.
+const LAYOUT_3: u8 = 3;
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,8 +169,8 @@ pub(crate) struct StoredResource {
     pub(crate) len: u32,
 }
 
-/// The counters, written with every batch: layout (2), then nine big-endian numbers of 8 bytes, then a CRC-32 of them.
-/// Layout 1 has three numbers.
+/// The counters, written with every batch: layout (3), then ten big-endian numbers of 8 bytes, then a CRC-32 of them.
+/// Layout 1 has three numbers, layout 2 nine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     /// The newest sequence in use; 0 before the first commit.
@@ -184,12 +186,14 @@ pub(crate) struct Meta {
     pub(crate) highest: u64,
     /// What the resources and the owner index come to; `None` in a store that no release with sums has opened yet.
     pub(crate) sums: Option<Totals>,
+    /// Bytes of all resources; `None` in a store that no release with the usage of tenancies has opened yet.
+    pub(crate) usage: Option<u64>,
 }
 
 impl Meta {
     /// Of an empty store.
     pub(crate) const EMPTY: Self =
-        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: None };
+        Self { last_seq: 0, first_event: 1, event_bytes: 0, skipped: 0, highest: 0, sums: None, usage: None };
 
     /// How many events are kept.
     pub(crate) fn event_count(&self) -> u64 {
@@ -207,7 +211,12 @@ impl Meta {
         let counters = [self.last_seq, self.first_event, self.event_bytes];
         let Some(sums) = self.sums else { return encode_numbers(keys::META, counters) };
         let ([a, b, c], [d, e, f, g]) = (counters, sums.numbers());
-        encode_more(keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest])
+        match self.usage {
+            None => encode_more(keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest]),
+            Some(usage) => {
+                encode_laid_out(LAYOUT_3, keys::META, [a, b, c, d, e, f, g, self.skipped, self.highest, usage])
+            }
+        }
     }
 
     /// From the stored form; `None` when that is damaged.
@@ -215,8 +224,16 @@ impl Meta {
         if let Some([last_seq, first_event, event_bytes]) = decode_numbers(keys::META, value) {
             return Some(Self { last_seq, first_event, event_bytes, highest: last_seq, ..Self::EMPTY });
         }
-        let [last_seq, first_event, event_bytes, sums @ .., skipped, highest] = decode_more::<9>(keys::META, value)?;
-        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums: Some(Totals::of_numbers(sums)) })
+        let ([last_seq, first_event, event_bytes, sums @ .., skipped, highest], usage) =
+            match decode_more::<9>(keys::META, value) {
+                Some(numbers) => (numbers, None),
+                None => {
+                    let [numbers @ .., usage] = decode_laid_out::<10>(LAYOUT_3, keys::META, value)?;
+                    (numbers, Some(usage))
+                }
+            };
+        let sums = Some(Totals::of_numbers(sums));
+        Some(Self { last_seq, first_event, event_bytes, skipped, highest, sums, usage })
     }
 }
 
@@ -276,15 +293,17 @@ mod tests {
     #[test]
     fn every_flipped_bit_of_a_meta_record_is_noticed() {
         let sums = Some(Totals::of_numbers([1, 2, 3, 4]));
-        let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums };
-        let value = meta.encode();
-        assert_eq!(Meta::decode(&value), Some(meta));
-        for position in 0..value.len() * 8 {
-            let mut broken = value.clone();
-            broken[position / 8] ^= 1 << (position % 8);
-            assert_eq!(Meta::decode(&broken), None, "{position}");
+        for usage in [None, Some(77)] {
+            let meta = Meta { last_seq: 9, first_event: 3, event_bytes: 1234, skipped: 2, highest: 12, sums, usage };
+            let value = meta.encode();
+            assert_eq!(Meta::decode(&value), Some(meta));
+            for position in 0..value.len() * 8 {
+                let mut broken = value.clone();
+                broken[position / 8] ^= 1 << (position % 8);
+                assert_eq!(Meta::decode(&broken), None, "{position}");
+            }
+            assert_eq!(Meta::decode(&value[1..]), None);
         }
-        assert_eq!(Meta::decode(&value[1..]), None);
     }
 
     #[test]
