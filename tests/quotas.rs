@@ -15,7 +15,10 @@ async fn a_type_in_a_tenancy_holds_so_many_and_no_other_is_hurt() {
     }
     let (code, text) = refusal(server.write(artist("d")).await);
     assert_eq!(code, Code::ResourceExhausted);
-    assert!(text.contains("quotas.resources") && text.contains("demo.Artist") && text.contains("default/default"), "{text}");
+    assert!(
+        text.contains("quotas.resources") && text.contains("demo.Artist") && text.contains("default/default"),
+        "{text}"
+    );
     assert!(is_gone(&server, &id("demo.v2.Artist", "d")).await);
     // Another type, another place, a change of what is there, and its status.
     server.write(album("d", Some(&id_of(&written[0])))).await.unwrap();
@@ -82,7 +85,10 @@ async fn writers_who_race_do_not_exceed_a_quota_together() {
     for i in 0..120 {
         let mut client = server.client();
         tasks.spawn(async move {
-            client.write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i}"))) }).await.map_err(|e| e.code())
+            client
+                .write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i}"))) })
+                .await
+                .map_err(|e| e.code())
         });
     }
     let answers = tasks.join_all().await;

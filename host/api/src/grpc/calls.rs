@@ -304,7 +304,8 @@ where
         let recorded = calls.service.audit().is_some() && records::are_made_here(path);
         let request = request.map(|body| {
             let limit = match streamed {
-                true => Box::pin(ended_early(calls.clone(), guard.by.clone(), guard.requirement)) as BoxFuture<'static, Status>,
+                true => Box::pin(ended_early(calls.clone(), guard.by.clone(), guard.requirement))
+                    as BoxFuture<'static, Status>,
                 false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
             };
             Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
