@@ -16,7 +16,7 @@ async fn a_type_in_a_tenancy_holds_so_many_and_no_other_is_hurt() {
     let (code, text) = refusal(server.write(artist("d")).await);
     assert_eq!(code, Code::ResourceExhausted);
     assert!(
-        text.contains("quotas.resources") && text.contains("demo.Artist") && text.contains("default/default"),
+        text.contains("quotas.resources") && text.contains("demo.Artist") && text.contains("namespace default"),
         "{text}"
     );
     assert!(is_gone(&server, &id("demo.v2.Artist", "d")).await);
@@ -58,7 +58,7 @@ async fn a_tenancy_that_is_full_of_bytes_can_be_emptied_and_survives_a_restart()
     };
     assert!(names.len() >= 12, "{names:?}");
     assert_eq!(code, Code::ResourceExhausted);
-    assert!(text.contains("quotas.bytes") && text.contains("default/default"), "{text}");
+    assert!(text.contains("quotas.bytes") && text.contains("namespace default"), "{text}");
     assert!(server.stop().await.success());
 
     let server = start().await;
