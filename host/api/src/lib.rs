@@ -7,6 +7,9 @@ mod authenticate;
 mod call;
 mod dns;
 mod endpoints;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod local_socket;

@@ -15,6 +15,9 @@
 mod archive;
 mod entry;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod manifest;
 mod output;
 mod place;

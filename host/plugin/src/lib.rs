@@ -13,6 +13,9 @@ mod bindings;
 mod call;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod grants;
 mod health;
 mod hook;

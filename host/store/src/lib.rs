@@ -13,6 +13,9 @@ pub mod check;
 pub mod conformance;
 mod engine;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod quota;
 mod set_hash;
 

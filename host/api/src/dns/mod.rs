@@ -82,3 +82,13 @@ impl DnsPorts {
         }
     }
 }
+
+/// Reads a text as a name in the zone.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    use hickory_proto::rr::Name;
+    let Ok(zone) = Name::from_ascii("svc.cluster.local.") else { return };
+    for name in [Name::from_ascii(text), Name::from_utf8(text)].into_iter().flatten() {
+        let _ = name::subject(&zone, &name);
+    }
+}

@@ -171,3 +171,13 @@ pub(crate) fn router(shared: Shared) -> Router {
     // Around all routes together: each adds its `Allow` outside of what is around it alone.
     Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish))
 }
+
+/// Reads a text as path and query.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(registry: &mortise_service::registry::Registry, text: &str) {
+    let _ = route::Route::find(registry, text);
+    if let Ok(uri) = text.parse() {
+        let query = query::Query::of_uri(&uri);
+        let _ = (query.tenancy(), query.version(), query.name_prefix(), query.watch(), query.token());
+    }
+}

@@ -230,3 +230,10 @@ impl Backend for SledBackend {
         })
     }
 }
+
+/// Reads bytes as what stands on the disk.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    tree::record::fuzz(bytes);
+    files::wal::fuzz(bytes);
+}

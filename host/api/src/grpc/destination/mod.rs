@@ -281,3 +281,11 @@ impl<P: Package> Service<Request<Body>> for DestinationService<P> {
         .boxed()
     }
 }
+
+/// Reads a text as what Get and GetProfile ask for.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    let (scheme, path) = text.split_once('\n').unwrap_or(("", text));
+    let _ = authority::authority(scheme, path, "cluster.local");
+    let _ = authority::target(scheme, path, "mesh.example");
+}

@@ -482,5 +482,17 @@ fn counted(bytes: &[u8]) -> Option<(IVec, &[u8])> {
     Some((counted.into(), rest))
 }
 
+/// Reads bytes as a record under the salt that they begin with, and as the edits of one.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    if let Some((salt, rest)) = bytes.split_first_chunk::<8>() {
+        let salt = u64::from_be_bytes(*salt);
+        let of = generation(salt, rest).unwrap_or_default();
+        let _ = parse(salt, of, rest).map(|found| (found.number, found.size, found.body.len()));
+    }
+    let mut body = bytes;
+    while edit(&mut body).is_some() {}
+}
+
 #[cfg(test)]
 mod tests;

@@ -279,6 +279,16 @@ fn decode_laid_out<const N: usize>(layout: u8, key: &[u8], value: &[u8]) -> Opti
     whole.then_some(numbers)
 }
 
+/// Reads bytes as a value: of a record, of the tree's own records, and as numbers.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    if let Some((head, payload)) = Head::parse(bytes) {
+        let _ = (head.chunks(), head.fits(b"key", payload));
+    }
+    let _ = Meta::decode(bytes);
+    let _ = decode_numbers(b"key", bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

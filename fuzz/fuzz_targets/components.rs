@@ -1,0 +1,5 @@
+//! See [`mortise_fuzz::components`].
+#![no_main]
+#![allow(unsafe_code, missing_docs, reason = "what libFuzzer's macro writes")]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mortise_fuzz::components(data));

@@ -1,0 +1,73 @@
+//! Fuzz targets: what strangers send, taken apart by the code that takes it apart in the server. A target is a function
+//! of bytes that returns, whatever they are; a panic, a hang or much memory is what it is to find.
+//!
+//! `.ci/fuzz` runs each with libFuzzer for a minute; `cargo fuzz run TARGET` works as well, with a nightly toolchain.
+//! `tests/corpus.rs` gives each the corpus, in every test run. What was found has a seed in the corpus.
+
+mod names;
+mod requests;
+
+use std::sync::OnceLock;
+
+use mortise_acl::Policy;
+use mortise_plugin_manager::files::truncation;
+use mortise_resource::data;
+use mortise_service::registry::Registry;
+use mortise_text::{OneType, Source, parse};
+use prost::Message as _;
+
+pub use names::names;
+pub use requests::requests;
+
+/// What `describe` answers, as a plugin's manifest, and as what its controllers and grants are.
+pub fn manifests(bytes: &[u8]) {
+    mortise_plugin_host::fuzzing::manifest(bytes);
+}
+
+/// A file of the plugin folder, up to its compilation; names of imports and exports.
+pub fn components(bytes: &[u8]) {
+    let _ = truncation::shape(bytes);
+    for name in String::from_utf8_lossy(bytes).split(['\0', '\n']) {
+        mortise_plugin_host::fuzzing::interface(name);
+    }
+}
+
+/// What is read of disks and backups: values of the tree, records and edits of the log, records and names of backups.
+pub fn records(bytes: &[u8]) {
+    mortise_store::fuzzing::stored(bytes);
+    mortise_backup::fuzzing::entries(bytes);
+}
+
+/// A policy: the message, and its rules as HCL, YAML or JSON.
+pub fn policies(bytes: &[u8]) {
+    if let Ok(policy) = data::Policy::decode(bytes) {
+        let _ = Policy::read(&policy);
+    }
+    let rules = String::from_utf8_lossy(bytes).into_owned();
+    let _ = Policy::read(&data::Policy { rules, ..data::Policy::default() });
+}
+
+/// Resources as YAML, JSON and HCL.
+pub fn text(bytes: &[u8]) {
+    static TYPES: OnceLock<Option<OneType>> = OnceLock::new();
+    let text = String::from_utf8_lossy(bytes);
+    let make = || {
+        let registry = Registry::builtin().ok()?;
+        registry.pools().find_map(|pool| pool.get_message_by_name("mortise.v1.Policy")).map(OneType)
+    };
+    if let Some(types) = TYPES.get_or_init(make) {
+        let _ = parse(Source { name: "fuzz", text: &text }, None, types);
+    }
+}
+
+/// Signatures, keys and encrypted secrets.
+pub fn signed(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let keys: Vec<_> = mortise_signature::PublicKey::parse(&text).into_iter().collect();
+    let _ = mortise_signature::verify(b"content", &text, &keys);
+    let known = mortise_signature::PublicKey::parse("RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3");
+    let _ = mortise_signature::verify(b"test", &text, &known.into_iter().collect::<Vec<_>>());
+    if let Some(identities) = requests::identities() {
+        let _ = identities.decrypt(bytes);
+    }
+}

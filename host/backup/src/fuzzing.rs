@@ -1,0 +1,13 @@
+//! What `fuzz/` calls: entries as a backup has them.
+
+use crate::{entry, manifest::Manifest};
+
+/// Reads bytes as the name of an entry, as records, and as a manifest.
+pub fn entries(bytes: &[u8]) {
+    if let Some(entry) = entry::Entry::parse(&String::from_utf8_lossy(bytes)) {
+        let _ = (entry.name(), entry.most_bytes());
+    }
+    let mut rest = bytes;
+    while !rest.is_empty() && entry::decode(&mut rest).is_ok() {}
+    let _ = serde_json::from_slice::<Manifest>(bytes);
+}

@@ -1,0 +1,27 @@
+//! What `fuzz/` calls: what a component says of itself.
+
+use crate::{
+    load::contract,
+    manifest::{document::Manifest, exports::Exports},
+};
+
+/// Reads a manifest, of a component with every hook.
+pub fn manifest(bytes: &[u8]) {
+    let exports = Exports {
+        mutating: true,
+        validating: true,
+        authorizing: true,
+        upgrading: true,
+        configuring: true,
+        controlling: true,
+        mapping: true,
+        initializing: true,
+    };
+    let _ = Manifest::read(bytes, exports);
+}
+
+/// Judges the name of an import and of an export.
+pub fn interface(name: &str) {
+    let _ = contract::import_fault(name);
+    let _ = contract::export_fault(name);
+}
