@@ -847,9 +847,10 @@ async fn an_upload_ends_when_its_token_is_revoked_and_installs_nothing() {
     };
     send.send(first).await.unwrap();
     let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
-    let uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!uploading.is_finished(), "it waits for the rest");
+    let mut uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
+    if let Ok(early) = timeout(Duration::from_millis(300), &mut uploading).await {
+        panic!("it did not wait for the rest: {early:?}: {}", guarded.server.log());
+    }
     let begun = Instant::now();
     guarded.delete(id("mortise.v1.Token", "uploader")).await;
     let status = timeout(Duration::from_secs(10), uploading).await.unwrap().unwrap().unwrap_err();

@@ -10,12 +10,15 @@ use tonic::{Code, Request};
 
 use crate::{common::*, kit::guarded::*};
 
-/// The records so far, over all files, in the order of time.
+/// The records so far, over all files, in the order of time. A line that is being written is none yet.
 fn records(dir: &Path) -> Vec<Value> {
     let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
     // `audit.jsonl` comes after `audit-…`.
     files.sort();
-    let text: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    // One that is put aside meanwhile has another name by now.
+    let texts = files.iter().map(|file| fs::read_to_string(file).unwrap_or_default());
+    let whole = texts.map(|text| text.rsplit_once('\n').map_or_else(String::new, |(whole, _)| whole.to_owned() + "\n"));
+    let text: String = whole.collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
 }
 

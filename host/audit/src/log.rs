@@ -5,7 +5,7 @@ use std::{fmt, pin::pin, sync::Arc, thread, time::Duration};
 use mortise_durable_fs::FsError;
 use parking_lot::Mutex;
 use tokio::{
-    runtime::Handle,
+    runtime,
     sync::{mpsc, oneshot, watch},
     time::timeout,
 };
@@ -60,7 +60,7 @@ impl fmt::Debug for AuditLog {
 pub struct Place(AuditLog);
 
 impl AuditLog {
-    /// Opens the files, and starts the thread that writes them. Within a runtime, whose clock the thread uses.
+    /// Opens the files, and starts the thread that writes them.
     ///
     /// # Errors
     /// The directory or the file cannot be made or opened.
@@ -71,9 +71,11 @@ impl AuditLog {
         let (close, closing) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         let waiting = Arc::<Waiting>::default();
-        let (runtime, sync, counts) = (Handle::current(), options.sync, waiting.clone());
+        let (sync, counts) = (options.sync, waiting.clone());
+        // Its own, since what waits is written after the server's has ended.
+        let clock = runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         let run = move || {
-            runtime.block_on(writer::write(records, files, sync, &counts, say, closing));
+            clock.block_on(writer::write(records, files, sync, &counts, say, closing));
             // Nobody may wait for it.
             let _ = ended.send(());
         };
