@@ -15,10 +15,11 @@ use std::{
 
 use mortise_durable_fs::{AtomicFile, FsError, make_dir};
 use mortise_plugin_host::LoadError;
-use mortise_signature::{read_signature, signature_path};
+use mortise_signature::{FileError, read_signature, signature_path};
 use sha2::{Digest as _, Sha256};
 
-use crate::load::request::OfferedSignature;
+/// The text of the signature that comes with a component; `None` when there is none.
+pub(crate) type OfferedSignature = Result<Option<String>, Arc<FileError>>;
 
 /// Most files of the folder that are looked at; those that sort after them are left out, with a warning.
 pub const MAX_FILES: usize = 1_024;

@@ -15,11 +15,11 @@ use mortise_resource::pb::condition::State;
 use crate::{
     core::Core,
     files::{
-        folder::{self, PluginContent, Stamp},
+        folder::{self, OfferedSignature, PluginContent, Stamp},
         truncation::{self, Shape},
     },
     load::{
-        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded, OfferedSignature},
+        request::{Change, LoadReason, LoadRefusal, LoadRequest, Loaded},
         stage::{Failure, Stage},
     },
     state::{BUNDLED, ManagerState},

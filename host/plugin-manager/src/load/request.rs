@@ -1,13 +1,6 @@
 //! What is asked of a load, and what comes of it.
 
-use std::sync::Arc;
-
-use mortise_signature::FileError;
-
-use crate::{load::stage::Failure, trust::Origin};
-
-/// The text of the signature that comes with a component; `None` when there is none.
-pub(crate) type OfferedSignature = Result<Option<String>, Arc<FileError>>;
+use crate::{files::folder::OfferedSignature, load::stage::Failure, trust::Origin};
 
 /// A component, and who offers it.
 pub(crate) struct LoadRequest {

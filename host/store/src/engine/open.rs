@@ -44,8 +44,9 @@ use super::{
         check, keys,
         record::Meta,
         sled_file::{data_file, open_sled, read_anew, remove_unfinished_snapshots},
-        sums::{Sums, Totals},
+        sums::Sums,
         table::Table,
+        totals::Totals,
         write_batch::WriteBatch,
     },
 };

@@ -12,5 +12,6 @@ pub(crate) mod record;
 pub(crate) mod sled_file;
 pub(crate) mod sums;
 pub(crate) mod table;
+pub(crate) mod totals;
 pub(crate) mod usage;
 pub(crate) mod write_batch;

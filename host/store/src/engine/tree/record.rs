@@ -20,7 +20,7 @@ use std::{ops::Range, sync::Arc};
 use mortise_resource::pb;
 use sled::IVec;
 
-use crate::engine::tree::{keys, sums::Totals, write_batch::WriteBatch};
+use crate::engine::tree::{keys, totals::Totals, write_batch::WriteBatch};
 
 /// Largest value in the tree.
 pub(crate) const MAX_VALUE: usize = 4096;

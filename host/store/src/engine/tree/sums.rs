@@ -26,6 +26,7 @@ use crate::{
         keys,
         record::{self, Meta},
         table::Table,
+        totals::Totals,
         usage::UsageSums,
         write_batch::WriteBatch,
     },
@@ -39,13 +40,6 @@ pub(crate) struct TypeSum {
     hash: SetHash,
 }
 
-/// What the counters hold: the hashes of all resources and of the owner index.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    resources: SetHash,
-    owners: SetHash,
-}
-
 /// The sums of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
@@ -53,19 +47,6 @@ pub(crate) struct Sums {
     owners: SetHash,
     /// What tenancies hold, which is kept beside the hashes: commits change it by what they add up to.
     pub(crate) usage: UsageSums,
-}
-
-impl Totals {
-    /// As the counters hold them.
-    pub(crate) fn numbers(self) -> [u64; 4] {
-        let ([a, b], [c, d]) = (self.resources.halves(), self.owners.halves());
-        [a, b, c, d]
-    }
-
-    /// From the counters.
-    pub(crate) fn of_numbers([a, b, c, d]: [u64; 4]) -> Self {
-        Self { resources: SetHash::of_halves(a, b), owners: SetHash::of_halves(c, d) }
-    }
 }
 
 impl Sums {

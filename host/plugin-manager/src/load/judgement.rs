@@ -1,0 +1,72 @@
+//! What the rules of [`trust`](crate::trust) are asked about a component that is offered, and who signed it.
+
+use mortise_signature::{Verified, verify};
+
+use crate::{
+    core::Core,
+    files::folder,
+    load::{request::LoadRequest, stage::Failure},
+    state::ManagerState,
+    trust::{Facts, Grounds, Origin, Unsigned},
+};
+
+impl Core {
+    /// Whether a component may be loaded, and why.
+    pub(crate) async fn judge(&self, request: &LoadRequest) -> Result<Grounds, Failure> {
+        let (has_served, kept) = {
+            let state = self.lock().await;
+            let plugin = request.plugin_before.as_deref();
+            let kept = plugin.and_then(|plugin| state.components.signature(plugin, &request.digest));
+            (state.has_served(&request.digest), kept)
+        };
+        let rules = &self.options.trust;
+        let bundled = || self.options.bundled.iter().any(|(_, bytes)| folder::digest(bytes) == request.digest);
+        let facts = Facts {
+            origin: request.origin,
+            digest: &request.digest,
+            signed: self.find_signature(request, kept).await,
+            is_bundled: request.origin == Origin::Binary || rules.require_signed && bundled(),
+            has_served,
+        };
+        rules.judge(facts)
+    }
+
+    /// The signature by a trusted key: the one that came along, or the one that is kept.
+    async fn find_signature(
+        &self,
+        request: &LoadRequest,
+        kept: Option<String>,
+    ) -> Result<(Verified, String), Unsigned> {
+        let (offered, fault) = match &request.signature {
+            Ok(offered) => (offered.clone(), Unsigned::Missing),
+            Err(fault) => (None, Unsigned::Unreadable(fault.clone())),
+        };
+        if offered.is_none() && kept.is_none() {
+            return Err(fault);
+        }
+        let (options, bytes) = (self.options.clone(), request.bytes.clone());
+        let judged = tokio::task::spawn_blocking(move || {
+            let mut fault = fault;
+            for signature in [offered, kept].into_iter().flatten() {
+                match verify(&bytes, &signature, &options.trust.keys) {
+                    Ok(verified) => return Ok((verified, signature)),
+                    // The one that came along is the one that can be mended.
+                    Err(refused) if matches!(fault, Unsigned::Missing) => fault = refused.into(),
+                    Err(_) => {}
+                }
+            }
+            Err(fault)
+        });
+        judged.await.unwrap_or(Err(Unsigned::Missing))
+    }
+}
+
+impl ManagerState {
+    /// Whether a plugin that is not removed by an operator serves that component, or served it before.
+    fn has_served(&self, digest: &str) -> bool {
+        self.plugins.values().filter(|managed| !managed.is_file_only()).any(|managed| {
+            let data = &managed.record.data;
+            !data.withdrawn && (data.digest == digest || data.previous_digest == digest)
+        })
+    }
+}
