@@ -1,9 +1,9 @@
 //! One line.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 /// Longest field, bytes; a longer one is cut.
 pub const MAX_FIELD: usize = 512;
@@ -19,65 +19,83 @@ pub enum Decision {
 }
 
 /// What was asked, by which caller, and what came of it. Empty fields are left out of the line.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub struct Record<'a> {
     /// Tells requests apart; the client's own number if it sent one.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub request: &'a str,
     /// The way it came: `grpc`, `http`, `dns`, `controller`.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub surface: &'a str,
     /// The address of the client, or its user on this machine.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub peer: &'a str,
     /// The caller, as refusals name it.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub caller: &'a str,
     /// The token's accessor id.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub accessor: &'a str,
     /// The method, such as `Write`, or `mortise.v1.PluginService/Install`.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub method: &'a str,
     /// The type, `group.version.kind`.
-    #[serde(rename = "type", skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub kind: &'a str,
     /// The place, as it was asked for.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub partition: &'a str,
     /// The place, as it was asked for.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub namespace: &'a str,
     /// The name.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub name: &'a str,
     /// What the names of a list begin with.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub name_prefix: &'a str,
     /// The incarnation that was named.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub uid: &'a str,
     /// How it was judged; absent for what failed for another reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// The code of the answer, as gRPC names it.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub code: &'a str,
     /// The generation before a change.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub old_generation: &'a str,
     /// The generation after a change.
-    #[serde(skip_serializing_if = "str::is_empty", serialize_with = "cut")]
     pub new_generation: &'a str,
 }
 
 /// With the time, which comes first.
-#[derive(Serialize)]
 struct Line<'a> {
-    #[serde(serialize_with = "text")]
     time: Timestamp,
-    #[serde(flatten)]
     record: &'a Record<'a>,
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Record { decision, code, .. } = self.record;
+        let before = [
+            ("request", self.record.request),
+            ("surface", self.record.surface),
+            ("peer", self.record.peer),
+            ("caller", self.record.caller),
+            ("accessor", self.record.accessor),
+            ("method", self.record.method),
+            ("type", self.record.kind),
+            ("partition", self.record.partition),
+            ("namespace", self.record.namespace),
+            ("name", self.record.name),
+            ("name_prefix", self.record.name_prefix),
+            ("uid", self.record.uid),
+        ];
+        let after = [
+            ("code", *code),
+            ("old_generation", self.record.old_generation),
+            ("new_generation", self.record.new_generation),
+        ];
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("time", &self.time.to_string())?;
+        for (name, field) in before.into_iter().filter(|(_, field)| !field.is_empty()) {
+            map.serialize_entry(name, &*cut(field))?;
+        }
+        if let Some(decision) = decision {
+            map.serialize_entry("decision", decision)?;
+        }
+        for (name, field) in after.into_iter().filter(|(_, field)| !field.is_empty()) {
+            map.serialize_entry(name, &*cut(field))?;
+        }
+        map.end()
+    }
 }
 
 impl Record<'_> {
@@ -98,19 +116,13 @@ pub(crate) fn dropped(count: u64) -> String {
     line
 }
 
-fn text<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(time)
-}
-
 /// A field, or as much of it as [`MAX_FIELD`] allows.
-fn cut<S: Serializer>(field: &&str, serializer: S) -> Result<S::Ok, S::Error> {
-    match field.len() <= MAX_FIELD {
-        true => serializer.serialize_str(field),
-        false => {
-            let end = (0..=MAX_FIELD).rev().find(|i| field.is_char_boundary(*i)).unwrap_or(0);
-            serializer.serialize_str(&format!("{}…", field.get(..end).unwrap_or_default()))
-        }
+fn cut(field: &str) -> Cow<'_, str> {
+    if field.len() <= MAX_FIELD {
+        return field.into();
     }
+    let end = (0..=MAX_FIELD).rev().find(|i| field.is_char_boundary(*i)).unwrap_or(0);
+    format!("{}…", field.get(..end).unwrap_or_default()).into()
 }
 
 #[cfg(test)]
