@@ -264,7 +264,7 @@ pub fn bags() -> Vec<u8> {
     };
     let mut manifest = mortise_test_guests::good_manifest();
     manifest.name = "bag".into();
-    manifest.descriptors = Some(FileDescriptorSet { file: vec![file] });
+    manifest.descriptors = Some(FileDescriptorSet { file: vec![file] }.into());
     let ty = &mut manifest.types[0];
     (ty.group, ty.kind, ty.message) = ("bag".into(), "Bag".into(), "bag.v1.Bag".into());
     mortise_test_guests::manifest_only(&manifest.encode_to_vec())

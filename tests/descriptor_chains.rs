@@ -37,7 +37,7 @@ fn file(name: String, dependency: Vec<String>, message_type: Vec<DescriptorProto
 /// The good plugin, whose type's message is `chain.Link0` of these files.
 fn plugin(file: Vec<FileDescriptorProto>) -> Vec<u8> {
     let mut manifest: Manifest = good_manifest();
-    manifest.descriptors = Some(FileDescriptorSet { file });
+    manifest.descriptors = Some(FileDescriptorSet { file }.into());
     manifest.types[0].message = "chain.Link0".to_owned();
     manifest_only(&manifest.encode_to_vec())
 }

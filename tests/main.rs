@@ -76,6 +76,7 @@ mod proxy;
 mod quarantine;
 mod quotas;
 mod read;
+mod redaction;
 mod reflection;
 mod reload;
 mod reload_broken;

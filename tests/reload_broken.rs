@@ -12,7 +12,7 @@ use std::{
 use crate::common::{Client, Server, Setup, any, eventually, id, refusal, resource};
 use crate::plugins::Plugins as _;
 use mortise_resource::{data, manifest, pb};
-use mortise_test_guests::{Thing, bad_manifests, component, good_manifest, manifest_only};
+use mortise_test_guests::{Thing, bad_manifests, change_files, component, good_manifest, manifest_only};
 use prost::Message as _;
 use tonic::Code;
 
@@ -53,12 +53,13 @@ async fn serving() -> Server {
 
 /// A message of the same name whose first field is a number.
 fn incompatible(manifest: &mut manifest::Manifest) {
-    let files = &mut manifest.descriptors.as_mut().unwrap().file;
-    let file = files.iter_mut().find(|f| f.package() == "mortise.test.v1").unwrap();
-    let thing = file.message_type.iter_mut().find(|m| m.name() == "Thing").unwrap();
-    for field in &mut thing.field {
-        (field.r#type, field.type_name) = (Some(6), None);
-    }
+    change_files(manifest, |file| {
+        for thing in file.message_type.iter_mut().filter(|m| m.name() == "Thing") {
+            for field in &mut thing.field {
+                (field.r#type, field.type_name) = (Some(6), None);
+            }
+        }
+    });
 }
 
 fn bad_manifest(name: &str) -> Vec<u8> {

@@ -62,7 +62,7 @@ async fn a_type_comes_with_descriptors_as_soon_as_it_is_loaded() {
     server.install("prior", &fs::read(component("prior")).unwrap()).await.unwrap();
     let found = client.get_type(wanted.clone()).await.unwrap().into_inner();
     assert_eq!(found.r#type.unwrap().plugin, "prior");
-    let set = found.descriptors.unwrap();
+    let set = found.descriptors.unwrap().decoded().unwrap();
     whole(&set);
     assert!(set.file.last().unwrap().message_type.iter().any(|m| m.name() == "Thing"));
 

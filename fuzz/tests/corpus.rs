@@ -73,7 +73,7 @@ fn manifest() -> Vec<u8> {
         short_names: vec!["th".into()],
         ..Default::default()
     };
-    let descriptors = Some(prost_types::FileDescriptorSet { file: files });
+    let descriptors = Some(prost_types::FileDescriptorSet { file: files }.into());
     let (name, version, types) = ("demo".into(), "1.0.0".into(), vec![kind]);
     manifest::Manifest { name, version, types, descriptors, ..Default::default() }.encode_to_vec()
 }

@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     prost_build::Config::new()
         // Encoding must be deterministic: stored bytes are compared.
         .btree_map(["."])
+        .extern_path(".google.protobuf.FileDescriptorSet", "crate::descriptors::FileDescriptorSet")
         .include_file("proto.rs")
         .service_generator(Box::new(NoServices))
         .compile_fds(descriptors.clone())?;

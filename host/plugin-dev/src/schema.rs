@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, catalog::Catalog, ui};
 use mortise_resource::{Scope, data, manifest, types::Gvk};
+use prost::Message as _;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use crate::{fault, inspect, offline::Offline, report, source::Crate};
@@ -96,8 +97,8 @@ impl Schema {
             fault::failed(format!("type {name}: {what}"), "`mortise types` says which plugin brought it")
         };
         let mut pool = DescriptorPool::global();
-        let files = answer.descriptors.unwrap_or_default().file;
-        pool.add_file_descriptor_protos(files).map_err(|e| unusable(e.to_string()))?;
+        let files = answer.descriptors.unwrap_or_default().encode_to_vec();
+        pool.decode_file_descriptor_set(files.as_slice()).map_err(|e| unusable(e.to_string()))?;
         let message = pool.get_message_by_name(&info.message);
         let message = message.ok_or_else(|| unusable(format!("the server did not describe {}", info.message)))?;
         let scope = match info.scope() {

@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mortise_redaction::Secrets;
 use mortise_resource::pb;
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -134,8 +135,11 @@ impl Reconciler {
         cancel: &Cancel,
     ) -> Result<Outcome, ReconcileError> {
         let export = Reconcile { controller: controller.to_owned(), id: id.encode_to_vec() };
-        let answer = self.call(export, host, cancel).await?;
-        answer.map(outcome).map_err(|text| ReconcileError::Guest(short(&text)))
+        let call_context = self.call_context(host, cancel);
+        let secrets = call_context.secrets.clone();
+        let answer = self.call(export, call_context).await?;
+        let secrets = secrets.lock();
+        answer.map(|said| outcome(said, &secrets)).map_err(|text| ReconcileError::Guest(short(&text, &secrets)))
     }
 
     /// Calls `map` for a resource that changed: the ids of resources of the managed type that it concerns.
@@ -150,8 +154,11 @@ impl Reconciler {
         cancel: &Cancel,
     ) -> Result<Vec<pb::Id>, ReconcileError> {
         let export = Map { controller: controller.to_owned(), changed: changed.encode_to_vec() };
-        let answer = self.call(export, host, cancel).await?;
-        let ids = answer.map_err(|text| ReconcileError::Guest(short(&text)))?;
+        let call_context = self.call_context(host.clone(), cancel);
+        let secrets = call_context.secrets.clone();
+        host.note_secrets(changed, &mut secrets.lock());
+        let answer = self.call(export, call_context).await?;
+        let ids = answer.map_err(|text| ReconcileError::Guest(short(&text, &secrets.lock())))?;
         let read = |id: Vec<u8>| pb::Id::decode(id.as_slice());
         ids.into_iter().map(read).collect::<Result<_, _>>().map_err(|e| {
             let what = format!("it answered what is no hashicorp.consul.resource.ID: {e}");
@@ -170,16 +177,17 @@ impl Reconciler {
         cancel: &Cancel,
     ) -> Result<(), ReconcileError> {
         let export = Initialize { controller: controller.to_owned() };
-        let answer = self.call(export, host, cancel).await?;
-        answer.map_err(|text| ReconcileError::Guest(short(&text)))
+        let call_context = self.call_context(host, cancel);
+        let secrets = call_context.secrets.clone();
+        let answer = self.call(export, call_context).await?;
+        answer.map_err(|text| ReconcileError::Guest(short(&text, &secrets.lock())))
     }
 
     /// Calls the guest once, in an instance of its own, on the threads where the plugin's controllers belong now.
     async fn call<E: HookExport<Guest = ControllerGuest>>(
         &self,
         export: E,
-        host: Arc<dyn ReconcilerHost>,
-        cancel: &Cancel,
+        call_context: CallContext,
     ) -> Result<E::Reply, HookError> {
         let hook = E::HOOK;
         let (plugin, engine) = (self.plugin.clone(), self.engine.clone());
@@ -194,7 +202,6 @@ impl Reconciler {
         let Some(_turn) = turn else {
             return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
         };
-        let call_context = self.call_context(host, cancel);
         let kept = engine.take(self.key);
         let (of, component) = (plugin.clone(), self.component.clone());
         let work = || async move {
@@ -241,6 +248,7 @@ impl Reconciler {
             identities: self.plugin.sandbox.identities.clone(),
             metrics: self.plugin.hooks.reporter.metrics.clone(),
             quota: DirQuota { bytes: self.engine.limits.directory_bytes, files: self.engine.limits.directory_files },
+            secrets: Arc::default(),
             host_work: Duration::ZERO,
         }
     }
@@ -261,20 +269,20 @@ impl Drop for Reconciler {
     }
 }
 
-fn outcome(wit: bindings::Outcome) -> Outcome {
+fn outcome(wit: bindings::Outcome, secrets: &Secrets) -> Outcome {
     match wit {
         bindings::Outcome::Done => Outcome::Done,
         bindings::Outcome::RequeueNow => Outcome::RequeueNow,
         bindings::Outcome::RequeueAfter(ms) => Outcome::RequeueAfter(Duration::from_millis(ms)),
         bindings::Outcome::Deferred((ms, reason)) => {
-            Outcome::Deferred { after: Duration::from_millis(ms), reason: short(&reason) }
+            Outcome::Deferred { after: Duration::from_millis(ms), reason: short(&reason, secrets) }
         }
     }
 }
 
-/// A guest's text for people: without what moves a cursor or begins a line, and cut.
-fn short(text: &str) -> String {
-    let text = plain(text);
+/// A guest's text for people: without what is redacted, or moves a cursor, or begins a line, and cut.
+fn short(text: &str, secrets: &Secrets) -> String {
+    let text = plain(&secrets.hide(text));
     match text.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,

@@ -1,7 +1,9 @@
 //! The hooks of one request. An instance is made when the first hook is called, and not at all when none is.
 use std::sync::Arc;
 
+use mortise_redaction::Secrets;
 use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
+use parking_lot::Mutex;
 use prost::Message as _;
 
 use crate::{
@@ -22,13 +24,15 @@ pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
     instance: Option<HookInstance>,
+    /// What the plugin's texts are not to hold: of the resources that it was handed in this request.
+    secrets: Arc<Mutex<Secrets>>,
 }
 
 impl Call {
     /// Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
-        Self { plugin, caller, instance: None }
+        Self { plugin, caller, instance: None, secrets: Arc::default() }
     }
 
     /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
@@ -40,12 +44,13 @@ impl Call {
         if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
             self.release();
         }
-        let (instance, of) = (self.instance.take(), plugin.clone());
+        let (instance, of, secrets) = (self.instance.take(), plugin.clone(), self.secrets.clone());
         let work = || async move {
             let mut instance = match instance {
                 Some(instance) => instance,
                 None => HookInstance::open(&of.hooks, E::NAME).await?,
             };
+            instance.hide(&secrets);
             let reply = instance.call(export).await;
             Ok((instance, reply))
         };
@@ -80,7 +85,11 @@ impl Call {
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
     pub async fn mutate(&mut self, resource: Vec<u8>) -> Result<MutateReply, HookError> {
-        self.call(Mutate { resource }).await
+        self.note(&[&resource]);
+        Ok(match self.call(Mutate { resource }).await? {
+            MutateReply::Refused(reasons) => MutateReply::Refused(self.hidden(reasons)),
+            reply => reply,
+        })
     }
 
     /// Calls `validate` with an encoded resource and what is stored now.
@@ -88,7 +97,9 @@ impl Call {
     /// # Errors
     /// The plugin's fault. Diagnostics are an answer.
     pub async fn validate(&mut self, resource: Vec<u8>, prior: Option<Vec<u8>>) -> Result<Vec<Diagnostic>, HookError> {
-        self.call(Validate { resource, prior }).await
+        self.note(&[&resource, prior.as_deref().unwrap_or_default()]);
+        let said = self.call(Validate { resource, prior }).await?;
+        Ok(self.hidden(said))
     }
 
     /// Calls `upgrade` with the data of a resource of this type, which is of schema version `since`.
@@ -96,7 +107,11 @@ impl Call {
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
     pub async fn upgrade(&mut self, of: pb::Type, since: u32, data: Vec<u8>) -> Result<UpgradeReply, HookError> {
-        self.call(Upgrade { of, since, data }).await
+        self.plugin.manifest().note_secrets_of_data(&of, &data, &mut self.secrets.lock());
+        Ok(match self.call(Upgrade { of, since, data }).await? {
+            UpgradeReply::Refused(reasons) => UpgradeReply::Refused(self.hidden(reasons)),
+            reply => reply,
+        })
     }
 
     /// Calls `authorizing.read`. Without a resource the answer may be to ask again with it.
@@ -115,7 +130,9 @@ impl Call {
             return Ok(decision);
         }
         let resource = resource.map(prost::Message::encode_to_vec);
+        self.note(&[resource.as_deref().unwrap_or_default()]);
         let decision = self.call(AuthorizeRead { caller: self.caller.clone(), id, resource }).await?;
+        let decision = self.decided(decision);
         self.plugin.decision_cache.put(key, &decision);
         Ok(decision)
     }
@@ -125,7 +142,9 @@ impl Call {
     /// # Errors
     /// The plugin's fault.
     pub async fn authorize_write(&mut self, resource: Vec<u8>) -> Result<Decision, HookError> {
-        self.call(AuthorizeWrite { caller: self.caller.clone(), resource }).await
+        self.note(&[&resource]);
+        let decision = self.call(AuthorizeWrite { caller: self.caller.clone(), resource }).await?;
+        Ok(self.decided(decision))
     }
 
     /// Calls `authorizing.list`.
@@ -147,6 +166,41 @@ impl Call {
     pub fn next_item(&mut self) {
         if let Some(instance) = &mut self.instance {
             instance.renew();
+        }
+        self.secrets = Arc::default();
+    }
+
+    /// Adds what encoded resources hold that is redacted.
+    fn note(&self, resources: &[&[u8]]) {
+        let manifest = self.plugin.manifest();
+        if manifest.redaction.is_none() {
+            return;
+        }
+        for bytes in resources {
+            if let Ok(resource) = pb::Resource::decode(*bytes) {
+                manifest.note_secrets(&resource, &mut self.secrets.lock());
+            }
+        }
+    }
+
+    /// Diagnostics without what is redacted.
+    fn hidden(&self, mut said: Vec<Diagnostic>) -> Vec<Diagnostic> {
+        let secrets = self.secrets.lock();
+        if !secrets.is_empty() {
+            for one in &mut said {
+                for text in [&mut one.path, &mut one.summary, &mut one.detail] {
+                    *text = secrets.hide(text).into_owned();
+                }
+            }
+        }
+        said
+    }
+
+    /// The same of a decision.
+    fn decided(&self, decision: Decision) -> Decision {
+        match decision {
+            Decision::Deny(reason) => Decision::Deny(self.secrets.lock().hide(&reason).into()),
+            decision => decision,
         }
     }
 

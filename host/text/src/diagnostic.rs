@@ -119,6 +119,13 @@ impl Sink {
         self.diagnostics.len() + usize::from(self.more)
     }
 
+    /// Forgets those after the first so many; false where none of them was kept.
+    pub(crate) fn forget_since(&mut self, count: usize) -> bool {
+        let kept = count < self.diagnostics.len();
+        self.diagnostics.truncate(count);
+        kept
+    }
+
     /// Whether no further finding would be kept, so that looking for more is in vain.
     pub(crate) fn is_full(&self) -> bool {
         self.more

@@ -1,9 +1,10 @@
-//! What would change: a unified diff of two resources as YAML.
+//! What would change: a unified diff of two resources as YAML. Values of fields that a schema marks with `debug_redact`
+//! are not in it: each has a number in their place, and another value another number.
 
 use diffy::{DiffOptions, PatchFormatter};
 use mortise_resource::pb;
 
-use crate::{Types, to_yaml};
+use crate::{Types, data::hidden::Hidden, print};
 
 /// A unified diff of two resources in YAML with three lines around each change; empty when they print alike. Status,
 /// generation, version and uid, which the server sets, are compared like the rest: clear them where they do not matter.
@@ -14,7 +15,9 @@ pub fn diff(
     names: (&str, &str),
     types: &dyn Types,
 ) -> String {
-    let text = |resource: Option<&pb::Resource>| resource.map(|resource| to_yaml(resource, types)).unwrap_or_default();
+    let hidden = Hidden::default();
+    let print = |resource: &pb::Resource| print::yaml::write(&print::resource(resource, types, Some(&hidden)));
+    let text = |resource: Option<&pb::Resource>| resource.map(print).unwrap_or_default();
     unified(&text(before), &text(after), names)
 }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use mortise_resource::{
     Scope, data,
+    descriptors::FileDescriptorSet,
     manifest::{self, Manifest},
     pb,
     types::{Gvk, gvk},
 };
+use prost::Message as _;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
-use prost_types::FileDescriptorSet;
 
 /// What is known of types. [`TypeTable`] is the usual implementation.
 pub trait Types: Send + Sync {
@@ -173,7 +174,7 @@ impl TypeTable {
 }
 
 fn pool(of: &str, descriptors: &FileDescriptorSet) -> Result<DescriptorPool, TypesError> {
-    DescriptorPool::from_file_descriptor_set(descriptors.clone())
+    DescriptorPool::decode(descriptors.encode_to_vec().as_slice())
         .map_err(|source| TypesError::Descriptors { ty: of.to_owned(), source })
 }
 

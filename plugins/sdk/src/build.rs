@@ -12,7 +12,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use prost::{DecodeError, Message};
+use mortise_resource::descriptors::FileDescriptorSet;
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, decode_key, message, skip_field},
+};
+use prost_types::FileDescriptorProto;
 use protox::{
     Compiler,
     file::{ChainFileResolver, DescriptorSetFileResolver, GoogleFileResolver, IncludeFileResolver},
@@ -85,7 +90,6 @@ impl Protos {
         for path in compiler.files().filter_map(|file| file.path()) {
             rerun_if_changed(path);
         }
-        let mut files = compiler.file_descriptor_set();
         prost_build::Config::new()
             .btree_map(["."])
             .enable_type_names()
@@ -96,23 +100,47 @@ impl Protos {
             .extern_path(".mortise.v1", "::mortise_plugin::__proto::mortise::v1")
             .out_dir(&out)
             .include_file("proto.rs")
-            .compile_fds(files.clone())?;
+            .compile_fds(compiler.file_descriptor_set())?;
 
         // The host knows the well-known types. Comments are for the people who write resources; those of Mortise's own
         // messages, and where in a file everything stands, are of no use to them.
-        files.file.retain(|file| !file.name().starts_with("google/protobuf/"));
-        for file in &mut files.file {
-            let own = self.files.iter().any(|one| one.as_os_str() == file.name());
-            let Some(info) = file.source_code_info.as_mut().filter(|_| own) else {
-                file.source_code_info = None;
+        // Options are kept as they are written, those that no library here knows, too.
+        let mut files = FileDescriptorSet::default();
+        for whole in FileDescriptorSet::decode(compiler.encode_file_descriptor_set().as_slice())?.file {
+            let file = FileDescriptorProto::decode(whole.as_slice())?;
+            if file.name().starts_with("google/protobuf/") {
                 continue;
-            };
+            }
+            let own = self.files.iter().any(|one| one.as_os_str() == file.name());
+            let mut info = file.source_code_info.filter(|_| own).unwrap_or_default();
             info.location.retain(|one| one.leading_comments.is_some() || one.trailing_comments.is_some());
             info.location.iter_mut().for_each(|one| one.leading_detached_comments.clear());
+            let mut bytes = without_field(&whole, SOURCE_CODE_INFO)?;
+            if !info.location.is_empty() {
+                message::encode(SOURCE_CODE_INFO, &info, &mut bytes);
+            }
+            files.file.push(bytes);
         }
         fs::write(out.join("descriptors.bin"), files.encode_to_vec())?;
         Ok(())
     }
+}
+
+/// `FileDescriptorProto.source_code_info`.
+const SOURCE_CODE_INFO: u32 = 9;
+
+/// An encoded message without one of its fields.
+fn without_field(whole: &[u8], number: u32) -> Result<Vec<u8>, DecodeError> {
+    let (mut kept, mut rest) = (Vec::with_capacity(whole.len()), whole);
+    while !rest.is_empty() {
+        let before = rest;
+        let (tag, wire_type) = decode_key(&mut rest)?;
+        skip_field(wire_type, tag, &mut rest, DecodeContext::default())?;
+        if tag != number {
+            kept.extend_from_slice(before.get(..before.len() - rest.len()).unwrap_or_default());
+        }
+    }
+    Ok(kept)
 }
 
 /// Build scripts talk to cargo on their standard output.

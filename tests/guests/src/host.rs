@@ -10,7 +10,7 @@ use std::{
 
 use mortise_guest_build::{Build, BuildOutput, Target};
 
-pub use bad::{bad_manifests, good_manifest};
+pub use bad::{bad_manifests, change_files, good_manifest};
 pub use template::{importing, manifest_only, manifest_only_for};
 
 fn built() -> &'static BuildOutput {

@@ -14,7 +14,7 @@
 mortise_plugin::include_proto!(pub mod proto);
 pub use proto::{
     DESCRIPTORS,
-    mortise::test::v1::{Inner, Link, Thing},
+    mortise::test::v1::{Inner, Link, Safe, Thing},
 };
 
 mod fault;
@@ -24,6 +24,6 @@ mod host;
 pub use fault::{boom, boom_list};
 #[cfg(not(target_arch = "wasm32"))]
 pub use host::{
-    bad_manifests, build_all, component, component_with_lines, good_manifest, importing, manifest_only,
+    bad_manifests, build_all, change_files, component, component_with_lines, good_manifest, importing, manifest_only,
     manifest_only_for, wasi_component,
 };

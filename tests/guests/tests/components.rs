@@ -79,6 +79,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("reconcile-status", &["controlling", "plugin"]),
         ("reconcile-tcp", &["controlling", "mutating", "plugin"]),
         ("reconcile-trap", &["controlling", "plugin"]),
+        ("redacted", &["authorizing", "controlling", "mutating", "plugin", "validating"]),
         ("schema-1", &["plugin", "validating"]),
         ("schema-2", &["authorizing", "plugin", "upgrading", "validating"]),
         ("schema-3", &["plugin"]),

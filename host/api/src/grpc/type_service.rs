@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use mortise_resource::{Error, Scope, data, manifest, types::gvk};
+use mortise_resource::{Error, Scope, data, descriptors::FileDescriptorSet, manifest, types::gvk};
 use mortise_service::registry::{Owner, Registry, ResourceType};
-use prost_types::FileDescriptorSet;
+use prost_reflect::FileDescriptor;
 use tonic::{Request, Response, Status};
 
 use super::{imports::with_imports, status::answer};
@@ -38,8 +38,7 @@ impl TypeService for TypeApi {
                 ))
             })?;
             let files = with_imports(found.schema.message().parent_file());
-            let file = files.into_iter().map(|file| file.file_descriptor_proto().clone()).collect();
-            let set = FileDescriptorSet { file };
+            let set = FileDescriptorSet { file: files.iter().map(FileDescriptor::encode_to_vec).collect() };
             Ok(data::GetTypeResponse { r#type: Some(info(found)), descriptors: Some(set) })
         })
         .await

@@ -256,7 +256,7 @@ mod tests {
         };
         let info = TypeInfo { r#type: Some(ty()), message: "bag.v1.Bag".into(), ..TypeInfo::default() };
         let mut types = TypeTable::new();
-        types.add(&info, &FileDescriptorSet { file: vec![file] }).unwrap();
+        types.add(&info, &FileDescriptorSet { file: vec![file] }.into()).unwrap();
         types
     }
 

@@ -13,7 +13,7 @@ use mortise_text::{Document, Format, Source};
 
 use crate::{
     CliError, Connect, Exit, Session, Shield, Tenancy, Ui,
-    apply::files,
+    apply::{files, plan::bare},
     env::process as env,
     output::ui,
     resources::catalog::Catalog,
@@ -92,17 +92,19 @@ impl Edit {
                     }
                     Err(WriteError::Conflict) if conflicts < MAX_CONFLICTS => {
                         conflicts += 1;
-                        stored = match ids::read(&session, &id).await {
-                            Ok(stored) => stored,
+                        let theirs = match ids::read(&session, &id).await {
+                            Ok(theirs) => theirs,
                             Err(error) => return Err(draft.keep(error)),
                         };
+                        let before = std::mem::replace(&mut stored, theirs);
                         let theirs = match editable(&stored, &catalog) {
                             Ok(theirs) => theirs,
                             Err(error) => return Err(draft.keep(error)),
                         };
                         let merged = diffy::merge(&base, &text, &theirs);
-                        let change =
-                            mortise_text::diff::unified(&base, &theirs, ("as it was", "as somebody else changed it"));
+                        let (was, is) = (bare(&before), bare(&stored));
+                        let names = ("as it was", "as somebody else changed it");
+                        let change = mortise_text::diff::diff(Some(&was), Some(&is), names, &catalog);
                         base = theirs;
                         let conflicted = merged.is_err();
                         text = merged.unwrap_or_else(|marked| marked);

@@ -9,6 +9,7 @@ use std::{hash::BuildHasher as _, sync::Arc};
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
+use mortise_redaction::Secrets;
 use mortise_resource::{
     Code, Error,
     authorizer::{Authorizer, Effect, Verb},
@@ -16,9 +17,11 @@ use mortise_resource::{
     tenancy::WILDCARD,
     types,
 };
-use mortise_service::{Caller, Consistency, Deleted, Origin, Remote, ResourceService, Surface};
-
-use mortise_service::values::{ValueError, Values};
+use mortise_service::{
+    Caller, Consistency, Deleted, Origin, Remote, ResourceService, Surface,
+    registry::Owner,
+    values::{ValueError, Values},
+};
 
 /// Who a controller is to the service. Which types it reaches was decided by the grants of its plugin before the service
 /// is asked; to these it has the access that a rule by type gives. It is no operator, and makes nobody one.
@@ -112,6 +115,13 @@ impl Client {
 
 #[async_trait]
 impl ReconcilerHost for Client {
+    fn note_secrets(&self, resource: &pb::Resource, secrets: &mut Secrets) {
+        let Some(of) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
+        if let Some(Owner::Plugin(plugin)) = self.shared.service.types().get(of).map(|found| &found.owner) {
+            plugin.manifest().note_secrets(resource, secrets);
+        }
+    }
+
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {
         let answer = self.shared.service.read(&self.caller, pb::ReadRequest { id: Some(id) }).await?;
         Ok(answer.resource.unwrap_or_default())

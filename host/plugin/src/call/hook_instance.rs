@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mortise_redaction::Secrets;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{Engine, component::InstancePre};
 
@@ -138,6 +140,11 @@ impl HookInstance {
         self.starved = false;
         self.within = deadline;
         self.worked = Duration::ZERO;
+    }
+
+    /// From here on its log holds none of these, which may become more.
+    pub(crate) fn hide(&mut self, secrets: &Arc<Mutex<Secrets>>) {
+        self.instance.state_mut().secrets = secrets.clone();
     }
 
     /// Fuel that the last call used, units.

@@ -137,6 +137,7 @@ impl WarmInstance {
                 received: Arc::default(),
             });
         }
+        state.secrets = call_context.secrets.clone();
         state.call_context = Some(call_context);
 
         let within = until.saturating_duration_since(Instant::now());

@@ -45,6 +45,7 @@ impl State {
             connect_turns: call_context.connect_turns.clone(),
             identities: call_context.identities.clone(),
             quota: call_context.quota,
+            secrets: call_context.secrets.clone(),
         };
         let (answered, work) = worked(timeout(within, answer(question))).await;
         call_context.host_work += work;

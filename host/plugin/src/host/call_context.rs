@@ -17,7 +17,9 @@ use std::{
 };
 
 use mortise_age::Identities;
-use mortise_resource::Code;
+use mortise_redaction::Secrets;
+use mortise_resource::{Code, pb};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -71,6 +73,8 @@ pub(crate) struct CallContext {
     pub(crate) metrics: Arc<PluginMetrics>,
     /// What a granted directory may hold.
     pub(crate) quota: DirQuota,
+    /// What the texts of this call are not to hold.
+    pub(crate) secrets: Arc<Mutex<Secrets>>,
     /// Processor time that went into host calls: it is not the guest's.
     pub(crate) host_work: Duration,
 }
@@ -87,12 +91,18 @@ pub(crate) struct Question {
     pub(crate) connect_turns: Arc<Semaphore>,
     pub(crate) identities: Option<Arc<Identities>>,
     pub(crate) quota: DirQuota,
+    pub(crate) secrets: Arc<Mutex<Secrets>>,
 }
 
 /// What a host call that may fail answers: the outer error ends the guest.
 pub(crate) type Answer<T> = wasmtime::Result<Result<T, bindings::Failure>>;
 
 impl Question {
+    /// Takes notice of what a resource holds that is redacted, before the guest has it or after it made it.
+    pub(crate) fn note(&self, resource: &pb::Resource) {
+        self.host.note_secrets(resource, &mut self.secrets.lock());
+    }
+
     /// Whether so many bytes may be handed over, in answer or in argument.
     pub(crate) fn bounded(&self, what: &str, size: usize) -> Result<(), Failure> {
         if size <= self.limit {

@@ -1,5 +1,5 @@
 //! `log`: the plugin's log, bounded for each request, and by [`crate::logs`] for each second. What is dropped is
-//! counted and said when the request ends.
+//! counted and said when the request ends. What redacted fields of resources hold is taken out.
 
 use crate::{bindings::imports::mortise::plugin::log::Host, host::state::State};
 
@@ -27,6 +27,8 @@ impl State {
             return;
         }
         self.logged_bytes += size;
-        self.logs.guest(&self.plugin, self.hook, level, &message, fields);
+        let secrets = self.secrets.lock();
+        let fields = fields.into_iter().map(|(key, value)| (key, secrets.hide(&value).into_owned())).collect();
+        self.logs.guest(&self.plugin, self.hook, level, &secrets.hide(&message), fields);
     }
 }

@@ -12,6 +12,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use mortise_redaction::Secrets;
 use mortise_resource::{Code, Error, pb};
 
 use crate::bindings;
@@ -100,6 +101,9 @@ pub trait ReconcilerHost: Send + Sync {
         key: CacheKey,
         each: EachResource<'_>,
     ) -> Result<(), Failure>;
+
+    /// Adds what the redacted fields of a resource hold. Without types of its own to know them by, nothing.
+    fn note_secrets(&self, _resource: &pb::Resource, _secrets: &mut Secrets) {}
 
     /// `clock.now`: milliseconds since 1970. Without a clock of its own, the machine's.
     fn now(&self) -> u64 {

@@ -63,6 +63,7 @@ impl Host for State {
             let resource: pb::Resource = decoded(WHAT, "input", "Resource", &input)?;
             let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
             may_write(&question.permit, &of.ok_or_else(|| required(WHAT, "input.id.type"))?.into())?;
+            question.note(&resource);
             encoded(WHAT, &question, &question.host.write(resource).await?)
         })
         .await
@@ -133,6 +134,7 @@ fn not_granted(permit: &Permit, of: &Gvk, list: TypeGrant) -> Failure {
 
 pub(super) fn encoded(what: &str, question: &Question, resource: &pb::Resource) -> Result<ResourceBytes, Failure> {
     question.bounded(what, resource.encoded_len())?;
+    question.note(resource);
     Ok(resource.encode_to_vec())
 }
 
@@ -154,6 +156,7 @@ impl<'a> ListReply<'a> {
         // An item of a list takes eight bytes beyond its content.
         self.bytes += resource.encoded_len() + 8;
         self.question.bounded(self.what, self.bytes)?;
+        self.question.note(resource);
         self.resources.push(resource.encode_to_vec());
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mortise_redaction::Secrets;
 use mortise_resource::authorizer::Authorizer;
+use parking_lot::Mutex;
 use wasmtime::ResourceLimiter;
 
 use crate::{
@@ -37,6 +39,8 @@ pub(crate) struct State {
     pub(crate) growth_refused: Option<HookFault>,
     pub(crate) host_calls: u32,
     pub(crate) logs: Arc<Logs>,
+    /// What its log is not to hold: of the resources that this request, or this call of a controller, has seen.
+    pub(crate) secrets: Arc<Mutex<Secrets>>,
     /// The hook that runs, for the log.
     pub(crate) hook: &'static str,
     pub(crate) logged_bytes: usize,
@@ -67,6 +71,7 @@ impl State {
             growth_refused: None,
             host_calls: 0,
             logs,
+            secrets: Arc::default(),
             hook: "",
             logged_bytes: 0,
             dropped_logs: 0,

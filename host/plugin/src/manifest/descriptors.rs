@@ -10,8 +10,10 @@
 //! one writes: a reader of a map asks its entry for a key and a value, and panics where there is none; names end up in
 //! JSON, in tables and in paths of fields. So that is refused here, before anyone reads it.
 
+use mortise_resource::descriptors::FileDescriptorSet;
+use prost::Message as _;
 use prost_reflect::{Cardinality, DescriptorPool, Kind, MessageDescriptor};
-use prost_types::{EnumDescriptorProto, FileDescriptorSet};
+use prost_types::EnumDescriptorProto;
 
 use crate::manifest::error::ManifestError;
 
@@ -33,13 +35,18 @@ struct PoolError(#[source] prost_reflect::DescriptorError);
 ///
 /// # Errors
 /// What is wrong with them, and what to do.
-pub(crate) fn pool(files: FileDescriptorSet) -> Result<DescriptorPool, ManifestError> {
-    count(&files)?;
+pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, ManifestError> {
+    if files.file.len() > MAX_FILES {
+        let fault =
+            format!("at most {MAX_FILES} files, got: {}; merge files, or leave out unused ones", files.file.len());
+        return Err(ManifestError::new(fault));
+    }
+    count(&files.decoded().map_err(ManifestError::of)?)?;
     // The descriptors come from a stranger, and the library that reads them is large: should it panic, only this plugin
     // may notice.
-    let built = std::panic::catch_unwind(move || {
+    let built = std::panic::catch_unwind(|| {
         let mut pool = DescriptorPool::global();
-        pool.add_file_descriptor_protos(files.file).map(|()| pool)
+        pool.decode_file_descriptor_set(files.encode_to_vec().as_slice()).map(|()| pool)
     });
     match built {
         Ok(Ok(pool)) => check(&pool).map(|()| pool),
@@ -49,12 +56,7 @@ pub(crate) fn pool(files: FileDescriptorSet) -> Result<DescriptorPool, ManifestE
 }
 
 /// Refuses more than a plugin may declare, before anything is built of it.
-fn count(files: &FileDescriptorSet) -> Result<(), ManifestError> {
-    if files.file.len() > MAX_FILES {
-        let fault =
-            format!("at most {MAX_FILES} files, got: {}; merge files, or leave out unused ones", files.file.len());
-        return Err(ManifestError::new(fault));
-    }
+fn count(files: &prost_types::FileDescriptorSet) -> Result<(), ManifestError> {
     let mut declarations = 0;
     let values = |enums: &[EnumDescriptorProto]| enums.iter().map(|of| 1 + of.value.len()).sum::<usize>();
     let mut open = Vec::new();
@@ -224,7 +226,7 @@ mod tests {
     fn with(change: impl FnOnce(&mut FileDescriptorProto)) -> Result<(), String> {
         let mut file = file();
         change(&mut file);
-        pool(FileDescriptorSet { file: vec![file] }).map(drop).map_err(|e| e.to_string())
+        pool(&prost_types::FileDescriptorSet { file: vec![file] }.into()).map(drop).map_err(|e| e.to_string())
     }
 
     /// What is said about a map in `demo.v1.Thing` whose entry has these fields.
@@ -360,7 +362,7 @@ mod tests {
                 dependency: n.checked_sub(1).map(|before| format!("f{before}.proto")).into_iter().collect(),
                 ..FileDescriptorProto::default()
             });
-            pool(FileDescriptorSet { file: file.collect() }).map(drop).map_err(|e| e.to_string())
+            pool(&prost_types::FileDescriptorSet { file: file.collect() }.into()).map(drop).map_err(|e| e.to_string())
         };
         assert_eq!(files(MAX_FILES), Ok(()));
         assert!(files(MAX_FILES + 1).unwrap_err().starts_with("at most 1024 files, got: 1025"));

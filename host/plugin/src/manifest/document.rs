@@ -2,7 +2,8 @@
 
 use std::{collections::HashSet, num::NonZeroU32, sync::Arc};
 
-use mortise_resource::{Scope, manifest as wire, name, types::Gvk};
+use mortise_redaction::{Redaction, Secrets};
+use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
@@ -29,6 +30,8 @@ pub struct Manifest {
     pub types: Vec<TypeDecl>,
     /// Every message that it defines, and the well-known ones.
     pub pool: DescriptorPool,
+    /// The fields of its messages that are marked with `debug_redact`; none: there is no such field.
+    pub redaction: Option<Redaction>,
     /// What it asks to be held to.
     pub limits: wire::Limits,
     /// Its controllers; most plugins have none.
@@ -107,7 +110,7 @@ impl Manifest {
             return Err(fault(format!("types: must be 1 to {MAX_TYPES}, got: {}", wire.types.len())));
         }
 
-        let pool = descriptors::pool(wire.descriptors.unwrap_or_default()).map_err(|fault| fault.at("descriptors"))?;
+        let pool = descriptors::pool(&wire.descriptors.unwrap_or_default()).map_err(|fault| fault.at("descriptors"))?;
         let mut seen = HashSet::new();
         let mut types = Vec::with_capacity(wire.types.len());
         for declared in wire.types {
@@ -125,10 +128,27 @@ impl Manifest {
             name: wire.name.into(),
             version: wire.version.into(),
             types,
+            redaction: Redaction::of(&pool),
             pool,
             limits: wire.limits.unwrap_or_default(),
             controllers,
         })
+    }
+
+    /// Adds what the redacted fields of a resource of one of its types hold.
+    pub fn note_secrets(&self, resource: &pb::Resource, secrets: &mut Secrets) {
+        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+        if let (Some(of), Some(data)) = (of, &resource.data) {
+            self.note_secrets_of_data(of, &data.value, secrets);
+        }
+    }
+
+    /// The same of a type's encoded data.
+    pub(crate) fn note_secrets_of_data(&self, of: &pb::Type, data: &[u8], secrets: &mut Secrets) {
+        let Some(redaction) = &self.redaction else { return };
+        if let Some(decl) = self.types.iter().find(|decl| decl.gvk.matches(of)) {
+            secrets.note(redaction, &decl.message, data);
+        }
     }
 }
 
@@ -245,8 +265,8 @@ mod tests {
 
     #[test]
     fn a_question_has_a_hook_or_a_permission() {
-        let files = prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
-        let pool = descriptors::pool(files).unwrap();
+        let files = mortise_resource::descriptors::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap();
+        let pool = descriptors::pool(&files).unwrap();
         let exports = Exports { authorizing: true, ..Exports::default() };
         let key = wire::Permission { permission: "key:read".into(), on: "{name}".into() };
         let declare = |hooks, permissions| {

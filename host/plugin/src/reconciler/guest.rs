@@ -45,7 +45,9 @@ pub(super) fn manifest(name: &str, controllers: &[&str]) -> wire::Manifest {
     wire::Manifest {
         name: name.to_owned(),
         version: "1.0.0".into(),
-        descriptors: Some(prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap()),
+        descriptors: Some(
+            mortise_resource::descriptors::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap(),
+        ),
         types: vec![wire::ResourceType {
             group: of.group.clone(),
             group_version: of.group_version.clone(),

@@ -13,6 +13,7 @@
 
 use std::collections::{HashMap, hash_map};
 
+use mortise_redaction::Redaction;
 use mortise_resource::{FieldPath, PathStep};
 use prost::Message;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
@@ -156,7 +157,11 @@ impl<'a, 's> Decoder<'a, 's> {
                 continue;
             }
             let value = self.within(PathStep::Field(field.name().to_owned()), |decoder| {
+                let before = decoder.sink.count();
                 let value = decoder.field(&field, &entry.value);
+                if decoder.sink.count() > before {
+                    decoder.redact(&field, before, entry.value.span);
+                }
                 // Faults of later fields of this message are not this field's.
                 decoder.argument.clone_from(&entry.key);
                 value
@@ -168,6 +173,16 @@ impl<'a, 's> Decoder<'a, 's> {
             }
         }
         (self.sink.count() == faults).then_some(message)
+    }
+
+    /// What was said of a redacted field's value becomes one fault that quotes nothing of it.
+    fn redact(&mut self, field: &FieldDescriptor, since: usize, span: Span) {
+        let redacted = Redaction::of(field.parent_message().parent_pool()).is_some_and(|of| of.covers(field));
+        if redacted && self.sink.forget_since(since) {
+            let kind = if field.is_map() { "map".to_owned() } else { format!("{:?}", field.kind()) };
+            let list = if field.is_list() { "list of " } else { "" };
+            self.fault(span, format!("is no {list}{kind}; the value is redacted, so no more is said"), None);
+        }
     }
 
     fn no_such_field(&mut self, descriptor: &MessageDescriptor, entry: &Entry) {

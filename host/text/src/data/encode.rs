@@ -1,5 +1,6 @@
 //! From a message to what is printed: proto3's JSON mapping, and a way out where that mapping would lose something.
 
+use mortise_redaction::Redaction;
 use mortise_resource::pb;
 use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 use prost_types::Any;
@@ -7,7 +8,9 @@ use prost_types::Any;
 use crate::{
     Types,
     data::{
-        BYTES, TYPE, UNKNOWN, scalar, time, wellknown,
+        BYTES, TYPE, UNKNOWN,
+        hidden::Hidden,
+        scalar, time, wellknown,
         wire::{self, order},
     },
     tree::Tree,
@@ -34,13 +37,15 @@ type PrintResult = Result<Tree, Unprintable>;
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     types: &'a dyn Types,
+    /// Where redacted values go; none: they are printed.
+    hidden: Option<&'a Hidden>,
     /// Levels of messages that may follow.
     depth: usize,
 }
 
 impl<'a> Scope<'a> {
-    fn new(types: &'a dyn Types) -> Self {
-        Self { types, depth: DEPTH }
+    fn new(types: &'a dyn Types, hidden: Option<&'a Hidden>) -> Self {
+        Self { types, hidden, depth: DEPTH }
     }
 
     fn inner(self) -> Result<Self, Unprintable> {
@@ -50,15 +55,19 @@ impl<'a> Scope<'a> {
 
 /// The data of a resource, as the map of its fields. Data that is not an instance of the type's message, whose type is
 /// not known, or that has no form in JSON is printed as `@type` and `@bytes`, which is read back as it is.
-pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types) -> Tree {
+pub(crate) fn data(data: &Any, ty: Option<&pb::Type>, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
     let name = data.type_url.rsplit('/').next().unwrap_or_default();
-    let decoded = ty
-        .and_then(|ty| types.message(ty))
+    let known = ty.and_then(|ty| types.message(ty));
+    let decoded = known
+        .clone()
         .filter(|descriptor| descriptor.full_name() == name)
         .and_then(|descriptor| DynamicMessage::decode(descriptor, data.value.as_slice()).ok());
-    match decoded.map(|message| self::message(&message, Scope::new(types))) {
+    match decoded.map(|message| self::message(&message, Scope::new(types, hidden))) {
         Some(Ok(tree)) if !is_mistakable(&tree) => tree,
-        _ => raw(&data.type_url, &data.value),
+        _ => match hidden.zip(known).filter(|(_, known)| Redaction::of(known.parent_pool()).is_some()) {
+            Some((hidden, _)) => hidden.value(&Value::Bytes(data.value.clone().into())),
+            None => raw(&data.type_url, &data.value),
+        },
     }
 }
 
@@ -69,7 +78,7 @@ fn is_mistakable(tree: &Tree) -> bool {
 
 /// Prints a message that is not data, such as a status; `None` when it has no form.
 pub(crate) fn known(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
-    self::message(message, Scope::new(types)).ok()
+    self::message(message, Scope::new(types, None)).ok()
 }
 
 fn raw(url: &str, bytes: &[u8]) -> Tree {
@@ -95,6 +104,10 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
 fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tree)>, Unprintable> {
     let mut entries = Vec::new();
     for (field, value) in message.fields() {
+        if let Some(hidden) = scope.hidden.filter(|hidden| hidden.covers(&field)) {
+            entries.push((field.json_name().to_owned(), hidden.value(value)));
+            continue;
+        }
         let tree = match value {
             Value::Map(map) => {
                 let value_kind = match field.kind() {

@@ -15,6 +15,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod hidden;
 pub(crate) mod names;
 pub(crate) mod scalar;
 pub(crate) mod time;

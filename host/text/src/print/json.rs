@@ -18,13 +18,13 @@ pub enum Indent {
 /// One resource as JSON, id first, data in the order of its fields; no line break at the end.
 #[must_use]
 pub fn to_json(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
-    write(&print::resource(resource, types), indent)
+    write(&print::resource(resource, types, None), indent)
 }
 
 /// Several resources as `{"resources": […]}`.
 #[must_use]
 pub fn list_to_json(resources: &[pb::Resource], types: &dyn Types, indent: Indent) -> String {
-    let resources = resources.iter().map(|resource| print::resource(resource, types)).collect();
+    let resources = resources.iter().map(|resource| print::resource(resource, types, None)).collect();
     write(&Tree::Map(vec![("resources".to_owned(), Tree::List(resources))]), indent)
 }
 
@@ -50,13 +50,13 @@ pub mod consul {
     /// print it (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
     #[must_use]
     pub fn resource(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
-        write(&print::resource(resource, types).sorted(), indent)
+        write(&print::resource(resource, types, None).sorted(), indent)
     }
 
     /// Several resources as its HTTP API answers them and `resource list` prints them: `{"resources": […]}`.
     #[must_use]
     pub fn list(resources: &[pb::Resource], types: &dyn Types, indent: Indent) -> String {
-        let resources = resources.iter().map(|resource| print::resource(resource, types)).collect();
+        let resources = resources.iter().map(|resource| print::resource(resource, types, None)).collect();
         write(&Tree::Map(vec![("resources".to_owned(), Tree::List(resources))]).sorted(), indent)
     }
 
@@ -74,7 +74,7 @@ pub mod consul {
     }
 
     fn with_type(resource: &pb::Resource, types: &dyn Types) -> Tree {
-        let mut tree = print::resource(resource, types);
+        let mut tree = print::resource(resource, types, None);
         let url = resource.data.as_ref().map(|data| data.type_url.clone());
         if let (Tree::Map(entries), Some(url)) = (&mut tree, url)
             && let Some((_, data)) = entries.iter_mut().find(|(key, _)| key == "data")

@@ -7,10 +7,17 @@ use mortise_resource::pb;
 use prost::Message;
 use prost_reflect::DynamicMessage;
 
-use crate::{Types, data::encode, document::status_descriptor, tree::Tree};
+use crate::{
+    Types,
+    data::{encode, hidden::Hidden},
+    document::status_descriptor,
+    tree::Tree,
+};
 
 /// A resource, id first; the data in the order of its fields.
-pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types) -> Tree {
+///
+/// With `hidden`, values of redacted fields are not in it.
+pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
     let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version } = resource;
     let mut entries = Vec::new();
     let mut put = |key: &str, value: Tree| entries.push((key.to_owned(), value));
@@ -31,7 +38,7 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types) -> Tree {
         put("metadata", Tree::Map(pairs.collect()));
     }
     if let Some(data) = data {
-        put("data", encode::data(data, id.as_ref().and_then(|id| id.r#type.as_ref()), types));
+        put("data", encode::data(data, id.as_ref().and_then(|id| id.r#type.as_ref()), types, hidden));
     }
     if *schema_version > 0 {
         put("schemaVersion", Tree::Int(i64::from(*schema_version)));

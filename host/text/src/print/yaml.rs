@@ -13,7 +13,7 @@ use crate::{
 /// One resource as YAML, id first, data in the order of its fields; ends with a line break.
 #[must_use]
 pub fn to_yaml(resource: &pb::Resource, types: &dyn Types) -> String {
-    write(&print::resource(resource, types))
+    write(&print::resource(resource, types, None))
 }
 
 /// Several resources as documents of one text, with `---` between them.

@@ -38,7 +38,7 @@ pub fn types() -> &'static TypeTable {
                 short_names: vec![format!("{}s", kind.to_lowercase())],
                 ..Default::default()
             };
-            table.add(&info, &descriptors).unwrap();
+            table.add(&info, &descriptors.clone().into()).unwrap();
         }
         table
     });

@@ -7,6 +7,7 @@ use std::{
 };
 
 use mortise_resource::{
+    descriptors::FileDescriptorSet,
     manifest::{self, Controller, Manifest, TypeName, index::By},
     pb,
 };
@@ -66,6 +67,7 @@ pub(super) type Connects = Box<dyn Fn(&str, u16) -> Result<Duration, Failure>>;
 pub struct World {
     plugin: &'static Plugin,
     manifest: Manifest,
+    files: prost_types::FileDescriptorSet,
     pub(super) store: RefCell<Store>,
     pub(super) values: RefCell<Values>,
     pub(super) directories: RefCell<BTreeMap<String, Values>>,
@@ -86,9 +88,12 @@ impl World {
     #[allow(clippy::expect_used, reason = "for tests: the input is the plugin's own")]
     pub fn new(plugin: &'static Plugin) -> Self {
         let manifest = Manifest::decode(plugin.describe().as_slice()).expect("the plugin's descriptors do not decode");
+        let files = manifest.descriptors.as_ref().map(FileDescriptorSet::decoded).transpose();
+        let files = files.expect("the plugin's descriptors do not decode").unwrap_or_default();
         Self {
             plugin,
             manifest,
+            files,
             store: RefCell::default(),
             values: RefCell::default(),
             directories: RefCell::default(),
@@ -106,7 +111,7 @@ impl World {
     #[must_use]
     pub fn with_descriptors(plugin: &'static Plugin, descriptors: prost_types::FileDescriptorSet) -> Self {
         let mut world = Self::new(plugin);
-        world.manifest.descriptors = Some(descriptors);
+        world.files = descriptors;
         world
     }
 
@@ -238,7 +243,7 @@ impl World {
     /// What a field of a resource refers to.
     pub(super) fn references(&self, resource: &pb::Resource, field: &str) -> Vec<pb::Id> {
         let Some((message, data)) = self.message(resource) else { return Vec::new() };
-        fields::references(self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES), &message, field, &data)
+        fields::references(&self.files, &message, field, &data)
     }
 
     /// The values of a resource in an index that is by values.
@@ -247,9 +252,9 @@ impl World {
         let tenancy = id.and_then(|id| id.tenancy.clone()).unwrap_or_default();
         let before = if in_tenancy { format!("{}/{}/", tenancy.partition, tenancy.namespace) } else { String::new() };
         let found = match by {
-            By::ValueField(field) => self.message(resource).map_or_else(Vec::new, |(message, data)| {
-                fields::values(self.manifest.descriptors.as_ref().unwrap_or(&NO_FILES), &message, field, &data)
-            }),
+            By::ValueField(field) => self
+                .message(resource)
+                .map_or_else(Vec::new, |(message, data)| fields::values(&self.files, &message, field, &data)),
             By::ResourceName(_) => id.map(|id| id.name.clone()).into_iter().collect(),
             By::Metadata(_) => resource.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect(),
             By::Owner(_) | By::ReferenceField(_) => Vec::new(),
@@ -335,5 +340,3 @@ impl World {
         Ok(self.all().into_iter().filter(|one| is_type(one, of) && matches(one)).collect())
     }
 }
-
-static NO_FILES: prost_types::FileDescriptorSet = prost_types::FileDescriptorSet { file: Vec::new() };

@@ -20,7 +20,7 @@ pub fn good_manifest() -> Manifest {
     Manifest {
         name: "good".to_owned(),
         version: "0.1.0".to_owned(),
-        descriptors: Some(FileDescriptorSet::decode(DESCRIPTORS).expect("our descriptors decode")),
+        descriptors: Some(Message::decode(DESCRIPTORS).expect("our descriptors decode")),
         types: vec![thing("good", "v1", "Thing")],
         ..Manifest::default()
     }
@@ -51,7 +51,7 @@ pub fn bad_manifests() -> Vec<(&'static str, Vec<u8>)> {
     bad("missing-message", |manifest| each(manifest, |one| one.message.clear()));
     bad("unknown-message", |manifest| each(manifest, |one| one.message = "mortise.test.v1.Nothing".to_owned()));
     bad("no-descriptors", |manifest| manifest.descriptors = None);
-    bad("broken-descriptors", |manifest| manifest.descriptors = Some(broken()));
+    bad("broken-descriptors", |manifest| manifest.descriptors = Some(broken().into()));
     bad("map-without-a-key", |manifest| map(manifest, &[]));
     bad("map-without-a-value", |manifest| map(manifest, &[("key", STRING)]));
     bad("map-by-bytes", |manifest| map(manifest, &[("key", BYTES), ("value", STRING)]));
@@ -116,11 +116,23 @@ fn map(manifest: &mut Manifest, entry: &[(&str, i32)]) {
         type_name: Some(".mortise.test.v1.Thing.XEntry".to_owned()),
         ..field((20, &("x", MESSAGE)))
     };
-    let files = manifest.descriptors.iter_mut().flat_map(|files| &mut files.file);
-    for thing in files.flat_map(|file| &mut file.message_type).filter(|message| message.name() == "Thing") {
-        thing.field.push(x.clone());
-        thing.nested_type.push(entry.clone());
-    }
+    change_files(manifest, |file| {
+        for thing in file.message_type.iter_mut().filter(|message| message.name() == "Thing") {
+            thing.field.push(x.clone());
+            thing.nested_type.push(entry.clone());
+        }
+    });
+}
+
+/// Changes each file of a manifest's descriptors.
+///
+/// # Panics
+/// When they cannot be decoded.
+#[allow(clippy::expect_used, reason = "for tests: the input is this package's own")]
+pub fn change_files(manifest: &mut Manifest, change: impl FnMut(&mut FileDescriptorProto)) {
+    let mut files = manifest.descriptors.take().unwrap_or_default().decoded().expect("descriptors decode");
+    files.file.iter_mut().for_each(change);
+    manifest.descriptors = Some(files.into());
 }
 
 /// Decodes, and describes the message, but with a field of a type that is nowhere.

@@ -44,7 +44,9 @@ fn read_all(controllers: Vec<wire::Controller>, exports: Exports) -> Result<Vec<
     let manifest = wire::Manifest {
         name: "tested".into(),
         version: "1.0.0".into(),
-        descriptors: Some(prost_types::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap()),
+        descriptors: Some(
+            mortise_resource::descriptors::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap(),
+        ),
         types: vec![own("Thing", "Condition"), own("Part", "Tombstone")],
         controllers,
         ..wire::Manifest::default()

@@ -1,0 +1,82 @@
+//! Which fields are not to be shown.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use prost::Message;
+use prost_reflect::{DescriptorPool, FieldDescriptor};
+
+/// The fields of a pool's messages that are marked with `debug_redact`. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Redaction(Arc<HashMap<String, BTreeSet<u32>>>);
+
+impl Redaction {
+    /// Of a pool's messages; none when no field is marked.
+    #[must_use]
+    pub fn of(pool: &DescriptorPool) -> Option<Self> {
+        let mut marked = HashMap::new();
+        for file in pool.files().filter(|file| file.package_name() != "google.protobuf") {
+            // Cannot fail: the pool was built of it.
+            let Ok(bytes) = File::decode(file.encode_to_vec().as_slice()) else { continue };
+            for message in &bytes.messages {
+                collect(file.package_name(), message, &mut marked);
+            }
+        }
+        (!marked.is_empty()).then(|| Self(Arc::new(marked)))
+    }
+
+    /// Whether a field is one of them.
+    #[must_use]
+    pub fn covers(&self, field: &FieldDescriptor) -> bool {
+        self.0.get(field.parent_message().full_name()).is_some_and(|marked| marked.contains(&field.number()))
+    }
+}
+
+fn collect(parent: &str, message: &Declared, marked: &mut HashMap<String, BTreeSet<u32>>) {
+    let name = if parent.is_empty() { message.name.clone() } else { format!("{parent}.{}", message.name) };
+    // Decoding bounds the depth.
+    for nested in &message.nested {
+        collect(&name, nested, marked);
+    }
+    let redacted = message.fields.iter().filter(|field| field.options.as_ref().is_some_and(|of| of.debug_redact));
+    let numbers: BTreeSet<u32> = redacted.filter_map(|field| u32::try_from(field.number).ok()).collect();
+    if !numbers.is_empty() {
+        marked.insert(name, numbers);
+    }
+}
+
+/// Of `google.protobuf.FileDescriptorProto`, what is looked at here.
+#[derive(Clone, PartialEq, Message)]
+struct File {
+    #[prost(message, repeated, tag = "4")]
+    messages: Vec<Declared>,
+}
+
+/// The same of `DescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Declared {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    fields: Vec<Field>,
+    #[prost(message, repeated, tag = "3")]
+    nested: Vec<Declared>,
+}
+
+/// The same of `FieldDescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Field {
+    #[prost(int32, tag = "3")]
+    number: i32,
+    #[prost(message, optional, tag = "8")]
+    options: Option<FieldOptions>,
+}
+
+/// The same of `FieldOptions`.
+#[derive(Clone, PartialEq, Message)]
+struct FieldOptions {
+    #[prost(bool, tag = "16")]
+    debug_redact: bool,
+}
