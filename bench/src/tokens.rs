@@ -1,5 +1,5 @@
 //! What a token costs: Read and Write with one, of which rules by area and by type have to be asked, against the same
-//! server without tokens.
+//! server without tokens. And what it costs that a Write is recorded.
 
 use std::{path::Path, sync::Arc};
 
@@ -91,7 +91,27 @@ pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
         compare_costs("Write", ("with", &asked, &with), ("without", &open, &without), clients, rounds).await?;
     }
     asked.stop().await?;
-    open.stop().await
+    open.stop().await?;
+    records(rounds).await
+}
+
+/// Measures what the audit log's record of a Write costs.
+async fn records(rounds: Rounds) -> Outcome<()> {
+    let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
+    let [with, without] = &dirs;
+    let recorded = Server::mortise(with.path(), &[("MORTISE_AUDIT_EVENTS", "changes")]).await?;
+    let silent = Server::mortise(without.path(), &[("MORTISE_AUDIT_EVENTS", "none")]).await?;
+    line("audit: the same server with a record of each Write and without")?;
+    for clients in [1, 64] {
+        let (a, b) = (recorded.clients(clients).await?, silent.clients(clients).await?);
+        let (with, without) = (Arc::new(Writes(a, None)), Arc::new(Writes(b, None)));
+        compare_costs("Write", ("with", &recorded, &with), ("without", &silent, &without), clients, rounds).await?;
+    }
+    if std::fs::read_dir(with.path().join("data/audit"))?.count() == 0 {
+        return Err("nothing was recorded".into());
+    }
+    recorded.stop().await?;
+    silent.stop().await
 }
 
 /// Writes the policy and the token as the operator; answers the token.

@@ -1,5 +1,6 @@
 //! The thread that writes: what waits, together; and brings it to the disk from time to time.
 //!
+//! A record waits for others that come soon after it ([`GATHER`]): waking a thread and writing costs far more than a line.
 //! What cannot be written is tried again, for as long as the log is open: it waits here, and with it whatever comes after.
 
 use std::time::Duration;
@@ -12,8 +13,11 @@ use tokio::{
 
 use crate::{files::RotatingFile, record, waiting::Waiting};
 
-/// Records that are written together.
+/// Records that are written together, at least, before no more are waited for.
 const TOGETHER: usize = 128;
+
+/// How long a record waits for more.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// Time between two attempts to write.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -40,6 +44,12 @@ pub(crate) async fn write(
                 continue;
             }
         };
+        if (1..TOGETHER).contains(&lines.len()) && !records.is_closed() {
+            sleep(GATHER).await;
+            while let Ok(line) = records.try_recv() {
+                lines.push(line);
+            }
+        }
         let count = lines.len();
         let lost = waiting.take_dropped();
         if lost > 0 {
