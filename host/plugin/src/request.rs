@@ -24,7 +24,7 @@ pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
     instance: Option<HookInstance>,
-    /// What the plugin's texts are not to hold: of the resources that it was handed in this request.
+    /// What the plugin's texts are not to hold: of the resources that its instance was handed in this request.
     secrets: Arc<Mutex<Secrets>>,
 }
 
@@ -164,10 +164,14 @@ impl Call {
 
     /// Gives the next hook the fuel and the time of a request of its own: between the items of a list.
     pub fn next_item(&mut self) {
-        if let Some(instance) = &mut self.instance {
-            instance.renew();
+        if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
+            self.release();
         }
-        self.secrets = Arc::default();
+        match &mut self.instance {
+            Some(instance) => instance.renew(),
+            // Who knew them has gone.
+            None => self.secrets = Arc::default(),
+        }
     }
 
     /// Adds what encoded resources hold that is redacted.

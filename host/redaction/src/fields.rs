@@ -6,7 +6,26 @@ use std::{
 };
 
 use prost::Message;
-use prost_reflect::{DescriptorPool, FieldDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, FileDescriptor};
+
+/// Which fields of each message are marked, by the message's name, as far as was asked. For those who meet messages of
+/// any pool, one after the other; asking costs a decoding of the message's file, once for each message.
+#[derive(Debug, Default)]
+pub struct RedactedFields(HashMap<String, BTreeSet<u32>>);
+
+impl RedactedFields {
+    /// Whether a field is marked.
+    pub fn contain(&mut self, field: &FieldDescriptor) -> bool {
+        let message = field.parent_message();
+        let name = message.full_name();
+        let numbers = self.0.entry(name.to_owned()).or_insert_with(|| {
+            let mut marked = HashMap::new();
+            of_file(&message.parent_file(), &mut marked);
+            marked.remove(name).unwrap_or_default()
+        });
+        numbers.contains(&field.number())
+    }
+}
 
 /// The fields of a pool's messages that are marked with `debug_redact`. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -18,11 +37,7 @@ impl Redaction {
     pub fn of(pool: &DescriptorPool) -> Option<Self> {
         let mut marked = HashMap::new();
         for file in pool.files().filter(|file| file.package_name() != "google.protobuf") {
-            // Cannot fail: the pool was built of it.
-            let Ok(bytes) = File::decode(file.encode_to_vec().as_slice()) else { continue };
-            for message in &bytes.messages {
-                collect(file.package_name(), message, &mut marked);
-            }
+            of_file(&file, &mut marked);
         }
         (!marked.is_empty()).then(|| Self(Arc::new(marked)))
     }
@@ -31,6 +46,14 @@ impl Redaction {
     #[must_use]
     pub fn covers(&self, field: &FieldDescriptor) -> bool {
         self.0.get(field.parent_message().full_name()).is_some_and(|marked| marked.contains(&field.number()))
+    }
+}
+
+fn of_file(file: &FileDescriptor, marked: &mut HashMap<String, BTreeSet<u32>>) {
+    // Cannot fail: the pool was built of it.
+    let Ok(bytes) = File::decode(file.encode_to_vec().as_slice()) else { return };
+    for message in &bytes.messages {
+        collect(file.package_name(), message, marked);
     }
 }
 

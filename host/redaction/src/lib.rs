@@ -18,7 +18,7 @@
 mod fields;
 mod secrets;
 
-pub use fields::Redaction;
+pub use fields::{RedactedFields, Redaction};
 pub use secrets::{MOST_BYTES, MOST_VALUES, SHORTEST, Secrets};
 
 /// What stands where something is not shown.

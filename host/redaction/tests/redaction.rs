@@ -1,7 +1,7 @@
 //! Marked fields, wherever they are, and texts without what they hold.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use mortise_redaction::{MOST_BYTES, MOST_VALUES, Redaction, Secrets};
+use mortise_redaction::{MOST_BYTES, MOST_VALUES, RedactedFields, Redaction, Secrets};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, MessageDescriptor, Value};
 
@@ -76,6 +76,10 @@ fn the_marked_fields_are_found_and_no_others() {
     let mut covered = covered;
     covered.sort();
     assert_eq!(covered, expected);
+    let mut fields = RedactedFields::default();
+    for field in of.parent_pool().all_messages().flat_map(|message| message.fields().collect::<Vec<_>>()) {
+        assert_eq!(fields.contain(&field), redaction.covers(&field), "{}", field.full_name());
+    }
     let unmarked = PROTO.replace("debug_redact = true, ", "").replace("[debug_redact = true]", "");
     assert!(Redaction::of(&pool(&unmarked)).is_none());
 }

@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, hash_map};
 
-use mortise_redaction::Redaction;
+use mortise_redaction::RedactedFields;
 use mortise_resource::{FieldPath, PathStep};
 use prost::Message;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
@@ -35,11 +35,12 @@ pub(crate) struct Decoder<'a, 's> {
     pub(crate) path: FieldPath,
     /// The name that was last written for a field; HCL's faults name it.
     pub(crate) argument: String,
+    redacted: RedactedFields,
 }
 
 impl<'a, 's> Decoder<'a, 's> {
     pub(crate) fn new(types: &'a dyn Types, sink: &'s mut Sink) -> Self {
-        Self { types, sink, path: FieldPath::default(), argument: String::new() }
+        Self { types, sink, path: FieldPath::default(), argument: String::new(), redacted: RedactedFields::default() }
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -177,8 +178,7 @@ impl<'a, 's> Decoder<'a, 's> {
 
     /// What was said of a redacted field's value becomes one fault that quotes nothing of it.
     fn redact(&mut self, field: &FieldDescriptor, since: usize, span: Span) {
-        let redacted = Redaction::of(field.parent_message().parent_pool()).is_some_and(|of| of.covers(field));
-        if redacted && self.sink.forget_since(since) {
+        if self.redacted.contain(field) && self.sink.forget_since(since) {
             let kind = if field.is_map() { "map".to_owned() } else { format!("{:?}", field.kind()) };
             let list = if field.is_list() { "list of " } else { "" };
             self.fault(span, format!("is no {list}{kind}; the value is redacted, so no more is said"), None);
