@@ -834,33 +834,25 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
 
 #[tokio::test]
 async fn an_upload_ends_when_its_token_is_revoked_and_installs_nothing() {
-    // Twice CI saw the connection end before the upload did, and nothing in the log said why. It is to say so.
-    let level = "info,h2=debug,hyper=debug,hyper_util=debug,tonic=debug";
-    let mut guarded = Guarded::start(Setup::new().env("MORTISE_LOG_LEVEL", level)).await;
-    let secret = guarded.token("uploader", &["global-management"], |_| {}).await;
+    // First of all: it may have to be built, and a connection that is made meanwhile ends, since its client is silent.
     let bytes = std::fs::read(mortise_test_guests::component("panic")).unwrap();
+    let guarded = Guarded::start(Setup::new()).await;
+    let secret = guarded.token("uploader", &["global-management"], |_| {}).await;
+    let mut plugins = PluginServiceClient::new(guarded.channel(&secret).await);
+    let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (send, messages) = tokio::sync::mpsc::channel(4);
     let first = data::InstallRequest {
         name: "panic.wasm".into(),
-        sha256: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256,
         chunk: bytes[..100].to_vec(),
         ..data::InstallRequest::default()
     };
-    let mut lost = 0;
-    let (send, uploading) = loop {
-        let mut plugins = PluginServiceClient::new(guarded.channel(&secret).await);
-        let (send, messages) = tokio::sync::mpsc::channel(4);
-        send.send(first.clone()).await.unwrap();
-        let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
-        let mut uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
-        let Ok(early) = timeout(Duration::from_millis(300), &mut uploading).await else { break (send, uploading) };
-        let early = early.unwrap().expect_err("a part of a component");
-        let ended = timeout(Duration::from_secs(2), guarded.server.child.wait()).await;
-        let said = format!("it did not wait for the rest: {early:?}; the server {ended:?}: {}", guarded.server.log());
-        lost += 1;
-        // A connection that is lost is no answer. One that answers, a server that ended, and a second loss are.
-        assert!(early.code() == Code::Unknown && ended.is_err() && lost == 1, "{said}");
-        skipped(&said);
-    };
+    send.send(first).await.unwrap();
+    let stream = tokio_stream::wrappers::ReceiverStream::new(messages);
+    let mut uploading = tokio::spawn(async move { plugins.install(stream).await.map(drop) });
+    if let Ok(early) = timeout(Duration::from_millis(300), &mut uploading).await {
+        panic!("it did not wait for the rest: {early:?}: {}", guarded.server.log());
+    }
     guarded.delete(id("mortise.v1.Token", "uploader")).await;
     let begun = Instant::now();
     let status = timeout(Duration::from_secs(10), uploading).await.unwrap().unwrap().unwrap_err();
