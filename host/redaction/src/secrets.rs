@@ -47,14 +47,29 @@ impl Secrets {
         if self.more && !text.is_empty() {
             return Cow::Borrowed("(not shown, since it may hold what is redacted)");
         }
-        let mut hidden = Cow::Borrowed(text);
-        let mut found: Vec<_> = self.values.iter().filter(|value| text.contains(value.as_str())).collect();
-        // The longest first: one may be a part of another.
-        found.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        for value in found {
-            hidden = Cow::Owned(hidden.replace(value.as_str(), REDACTED));
+        // All are looked for in the text as it was: one may be a part of another, or of what stands in its place.
+        let mut covered: Vec<bool> = Vec::new();
+        for value in &self.values {
+            for (start, found) in text.match_indices(value.as_str()) {
+                covered.resize(text.len(), false);
+                covered.iter_mut().skip(start).take(found.len()).for_each(|byte| *byte = true);
+            }
         }
-        hidden
+        if covered.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut hidden = String::with_capacity(text.len());
+        let mut before = false;
+        for (at, letter) in text.char_indices() {
+            let covered = covered.get(at) == Some(&true);
+            match (covered, before) {
+                (false, _) => hidden.push(letter),
+                (true, false) => hidden.push_str(REDACTED),
+                (true, true) => {}
+            }
+            before = covered;
+        }
+        Cow::Owned(hidden)
     }
 
     fn message(&mut self, redaction: &Redaction, message: &DynamicMessage, depth: usize) {

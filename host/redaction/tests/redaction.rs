@@ -127,13 +127,18 @@ fn what_they_hold_is_taken_out_of_texts_wherever_it_stands() {
 }
 
 #[test]
-fn the_longest_goes_first_and_short_ones_are_not_looked_for() {
+fn a_part_of_another_or_of_what_stands_in_its_place_is_no_matter_and_short_ones_are_not_looked_for() {
     let mut door = DynamicMessage::new(door());
     door.set_field_by_name("key", Value::String("abc".into()));
     let codes = [("abcd", "abcdef"), ("k", "xyz")];
     let codes = codes.map(|(key, value)| (MapKey::String(key.into()), Value::String(value.into())));
     door.set_field_by_name("codes", Value::Map(codes.into()));
     assert_eq!(secrets(&door).hide("abcdef abcd abc xyz"), "(redacted) (redacted) abc xyz");
+    assert_eq!(secrets(&door).hide("é abcdabcdef é"), "é (redacted) é");
+    let codes = [("reda", "redacted"), ("acte", "(red")];
+    let codes = codes.map(|(key, value)| (MapKey::String(key.into()), Value::String(value.into())));
+    door.set_field_by_name("codes", Value::Map(codes.into()));
+    assert_eq!(secrets(&door).hide("it is redacted, not acted"), "it is (redacted), not (redacted)d");
 }
 
 #[test]
