@@ -28,13 +28,11 @@ message Plain { string key = 2; }
 "#;
 
 fn pool(proto: &str) -> DescriptorPool {
-    let dir = std::env::temp_dir().join(format!("mortise-redaction-{}-{}", std::process::id(), proto.len()));
-    std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("lock.proto"), proto).unwrap();
-    let mut compiler = protox::Compiler::new([&dir]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("lock.proto"), proto).unwrap();
+    let mut compiler = protox::Compiler::new([dir.path()]).unwrap();
     compiler.include_imports(true).open_file("lock.proto").unwrap();
     let files = compiler.encode_file_descriptor_set();
-    std::fs::remove_dir_all(dir).unwrap();
     DescriptorPool::decode(files.as_slice()).unwrap()
 }
 

@@ -208,10 +208,12 @@ impl Disk {
             Event::Said(_) => Ok(()),
             Event::Begin(number, call) => self.begin(*number, call),
             Event::End(number, result) => self.end(*number, *result),
-            Event::Interrupted(number, bytes) => {
+            Event::Interrupted(number, bytes) => match self.begun.get(number) {
+                // However far behind the end the bytes were to be, the file did not grow.
+                Some(Begun::Write { .. }) if *bytes == 0 => self.hear(&Event::Failed(*number)),
                 // Its end is the kill.
-                self.end(*number, *bytes as i64)
-            }
+                _ => self.end(*number, *bytes as i64),
+            },
             Event::Failed(number) => match self.begun.remove(number) {
                 Some(Begun::Write { node, .. }) => {
                     self.file(node)?.changes.retain(|change| change.call != *number);
@@ -359,6 +361,14 @@ impl Disk {
             }
         }
         writes
+    }
+
+    /// Calls that a kill interrupted, and that are no writes.
+    pub(crate) fn interrupted_changes(&self) -> impl Iterator<Item = (u64, &Call)> {
+        self.begun.iter().filter_map(|(number, begun)| match begun {
+            Begun::Done(call) => Some((*number, call)),
+            Begun::Write { .. } | Begun::Sync { .. } => None,
+        })
     }
 
     /// Everything that has a name now.

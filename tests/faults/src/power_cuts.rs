@@ -229,7 +229,7 @@ fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64) ->
     Ok(())
 }
 
-/// How many bytes there are of each write that was cut off by a kill.
+/// What there is of the calls that were cut off by a kill: how many bytes of each write, and which of the others were made.
 fn interrupted(disk: &Disk, data: &Path) -> Outcome<Vec<(u64, usize)>> {
     let mut found = Vec::new();
     for (call, path, at, bytes) in disk.interrupted() {
@@ -237,7 +237,25 @@ fn interrupted(disk: &Disk, data: &Path) -> Outcome<Vec<(u64, usize)>> {
         let real = real.get(at..).unwrap_or_default();
         found.push((call, real.iter().zip(bytes).take_while(|(a, b)| a == b).count()));
     }
+    found.extend(disk.interrupted_changes().filter(|(_, call)| is_made(call, data)).map(|(call, _)| (call, 0)));
+    found.sort_unstable();
     Ok(found)
+}
+
+/// Whether the files are as they are after a call.
+fn is_made(call: &Call, data: &Path) -> bool {
+    let len = |path: &[String]| fs::metadata(data.join(path.join("/"))).ok().map(|found| found.len());
+    match call {
+        Call::Open { path, create, truncate, .. } => match len(path) {
+            Some(len) => *create || *truncate && len == 0,
+            None => false,
+        },
+        Call::Truncate { path, len: to } => len(path) == Some(*to),
+        Call::Rename { from, to } => len(from).is_none() && len(to).is_some(),
+        Call::Remove { path } => len(path).is_none(),
+        Call::MakeDir { path } => len(path).is_some(),
+        Call::Close { .. } | Call::Write { .. } | Call::Seek { .. } | Call::Sync { .. } => false,
+    }
 }
 
 fn interrupted_before(dir: &Path, life: u64) -> Outcome<Vec<(u64, usize)>> {

@@ -7,6 +7,11 @@
 //! # Order
 //! A call is two events, its beginning and its end. A thread stays stopped until strace has written about it, so what
 //! one thread does because another one's call ended comes later in the trace.
+//!
+//! # Kills
+//! Of a call during which its thread is killed strace writes no end, that it detached from the thread, or the result of
+//! some other call. So a call with a result that it cannot have (a write has the number of its bytes: no disk here is full,
+//! and no signal comes but the one that kills) did not end either.
 
 use std::{collections::HashMap, path::Path};
 
@@ -86,6 +91,8 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
     let mut events = Vec::new();
     // By thread: what the line began with, and the number of the call.
     let mut unfinished: HashMap<&str, (&str, Option<u64>)> = HashMap::new();
+    // What each call answers that does what it is to do, by its number; those that open or seek may answer anything.
+    let mut expected: HashMap<u64, i64> = HashMap::new();
     for line in text.lines() {
         let fault = |what: &str| {
             let shown: String = line.chars().take(300).collect();
@@ -106,7 +113,10 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
             (name, call, rest)
         } else {
             let (name, arguments) = rest.split_once('(').ok_or_else(|| fault("no call"))?;
-            let (arguments, result) = match arguments.strip_suffix(" <unfinished ...>") {
+            // Of a call that another thread interrupts, and of one whose thread is killed.
+            let begun =
+                [" <unfinished ...>", " <detached ...>"].into_iter().find_map(|end| arguments.strip_suffix(end));
+            let (arguments, result) = match begun {
                 Some(arguments) => (arguments, None),
                 None => arguments
                     .rsplit_once(") ")
@@ -124,6 +134,11 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
             };
             let call = call.map(|call| {
                 *number += 1;
+                match &call {
+                    Call::Write { data, .. } => drop(expected.insert(*number, data.len() as i64)),
+                    Call::Open { .. } | Call::Seek { .. } => {}
+                    _ => drop(expected.insert(*number, 0)),
+                }
                 events.push(Event::Begin(*number, call));
                 *number
             });
@@ -134,9 +149,17 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
             (name, call, result)
         };
         let Some(call) = begun else { continue };
+        if result.trim_end().ends_with("<detached ...>") {
+            continue;
+        }
         let (_, result) = result.rsplit_once("= ").ok_or_else(|| fault("no result"))?;
         let digits = result.split(|c: char| !c.is_ascii_digit() && c != '-').next().unwrap_or_default();
         events.push(match digits.parse::<i64>() {
+            Ok(found) if found >= 0 && expected.get(&call).is_some_and(|expected| *expected != found) => continue,
+            // An error without a name is none of the kernel's.
+            Ok(found) if found < 0 && (expected.get(&call).is_some_and(|n| *n > 0) || result.contains("(errno ")) => {
+                continue;
+            }
             Ok(result) if result >= 0 => Event::End(call, result),
             Ok(_) => Event::Failed(call),
             // Of a thread that was killed.
