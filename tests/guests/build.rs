@@ -7,6 +7,7 @@ fn main() -> Result<(), Error> {
         .include("proto")
         .include("../../proto")
         .file("mortise/test/v1/thing.proto")
+        .file("mortise/test/v1/everything.proto")
         .file("hashicorp/consul/internal/demo/v2/demo.proto")
         .run()
 }

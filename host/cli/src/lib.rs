@@ -21,6 +21,7 @@ use std::{pin::Pin, process::ExitCode};
 pub use commands::{Command, run};
 pub use connect::{
     Connect,
+    provider::ProviderConnector,
     session::{Authorized, Session, Token},
 };
 pub use error::{CliError, EXIT_CODES, Exit};

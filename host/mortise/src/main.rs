@@ -7,6 +7,7 @@ mod cli;
 mod logging;
 mod offline;
 mod plugins;
+mod provider;
 mod run;
 mod settings;
 mod systemd;
@@ -22,6 +23,9 @@ const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     arenas::limit();
+    if let Some(provider) = mortise_cli::commands::provider::launch() {
+        return provider;
+    }
     match cli::Cli::parse().command {
         Command::Serve(common) => serve(Mode::Serve, common),
         Command::Dev(common) => serve(Mode::Dev, common),

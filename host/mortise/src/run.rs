@@ -22,6 +22,7 @@ use crate::{
     bootstrap, bundled,
     cli::Mode,
     plugins,
+    provider::ProviderSocket,
     settings::{Config, ConfigError, Settings, parts},
     systemd,
     tasks::{TaskPanic, TaskWatch},
@@ -128,10 +129,12 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let store = opening.await.map_err(|e| system("opening the store")(std::io::Error::other(e)))??;
 
     // Whoever has the store may take the place of a socket that was left behind.
+    let mut socket = None;
     if !config.socket.as_os_str().is_empty() {
         let path = config.data_dir.join(&config.socket);
-        if let Err(e) = bound.open_socket(path.clone()) {
-            tracing::warn!("no unix socket: {}: {e} (socket)", path.display());
+        match bound.open_socket(path.clone()) {
+            Ok(()) => socket = Some(path),
+            Err(e) => tracing::warn!("no unix socket: {}: {e} (socket)", path.display()),
         }
     }
     let backend = Arc::new(store);
@@ -170,9 +173,11 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let follows = following.abort_handle();
     let following = tasks.over("what starts and stops controllers", following);
 
+    let provider = socket.and_then(|socket| ProviderSocket::open(&config, &socket, &tasks));
     announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
     let about = ServerInfo {
+        provider_socket: provider.as_ref().map(|provider| provider.path.clone()),
         version: env!("CARGO_PKG_VERSION"),
         mode: mode.name(),
         data_dir: std::path::absolute(&config.data_dir).unwrap_or(config.data_dir),
@@ -197,6 +202,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         }
     });
     let served = bound.serve(parts, stopped).await;
+    if let Some(provider) = provider {
+        provider.close().await;
+    }
     service.stop();
     // Whatever it is about is one atomic step away from done or not begun.
     manager.stop().await;

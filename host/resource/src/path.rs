@@ -1,6 +1,10 @@
 //! Paths into messages: `data.group_members["drums"]`, `data.tracks[3]`.
 
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    iter::Peekable,
+    str::Chars,
+};
 
 /// One step into a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +25,12 @@ impl FieldPath {
     /// Makes a path of one field.
     pub fn field(name: impl Into<String>) -> Self {
         Self(vec![PathStep::Field(name.into())])
+    }
+
+    /// Reads a path, as far as it makes sense.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        Self(parse(text))
     }
 
     /// Whether the path means the message itself.
@@ -48,6 +58,68 @@ impl fmt::Display for FieldPath {
     }
 }
 
+fn parse(path: &str) -> Vec<PathStep> {
+    let mut steps = Vec::new();
+    let mut letters = path.chars().peekable();
+    while let Some(letter) = letters.peek().copied() {
+        match letter {
+            '.' => {
+                letters.next();
+            }
+            '[' => {
+                letters.next();
+                let Some(step) = bracket(&mut letters) else { break };
+                steps.push(step);
+            }
+            _ => {
+                let mut name = String::new();
+                while let Some(letter) = letters.next_if(|letter| !matches!(letter, '.' | '[')) {
+                    name.push(letter);
+                }
+                steps.push(PathStep::Field(name));
+            }
+        }
+    }
+    steps
+}
+
+/// The content of brackets: a position, or a key in quotes with Rust's escapes.
+fn bracket(letters: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
+    if letters.next_if_eq(&'"').is_none() {
+        let mut digits = String::new();
+        while let Some(digit) = letters.next_if(char::is_ascii_digit) {
+            digits.push(digit);
+        }
+        letters.next_if_eq(&']')?;
+        return digits.parse().ok().map(PathStep::Index);
+    }
+    let mut key = String::new();
+    loop {
+        match letters.next()? {
+            '"' => break,
+            '\\' => key.push(match letters.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                '0' => '\0',
+                'u' => {
+                    letters.next_if_eq(&'{')?;
+                    let mut digits = String::new();
+                    while let Some(digit) = letters.next_if(char::is_ascii_hexdigit) {
+                        digits.push(digit);
+                    }
+                    letters.next_if_eq(&'}')?;
+                    char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?
+                }
+                other => other,
+            }),
+            other => key.push(other),
+        }
+    }
+    letters.next_if_eq(&']')?;
+    Some(PathStep::Key(key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +134,20 @@ mod tests {
             PathStep::Index(3),
         ]);
         assert_eq!(path.to_string(), r#"data.members["a\"b"].tracks[3]"#);
+        assert_eq!(FieldPath::parse(&path.to_string()), path);
+        let odd = FieldPath(vec![
+            PathStep::Field("a".into()),
+            PathStep::Key("a\"].b\\\n\u{7f}é".into()),
+            PathStep::Index(12),
+        ]);
+        assert_eq!(FieldPath::parse(&odd.to_string()), odd);
+    }
+
+    #[test]
+    fn nonsense_ends_a_path() {
+        for text in ["a[", "a[x]", "a[\"b", "a[\"\\u{110000}\"]", "a[99999999999]"] {
+            assert_eq!(FieldPath::parse(text), FieldPath::field("a"), "{text}");
+        }
+        assert!(FieldPath::parse("").is_empty());
     }
 }

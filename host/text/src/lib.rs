@@ -81,7 +81,7 @@ pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
 pub use format::Format;
 pub use limits::Limits;
-pub use message::{data_from_json, message_from_json};
+pub use message::{data_from_json, data_to_json, message_from_json};
 pub use parse::{Source, parse, parse_within};
 pub use place::{Place, Position, file_name};
 pub use print::{

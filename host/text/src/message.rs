@@ -11,11 +11,12 @@ use prost_types::Any;
 
 use crate::{
     Diagnostics, Format, Limits, OneType,
-    data::{BYTES, decode::Decoder, names, wellknown, wire},
+    data::{BYTES, decode::Decoder, encode, names, wellknown, wire},
     diagnostic::Sink,
     limits::Budget,
     node::{Node, Value},
     place::{Lines, Position},
+    print::json::{self, Indent},
     read,
 };
 
@@ -45,6 +46,13 @@ pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limit
             value: wire::encode(&message),
         }),
     })
+}
+
+/// Prints the data of a resource on one line; `None` when it is no instance of the message, or has no form in JSON.
+#[must_use]
+pub fn data_to_json(data: &Any, descriptor: &MessageDescriptor) -> Option<String> {
+    let message = DynamicMessage::decode(descriptor.clone(), data.value.as_slice()).ok()?;
+    encode::known(&message, &OneType(descriptor.clone())).map(|tree| json::write(&tree, Indent::Compact))
 }
 
 fn read_json<T>(

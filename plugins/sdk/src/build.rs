@@ -90,7 +90,11 @@ impl Protos {
         for path in compiler.files().filter_map(|file| file.path()) {
             rerun_if_changed(path);
         }
-        prost_build::Config::new()
+        let mut config = prost_build::Config::new();
+        for (name, plain) in PLAIN {
+            config.extern_path(format!(".google.protobuf.{name}"), plain);
+        }
+        config
             .btree_map(["."])
             .enable_type_names()
             // Without this, a path for them counts as given twice.
@@ -125,6 +129,20 @@ impl Protos {
         Ok(())
     }
 }
+
+/// Well-known messages that are plain values in Rust.
+const PLAIN: [(&str, &str); 10] = [
+    ("BoolValue", "bool"),
+    ("BytesValue", "::std::vec::Vec<u8>"),
+    ("DoubleValue", "f64"),
+    ("Empty", "()"),
+    ("FloatValue", "f32"),
+    ("Int32Value", "i32"),
+    ("Int64Value", "i64"),
+    ("StringValue", "::std::string::String"),
+    ("UInt32Value", "u32"),
+    ("UInt64Value", "u64"),
+];
 
 /// `FileDescriptorProto.source_code_info`.
 const SOURCE_CODE_INFO: u32 = 9;

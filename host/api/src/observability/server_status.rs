@@ -35,6 +35,8 @@ pub struct ServerInfo {
     pub data_dir: PathBuf,
     /// Whether that goes when it ends.
     pub temporary: bool,
+    /// The socket to which Terraform and OpenTofu attach.
+    pub provider_socket: Option<PathBuf>,
     /// When it was started.
     pub started_at: SystemTime,
     /// The same on the monotonic clock.
@@ -73,6 +75,12 @@ impl Sources {
             controllers,
             requests: self.counts.report(),
             process: Some(process()),
+            provider_socket: self
+                .about
+                .provider_socket
+                .as_ref()
+                .map(|path| path.display().to_string())
+                .unwrap_or_default(),
         })
     }
 

@@ -20,6 +20,7 @@ mod get;
 mod import;
 mod man;
 pub mod plugin;
+pub mod provider;
 mod prune;
 mod resource;
 mod server_status;
@@ -100,6 +101,9 @@ pub enum Command {
     /// Keep a server's address and a token in a context, so that commands need not say them
     #[command(after_help = after(access::login::EXAMPLES))]
     Login(Box<access::login::Login>),
+    /// Terraform and OpenTofu: the server's types as resources
+    #[command(after_help = after(provider::EXAMPLES))]
+    Provider(provider::Provider),
     /// Named servers, so that commands need not say where
     #[command(after_help = after(context::EXAMPLES))]
     Context(context::Context),
@@ -150,6 +154,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Policy(policy) => policy.run().await,
             Command::Auth(auth) => auth.run().await,
             Command::Login(login) => login.run().await,
+            Command::Provider(provider) => provider.run().await,
             Command::Context(context) => context.run(),
             Command::Tls(tls) => tls.run().await,
             Command::Completions(completions) => completions.run(program),

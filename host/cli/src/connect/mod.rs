@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod contexts;
+pub(crate) mod provider;
 pub(crate) mod session;
 pub(crate) mod target;
 pub(crate) mod throttle;

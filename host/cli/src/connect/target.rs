@@ -44,7 +44,7 @@ impl Target {
         }
     }
 
-    pub(super) fn endpoint(&self) -> Result<Endpoint, CliError> {
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, CliError> {
         let wrong = |e: tonic::transport::Error| CliError::usage(format!("{}: {}", self.url(), innermost(&e)));
         let endpoint = Endpoint::from_shared(self.url())
             .map_err(wrong)?

@@ -75,6 +75,9 @@ section! {
         /// The unix socket on which gRPC knows this machine's users (docs/security.md); a relative path is within data_dir,
         /// and an empty one means none.
         socket: PathBuf = "mortise.sock".into();
+        /// The unix socket to which Terraform and OpenTofu attach (docs/terraform.md), for the server's own user alone; it
+        /// reaches the server through `socket`. As above.
+        provider_socket: PathBuf = "provider.sock".into();
         /// Whether `mortise serve` may listen beyond loopback without TLS or without tokens.
         allow_insecure: bool = false;
         /// How long calls in flight may take to finish after SIGTERM or SIGINT.

@@ -3,7 +3,7 @@
 use prost_reflect::{EnumDescriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, MessageDescriptor};
 
 /// What has a place in a file, and so perhaps a comment.
-pub(crate) trait Commented {
+pub trait Commented {
     /// The file and the place in it.
     fn place(&self) -> (FileDescriptor, &[i32]);
 
@@ -43,4 +43,10 @@ commented! {
     FieldDescriptor: |f| f.parent_file();
     EnumDescriptor: |e| e.parent_file();
     EnumValueDescriptor: |v| v.parent_enum().parent_file();
+}
+
+/// The comment of a thing.
+#[must_use]
+pub fn comment(of: &impl Commented) -> String {
+    of.comment()
 }

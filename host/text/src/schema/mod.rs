@@ -14,6 +14,7 @@ mod json_schema;
 mod openapi;
 mod sample;
 
+pub use comments::{Commented, comment};
 pub use json_schema::{Definitions, json_schema};
 pub use openapi::{Api, TypeDoc, openapi};
 pub use sample::sample;

@@ -1,0 +1,73 @@
+//! `mortise provider export`: the provider as a file-system mirror, and its schemas for when no server is reached.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use mortise_provider::{
+    client::{ConnectionSettings, Connector as _},
+    schema::TypeDescription,
+};
+
+use super::{SOURCE, Source, source};
+use crate::{CliError, Connect, Exit, connect::provider::ProviderConnector, output::ui};
+
+pub(super) const EXAMPLES: &str = "\
+mortise provider export --out terraform-plugins
+mortise provider export --out /usr/local/share/terraform/plugins --source example.org/platform/mortise";
+
+/// Arguments of `provider export`.
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    /// The mirror's directory; the provider is put into HOST/NAMESPACE/TYPE/VERSION/OS_ARCH in it
+    #[arg(long, value_name = "DIR", default_value = "terraform-plugins")]
+    out: PathBuf,
+    /// The provider's address, as required_providers has it
+    #[arg(long, value_name = "HOST/NAMESPACE/TYPE", default_value = SOURCE, value_parser = source)]
+    source: Source,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Export {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let client = ProviderConnector::of_flags(&self.connect).connect(&ConnectionSettings::default()).await;
+        let client = client.map_err(CliError::failed)?;
+        let types = client.types().await.map_err(|status| CliError::rpc("types", &status))?;
+        let Source { host, namespace, name } = &self.source;
+        let version = env!("CARGO_PKG_VERSION");
+        let platform = format!("{}_{}", std::env::consts::OS, architecture());
+        let dir = self.out.join(host).join(namespace).join(name).join(version).join(platform);
+        fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;
+        let program = std::env::current_exe().map_err(|e| CliError::failed("finding this program").caused_by(e))?;
+        let provider = dir.join(format!("terraform-provider-{name}_v{version}"));
+        copy(&program, &provider)?;
+        let schemas = dir.join(format!("terraform-provider-{name}_v{version}{}", super::launch::SNAPSHOT));
+        fs::write(&schemas, TypeDescription::write_all(&types))
+            .map_err(|e| CliError::file("cannot write", &schemas, e))?;
+        ui::print(format!("{}\n{}\n", provider.display(), schemas.display()))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Puts a copy in the place of what is there, which may be running.
+fn copy(from: &Path, to: &Path) -> Result<(), CliError> {
+    let fault = |e| CliError::file("cannot write", to, e);
+    let unfinished = to.with_extension("unfinished");
+    fs::copy(from, &unfinished).map_err(fault)?;
+    fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o755)).map_err(fault)?;
+    fs::rename(&unfinished, to).map_err(fault)
+}
+
+/// As Go calls them.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    }
+}

@@ -1,0 +1,66 @@
+//! The provider that core starts: this program by another name, or with core's variable in its environment.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use mortise_provider::serve;
+
+use crate::{CliError, Exit, connect::provider::ProviderConnector, env};
+
+/// What the name of the file with the schemas ends with, behind the program's.
+pub(super) const SNAPSHOT: &str = ".schema.json";
+
+/// Is a provider, if this process is to be one, and answers the exit code. Ctrl-C ends it not: it comes to core as well,
+/// which has its calls to finish.
+#[must_use]
+pub fn launch() -> Option<ExitCode> {
+    let program = std::env::args_os().next().map(PathBuf::from);
+    if !serve::is_launched(program.as_deref(), &env::process) {
+        return None;
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return Some(crate::report(Err(CliError::failed("starting threads").caused_by(e)))),
+    };
+    let program = program.unwrap_or_default();
+    let served = runtime.block_on(async {
+        let connector = Arc::new(ProviderConnector::of_environment(Some(snapshot(&program))));
+        serve::launch(connector, &prefix(&program), &env::process).await
+    });
+    runtime.shutdown_background();
+    Some(crate::report(served.map(|()| Exit::Done).map_err(|e| CliError::failed("provider").caused_by(e))))
+}
+
+fn snapshot(program: &Path) -> PathBuf {
+    let mut name = program.as_os_str().to_owned();
+    name.push(SNAPSHOT);
+    name.into()
+}
+
+/// What names of resources begin with: the type in `terraform-provider-TYPE_v0.1.0`.
+fn prefix(program: &Path) -> String {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let kind =
+        name.strip_prefix("terraform-provider-").map(|rest| rest.split_once("_v").map_or(rest, |(kind, _)| kind));
+    kind.filter(|kind| !kind.is_empty()).unwrap_or("mortise").replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_resources_begin_with_the_programs() {
+        for (program, expected) in [
+            ("/x/terraform-provider-mortise_v0.1.0", "mortise"),
+            ("terraform-provider-edge", "edge"),
+            ("/usr/bin/mortise", "mortise"),
+            ("terraform-provider-", "mortise"),
+        ] {
+            assert_eq!(prefix(Path::new(program)), expected);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! How the provider for Terraform and OpenTofu reaches a server: as commands do, but for what its configuration says.
+
+use std::{path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use mortise_provider::{
+    client::{ConnectionSettings, Connector, GrpcClient, ResourceClient},
+    schema::TypeDescription,
+};
+
+use super::{Connect, address::UNIX, target::Target};
+use crate::{CliError, env};
+
+/// Reaches servers for a provider.
+#[derive(Debug, Clone)]
+pub struct ProviderConnector {
+    server: Server,
+    snapshot: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+enum Server {
+    /// As flags, the environment and contexts say.
+    Environment(Box<Connect>),
+    /// One on this machine, whose environment says nothing of the user's.
+    Local(PathBuf),
+}
+
+impl ProviderConnector {
+    /// Reaches what the environment names. `snapshot` is a file of types for when nothing is reached.
+    #[must_use]
+    pub fn of_environment(snapshot: Option<PathBuf>) -> Self {
+        Self { server: Server::Environment(Box::default()), snapshot }
+    }
+
+    /// Reaches what flags name, and else the environment.
+    pub(crate) fn of_flags(connect: &Connect) -> Self {
+        Self { server: Server::Environment(Box::new(connect.clone())), snapshot: None }
+    }
+
+    /// Reaches the server behind a socket, and no other.
+    #[must_use]
+    pub fn of_socket(socket: PathBuf) -> Self {
+        Self { server: Server::Local(socket), snapshot: None }
+    }
+
+    async fn reach(&self, settings: &ConnectionSettings) -> Result<GrpcClient, CliError> {
+        let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+        let given = match &self.server {
+            Server::Environment(connect) => (**connect).clone(),
+            Server::Local(_) => Connect::default(),
+        };
+        if *settings == ConnectionSettings::default()
+            && let Server::Environment(_) = self.server
+        {
+            return client_of(&given.resolve(&env::process)?).await;
+        }
+        let connect = Connect {
+            grpc_addr: settings.address.clone(),
+            token: settings.token.clone(),
+            token_file: path(&settings.token_file),
+            ca_file: path(&settings.ca_file),
+            client_cert: path(&settings.client_cert),
+            client_key: path(&settings.client_key),
+            tls_server_name: settings.tls_server_name.clone(),
+            ..given
+        };
+        let target = match &self.server {
+            Server::Environment(_) => connect.resolve(&env::process)?,
+            Server::Local(socket) => {
+                let own = format!("{UNIX}{}", socket.display());
+                if connect.grpc_addr.as_ref().is_some_and(|address| *address != own) {
+                    return Err(CliError::usage(format!(
+                        "core is attached to the server behind {own}, and the provider's configuration names another one"
+                    ))
+                    .remedy("leave `address` out, or unset TF_REATTACH_PROVIDERS"));
+                }
+                Connect { grpc_addr: Some(own), ..connect }.resolve(&|_| None)?
+            }
+        };
+        client_of(&target).await
+    }
+}
+
+async fn client_of(target: &Target) -> Result<GrpcClient, CliError> {
+    let channel = target.endpoint()?.connect().await.map_err(|e| target.unreachable(&e))?;
+    let token = target.token.as_ref().map(|token| token.parse()).transpose();
+    let token = token.map_err(|e| CliError::usage("the token").caused_by(e))?;
+    Ok(GrpcClient::new(channel, token, target.url(), target.timeout))
+}
+
+#[async_trait]
+impl Connector for ProviderConnector {
+    async fn connect(&self, settings: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, String> {
+        let client = self.reach(settings).await.map_err(|e| e.to_string())?;
+        Ok(Arc::new(client))
+    }
+
+    fn snapshot(&self) -> Result<Option<Vec<TypeDescription>>, String> {
+        let Some(file) = &self.snapshot else { return Ok(None) };
+        TypeDescription::read_all(file).map_err(|e| format!("{}: {e}", file.display()))
+    }
+}

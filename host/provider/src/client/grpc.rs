@@ -1,0 +1,132 @@
+//! A server over gRPC.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mortise_resource::{
+    data::{GetTypeRequest, ListTypesRequest},
+    grpc::{ResourceServiceClient, TypeServiceClient},
+    pb,
+};
+use tonic::{
+    Code, Request, Response, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+
+use super::ResourceClient;
+use crate::schema::TypeDescription;
+
+/// Largest answer that is taken, bytes: a list comes as one message.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// A server behind a channel. Each call carries the token, and is answered within a bound.
+#[derive(Clone)]
+pub struct GrpcClient {
+    channel: Channel,
+    token: Option<MetadataValue<Ascii>>,
+    address: String,
+    timeout: Duration,
+}
+
+impl GrpcClient {
+    /// Of a channel. `address` is for people.
+    #[must_use]
+    pub fn new(channel: Channel, token: Option<MetadataValue<Ascii>>, address: String, timeout: Duration) -> Self {
+        Self { channel, token, address, timeout }
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("x-consul-token", token.clone());
+        }
+        request
+    }
+
+    async fn answer<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(answer) => answer.map(Response::into_inner),
+            Err(_) => Err(Status::deadline_exceeded(format!("no answer within {:?}", self.timeout))),
+        }
+    }
+
+    fn resources(&self) -> ResourceServiceClient<Channel> {
+        ResourceServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_ANSWER)
+            .max_encoding_message_size(MAX_ANSWER)
+    }
+
+    fn type_service(&self) -> TypeServiceClient<Channel> {
+        TypeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+}
+
+fn resource(of: Option<pb::Resource>) -> Result<pb::Resource, Status> {
+    of.ok_or_else(|| Status::internal("the server's answer holds no resource"))
+}
+
+fn warnings(of: Vec<mortise_resource::Diagnostic>) -> Vec<String> {
+    of.into_iter().map(|one| one.summary).collect()
+}
+
+#[async_trait]
+impl ResourceClient for GrpcClient {
+    async fn types(&self) -> Result<Vec<TypeDescription>, Status> {
+        let mut service = self.type_service();
+        let all = self.answer(service.list_types(self.request(ListTypesRequest {}))).await?.types;
+        let mut described = Vec::with_capacity(all.len());
+        for info in all {
+            let request = self.request(GetTypeRequest { r#type: info.r#type.clone() });
+            match self.answer(service.get_type(request)).await {
+                Ok(answer) => {
+                    let descriptors = answer.descriptors.unwrap_or_default();
+                    described.push(TypeDescription { info: answer.r#type.unwrap_or(info), descriptors });
+                }
+                // It went with its plugin, between the two calls.
+                Err(status) if status.code() == Code::NotFound => {}
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(described)
+    }
+
+    async fn mutate_and_validate(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status> {
+        let request = self.request(pb::MutateAndValidateRequest { resource: Some(resource) });
+        let answer = self.answer(async { self.resources().mutate_and_validate(request).await }).await?;
+        Ok((self::resource(answer.resource)?, warnings(answer.warnings)))
+    }
+
+    async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Status> {
+        let request = self.request(pb::ReadRequest { id: Some(id) });
+        match self.answer(async { self.resources().read(request).await }).await {
+            Ok(answer) => resource(answer.resource).map(Some),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
+    async fn write(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status> {
+        let request = self.request(pb::WriteRequest { resource: Some(resource) });
+        let answer = self.answer(async { self.resources().write(request).await }).await?;
+        Ok((self::resource(answer.resource)?, warnings(answer.warnings)))
+    }
+
+    async fn delete(&self, id: pb::Id) -> Result<(), Status> {
+        let request = self.request(pb::DeleteRequest { id: Some(id), version: String::new() });
+        match self.answer(async { self.resources().delete(request).await }).await {
+            Ok(_) => Ok(()),
+            Err(status) if status.code() == Code::NotFound => Ok(()),
+            Err(status) => Err(status),
+        }
+    }
+
+    async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {
+        let request = self.request(request);
+        Ok(self.answer(async { self.resources().list(request).await }).await?.resources)
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+}

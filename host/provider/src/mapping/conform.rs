@@ -1,0 +1,321 @@
+//! What is planned: the user's spelling wherever there is one, and the server's values elsewhere.
+//!
+//! Core holds a plan to what the configuration says, letter for letter; a plugin's hooks may write something else in its
+//! place. So the state shows what the user wrote, and [`Divergences`] remember what the server made of it.
+
+use std::collections::BTreeMap;
+
+use super::{
+    same::same,
+    shape::{Attribute, Object, Presence, Shape},
+};
+use crate::value::{Step, Value};
+
+/// What the server holds where the state has the user's spelling, by path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Divergences(pub(super) Vec<(Vec<Step>, Value)>);
+
+impl Divergences {
+    /// What the server holds at a path.
+    #[must_use]
+    pub fn at(&self, path: &[Step]) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == path).map(|(_, value)| value)
+    }
+
+    /// Whether the state has the server's values.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The paths and what the server holds there.
+    pub fn iter(&self) -> impl Iterator<Item = (&[Step], &Value)> {
+        self.0.iter().map(|(path, value)| (path.as_slice(), value))
+    }
+
+    /// One more.
+    pub fn record(&mut self, path: &[Step], value: Value) {
+        self.0.push((path.to_vec(), value));
+    }
+}
+
+/// Brings what was configured at `root` and what the server would make of it together. Without the server's, since
+/// something is not known yet, what it might fill in is unknown; `computed` says whether it might fill in the whole.
+#[must_use]
+pub fn conform(
+    shape: &Shape,
+    computed: bool,
+    root: &str,
+    config: &Value,
+    mutated: Option<&Value>,
+    divergences: &mut Divergences,
+) -> Value {
+    let mut conforming = Conforming { path: vec![Step::Attribute(root.to_owned())], divergences };
+    conforming.attribute(shape, Presence::Implicit, computed, config, mutated)
+}
+
+struct Conforming<'d> {
+    path: Vec<Step>,
+    divergences: &'d mut Divergences,
+}
+
+impl Conforming<'_> {
+    fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self) -> Value) -> Value {
+        self.path.push(step);
+        let value = inner(self);
+        self.path.pop();
+        value
+    }
+
+    fn object(&mut self, of: &Object, config: &Value, mutated: Option<&Value>) -> Value {
+        let Value::Map(config) = config else { return config.clone() };
+        let attribute = |one: &Attribute, conforming: &mut Self| {
+            let config = config.get(&one.name).unwrap_or(&Value::Null);
+            let mutated = mutated.map(|of| match of {
+                Value::Map(of) => of.get(&one.name).unwrap_or(&Value::Null),
+                _ => &Value::Null,
+            });
+            conforming.attribute(&one.shape, one.presence, one.flags.computed, config, mutated)
+        };
+        let attributes = of.attributes.iter().map(|one| {
+            let value = self.within(Step::Attribute(one.name.clone()), |conforming| attribute(one, conforming));
+            (one.name.clone(), value)
+        });
+        Value::Map(attributes.collect::<BTreeMap<_, _>>())
+    }
+
+    fn attribute(
+        &mut self,
+        shape: &Shape,
+        presence: Presence,
+        computed: bool,
+        config: &Value,
+        mutated: Option<&Value>,
+    ) -> Value {
+        match (config, mutated) {
+            (Value::Null, Some(mutated)) if computed => mutated.clone(),
+            (Value::Null, None) if computed => Value::unknown(),
+            _ => self.configured(shape, presence, config, mutated),
+        }
+    }
+
+    /// What was configured, in its spelling.
+    fn configured(&mut self, shape: &Shape, presence: Presence, config: &Value, mutated: Option<&Value>) -> Value {
+        match (shape, config, mutated) {
+            (_, Value::Null | Value::Unknown(_), _) => config.clone(),
+            (Shape::Object(of), Value::Map(_), None | Some(Value::Map(_))) => self.object(of, config, mutated),
+            (Shape::List(of), Value::List(items), None) => {
+                Value::List(self.items(of, items.iter().map(|item| (item, None))))
+            }
+            (Shape::List(of), Value::List(items), Some(Value::List(server))) if items.len() == server.len() => {
+                Value::List(self.items(of, items.iter().zip(server.iter().map(Some))))
+            }
+            (Shape::Map(of), Value::Map(entries), None) => {
+                self.entries(of, entries.iter().map(|(key, value)| (key, value, None)))
+            }
+            (Shape::Map(of), Value::Map(entries), Some(Value::Map(server))) if entries.keys().eq(server.keys()) => {
+                self.entries(of, entries.iter().map(|(key, value)| (key, value, server.get(key))))
+            }
+            (_, config, None) => config.clone(),
+            // Where the forms differ, what was left open stays null, and the whole is recorded.
+            (_, config, Some(server)) => {
+                if !same(shape, presence, config, server) {
+                    let path = self.path.clone();
+                    self.divergences.record(&path, server.clone());
+                }
+                config.clone()
+            }
+        }
+    }
+
+    fn items<'v>(&mut self, of: &Shape, items: impl Iterator<Item = (&'v Value, Option<&'v Value>)>) -> Vec<Value> {
+        let item = |(index, (config, server))| {
+            self.within(Step::Index(index), |conforming| conforming.configured(of, Presence::Explicit, config, server))
+        };
+        items.enumerate().map(item).collect()
+    }
+
+    fn entries<'v>(
+        &mut self,
+        of: &Shape,
+        entries: impl Iterator<Item = (&'v String, &'v Value, Option<&'v Value>)>,
+    ) -> Value {
+        let entry = |(key, config, server): (&String, &Value, Option<&Value>)| {
+            let value = self.within(Step::Key(key.clone()), |conforming| {
+                conforming.configured(of, Presence::Explicit, config, server)
+            });
+            (key.clone(), value)
+        };
+        Value::Map(entries.map(entry).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::mapping::{shape::tests::object, undo};
+
+    fn conform(of: &Object, config: &Value, mutated: Option<&Value>) -> (Value, Divergences) {
+        let mut divergences = Divergences::default();
+        let shape = Shape::Object(Arc::new(of.clone()));
+        let planned = super::conform(&shape, false, "data", config, mutated, &mut divergences);
+        (planned, divergences)
+    }
+
+    fn undo_of(of: &Object, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
+        undo(&Shape::Object(Arc::new(of.clone())), "data", prior, server, divergences)
+    }
+
+    fn text(text: &str) -> Value {
+        Value::String(text.into())
+    }
+
+    fn list(items: &[&str]) -> Value {
+        Value::List(items.iter().map(|item| text(item)).collect())
+    }
+
+    const MESSAGES: &str = "message In { string a = 1; int64 n = 2; }
+        message M { string name = 1; string kind = 2; repeated string tags = 3; repeated In ins = 4; map<string, In> by = 5;
+                    In in = 6; optional string maybe = 7; oneof c { string one = 8; string two = 9; } }";
+
+    /// An object of these attributes, and null for the others.
+    fn of(attributes: &[(&str, Value)]) -> Value {
+        let all = ["name", "kind", "tags", "ins", "by", "in", "maybe", "one", "two"];
+        let value = |name: &str| {
+            attributes.iter().find(|(known, _)| *known == name).map_or(Value::Null, |(_, value)| value.clone())
+        };
+        Value::object(all.map(|name| (name, value(name))))
+    }
+
+    fn inner(a: Value, n: Value) -> Value {
+        Value::object([("a", a), ("n", n)])
+    }
+
+    #[test]
+    fn the_plan_has_the_users_spelling_and_the_servers_values() {
+        let object = object(MESSAGES);
+        let config =
+            of(&[("name", text("UPPER")), ("tags", list(&["b", "a", "b"])), ("in", inner(text("x"), Value::Null))]);
+        let five = Value::Number(5_i64.into());
+        let mutated = of(&[
+            ("name", text("upper")),
+            ("kind", text("defaulted")),
+            ("tags", list(&["a", "b"])),
+            ("in", inner(text("x"), five.clone())),
+        ]);
+        let (planned, divergences) = conform(&object, &config, Some(&mutated));
+        let expected = of(&[
+            ("name", text("UPPER")),
+            ("kind", text("defaulted")),
+            ("tags", list(&["b", "a", "b"])),
+            ("in", inner(text("x"), five)),
+        ]);
+        assert_eq!(planned, expected);
+        let recorded: Vec<_> = divergences.iter().map(|(path, value)| (path.to_vec(), value.clone())).collect();
+        let at = |name: &str| vec![Step::Attribute("data".into()), Step::Attribute(name.into())];
+        assert_eq!(recorded, [(at("name"), text("upper")), (at("tags"), list(&["a", "b"]))]);
+        assert_eq!(undo_of(&object, &planned, &mutated, &divergences), planned);
+        // Somebody else changed it.
+        let changed = of(&[("name", text("other")), ("kind", text("defaulted")), ("tags", list(&["a", "b"]))]);
+        let read = undo_of(&object, &planned, &changed, &divergences);
+        let Value::Map(read) = read else { panic!("{read:?}") };
+        assert_eq!(
+            (&read["name"], &read["tags"], &read["in"]),
+            (&text("other"), &list(&["b", "a", "b"]), &Value::Null)
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_stays_so_and_what_may_be_filled_in_is_unknown() {
+        let object = object(MESSAGES);
+        let config = of(&[("name", Value::unknown()), ("in", inner(Value::unknown(), Value::Null))]);
+        let (planned, divergences) = conform(&object, &config, None);
+        let Value::Map(planned) = planned else { panic!("{planned:?}") };
+        assert!(divergences.is_empty());
+        assert_eq!(planned["in"], inner(Value::unknown(), Value::unknown()));
+        assert_eq!((&planned["kind"], &planned["tags"]), (&Value::unknown(), &Value::unknown()));
+        // The server sets no member of a choice.
+        assert_eq!((&planned["one"], &planned["two"]), (&Value::Null, &Value::Null));
+    }
+
+    prop_compose! {
+        fn texts()(text in prop::option::of("[aAbB]{0,2}")) -> Value {
+            text.map_or(Value::Null, Value::String)
+        }
+    }
+
+    prop_compose! {
+        fn inners()(a in texts(), n in prop::option::of(0..3_i64)) -> Value {
+            inner(a, n.map_or(Value::Null, |n| Value::Number(n.into())))
+        }
+    }
+
+    prop_compose! {
+        fn configs()(
+            name in texts(), kind in texts(), maybe in texts(),
+            tags in prop::option::of(prop::collection::vec("[aAbB]{0,2}", 0..4)),
+            ins in prop::option::of(prop::collection::vec(inners(), 0..3)),
+            by in prop::option::of(prop::collection::btree_map("[ab]", inners(), 0..3)),
+            one in prop::option::of(inners()),
+        ) -> Value {
+            of(&[
+                ("name", name), ("kind", kind), ("maybe", maybe),
+                ("tags", tags.map_or(Value::Null, |tags| Value::List(tags.into_iter().map(Value::String).collect()))),
+                ("ins", ins.map_or(Value::Null, Value::List)),
+                ("by", by.map_or(Value::Null, Value::Map)),
+                ("in", one.unwrap_or(Value::Null)),
+            ])
+        }
+    }
+
+    /// What a server makes of a configuration: it lowers, sorts, drops doubles and fills in.
+    fn hook(value: &Value, key: &str) -> Value {
+        match value {
+            Value::Null if matches!(key, "kind" | "a") => text("filled"),
+            Value::String(text) if key != "maybe" => Value::String(text.to_lowercase()),
+            Value::List(items) if key == "tags" => {
+                let mut items: Vec<_> = items.iter().map(|item| hook(item, "tag")).collect();
+                items.sort_by_key(|item| format!("{item:?}"));
+                items.dedup();
+                Value::List(items)
+            }
+            Value::List(items) => Value::List(items.iter().map(|item| hook(item, key)).collect()),
+            Value::Map(entries) => {
+                Value::Map(entries.iter().map(|(name, value)| (name.clone(), hook(value, name))).collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Whether a planned value says what was configured, wherever something was.
+    fn follows(planned: &Value, config: &Value) -> bool {
+        match (planned, config) {
+            (_, Value::Null) => true,
+            (Value::Map(planned), Value::Map(config)) => {
+                config.iter().all(|(key, config)| planned.get(key).is_some_and(|planned| follows(planned, config)))
+            }
+            (Value::List(planned), Value::List(config)) => {
+                planned.len() == config.len()
+                    && planned.iter().zip(config).all(|(planned, config)| follows(planned, config))
+            }
+            (planned, config) => planned == config,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_follows_the_configuration_and_reading_finds_nothing_changed(config in configs()) {
+            let object = object(MESSAGES);
+            let server = hook(&config, "");
+            let (planned, divergences) = conform(&object, &config, Some(&server));
+            prop_assert!(follows(&planned, &config), "{planned:?}");
+            prop_assert_eq!(&undo_of(&object, &planned, &server, &divergences), &planned);
+            // What the server holds is told apart from what it would hold otherwise.
+            prop_assert_eq!(&conform(&object, &config, Some(&server)), &(planned, divergences));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Values as messages and back, by way of proto3's JSON, whose one mapping reads and prints data everywhere here.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use mortise_resource::{FieldPath, PathStep};
+use mortise_text::{Limits, data_from_json, data_to_json};
+use prost_types::Any;
+use serde_json::value::RawValue;
+
+use super::shape::{Attribute, Leaf, Object, Shape, attribute_name};
+use crate::value::{Number, Step, Value, ValueError};
+
+/// Makes data of a value that is wholly known. Each fault comes with its path, which begins after the data itself.
+///
+/// # Errors
+/// What is wrong with the value.
+pub fn to_data(of: &Object, value: &Value) -> Result<Any, Vec<ValueError>> {
+    let mut json = String::new();
+    let mut faults = Vec::new();
+    object(of, value, &mut Writing { json: &mut json, path: Vec::new(), faults: &mut faults });
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    data_from_json(&json, &of.message, &Limits::default()).map_err(|found| {
+        let fault = |one: mortise_text::Diagnostic| ValueError {
+            path: steps(&FieldPath::parse(&one.path)).into_iter().skip(1).collect(),
+            what: match one.remedy {
+                Some(remedy) => format!("{}; {remedy}", one.message),
+                None => one.message,
+            },
+        };
+        found.diagnostics.into_iter().map(fault).collect()
+    })
+}
+
+/// A path in protobuf's names, in those of the protocol.
+#[must_use]
+pub fn steps(path: &FieldPath) -> Vec<Step> {
+    let step = |step: &PathStep| match step {
+        PathStep::Field(name) => Step::Attribute(attribute_name(name)),
+        PathStep::Index(index) => Step::Index(usize::try_from(*index).unwrap_or(usize::MAX)),
+        PathStep::Key(key) => Step::Key(key.clone()),
+    };
+    path.0.iter().map(step).collect()
+}
+
+struct Writing<'a> {
+    json: &'a mut String,
+    path: Vec<Step>,
+    faults: &'a mut Vec<ValueError>,
+}
+
+impl Writing<'_> {
+    fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self)) {
+        self.path.push(step);
+        inner(self);
+        self.path.pop();
+    }
+
+    fn fault(&mut self, what: impl Into<String>) {
+        self.json.push_str("null");
+        self.faults.push(ValueError { path: self.path.clone(), what: what.into() });
+    }
+
+    fn text(&mut self, text: &str) {
+        // Memory takes every write.
+        self.json.push_str(&serde_json::to_string(text).unwrap_or_default());
+    }
+}
+
+fn object(of: &Object, value: &Value, to: &mut Writing<'_>) {
+    to.json.push('{');
+    let mut first = true;
+    let mut chosen: BTreeMap<String, &Attribute> = BTreeMap::new();
+    for one in of.attributes.iter().filter(|one| !value.get(&one.name).is_null()) {
+        if !std::mem::take(&mut first) {
+            to.json.push(',');
+        }
+        to.text(one.field.name());
+        to.json.push(':');
+        let oneof = one.field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
+        let before = oneof.and_then(|oneof| chosen.insert(oneof.name().to_owned(), one));
+        to.within(Step::Attribute(one.name.clone()), |to| match before {
+            Some(other) => to.fault(format!("only one of {} and {} may be set", other.name, one.name)),
+            None => self::value(&one.shape, value.get(&one.name), to),
+        });
+    }
+    to.json.push('}');
+}
+
+fn value(shape: &Shape, value: &Value, to: &mut Writing<'_>) {
+    match (shape, value) {
+        (_, Value::Null) => to.fault("null cannot be an element"),
+        (Shape::Object(of), Value::Map(_)) => object(of, value, to),
+        (Shape::Map(of), Value::Map(entries)) => {
+            to.json.push('{');
+            for (position, (key, entry)) in entries.iter().enumerate() {
+                to.json.push_str(if position > 0 { "," } else { "" });
+                to.text(key);
+                to.json.push(':');
+                to.within(Step::Key(key.clone()), |to| self::value(of, entry, to));
+            }
+            to.json.push('}');
+        }
+        // A mask of fields is one text.
+        (Shape::Paths, Value::List(items)) => {
+            let paths: Vec<_> = items.iter().filter_map(Value::as_str).map(json_name).collect();
+            to.text(&paths.join(","));
+        }
+        (Shape::List(of) | Shape::Set(of), Value::List(items)) => {
+            to.json.push('[');
+            for (index, item) in items.iter().enumerate() {
+                to.json.push_str(if index > 0 { "," } else { "" });
+                to.within(Step::Index(index), |to| self::value(of, item, to));
+            }
+            to.json.push(']');
+        }
+        (Shape::Leaf(leaf), value) => self::leaf(leaf, value, to),
+        _ => to.fault("it is of another type"),
+    }
+}
+
+fn leaf(leaf: &Leaf, value: &Value, to: &mut Writing<'_>) {
+    match (leaf, value) {
+        (Leaf::Bool, Value::Bool(value)) => to.json.push_str(if *value { "true" } else { "false" }),
+        // The mapping says what is wrong with a number, and where.
+        (Leaf::Integer | Leaf::Float | Leaf::Double, Value::Number(number)) => {
+            let _ = write!(to.json, "{number}");
+        }
+        (Leaf::Enum(of), Value::String(name)) => match (of.get_value_by_name(name), name.parse::<i32>()) {
+            (None, Ok(number)) => {
+                let _ = write!(to.json, "{number}");
+            }
+            _ => to.text(name),
+        },
+        (Leaf::Json, Value::String(text)) => match serde_json::from_str::<&RawValue>(text) {
+            Ok(json) => to.json.push_str(json.get()),
+            Err(e) => to.fault(format!("it is no JSON: {e}")),
+        },
+        (Leaf::String | Leaf::Bytes | Leaf::Timestamp | Leaf::Duration, Value::String(text)) => to.text(text),
+        _ => to.fault("it is of another type"),
+    }
+}
+
+/// A path of a field mask, as JSON has it.
+fn json_name(path: &str) -> String {
+    let mut name = String::with_capacity(path.len());
+    let mut upper = false;
+    for letter in path.chars() {
+        match letter {
+            '_' => upper = true,
+            letter if std::mem::take(&mut upper) => name.push(letter.to_ascii_uppercase()),
+            letter => name.push(letter),
+        }
+    }
+    name
+}
+
+/// The same the other way.
+fn field_name(path: &str) -> String {
+    let mut name = String::with_capacity(path.len() + 4);
+    for letter in path.chars() {
+        if letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+/// Makes a value of data. What a message cannot tell from nothing is null.
+///
+/// # Errors
+/// The data is no message of the type, or has something that no value can hold, such as a number that is none.
+pub fn from_data(of: &Object, data: Option<&Any>) -> Result<Value, ValueError> {
+    let nothing = Any::default();
+    let json = data_to_json(data.unwrap_or(&nothing), &of.message).ok_or_else(|| {
+        ValueError::new("the server's data has fields that this type does not have, or no form as text")
+    })?;
+    read_object(of, &parse(&json)?)
+}
+
+fn parse<'j, T: serde::Deserialize<'j>>(json: &'j str) -> Result<T, ValueError> {
+    serde_json::from_str(json).map_err(|e| ValueError::new(format!("it is of another type: {e}")))
+}
+
+fn read_object(of: &Object, fields: &BTreeMap<String, &RawValue>) -> Result<Value, ValueError> {
+    let attribute = |one: &Attribute| {
+        let value = match fields.get(one.field.json_name()) {
+            Some(json) => read(&one.shape, json.get()).map_err(|e| e.within(Step::Attribute(one.name.clone())))?,
+            None => Value::Null,
+        };
+        Ok((one.name.clone(), value))
+    };
+    of.attributes.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
+}
+
+fn read(shape: &Shape, json: &str) -> Result<Value, ValueError> {
+    match shape {
+        Shape::Object(of) => read_object(of, &parse(json)?),
+        Shape::Map(of) => {
+            let entries: BTreeMap<String, &RawValue> = parse(json)?;
+            let entry = |(key, json): (String, &RawValue)| {
+                let value = read(of, json.get()).map_err(|e| e.within(Step::Key(key.clone())))?;
+                Ok((key, value))
+            };
+            entries.into_iter().map(entry).collect::<Result<_, _>>().map(Value::Map)
+        }
+        Shape::Paths => {
+            let paths: String = parse(json)?;
+            let paths = paths.split(',').filter(|path| !path.is_empty());
+            Ok(Value::List(paths.map(|path| Value::String(field_name(path))).collect()))
+        }
+        Shape::List(of) | Shape::Set(of) => {
+            let items: Vec<&RawValue> = parse(json)?;
+            let item =
+                |(index, json): (usize, &RawValue)| read(of, json.get()).map_err(|e| e.within(Step::Index(index)));
+            items.into_iter().enumerate().map(item).collect::<Result<_, _>>().map(Value::List)
+        }
+        Shape::Leaf(leaf) => read_leaf(leaf, json),
+    }
+}
+
+fn read_leaf(leaf: &Leaf, json: &str) -> Result<Value, ValueError> {
+    match leaf {
+        Leaf::Bool => parse(json).map(Value::Bool),
+        // JSON has numbers of 64 bits as texts.
+        Leaf::Integer | Leaf::Float | Leaf::Double => {
+            let text = json.trim_matches('"');
+            let number =
+                text.parse::<Number>().map_err(|_| ValueError::new(format!("{text} cannot be a number here")))?;
+            Ok(Value::Number(number))
+        }
+        Leaf::Enum(_) if !json.starts_with('"') => Ok(Value::String(json.to_owned())),
+        Leaf::Json => Ok(Value::String(json.to_owned())),
+        Leaf::String | Leaf::Bytes | Leaf::Timestamp | Leaf::Duration | Leaf::Enum(_) => parse(json).map(Value::String),
+    }
+}

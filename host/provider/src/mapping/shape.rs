@@ -1,0 +1,455 @@
+//! What a message is as an object with attributes.
+//!
+//! # Limits
+//! Messages come from strangers, and may hold each other in circles, or so often that all that there is to say of them
+//! grows beyond any bound. A message within itself, and one more than [`DEPTH`] deep, is a text that holds JSON. With
+//! more than [`ATTRIBUTES`] attributes a type is refused.
+
+use std::sync::Arc;
+
+use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax};
+
+use super::options::FieldOptions;
+use crate::value::{Step, Type};
+
+/// How deep messages are shown as objects.
+const DEPTH: usize = 16;
+
+/// Most attributes of a type, those of messages within it included.
+const ATTRIBUTES: usize = 10_000;
+
+/// The attributes of a message, in the order of its fields.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// The message.
+    pub message: MessageDescriptor,
+    /// Its fields.
+    pub attributes: Vec<Attribute>,
+}
+
+/// A field as an attribute.
+#[derive(Debug, Clone)]
+pub struct Attribute {
+    /// Its name: the field's, as the protocol wants names.
+    pub name: String,
+    /// The field.
+    pub field: FieldDescriptor,
+    /// What it holds.
+    pub shape: Shape,
+    /// Whether a zero is a value.
+    pub presence: Presence,
+    /// What is done with it.
+    pub flags: Flags,
+}
+
+/// Whether a zero is the same as nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is: the message cannot tell them apart.
+    Implicit,
+    /// It is not.
+    Explicit,
+}
+
+/// What users, the server and core may do with an attribute.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "they are the protocol's")]
+pub struct Flags {
+    /// It has to be set.
+    pub required: bool,
+    /// It may be set.
+    pub optional: bool,
+    /// The server may set it.
+    pub computed: bool,
+    /// It is not shown.
+    pub sensitive: bool,
+    /// It should not be used any more.
+    pub deprecated: bool,
+    /// Another value means another resource.
+    pub replace: bool,
+}
+
+/// What an attribute holds.
+#[derive(Debug, Clone)]
+pub enum Shape {
+    /// One value.
+    Leaf(Leaf),
+    /// Several, in order.
+    List(Box<Shape>),
+    /// Several, each once, in no order.
+    Set(Box<Shape>),
+    /// Several, by name.
+    Map(Box<Shape>),
+    /// Paths of fields.
+    Paths,
+    /// Attributes.
+    Object(Arc<Object>),
+}
+
+/// One value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaf {
+    /// Text.
+    String,
+    /// True or false.
+    Bool,
+    /// A whole number.
+    Integer,
+    /// A number of 32 bits with a point.
+    Float,
+    /// The same of 64 bits.
+    Double,
+    /// Bytes, as base64.
+    Bytes,
+    /// The name of one of these; the number of one that is not known.
+    Enum(EnumDescriptor),
+    /// A point in time, as RFC 3339 has it.
+    Timestamp,
+    /// A length of time, such as `1.5s`.
+    Duration,
+    /// Anything, as JSON.
+    Json,
+}
+
+/// A message cannot be shown as an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// There is too much of it.
+    #[error("{message} has more than {ATTRIBUTES} fields, those of messages within it included")]
+    Attributes {
+        /// Its name.
+        message: String,
+    },
+    /// Two fields have one name.
+    #[error("the fields {one} and {other} of {message} would both be called {name}")]
+    Clash {
+        /// The message.
+        message: String,
+        /// A field.
+        one: String,
+        /// The other.
+        other: String,
+        /// The name of both.
+        name: String,
+    },
+}
+
+impl Object {
+    /// Of a message. `options` says what the options of a field are.
+    ///
+    /// # Errors
+    /// See [`ShapeError`].
+    pub fn of(
+        message: &MessageDescriptor,
+        options: &dyn Fn(&FieldDescriptor) -> FieldOptions,
+    ) -> Result<Self, ShapeError> {
+        let mut reading = Reading { root: message, options, within: Vec::new(), attributes: 0 };
+        reading.object(message)
+    }
+
+    /// Marks a field, by its path of names in protobuf joined by dots, as one that a change of means another resource. It
+    /// may not be there.
+    pub fn mark_immutable(&mut self, path: &str) {
+        let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+        let Some(one) = self.attributes.iter_mut().find(|one| one.field.name() == name) else { return };
+        match (rest, &mut one.shape) {
+            (None, _) => one.flags.replace = true,
+            (Some(rest), Shape::Object(of)) => Arc::make_mut(of).mark_immutable(rest),
+            (Some(_), _) => {}
+        }
+    }
+
+    /// The attribute at a path of attributes.
+    pub(crate) fn attribute_at(&self, path: &[Step]) -> Option<&Attribute> {
+        let (Step::Attribute(name), rest) = path.split_first()? else { return None };
+        let one = self.attributes.iter().find(|one| one.name == *name)?;
+        match (&one.shape, rest) {
+            (_, []) => Some(one),
+            (Shape::Object(of), rest) => of.attribute_at(rest),
+            _ => None,
+        }
+    }
+
+    /// Collects the paths of fields that a change of means another resource; `path` is that of this object.
+    pub(crate) fn replacing(&self, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
+        for one in &self.attributes {
+            path.push(Step::Attribute(one.name.clone()));
+            match &one.shape {
+                _ if one.flags.replace => found.push(path.clone()),
+                Shape::Object(of) => of.replacing(path, found),
+                _ => {}
+            }
+            path.pop();
+        }
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn to_type(&self) -> Type {
+        Type::object(self.attributes.iter().map(|one| (one.name.as_str(), one.shape.to_type())))
+    }
+}
+
+impl Shape {
+    /// Its type.
+    #[must_use]
+    pub fn to_type(&self) -> Type {
+        match self {
+            Self::Leaf(Leaf::Bool) => Type::Bool,
+            Self::Leaf(Leaf::Integer | Leaf::Float | Leaf::Double) => Type::Number,
+            Self::Leaf(_) => Type::String,
+            Self::List(of) => Type::list(of.to_type()),
+            Self::Set(of) => Type::set(of.to_type()),
+            Self::Map(of) => Type::map(of.to_type()),
+            Self::Paths => Type::list(Type::String),
+            Self::Object(of) => of.to_type(),
+        }
+    }
+}
+
+struct Reading<'a> {
+    root: &'a MessageDescriptor,
+    options: &'a dyn Fn(&FieldDescriptor) -> FieldOptions,
+    /// Messages that the one that is read is within.
+    within: Vec<String>,
+    attributes: usize,
+}
+
+impl Reading<'_> {
+    fn object(&mut self, message: &MessageDescriptor) -> Result<Object, ShapeError> {
+        self.within.push(message.full_name().to_owned());
+        let mut attributes: Vec<Attribute> = Vec::new();
+        for field in message.fields() {
+            self.attributes += 1;
+            if self.attributes > ATTRIBUTES {
+                return Err(ShapeError::Attributes { message: self.root.full_name().to_owned() });
+            }
+            let name = attribute_name(field.name());
+            if let Some(other) = attributes.iter().find(|other| other.name == name) {
+                let (one, other) = (other.field.name().to_owned(), field.name().to_owned());
+                return Err(ShapeError::Clash { message: message.full_name().to_owned(), one, other, name });
+            }
+            let options = (self.options)(&field);
+            let (shape, presence) = self.field(&field, options.unordered)?;
+            let flags = flags(&field, options);
+            attributes.push(Attribute { name, field, shape, presence, flags });
+        }
+        self.within.pop();
+        Ok(Object { message: message.clone(), attributes })
+    }
+
+    fn field(&mut self, field: &FieldDescriptor, unordered: bool) -> Result<(Shape, Presence), ShapeError> {
+        if let (true, Kind::Message(entry)) = (field.is_map(), field.kind()) {
+            let of = self.one(&entry.map_entry_value_field().kind())?;
+            return Ok((Shape::Map(Box::new(of)), Presence::Implicit));
+        }
+        let one = self.one(&field.kind())?;
+        if field.is_list() {
+            let of = Box::new(one);
+            return Ok((if unordered { Shape::Set(of) } else { Shape::List(of) }, Presence::Implicit));
+        }
+        let tells_apart = field.supports_presence() || field.containing_oneof().is_some();
+        // A mask without paths is one that is there.
+        Ok((one, if tells_apart { Presence::Explicit } else { Presence::Implicit }))
+    }
+
+    /// What one value of a kind is.
+    fn one(&mut self, kind: &Kind) -> Result<Shape, ShapeError> {
+        Ok(match kind {
+            Kind::String => Shape::Leaf(Leaf::String),
+            Kind::Bool => Shape::Leaf(Leaf::Bool),
+            Kind::Float => Shape::Leaf(Leaf::Float),
+            Kind::Double => Shape::Leaf(Leaf::Double),
+            Kind::Bytes => Shape::Leaf(Leaf::Bytes),
+            Kind::Enum(of) => Shape::Leaf(Leaf::Enum(of.clone())),
+            Kind::Message(of) => match well_known(of) {
+                Some(shape) => shape,
+                None if self.within.len() >= DEPTH || self.within.iter().any(|name| name == of.full_name()) => {
+                    Shape::Leaf(Leaf::Json)
+                }
+                None => Shape::Object(Arc::new(self.object(of)?)),
+            },
+            _ => Shape::Leaf(Leaf::Integer),
+        })
+    }
+}
+
+/// Messages of `google.protobuf` that are no objects.
+fn well_known(message: &MessageDescriptor) -> Option<Shape> {
+    let leaf = match message.full_name().strip_prefix("google.protobuf.")? {
+        "Timestamp" => Leaf::Timestamp,
+        "Duration" => Leaf::Duration,
+        "Struct" | "Value" | "ListValue" | "Any" => Leaf::Json,
+        "FieldMask" => return Some(Shape::Paths),
+        "DoubleValue" => Leaf::Double,
+        "FloatValue" => Leaf::Float,
+        "Int64Value" | "UInt64Value" | "Int32Value" | "UInt32Value" => Leaf::Integer,
+        "BoolValue" => Leaf::Bool,
+        "StringValue" => Leaf::String,
+        "BytesValue" => Leaf::Bytes,
+        _ => return None,
+    };
+    Some(Shape::Leaf(leaf))
+}
+
+fn flags(field: &FieldDescriptor, options: FieldOptions) -> Flags {
+    let of_a_choice = field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic());
+    let proto2_required = field.parent_file().syntax() == Syntax::Proto2 && field.is_required();
+    let required = (options.required || proto2_required) && !of_a_choice;
+    Flags {
+        required,
+        optional: !required && !options.output_only,
+        // Of a choice the server may not take another member than the user.
+        computed: !required && !of_a_choice,
+        sensitive: options.debug_redact,
+        deprecated: options.deprecated,
+        replace: options.immutable,
+    }
+}
+
+/// A field's name as a name of the protocol: lower-case letters, digits and `_`, and no digit first.
+pub(crate) fn attribute_name(field: &str) -> String {
+    let mut name = String::with_capacity(field.len() + 4);
+    let mut before = '_';
+    for letter in field.chars() {
+        if letter.is_ascii_uppercase() && before != '_' && !before.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' });
+        before = letter;
+    }
+    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+
+    /// A message of a file with these declarations.
+    pub(in crate::mapping) fn message(declarations: &str, name: &str) -> MessageDescriptor {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "syntax = \"proto3\";\npackage t;\nimport \"google/protobuf/timestamp.proto\";\nimport \
+             \"google/protobuf/duration.proto\";\nimport \"google/protobuf/struct.proto\";\nimport \
+             \"google/protobuf/wrappers.proto\";\nimport \"google/protobuf/empty.proto\";\nimport \
+             \"google/protobuf/field_mask.proto\";\n{declarations}"
+        );
+        std::fs::write(dir.path().join("t.proto"), text).unwrap();
+        let mut compiler = protox::Compiler::new([dir.path()]).unwrap();
+        compiler.include_imports(true).open_file("t.proto").unwrap();
+        let pool = DescriptorPool::decode(compiler.encode_file_descriptor_set().as_slice()).unwrap();
+        pool.get_message_by_name(&format!("t.{name}")).unwrap()
+    }
+
+    pub(in crate::mapping) fn object(declarations: &str) -> Object {
+        Object::of(&message(declarations, "M"), &|_| FieldOptions::default()).unwrap()
+    }
+
+    fn types(of: &Object) -> Vec<(String, String)> {
+        let text = |one: &Attribute| String::from_utf8(one.shape.to_type().to_bytes()).unwrap();
+        of.attributes.iter().map(|one| (one.name.clone(), text(one))).collect()
+    }
+
+    #[test]
+    fn every_kind_of_field_has_its_type() {
+        let of = object(
+            "enum E { ZERO = 0; ONE = 1; }
+             message In { string a = 1; repeated In more = 2; }
+             message M {
+               string text = 1; bool yes = 2; uint64 big = 3; float f = 4; double d = 5; bytes b = 6; E e = 7;
+               repeated int32 many = 8; map<string, In> by_name = 9; map<int32, bool> by_number = 10; In in = 11;
+               google.protobuf.Timestamp at = 12; google.protobuf.Duration took = 13; google.protobuf.Struct any = 14;
+               google.protobuf.StringValue maybe = 15; google.protobuf.Empty nothing = 16;
+               google.protobuf.FieldMask mask = 17; repeated In ins = 18;
+             }",
+        );
+        let inner = r#"["object",{"a":"string","more":["list","string"]}]"#;
+        let expected = [
+            ("text", r#""string""#.to_owned()),
+            ("yes", r#""bool""#.to_owned()),
+            ("big", r#""number""#.to_owned()),
+            ("f", r#""number""#.to_owned()),
+            ("d", r#""number""#.to_owned()),
+            ("b", r#""string""#.to_owned()),
+            ("e", r#""string""#.to_owned()),
+            ("many", r#"["list","number"]"#.to_owned()),
+            ("by_name", format!(r#"["map",{inner}]"#)),
+            ("by_number", r#"["map","bool"]"#.to_owned()),
+            ("in", inner.to_owned()),
+            ("at", r#""string""#.to_owned()),
+            ("took", r#""string""#.to_owned()),
+            ("any", r#""string""#.to_owned()),
+            ("maybe", r#""string""#.to_owned()),
+            ("nothing", r#"["object",{}]"#.to_owned()),
+            ("mask", r#"["list","string"]"#.to_owned()),
+            ("ins", format!(r#"["list",{inner}]"#)),
+        ];
+        assert_eq!(types(&of), expected.map(|(name, of)| (name.to_owned(), of)));
+    }
+
+    #[test]
+    fn what_a_message_can_tell_apart_and_who_may_set_it() {
+        let of = object(
+            "message M { string i = 1; optional string e = 2; oneof c { string one = 3; M two = 4; } M in = 5; repeated string l = 6; }",
+        );
+        use Presence::{Explicit, Implicit};
+        let presences: Vec<_> = of.attributes.iter().map(|one| one.presence).collect();
+        assert_eq!(presences, [Implicit, Explicit, Explicit, Explicit, Explicit, Implicit]);
+        let may_be_computed: Vec<_> = of.attributes.iter().map(|one| one.flags.computed).collect();
+        assert_eq!(may_be_computed, [true, true, false, false, true, true]);
+        let message = message("message M { string a = 1; repeated string b = 2; }", "M");
+        let options = |options: FieldOptions| Object::of(&message, &|_| options).unwrap().attributes;
+        let required = options(FieldOptions { required: true, immutable: true, ..FieldOptions::default() });
+        assert_eq!(required[0].flags, Flags { required: true, replace: true, ..Flags::default() });
+        let output = options(FieldOptions { output_only: true, debug_redact: true, ..FieldOptions::default() });
+        assert_eq!(output[0].flags, Flags { computed: true, sensitive: true, ..Flags::default() });
+        let unordered = options(FieldOptions { unordered: true, ..FieldOptions::default() });
+        assert_eq!(unordered[1].shape.to_type(), Type::set(Type::String));
+    }
+
+    #[test]
+    fn names_are_the_protocols_and_clash_or_not() {
+        for (field, name) in [
+            ("plain_name", "plain_name"),
+            ("camelCase", "camel_case"),
+            ("HTTPPort", "httpport"),
+            ("_x", "_x"),
+            ("a1B2", "a1_b2"),
+        ] {
+            assert_eq!(attribute_name(field), name);
+        }
+        // What compilers refuse comes in descriptors that none made.
+        let file = message("message M { string one = 1; string other = 2; }", "M").parent_file();
+        let mut file = file.file_descriptor_proto().clone();
+        for (field, name) in file.message_type[0].field.iter_mut().zip(["HTTPPort", "httpport"]) {
+            field.name = Some(name.into());
+        }
+        file.dependency.clear();
+        file.syntax = None;
+        let pool =
+            DescriptorPool::from_file_descriptor_set(prost_types::FileDescriptorSet { file: vec![file] }).unwrap();
+        let clash = pool.get_message_by_name("t.M").unwrap();
+        let said = Object::of(&clash, &|_| FieldOptions::default()).unwrap_err().to_string();
+        assert_eq!(said, "the fields HTTPPort and httpport of t.M would both be called httpport");
+    }
+
+    #[test]
+    fn what_would_never_end_is_json_or_refused() {
+        let chain: String = (0..40).map(|n| format!("message L{n} {{ L{} next = 1; }}\n", n + 1)).collect();
+        let chain = message(&format!("{chain} message L40 {{}} message M {{ L0 first = 1; }}"), "M");
+        let mut depth = 0;
+        let mut of = Object::of(&chain, &|_| FieldOptions::default()).unwrap();
+        while let Some(Shape::Object(inner)) = of.attributes.first().map(|one| one.shape.clone()) {
+            (of, depth) = ((*inner).clone(), depth + 1);
+        }
+        assert_eq!(depth, DEPTH - 1);
+        assert!(matches!(of.attributes[0].shape, Shape::Leaf(Leaf::Json)));
+        // Each holds the next twice: 2^14 of the last.
+        let doubled: String = (0..14).map(|n| format!("message D{n} {{ D{0} a = 1; D{0} b = 2; }}\n", n + 1)).collect();
+        let doubled = message(&format!("{doubled} message D14 {{}} message M {{ D0 first = 1; }}"), "M");
+        let said = Object::of(&doubled, &|_| FieldOptions::default()).unwrap_err().to_string();
+        assert_eq!(said, "t.M has more than 10000 fields, those of messages within it included");
+    }
+}

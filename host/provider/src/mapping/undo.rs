@@ -1,0 +1,73 @@
+//! What is read: the user's spelling where the server still holds what it made of that, and the server's values elsewhere.
+
+use std::collections::BTreeMap;
+
+use super::{
+    conform::Divergences,
+    same::same,
+    shape::{Object, Presence, Shape},
+};
+use crate::value::{Step, Value};
+
+/// Brings what the server holds at `root` and the state before it together.
+#[must_use]
+pub fn undo(shape: &Shape, root: &str, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
+    let mut undoing = Undoing { path: vec![Step::Attribute(root.to_owned())], divergences };
+    undoing.value(shape, Presence::Implicit, prior, server)
+}
+
+struct Undoing<'a> {
+    path: Vec<Step>,
+    divergences: &'a Divergences,
+}
+
+impl Undoing<'_> {
+    fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self) -> Value) -> Value {
+        self.path.push(step);
+        let value = inner(self);
+        self.path.pop();
+        value
+    }
+
+    fn object(&mut self, of: &Object, prior: &Value, server: &Value) -> Value {
+        let (Value::Map(prior), Value::Map(server)) = (prior, server) else { return server.clone() };
+        let mut attributes = BTreeMap::new();
+        for one in &of.attributes {
+            let part = |of: &BTreeMap<String, Value>| of.get(&one.name).cloned().unwrap_or(Value::Null);
+            let (prior, server) = (part(prior), part(server));
+            let value = self.within(Step::Attribute(one.name.clone()), |undoing| {
+                undoing.value(&one.shape, one.presence, &prior, &server)
+            });
+            attributes.insert(one.name.clone(), value);
+        }
+        Value::Map(attributes)
+    }
+
+    fn value(&mut self, shape: &Shape, presence: Presence, prior: &Value, server: &Value) -> Value {
+        if let Some(known) = self.divergences.at(&self.path) {
+            return if same(shape, presence, known, server) { prior.clone() } else { server.clone() };
+        }
+        match (shape, prior, server) {
+            (Shape::Object(of), Value::Map(_), Value::Map(_)) => self.object(of, prior, server),
+            (Shape::List(of), Value::List(was), Value::List(is)) if was.len() == is.len() => {
+                let item = |(index, (was, is))| {
+                    self.within(Step::Index(index), |undoing| undoing.value(of, Presence::Explicit, was, is))
+                };
+                Value::List(was.iter().zip(is).enumerate().map(item).collect())
+            }
+            (Shape::Map(of), Value::Map(was), Value::Map(is)) => {
+                let entry = |(key, is): (&String, &Value)| {
+                    let value = match was.get(key) {
+                        Some(was) => self
+                            .within(Step::Key(key.clone()), |undoing| undoing.value(of, Presence::Explicit, was, is)),
+                        None => is.clone(),
+                    };
+                    (key.clone(), value)
+                };
+                Value::Map(is.iter().map(entry).collect())
+            }
+            _ if same(shape, presence, prior, server) => prior.clone(),
+            _ => server.clone(),
+        }
+    }
+}

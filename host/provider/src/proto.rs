@@ -1,0 +1,25 @@
+//! The generated messages and services: the provider protocol, and what core wants of each process that it starts.
+
+/// Provider protocol 6.5.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated; the .proto file has the documentation"
+)]
+pub mod tfplugin6 {
+    include!(concat!(env!("OUT_DIR"), "/tfplugin6.rs"));
+}
+
+/// What core wants of a process.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "generated; the .proto file has the documentation"
+)]
+pub mod plugin {
+    include!(concat!(env!("OUT_DIR"), "/plugin.rs"));
+}

@@ -1,0 +1,259 @@
+//! Applies plans: creates, updates and deletes.
+//!
+//! A creation cannot take the place of a resource that is there: it carries a uid of its own, which the server does not
+//! look at when there is none of the name, and refuses otherwise. An update is of the generation that was planned with,
+//! or of none. What was written is told, whatever comes after it.
+
+use std::time::Duration;
+
+use mortise_resource::{meta, pb};
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use super::{
+    diagnostic::{at, error, refused},
+    plan::{Plan, contradiction, plan},
+    session::{Server, Session},
+    validate::duration,
+};
+use crate::{
+    proto::tfplugin6::Diagnostic,
+    schema::ResourceSchema,
+    state::{Defaults, Private, resource_id, state},
+    value::{PathText, Step, Value},
+};
+
+/// Attempts of an update that a change of status comes before.
+const ATTEMPTS: usize = 5;
+/// How long is waited for conditions, and for finalizers to go, unless a configuration says so.
+const WAIT: Duration = Duration::from_secs(60);
+/// How often it is looked, at first and at most.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_AT_MOST: Duration = Duration::from_secs(1);
+
+/// What came of it. With faults the state is what there is then.
+#[derive(Default)]
+pub(crate) struct Applied {
+    pub(crate) state: Option<Value>,
+    pub(crate) private: Vec<u8>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl Applied {
+    /// Nothing was changed: core keeps what it has.
+    fn refused(diagnostics: Vec<Diagnostic>) -> Self {
+        Self { diagnostics, ..Self::default() }
+    }
+}
+
+/// Applies a plan.
+pub(crate) async fn apply(
+    of: &ResourceSchema,
+    session: &Session,
+    server: &Server,
+    prior: &Value,
+    planned: &Value,
+    config: &Value,
+) -> Applied {
+    if planned.is_null() {
+        return delete(of, session, server, prior).await;
+    }
+    let plan = match plan(of, server, prior, config).await {
+        Ok(plan) => plan,
+        Err(diagnostics) => return Applied::refused(diagnostics),
+    };
+    if let Some(path) = contradiction(planned, &plan.state) {
+        let summary = "the server's rules changed since this was planned; plan again";
+        let detail = format!("{} would be something else than it was. Nothing was written.", PathText(&path));
+        return Applied::refused(vec![Diagnostic { detail, ..at(&path, summary) }]);
+    }
+    let Plan { divergences, request, writes, diagnostics, .. } = plan;
+    let Some(mut request) = request else {
+        return Applied::refused(vec![error("core applies what is not known yet", "")]);
+    };
+    let written = match (prior.is_null(), writes) {
+        (true, _) => {
+            request.id.get_or_insert_default().uid = ulid::Ulid::generate().to_string();
+            create(server, request).await
+        }
+        (false, true) => update(server, prior, request).await,
+        (false, false) => current(server, prior, &request).await,
+    };
+    let resource = match written {
+        Ok(resource) => resource,
+        Err(faults) => return Applied::refused(faults),
+    };
+    let mut applied = Applied { private: Private::write(&divergences), diagnostics, ..Applied::default() };
+    let resource = match wait(session, server, planned, resource.clone()).await {
+        Ok(resource) => resource,
+        Err(fault) => {
+            applied.diagnostics.push(fault);
+            resource
+        }
+    };
+    match state(of, &resource, planned, &divergences) {
+        Ok(state) => applied.state = Some(state),
+        Err(fault) => applied.diagnostics.push(error(fault.to_string(), "It was written.")),
+    }
+    applied
+}
+
+async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+    match server.client.write(request).await {
+        Ok((resource, _)) => Ok(resource),
+        Err(status) if status.code() == Code::FailedPrecondition => {
+            let name = [Step::Attribute("name".to_owned())];
+            let detail = "`terraform import` takes it over; it has the id as the last part of its command.";
+            let summary = "there is a resource of this name already";
+            let said = match status.message().contains("uid") {
+                true => Diagnostic { detail: detail.to_owned(), ..at(&name, summary) },
+                false => at(&name, status.message()),
+            };
+            Err(vec![said])
+        }
+        Err(status) => Err(refused("creating", server.client.address(), &status)),
+    }
+}
+
+/// What is there of a state, if it is of the generation that the state has.
+async fn current(server: &Server, prior: &Value, request: &pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
+    let id = pb::Id { uid, ..request.id.clone().unwrap_or_default() };
+    let found = server.client.read(id).await;
+    match found.map_err(|status| refused("reading", server.client.address(), &status))? {
+        Some(found) if Some(found.generation.as_str()) == prior.get("generation").as_str() => Ok(found),
+        Some(_) => Err(vec![error(
+            "the resource was changed since this was planned",
+            "Somebody else wrote it in between. Nothing was written; plan again.",
+        )]),
+        None => Err(vec![error(
+            "the resource is gone since this was planned",
+            "Somebody else deleted it, or replaced it by another one of its name. Plan again.",
+        )]),
+    }
+}
+
+async fn update(server: &Server, prior: &Value, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+    for _ in 0..ATTEMPTS {
+        let stored = current(server, prior, &request).await?;
+        let mut request = request.clone();
+        request.id = stored.id;
+        request.version = stored.version;
+        // A write of a version would take away what is left out.
+        for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
+            if let Some(value) = stored.metadata.get(key) {
+                request.metadata.insert(key.to_owned(), value.clone());
+            }
+        }
+        match server.client.write(request).await {
+            Ok((resource, _)) => return Ok(resource),
+            Err(status) if status.code() == Code::Aborted => {}
+            Err(status) => return Err(refused("updating", server.client.address(), &status)),
+        }
+    }
+    Err(vec![error("the resource's statuses change all the time", "The write was tried 5 times. Apply again.")])
+}
+
+/// Looks again and again, less and less often.
+struct Looks {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Looks {
+    fn for_at_most(timeout: Duration) -> Self {
+        Self { until: Instant::now() + timeout, pause: LOOK }
+    }
+
+    /// Waits until the next look; false when there is none.
+    async fn next(&mut self, session: &Session) -> bool {
+        if session.is_stopped() || Instant::now() + self.pause > self.until {
+            return false;
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LOOK_AT_MOST);
+        true
+    }
+}
+
+fn timeout(of: &Value) -> Duration {
+    of.get("wait").get("timeout").as_str().and_then(|text| duration(text).ok()).unwrap_or(WAIT)
+}
+
+/// Waits for the conditions that a configuration names.
+async fn wait(
+    session: &Session,
+    server: &Server,
+    planned: &Value,
+    resource: pb::Resource,
+) -> Result<pb::Resource, Diagnostic> {
+    let Value::List(wanted) = planned.get("wait").get("conditions") else { return Ok(resource) };
+    let wanted: Vec<_> = wanted.iter().filter_map(Value::as_str).collect();
+    let generation = resource.generation.clone();
+    let mut found = resource;
+    let mut looks = Looks::for_at_most(timeout(planned));
+    loop {
+        let missing: Vec<_> = wanted.iter().filter(|condition| !holds(&found, condition, &generation)).collect();
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let path = ["wait", "conditions"].map(|name| Step::Attribute(name.to_owned()));
+        if !looks.next(session).await {
+            let missing = missing.iter().map(|one| (**one).to_owned()).collect::<Vec<_>>().join(", ");
+            let why = if session.is_stopped() { "the run was stopped" } else { "the time is over" };
+            let summary = format!("it was written, but {why} before these conditions were true: {missing}");
+            return Err(Diagnostic { detail: said(&found), ..at(&path, summary) });
+        }
+        match server.client.read(found.id.clone().unwrap_or_default()).await {
+            Ok(Some(now)) => found = now,
+            Ok(None) => return Err(at(&path, "it was written, and deleted by somebody else while it was waited for")),
+            Err(status) => {
+                let summary = format!("it was written, but cannot be read: {}", status.message());
+                return Err(at(&path, summary));
+            }
+        }
+    }
+}
+
+/// Whether a controller says of this generation that a condition holds.
+fn holds(resource: &pb::Resource, condition: &str, generation: &str) -> bool {
+    let current = resource.status.values().filter(|status| status.observed_generation == generation);
+    let mut conditions = current.flat_map(|status| &status.conditions);
+    conditions.any(|one| one.r#type == condition && one.state() == pb::condition::State::True)
+}
+
+/// What controllers say, for people.
+fn said(resource: &pb::Resource) -> String {
+    let lines = resource.status.iter().flat_map(|(name, status)| {
+        let line = move |one: &pb::Condition| {
+            format!("{name}: {} {} {} {}\n", one.r#type, one.state().as_str_name(), one.reason, one.message)
+        };
+        status.conditions.iter().map(line)
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { "No controller has said anything of it.".to_owned() } else { lines }
+}
+
+async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> Applied {
+    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
+    let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
+    if let Err(status) = server.client.delete(id.clone()).await {
+        return Applied::refused(refused("deleting", server.client.address(), &status));
+    }
+    let mut looks = Looks::for_at_most(timeout(prior));
+    loop {
+        let found = match server.client.read(id.clone()).await {
+            Ok(None) => return Applied { state: Some(Value::Null), ..Applied::default() },
+            Ok(Some(found)) => found,
+            Err(status) => return Applied::refused(refused("deleting", server.client.address(), &status)),
+        };
+        if !looks.next(session).await {
+            let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
+            let detail = format!(
+                "It is marked, and goes when these finalizers have been taken from it: {finalizers}. `wait.timeout` \
+                 allows their controllers more time."
+            );
+            return Applied::refused(vec![error("the resource is not deleted yet", detail)]);
+        }
+    }
+}

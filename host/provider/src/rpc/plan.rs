@@ -1,0 +1,239 @@
+//! Plans: what the server would make of a configuration, in the user's spelling.
+//!
+//! A plan depends on the prior state, the configuration and the rules of the server alone: it is made again when it is
+//! applied, and has to be the same then.
+
+use mortise_resource::pb;
+use tonic::Code;
+
+use super::{
+    diagnostic::{refused, value_error, warning},
+    session::Server,
+};
+use crate::{
+    mapping::{Divergences, Presence, conform, from_data, same},
+    proto::tfplugin6::Diagnostic,
+    schema::ResourceSchema,
+    state::{id_text, metadata_shape, place_of, request},
+    value::{Step, Value},
+};
+
+/// A plan.
+pub(crate) struct Plan {
+    pub(crate) state: Value,
+    /// Paths of changes that mean another resource.
+    pub(crate) replace: Vec<Vec<Step>>,
+    /// What the server would make of the user's spelling.
+    pub(crate) divergences: Divergences,
+    /// Warnings.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// What would be sent; none while something of it is not known.
+    pub(crate) request: Option<pb::Resource>,
+    /// Whether the server would have something to write.
+    pub(crate) writes: bool,
+}
+
+/// Attributes of which a configuration has to know everything before the server can be asked.
+const SENT: [&str; 6] = ["name", "partition", "namespace", "metadata", "owner", "data"];
+
+/// What the server says of itself, and what a write changes.
+const WRITTEN: [&str; 3] = ["generation", "version", "status"];
+
+/// Plans a creation (`prior` is null) or an update.
+pub(crate) async fn plan(
+    of: &ResourceSchema,
+    server: &Server,
+    prior: &Value,
+    config: &Value,
+) -> Result<Plan, Vec<Diagnostic>> {
+    let mut diagnostics = Vec::new();
+    let known = SENT.iter().all(|name| config.get(name).is_wholly_known());
+    let sent = match known {
+        true => {
+            let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
+            Some(request(of, config, &server.defaults).map_err(faults)?)
+        }
+        false => None,
+    };
+    let mutated = match &sent {
+        Some(sent) => dry_run(server, sent, prior.is_null(), &mut diagnostics).await?,
+        None => None,
+    };
+    let mut divergences = Divergences::default();
+    let data = match &mutated {
+        Some(mutated) => Some(from_data(&of.data, mutated.data.as_ref()).map_err(|fault| vec![value_error(&fault)])?),
+        None => None,
+    };
+    let metadata = mutated.as_ref().map(metadata);
+    let mut planned = config.clone();
+    let Value::Map(parts) = &mut planned else { return Ok(unchanged(planned)) };
+    let conformed = conform(&of.shape(), false, "data", config.get("data"), data.as_ref(), &mut divergences);
+    parts.insert("data".to_owned(), conformed);
+    let shape = metadata_shape();
+    let conformed = conform(&shape, true, "metadata", config.get("metadata"), metadata.as_ref(), &mut divergences);
+    parts.insert("metadata".to_owned(), conformed);
+    place(of, server, prior, config, mutated.as_ref(), parts);
+    owner(prior, parts);
+
+    let writes = prior.is_null() || !is_same(of, prior, &planned);
+    if let Value::Map(parts) = &mut planned {
+        computed(of, prior, mutated.as_ref(), writes, parts);
+    }
+    let replace = match prior.is_null() {
+        true => Vec::new(),
+        false => of.replacing().into_iter().filter(|path| is_changed(of, prior, &planned, path)).collect(),
+    };
+    Ok(Plan { state: planned, replace, divergences, diagnostics, request: sent, writes })
+}
+
+fn unchanged(state: Value) -> Plan {
+    let (replace, diagnostics) = (Vec::new(), Vec::new());
+    Plan { state, replace, divergences: Divergences::default(), diagnostics, request: None, writes: false }
+}
+
+/// Asks the server what it would make of a write. Where its place is not there, the same run may be about to make it.
+async fn dry_run(
+    server: &Server,
+    sent: &pb::Resource,
+    creates: bool,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<Option<pb::Resource>, Vec<Diagnostic>> {
+    match server.client.mutate_and_validate(sent.clone()).await {
+        Ok((mutated, warnings)) => {
+            diagnostics.extend(warnings.into_iter().map(warning));
+            Ok(Some(mutated))
+        }
+        Err(status) if creates && is_missing_place(&status) => {
+            diagnostics.push(warning(format!("{}; it is expected to be there when this is applied", status.message())));
+            Ok(None)
+        }
+        Err(status) => Err(refused("planning", server.client.address(), &status)),
+    }
+}
+
+fn is_missing_place(status: &tonic::Status) -> bool {
+    status.code() == Code::NotFound
+}
+
+fn metadata(of: &pb::Resource) -> Value {
+    let entries = of.metadata.iter().map(|(key, value)| (key.clone(), Value::String(value.clone())));
+    let entries: std::collections::BTreeMap<_, _> = entries.collect();
+    if entries.is_empty() { Value::Null } else { Value::Map(entries) }
+}
+
+type Parts = std::collections::BTreeMap<String, Value>;
+
+/// Partition and namespace: as configured, or as the server fills them in.
+fn place(
+    of: &ResourceSchema,
+    server: &Server,
+    prior: &Value,
+    config: &Value,
+    mutated: Option<&pb::Resource>,
+    parts: &mut Parts,
+) {
+    let wanted = place_of(of.scope, config, &server.defaults);
+    let filled = mutated.and_then(|found| found.id.as_ref()?.tenancy.clone());
+    let unit = |name: &str, part: fn(&pb::Tenancy) -> &String| match (config.get(name), part(&wanted)) {
+        (Value::Null, wanted) if !wanted.is_empty() => Value::String(wanted.clone()),
+        (Value::Null, _) => match (&filled, prior.get(name)) {
+            (Some(filled), _) => Value::text(part(filled).as_str()),
+            (None, prior) if !prior.is_null() => prior.clone(),
+            (None, _) => Value::unknown(),
+        },
+        (configured, _) => configured.clone(),
+    };
+    for (name, part) in [
+        ("partition", (|of| &of.partition) as fn(&pb::Tenancy) -> &String),
+        ("namespace", |of: &pb::Tenancy| &of.namespace),
+    ] {
+        if parts.contains_key(name) {
+            parts.insert(name.to_owned(), unit(name, part));
+        }
+    }
+}
+
+/// What a configuration leaves out of the owner is as it was, or the server's.
+fn owner(prior: &Value, parts: &mut Parts) {
+    let before = prior.get("owner").clone();
+    if let Some(Value::Map(owner)) = parts.get_mut("owner") {
+        for name in ["partition", "namespace", "uid"] {
+            if owner.get(name).is_none_or(Value::is_null) {
+                let known = if before.is_null() { Value::unknown() } else { before.get(name).clone() };
+                owner.insert(name.to_owned(), known);
+            }
+        }
+    }
+}
+
+/// What the server sets, and what it would change.
+fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, writes: bool, parts: &mut Parts) {
+    let text = |name: &str| parts.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+    let unit = |name: &str| match parts.get(name) {
+        None => Some(String::new()),
+        Some(Value::Null) => mutated.map(|_| String::new()),
+        Some(_) => text(name),
+    };
+    let id = match (text("name"), unit("partition"), unit("namespace")) {
+        (Some(name), Some(partition), Some(namespace)) => {
+            let tenancy = Some(pb::Tenancy { partition, namespace });
+            Value::String(id_text(of.scope, &pb::Id { name, tenancy, ..pb::Id::default() }))
+        }
+        _ => Value::unknown(),
+    };
+    parts.insert("id".to_owned(), id);
+    let or_unknown = |name: &str| if prior.is_null() { Value::unknown() } else { prior.get(name).clone() };
+    parts.insert("uid".to_owned(), or_unknown("uid"));
+    parts.insert("group_version".to_owned(), Value::String(of.kind.group_version.clone()));
+    for name in WRITTEN {
+        parts.insert(name.to_owned(), if writes { Value::unknown() } else { prior.get(name).clone() });
+    }
+}
+
+/// Whether the server would have nothing to write. What is not known is not the same.
+fn is_same(of: &ResourceSchema, prior: &Value, planned: &Value) -> bool {
+    same(&of.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
+        && same(&metadata_shape(), Presence::Implicit, prior.get("metadata"), planned.get("metadata"))
+        && ["name", "partition", "namespace", "owner"].iter().all(|name| prior.get(name) == planned.get(name))
+}
+
+/// Whether the value at a path is another one.
+fn is_changed(of: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]) -> bool {
+    let at = |value: &Value| {
+        path.iter().fold(value.clone(), |value, step| match step {
+            Step::Attribute(name) => value.get(name).clone(),
+            Step::Key(_) | Step::Index(_) => Value::Null,
+        })
+    };
+    let (before, after) = (at(prior), at(planned));
+    match path {
+        [Step::Attribute(data), rest @ ..] if data == "data" => {
+            let attribute = of.data.attribute_at(rest);
+            attribute.is_some_and(|one| !same(&one.shape, one.presence, &before, &after))
+        }
+        _ => before != after,
+    }
+}
+
+/// Whether what was planned and known is planned again; the path where not.
+pub(crate) fn contradiction(before: &Value, now: &Value) -> Option<Vec<Step>> {
+    match (before, now) {
+        (Value::Unknown(_), _) => None,
+        (Value::Map(before), Value::Map(now)) if before.len() == now.len() => {
+            before.iter().find_map(|(name, before)| {
+                let step = Step::Attribute(name.clone());
+                match now.get(name) {
+                    Some(now) => contradiction(before, now).map(|path| [vec![step], path].concat()),
+                    None => Some(vec![step]),
+                }
+            })
+        }
+        (Value::List(before), Value::List(now)) if before.len() == now.len() => {
+            before.iter().zip(now).enumerate().find_map(|(index, (before, now))| {
+                contradiction(before, now).map(|path| [vec![Step::Index(index)], path].concat())
+            })
+        }
+        (before, now) if before == now => None,
+        _ => Some(Vec::new()),
+    }
+}

@@ -1,0 +1,85 @@
+//! What there is: of a resource that core has a state of, of one by its name, of many.
+
+use mortise_resource::{Scope, pb, types::gvk};
+
+use super::{
+    diagnostic::{at, error, refused},
+    session::Server,
+};
+use crate::{
+    proto::tfplugin6::Diagnostic,
+    schema::{ProviderSchema, ResourceSchema},
+    state::{Defaults, Private, data_source_state, list_entry, place_of, resource_id, state},
+    value::{Step, Value},
+};
+
+/// Most resources that a data source lists.
+const MOST: usize = 100_000;
+
+/// The state now; null for a resource that is gone.
+pub(crate) async fn resource(
+    of: &ResourceSchema,
+    server: &Server,
+    prior: &Value,
+    private: &[u8],
+) -> Result<Value, Vec<Diagnostic>> {
+    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
+    let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
+    let found = server.client.read(id).await;
+    match found.map_err(|status| refused("reading", server.client.address(), &status))? {
+        None => Ok(Value::Null),
+        Some(found) => {
+            state(of, &found, prior, &Private::read(private, of)).map_err(|fault| vec![error(fault.to_string(), "")])
+        }
+    }
+}
+
+/// One by its name, for a data source.
+pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
+    let id = resource_id(of, config, &server.defaults);
+    let found = server.client.read(id.clone()).await;
+    match found.map_err(|status| refused("reading", server.client.address(), &status))? {
+        Some(found) => data_source_state(of, &found).map_err(|fault| vec![error(fault.to_string(), "")]),
+        None => {
+            let path = [Step::Attribute("name".to_owned())];
+            Err(vec![at(&path, format!("there is no {} of the name {:?}", gvk(&of.kind), id.name))])
+        }
+    }
+}
+
+/// Many of a type.
+pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
+    let wanted = config.get("type").as_str().unwrap_or_default();
+    let named = |one: &&ResourceSchema| {
+        gvk(&one.kind) == wanted || format!("{}.{}", one.kind.group, one.kind.kind) == wanted || one.name == wanted
+    };
+    let path = [Step::Attribute("type".to_owned())];
+    let of = schema.resources().find(named);
+    let of =
+        of.ok_or_else(|| vec![at(&path, format!("the server has no type {wanted:?}; `mortise types` lists them"))])?;
+    let mut tenancy = place_of(of.scope, config, &server.defaults);
+    if of.scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
+        "*".clone_into(&mut tenancy.namespace);
+    }
+    let request = pb::ListRequest {
+        r#type: Some(of.kind.clone()),
+        tenancy: Some(tenancy),
+        name_prefix: config.get("name_prefix").as_str().unwrap_or_default().to_owned(),
+    };
+    let found = server.client.list(request).await;
+    let mut found = found.map_err(|status| refused("listing", server.client.address(), &status))?;
+    if let Value::Map(wanted) = config.get("metadata") {
+        found.retain(|one| {
+            wanted.iter().all(|(key, value)| one.metadata.get(key).map(String::as_str) == value.as_str())
+        });
+    }
+    if found.len() > MOST {
+        let summary = format!("there are {} resources, and {MOST} may be listed; name_prefix narrows it", found.len());
+        return Err(vec![error(summary, "")]);
+    }
+    let entries = found.iter().map(|one| list_entry(of, one)).collect::<Result<_, _>>();
+    let entries = entries.map_err(|fault| vec![error(fault.to_string(), "")])?;
+    let Value::Map(mut parts) = config.clone() else { return Ok(config.clone()) };
+    parts.insert("resources".to_owned(), Value::List(entries));
+    Ok(Value::Map(parts))
+}

@@ -1,0 +1,387 @@
+//! Every call of the protocol, decoded and answered.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tonic::{Request, Response, Status};
+
+use super::{
+    apply::{Applied, apply},
+    diagnostic::{attribute_path, error},
+    import,
+    plan::plan,
+    read,
+    session::{Session, resource},
+    validate,
+    wire::{decode, decode_object, encode},
+};
+use crate::{
+    client::ConnectionSettings,
+    mapping::Divergences,
+    proto::tfplugin6::{self as pb, Diagnostic, FunctionError, ServerCapabilities, provider_server::Provider},
+    schema::{ProviderSchema, ResourceSchema, list_to_proto, list_type, provider_to_proto, provider_type},
+    state::{Defaults, Private},
+    value::{Value, json},
+};
+
+/// The provider, for every connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProviderService;
+
+type Answer<T> = Result<Response<T>, Status>;
+type Faults = Vec<Diagnostic>;
+
+/// The connection of a request; whoever listens puts it there.
+fn session<T>(request: &Request<T>) -> Result<Arc<Session>, Status> {
+    request
+        .extensions()
+        .get::<Arc<Session>>()
+        .cloned()
+        .ok_or_else(|| Status::internal("a connection without a session"))
+}
+
+fn answer<T>(message: T) -> Answer<T> {
+    Ok(Response::new(message))
+}
+
+fn capabilities() -> ServerCapabilities {
+    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: false }
+}
+
+/// Diagnostics of a result that holds nothing else.
+fn faults(of: Result<Faults, Faults>) -> Faults {
+    of.unwrap_or_else(|faults| faults)
+}
+
+/// What is known of the request's type.
+struct Known {
+    schema: Arc<ProviderSchema>,
+    name: String,
+}
+
+impl Known {
+    async fn of(session: &Session, name: &str) -> Result<Self, Faults> {
+        Ok(Self { schema: session.schema().await?, name: name.to_owned() })
+    }
+
+    fn resource(&self) -> Result<&ResourceSchema, Faults> {
+        resource(&self.schema, &self.name)
+    }
+}
+
+#[tonic::async_trait]
+impl Provider for ProviderService {
+    async fn get_metadata(&self, request: Request<pb::get_metadata::Request>) -> Answer<pb::get_metadata::Response> {
+        let session = session(&request)?;
+        let mut response =
+            pb::get_metadata::Response { server_capabilities: Some(capabilities()), ..Default::default() };
+        match session.schema().await {
+            Ok(schema) => {
+                let names = || schema.resources().map(|one| one.name.clone());
+                response.resources =
+                    names().map(|type_name| pb::get_metadata::ResourceMetadata { type_name }).collect();
+                let all = names().chain([schema.list_name()]);
+                response.data_sources =
+                    all.map(|type_name| pb::get_metadata::DataSourceMetadata { type_name }).collect();
+            }
+            Err(faults) => response.diagnostics = faults,
+        }
+        answer(response)
+    }
+
+    async fn get_provider_schema(
+        &self,
+        request: Request<pb::get_provider_schema::Request>,
+    ) -> Answer<pb::get_provider_schema::Response> {
+        let session = session(&request)?;
+        let mut response = pb::get_provider_schema::Response {
+            provider: Some(provider_to_proto()),
+            server_capabilities: Some(capabilities()),
+            ..Default::default()
+        };
+        match session.schema().await {
+            Ok(schema) => {
+                for one in schema.resources() {
+                    response.resource_schemas.insert(one.name.clone(), one.to_proto());
+                    response.data_source_schemas.insert(one.name.clone(), one.data_source_to_proto());
+                }
+                response.data_source_schemas.insert(schema.list_name(), list_to_proto());
+                let left_out = schema.left_out.iter().map(|why| super::diagnostic::warning(why.to_string()));
+                response.diagnostics = left_out.collect();
+            }
+            Err(faults) => response.diagnostics = faults,
+        }
+        answer(response)
+    }
+
+    async fn validate_provider_config(
+        &self,
+        request: Request<pb::validate_provider_config::Request>,
+    ) -> Answer<pb::validate_provider_config::Response> {
+        let checked = decode_object(request.get_ref().config.as_ref(), &provider_type()).map(|config| {
+            let both = !config.get("token").is_null() && !config.get("token_file").is_null();
+            if both { vec![error("only one of token and token_file may be set", "")] } else { Vec::new() }
+        });
+        answer(pb::validate_provider_config::Response { diagnostics: faults(checked) })
+    }
+
+    async fn validate_resource_config(
+        &self,
+        request: Request<pb::validate_resource_config::Request>,
+    ) -> Answer<pb::validate_resource_config::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let checked = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            let of = known.resource()?;
+            Ok(validate::resource(of, &decode_object(request.config.as_ref(), &of.to_type())?))
+        };
+        answer(pb::validate_resource_config::Response { diagnostics: faults(checked.await) })
+    }
+
+    async fn validate_data_resource_config(
+        &self,
+        request: Request<pb::validate_data_resource_config::Request>,
+    ) -> Answer<pb::validate_data_resource_config::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let checked = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            let of = match request.type_name == known.schema.list_name() {
+                true => list_type(),
+                false => known.resource()?.data_source_type(),
+            };
+            decode_object(request.config.as_ref(), &of).map(|_| Vec::new())
+        };
+        answer(pb::validate_data_resource_config::Response { diagnostics: faults(checked.await) })
+    }
+
+    async fn upgrade_resource_state(
+        &self,
+        request: Request<pb::upgrade_resource_state::Request>,
+    ) -> Answer<pb::upgrade_resource_state::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let upgraded = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            upgrade(known.resource()?, &request.raw_state.unwrap_or_default())
+        };
+        answer(match upgraded.await {
+            Ok(state) => {
+                pb::upgrade_resource_state::Response { upgraded_state: encode(&state), diagnostics: Vec::new() }
+            }
+            Err(diagnostics) => pb::upgrade_resource_state::Response { upgraded_state: None, diagnostics },
+        })
+    }
+
+    async fn configure_provider(
+        &self,
+        request: Request<pb::configure_provider::Request>,
+    ) -> Answer<pb::configure_provider::Response> {
+        let session = session(&request)?;
+        let configured = async {
+            let config = decode_object(request.get_ref().config.as_ref(), &provider_type())?;
+            let (settings, defaults) = settings(&config)?;
+            session.configure(&settings, defaults).await
+        };
+        answer(pb::configure_provider::Response { diagnostics: configured.await.err().unwrap_or_default() })
+    }
+
+    async fn read_resource(&self, request: Request<pb::read_resource::Request>) -> Answer<pb::read_resource::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let read = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            let of = known.resource()?;
+            let prior = decode_object(request.current_state.as_ref(), &of.to_type())?;
+            read::resource(of, &*session.server().await?, &prior, &request.private).await
+        };
+        let (new_state, diagnostics) = match read.await {
+            Ok(state) => (encode(&state), Vec::new()),
+            Err(faults) => (None, faults),
+        };
+        answer(pb::read_resource::Response { new_state, diagnostics, private: request.private.clone() })
+    }
+
+    async fn plan_resource_change(
+        &self,
+        request: Request<pb::plan_resource_change::Request>,
+    ) -> Answer<pb::plan_resource_change::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let planned = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            let of = known.resource()?;
+            let kind = of.to_type();
+            let prior = decode(request.prior_state.as_ref(), &kind)?;
+            if decode(request.proposed_new_state.as_ref(), &kind)?.is_null() {
+                return Ok(None);
+            }
+            let config = decode_object(request.config.as_ref(), &kind)?;
+            let server = session.server().await?;
+            plan(of, &server, &prior, &config).await.map(Some)
+        };
+        answer(match planned.await {
+            Ok(Some(plan)) => pb::plan_resource_change::Response {
+                planned_state: encode(&plan.state),
+                requires_replace: plan.replace.iter().map(|path| attribute_path(path)).collect(),
+                planned_private: Private::write(&plan.divergences),
+                diagnostics: plan.diagnostics,
+                legacy_type_system: false,
+            },
+            Ok(None) => pb::plan_resource_change::Response {
+                planned_state: encode(&Value::Null),
+                planned_private: request.prior_private.clone(),
+                ..Default::default()
+            },
+            Err(diagnostics) => pb::plan_resource_change::Response {
+                planned_state: request.prior_state.clone(),
+                diagnostics,
+                ..Default::default()
+            },
+        })
+    }
+
+    async fn apply_resource_change(
+        &self,
+        request: Request<pb::apply_resource_change::Request>,
+    ) -> Answer<pb::apply_resource_change::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let applied = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            let of = known.resource()?;
+            let kind = of.to_type();
+            let prior = decode(request.prior_state.as_ref(), &kind)?;
+            let planned = decode(request.planned_state.as_ref(), &kind)?;
+            let config = decode(request.config.as_ref(), &kind)?;
+            let server = session.server().await?;
+            Ok(apply(of, &session, &server, &prior, &planned, &config).await)
+        };
+        let Applied { state, private, diagnostics } =
+            applied.await.unwrap_or_else(|diagnostics| Applied { diagnostics, ..Applied::default() });
+        // Without a new state core keeps what it had; a creation that failed left nothing.
+        let (new_state, private) = match state {
+            Some(state) => (encode(&state), private),
+            None => (request.prior_state.clone(), request.planned_private.clone()),
+        };
+        answer(pb::apply_resource_change::Response { new_state, private, diagnostics, legacy_type_system: false })
+    }
+
+    async fn import_resource_state(
+        &self,
+        request: Request<pb::import_resource_state::Request>,
+    ) -> Answer<pb::import_resource_state::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let imported = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            import::skeleton(known.resource()?, &*session.server().await?, &request.id)
+        };
+        answer(match imported.await {
+            Ok(state) => pb::import_resource_state::Response {
+                imported_resources: vec![pb::import_resource_state::ImportedResource {
+                    type_name: request.type_name.clone(),
+                    state: encode(&state),
+                    private: Private::write(&Divergences::default()),
+                }],
+                diagnostics: Vec::new(),
+            },
+            Err(diagnostics) => pb::import_resource_state::Response { imported_resources: Vec::new(), diagnostics },
+        })
+    }
+
+    async fn move_resource_state(
+        &self,
+        request: Request<pb::move_resource_state::Request>,
+    ) -> Answer<pb::move_resource_state::Response> {
+        let request = request.get_ref();
+        let summary = format!(
+            "{} of {} cannot become {}",
+            request.source_type_name, request.source_provider_address, request.target_type_name
+        );
+        let detail = "No plugin says that the one kind became the other. `removed` and `import` blocks do it by hand.";
+        let diagnostics = vec![error(summary, detail)];
+        answer(pb::move_resource_state::Response { diagnostics, ..Default::default() })
+    }
+
+    async fn read_data_source(
+        &self,
+        request: Request<pb::read_data_source::Request>,
+    ) -> Answer<pb::read_data_source::Response> {
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let read = async {
+            let known = Known::of(&session, &request.type_name).await?;
+            let server = session.server().await?;
+            if request.type_name == known.schema.list_name() {
+                let config = decode_object(request.config.as_ref(), &list_type())?;
+                return read::list(&known.schema, &server, &config).await;
+            }
+            let of = known.resource()?;
+            let config = decode_object(request.config.as_ref(), &of.data_source_type())?;
+            read::by_name(of, &server, &config).await
+        };
+        let (state, diagnostics) = match read.await {
+            Ok(state) => (encode(&state), Vec::new()),
+            Err(faults) => (None, faults),
+        };
+        answer(pb::read_data_source::Response { state, diagnostics })
+    }
+
+    async fn get_functions(&self, _: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {
+        answer(pb::get_functions::Response { functions: BTreeMap::new(), diagnostics: Vec::new() })
+    }
+
+    async fn call_function(&self, request: Request<pb::call_function::Request>) -> Answer<pb::call_function::Response> {
+        let text = format!("there is no function {:?}", request.get_ref().name);
+        answer(pb::call_function::Response {
+            result: None,
+            error: Some(FunctionError { text, function_argument: None }),
+        })
+    }
+
+    async fn stop_provider(&self, request: Request<pb::stop_provider::Request>) -> Answer<pb::stop_provider::Response> {
+        session(&request)?.stop();
+        answer(pb::stop_provider::Response::default())
+    }
+}
+
+/// Brings a state of whatever version of the type into the form that it has now. The server has brought the resource
+/// itself there, and a read follows; so what the two have in common is all that is taken over.
+fn upgrade(of: &ResourceSchema, raw: &pb::RawState) -> Result<Value, Faults> {
+    if raw.json.is_empty() {
+        return Err(vec![error("the state is in a form of before Terraform 0.12, which is not read", "")]);
+    }
+    let kind = of.to_type();
+    let state = json::decode_older(&raw.json, &kind).map_err(|fault| vec![super::diagnostic::value_error(&fault)])?;
+    let Value::Map(mut parts) = state else { return Err(vec![error("the state holds no object", "")]) };
+    // A block is always there.
+    if let (Some(Value::Null), crate::value::Type::Object(of)) = (parts.get("data"), &kind)
+        && let Some(crate::value::Type::Object(fields)) = of.get("data")
+    {
+        let empty = fields.keys().map(|name| (name.clone(), Value::Null)).collect();
+        parts.insert("data".to_owned(), Value::Map(empty));
+    }
+    Ok(Value::Map(parts))
+}
+
+/// What a configuration says of the server and of places.
+fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults), Faults> {
+    if !config.is_wholly_known() {
+        let detail = "It depends on what is not there before this is applied. Apply that first, with -target.";
+        return Err(vec![error("the provider's configuration is not known yet", detail)]);
+    }
+    let text = |name: &str| config.get(name).as_str().filter(|text| !text.is_empty()).map(ToOwned::to_owned);
+    let settings = ConnectionSettings {
+        address: text("address"),
+        token: text("token"),
+        token_file: text("token_file"),
+        ca_file: text("ca_file"),
+        client_cert: text("client_cert"),
+        client_key: text("client_key"),
+        tls_server_name: text("tls_server_name"),
+    };
+    let defaults =
+        Defaults { partition: text("partition").unwrap_or_default(), namespace: text("namespace").unwrap_or_default() };
+    Ok((settings, defaults))
+}

@@ -1,0 +1,135 @@
+//! One connection of core: what its configuration said, the server that it means, and the types of that.
+//!
+//! Core connects anew for each phase of a command, and several cores may be connected to one process; so what belongs to a
+//! run belongs to its connection. Types are asked for once by each connection.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::{Mutex, OnceCell};
+
+use super::diagnostic::{error, refused};
+use crate::{
+    client::{ConnectionSettings, Connector, ResourceClient},
+    proto::tfplugin6::Diagnostic,
+    schema::{ProviderSchema, ResourceSchema},
+    state::Defaults,
+};
+
+/// A connection.
+pub struct Session {
+    connector: Arc<dyn Connector>,
+    prefix: String,
+    configured: Mutex<Option<Arc<Server>>>,
+    /// The server as the environment has it, for what comes before a configuration.
+    unconfigured: OnceCell<Arc<Server>>,
+    stopped: AtomicBool,
+}
+
+/// A server, and where its resources go.
+pub(crate) struct Server {
+    pub(crate) client: Arc<dyn ResourceClient>,
+    pub(crate) defaults: Defaults,
+    schema: OnceCell<Arc<ProviderSchema>>,
+}
+
+impl Server {
+    pub(crate) fn new(client: Arc<dyn ResourceClient>, defaults: Defaults) -> Arc<Self> {
+        Arc::new(Self { client, defaults, schema: OnceCell::new() })
+    }
+
+    /// The types, asked for once.
+    pub(crate) async fn schema(&self, prefix: &str) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
+        let ask = || async {
+            let types = self.client.types().await;
+            let types = types.map_err(|status| refused("asking for types", self.client.address(), &status))?;
+            Ok(Arc::new(ProviderSchema::of(&types, prefix)))
+        };
+        self.schema.get_or_try_init(ask).await.cloned()
+    }
+}
+
+impl Session {
+    /// A new connection. Names of resources begin with `prefix`.
+    #[must_use]
+    pub fn new(connector: Arc<dyn Connector>, prefix: &str) -> Self {
+        Self {
+            connector,
+            prefix: prefix.to_owned(),
+            configured: Mutex::new(None),
+            unconfigured: OnceCell::new(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes what the configuration says.
+    pub(crate) async fn configure(
+        &self,
+        settings: &ConnectionSettings,
+        defaults: Defaults,
+    ) -> Result<(), Vec<Diagnostic>> {
+        let client = self.connector.connect(settings).await.map_err(|why| vec![unreachable(&why)])?;
+        *self.configured.lock().await = Some(Server::new(client, defaults));
+        Ok(())
+    }
+
+    /// The server that the configuration means, or else the environment.
+    pub(crate) async fn server(&self) -> Result<Arc<Server>, Vec<Diagnostic>> {
+        if let Some(server) = &*self.configured.lock().await {
+            return Ok(server.clone());
+        }
+        let connect = || async {
+            let client = self.connector.connect(&ConnectionSettings::default()).await;
+            Ok(Server::new(client.map_err(|why| vec![unreachable(&why)])?, Defaults::default()))
+        };
+        self.unconfigured.get_or_try_init(connect).await.cloned()
+    }
+
+    /// The types of that server; where there is none, as they were written down.
+    pub(crate) async fn schema(&self) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
+        let asked = match self.server().await {
+            Ok(server) => server.schema(&self.prefix).await,
+            Err(faults) => Err(faults),
+        };
+        let mut faults = match asked {
+            Ok(schema) => return Ok(schema),
+            Err(faults) => faults,
+        };
+        match self.connector.snapshot() {
+            Ok(Some(types)) => return Ok(Arc::new(ProviderSchema::of(&types, &self.prefix))),
+            Ok(None) => {}
+            Err(why) => faults.push(error("the schemas that were written down cannot be read", why)),
+        }
+        Err(faults)
+    }
+
+    /// Begins to stop: what waits ends.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// A type by the name of its resources.
+pub(crate) fn resource<'s>(schema: &'s ProviderSchema, name: &str) -> Result<&'s ResourceSchema, Vec<Diagnostic>> {
+    schema.resource(name).ok_or_else(|| {
+        let left_out = schema.left_out.iter().map(|why| format!("\nLeft out: {why}")).collect::<String>();
+        let detail = format!("`mortise types` lists the server's. They may have changed during the run.{left_out}");
+        vec![error(format!("the server has no type for {name}"), detail)]
+    })
+}
+
+fn unreachable(why: &str) -> Diagnostic {
+    error(
+        "no server can be reached",
+        format!(
+            "{why}\n\nThe provider finds its server by MORTISE_GRPC_ADDR, by the current context of `mortise context`, or \
+             by the socket of one on this machine; `mortise provider export` writes schemas down for when there is none."
+        ),
+    )
+}

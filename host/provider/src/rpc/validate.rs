@@ -1,0 +1,83 @@
+//! What can be said of a configuration without a server: unknown parts are passed over.
+
+use std::sync::LazyLock;
+
+use mortise_resource::name;
+
+use super::diagnostic::{at, value_error};
+use crate::{
+    mapping::{Attribute, Object, Shape},
+    proto::tfplugin6::Diagnostic,
+    schema::ResourceSchema,
+    state::{Defaults, request},
+    value::{Step, Value},
+};
+
+static NO_DEFAULTS: LazyLock<Defaults> = LazyLock::new(Defaults::default);
+
+/// Checks the configuration of a resource.
+pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for unit in ["name", "partition", "namespace"] {
+        if let Some(fault) = config.get(unit).as_str().and_then(name::fault) {
+            found.push(at(&[Step::Attribute(unit.to_owned())], fault));
+        }
+    }
+    let timeout = config.get("wait").get("timeout");
+    if let Some(text) = timeout.as_str()
+        && let Err(why) = duration(text)
+    {
+        found.push(at(&["wait", "timeout"].map(|name| Step::Attribute(name.to_owned())), why));
+    }
+    let known = known_part(&of.data, config.get("data"));
+    let config = match config {
+        Value::Map(parts) => {
+            let mut parts = parts.clone();
+            parts.insert("data".to_owned(), known);
+            if !parts.get("metadata").is_some_and(Value::is_wholly_known) {
+                parts.remove("metadata");
+            }
+            Value::Map(parts)
+        }
+        other => other.clone(),
+    };
+    let faults = request(of, &config, &NO_DEFAULTS).err().unwrap_or_default();
+    found.extend(faults.iter().map(value_error));
+    found
+}
+
+/// How long `90s`, `5m` or `1h30m` is.
+pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = || format!("{text:?} is no time such as 90s or 5m, up to a day");
+    let parsed = text.parse::<jiff::SignedDuration>().map_err(|_| wrong())?;
+    let parsed = std::time::Duration::try_from(parsed).map_err(|_| wrong())?;
+    if parsed > std::time::Duration::from_secs(86_400) { Err(wrong()) } else { Ok(parsed) }
+}
+
+/// A value without what is not known; what is in a list with something unknown is left out with it, since places count.
+fn known_part(of: &Object, value: &Value) -> Value {
+    let Value::Map(attributes) = value else { return Value::Map(Default::default()) };
+    let part = |one: &Attribute| {
+        let value = attributes.get(&one.name).unwrap_or(&Value::Null);
+        (one.name.clone(), known(&one.shape, value))
+    };
+    Value::Map(of.attributes.iter().map(part).collect())
+}
+
+fn known(shape: &Shape, value: &Value) -> Value {
+    match (shape, value) {
+        (_, value) if value.is_wholly_known() => value.clone(),
+        (Shape::Object(of), Value::Map(_)) => known_part(of, value),
+        (Shape::List(of) | Shape::Set(of), Value::List(items)) => match &**of {
+            Shape::Object(of) if !items.iter().any(|item| matches!(item, Value::Unknown(_))) => {
+                Value::List(items.iter().map(|item| known_part(of, item)).collect())
+            }
+            _ => Value::Null,
+        },
+        (Shape::Map(of), Value::Map(entries)) => {
+            let known = entries.iter().filter(|(_, value)| !matches!(value, Value::Unknown(_)));
+            Value::Map(known.map(|(key, value)| (key.clone(), self::known(of, value))).collect())
+        }
+        _ => Value::Null,
+    }
+}

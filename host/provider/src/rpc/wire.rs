@@ -1,0 +1,36 @@
+//! Values on the wire.
+
+use super::diagnostic::{error, value_error};
+use crate::{
+    proto::tfplugin6::{Diagnostic, DynamicValue},
+    value::{Type, Value, json, msgpack},
+};
+
+/// Decodes a value. One that is not there is null.
+pub(crate) fn decode(value: Option<&DynamicValue>, of: &Type) -> Result<Value, Vec<Diagnostic>> {
+    let decoded = match value {
+        None => Ok(Value::Null),
+        Some(value) if !value.msgpack.is_empty() => msgpack::decode(&value.msgpack, of),
+        Some(value) if !value.json.is_empty() => json::decode(&value.json, of),
+        Some(_) => Ok(Value::Null),
+    };
+    decoded.map_err(|fault| {
+        let hint = "Types of the server may have changed during the run; run the command again.";
+        let said = value_error(&fault);
+        let detail = if said.detail.is_empty() { hint.to_owned() } else { format!("{}. {hint}", said.detail) };
+        vec![Diagnostic { detail, ..said }]
+    })
+}
+
+/// Decodes a value that has to be an object.
+pub(crate) fn decode_object(value: Option<&DynamicValue>, of: &Type) -> Result<Value, Vec<Diagnostic>> {
+    match decode(value, of)? {
+        found @ Value::Map(_) => Ok(found),
+        _ => Err(vec![error("core sent no object where one has to be", "")]),
+    }
+}
+
+/// Encodes a value.
+pub(crate) fn encode(value: &Value) -> Option<DynamicValue> {
+    Some(DynamicValue { msgpack: msgpack::encode(value), json: Vec::new() })
+}

@@ -1,0 +1,133 @@
+//! An attribute as a schema has it: of a resource's envelope, of its data, or of the provider itself.
+
+use crate::{
+    mapping::{self, Flags, Object, Shape},
+    proto::tfplugin6::{StringKind, schema},
+    value::Type,
+};
+
+/// An attribute.
+#[derive(Debug, Clone)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub content: Content,
+    /// Who may set it.
+    pub flags: Flags,
+    /// What it is for, in Markdown.
+    pub description: String,
+}
+
+/// What an attribute holds.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// A value of a type.
+    Value(Type),
+    /// An object.
+    Object(Vec<Attribute>),
+    /// Objects in order.
+    List(Vec<Attribute>),
+    /// Objects, each once.
+    Set(Vec<Attribute>),
+    /// Objects by name.
+    Map(Vec<Attribute>),
+}
+
+/// It has to be set.
+pub(super) const REQUIRED: Flags =
+    Flags { required: true, optional: false, computed: false, sensitive: false, deprecated: false, replace: false };
+/// It may be set.
+pub(super) const OPTIONAL: Flags = Flags { required: false, optional: true, ..REQUIRED };
+/// The server sets it.
+pub(super) const COMPUTED: Flags = Flags { required: false, computed: true, ..REQUIRED };
+/// It may be set, and else the server sets it.
+pub(super) const DEFAULTED: Flags = Flags { optional: true, ..COMPUTED };
+
+/// An attribute of the envelope.
+pub(super) fn attribute(name: &str, content: Content, flags: Flags, description: &str) -> Attribute {
+    Attribute { name: name.to_owned(), content, flags, description: description.to_owned() }
+}
+
+/// One that holds a text.
+pub(super) fn text(name: &str, flags: Flags, description: &str) -> Attribute {
+    attribute(name, Content::Value(Type::String), flags, description)
+}
+
+impl Attribute {
+    /// What values of it are.
+    #[must_use]
+    pub fn to_type(&self) -> Type {
+        match &self.content {
+            Content::Value(of) => of.clone(),
+            Content::Object(of) => type_of(of),
+            Content::List(of) => Type::list(type_of(of)),
+            Content::Set(of) => Type::set(type_of(of)),
+            Content::Map(of) => Type::map(type_of(of)),
+        }
+    }
+
+    pub(super) fn to_proto(&self) -> schema::Attribute {
+        use schema::object::NestingMode;
+        let nested = |mode: NestingMode, of: &[Self]| schema::Object {
+            attributes: of.iter().map(Self::to_proto).collect(),
+            nesting: mode.into(),
+            ..schema::Object::default()
+        };
+        let (r#type, nested_type) = match &self.content {
+            Content::Value(of) => (of.to_bytes(), None),
+            Content::Object(of) => (Vec::new(), Some(nested(NestingMode::Single, of))),
+            Content::List(of) => (Vec::new(), Some(nested(NestingMode::List, of))),
+            Content::Set(of) => (Vec::new(), Some(nested(NestingMode::Set, of))),
+            Content::Map(of) => (Vec::new(), Some(nested(NestingMode::Map, of))),
+        };
+        let Flags { required, optional, computed, sensitive, deprecated, replace: _ } = self.flags;
+        schema::Attribute {
+            name: self.name.clone(),
+            r#type,
+            nested_type,
+            description: self.description.clone(),
+            description_kind: StringKind::Markdown.into(),
+            required,
+            optional,
+            computed,
+            sensitive,
+            deprecated,
+        }
+    }
+}
+
+/// What an object with these attributes is.
+#[must_use]
+pub fn type_of(attributes: &[Attribute]) -> Type {
+    Type::Object(attributes.iter().map(|one| (one.name.clone(), one.to_type())).collect())
+}
+
+/// The attributes of a message. Of one that only the server sets, it sets every part.
+pub(super) fn of_message(of: &Object, output_only: bool) -> Vec<Attribute> {
+    of.attributes.iter().map(|one| of_field(one, output_only)).collect()
+}
+
+fn of_field(one: &mapping::Attribute, output_only: bool) -> Attribute {
+    let flags = match output_only {
+        true => Flags { required: false, optional: false, computed: true, ..one.flags },
+        false => one.flags,
+    };
+    let output_only = !flags.required && !flags.optional;
+    let content = match &one.shape {
+        Shape::Object(of) => Content::Object(of_message(of, output_only)),
+        Shape::List(of) => collection(of, &one.shape, output_only, Content::List),
+        Shape::Set(of) => collection(of, &one.shape, output_only, Content::Set),
+        Shape::Map(of) => collection(of, &one.shape, output_only, Content::Map),
+        Shape::Leaf(_) | Shape::Paths => Content::Value(one.shape.to_type()),
+    };
+    let description = mortise_text::schema::comment(&one.field);
+    Attribute { name: one.name.clone(), content, flags, description }
+}
+
+fn collection(of: &Shape, whole: &Shape, output_only: bool, content: fn(Vec<Attribute>) -> Content) -> Content {
+    match of {
+        Shape::Object(of) => content(of_message(of, output_only)),
+        _ => Content::Value(whole.to_type()),
+    }
+}

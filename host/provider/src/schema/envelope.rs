@@ -1,0 +1,138 @@
+//! What every resource has besides its data, and what the provider's own configuration has.
+
+use mortise_resource::Scope;
+
+use super::attribute::{Attribute, COMPUTED, Content, DEFAULTED, OPTIONAL, REQUIRED, attribute, text};
+use crate::{mapping::Flags, value::Type};
+
+const REPLACES: Flags = Flags { replace: true, ..REQUIRED };
+const REPLACES_DEFAULTED: Flags = Flags { replace: true, ..DEFAULTED };
+
+fn texts() -> Content {
+    Content::Value(Type::map(Type::String))
+}
+
+fn place(scope: Scope, flags: Flags) -> Vec<Attribute> {
+    let partition = text("partition", flags, "The partition; the provider's or the server's default if it is not set.");
+    let namespace = text("namespace", flags, "The namespace; the provider's or the server's default if it is not set.");
+    match scope {
+        Scope::Cluster | Scope::Undefined => Vec::new(),
+        Scope::Partition => vec![partition],
+        Scope::Namespace => vec![partition, namespace],
+    }
+}
+
+fn owner(flags: Flags, required: Flags, defaulted: Flags) -> Attribute {
+    let parts = vec![
+        text("group", required, "The group of the owner's type."),
+        text("group_version", required, "The version of the owner's type."),
+        text("kind", required, "The kind of the owner's type."),
+        text("partition", defaulted, "The owner's partition."),
+        text("namespace", defaulted, "The owner's namespace."),
+        text("name", required, "The owner's name."),
+        text("uid", defaulted, "The owner's uid; the one that it has now if it is not set."),
+    ];
+    let said = "The resource that this one belongs to, and goes with. It never changes.";
+    attribute("owner", Content::Object(parts), flags, said)
+}
+
+/// What the server says of itself.
+fn computed() -> Vec<Attribute> {
+    let conditions = vec![
+        text("type", COMPUTED, "What is observed, such as `Accepted`."),
+        text("state", COMPUTED, "`STATE_TRUE`, `STATE_FALSE` or `STATE_UNKNOWN`."),
+        text("reason", COMPUTED, "Why, for machines."),
+        text("message", COMPUTED, "Why, for people."),
+    ];
+    let status = vec![
+        text("observed_generation", COMPUTED, "The generation that the controller looked at."),
+        text("updated_at", COMPUTED, "When it said so."),
+        attribute("conditions", Content::List(conditions), COMPUTED, "What it found."),
+    ];
+    vec![
+        text("id", COMPUTED, "The place and the name, with slashes between: what `import` takes."),
+        text("uid", COMPUTED, "Tells this resource apart from others of its name, before and after."),
+        text("generation", COMPUTED, "Changes with every write."),
+        text("version", COMPUTED, "Changes with everything, statuses included."),
+        text("group_version", COMPUTED, "The version of the type that the server has now."),
+        attribute("status", Content::Map(status), COMPUTED, "What each controller says, by its name."),
+    ]
+}
+
+/// Of a managed resource.
+pub(super) fn managed(scope: Scope) -> Vec<Attribute> {
+    let wait = vec![
+        attribute(
+            "conditions",
+            Content::Value(Type::list(Type::String)),
+            REQUIRED,
+            "Types of conditions that have to be `STATE_TRUE` for the generation that was written.",
+        ),
+        text("timeout", OPTIONAL, "How long to wait, such as `90s` or `5m`; 60s if it is not set."),
+    ];
+    let mut all = vec![text("name", REPLACES, "The name: lower-case letters, digits and dashes.")];
+    all.extend(place(scope, REPLACES_DEFAULTED));
+    all.extend([
+        attribute("metadata", texts(), DEFAULTED, "Free keys and values."),
+        owner(Flags { replace: true, ..OPTIONAL }, REQUIRED, DEFAULTED),
+        attribute(
+            "wait",
+            Content::Object(wait),
+            OPTIONAL,
+            "What to wait for after a write, and how long for controllers after a delete.",
+        ),
+    ]);
+    all.extend(computed());
+    all
+}
+
+/// Of a resource that is only read.
+pub(super) fn read_only(scope: Scope) -> Vec<Attribute> {
+    let mut all = vec![text("name", REQUIRED, "The name.")];
+    all.extend(place(scope, DEFAULTED));
+    all.extend([
+        attribute("metadata", texts(), COMPUTED, "Free keys and values."),
+        owner(COMPUTED, COMPUTED, COMPUTED),
+    ]);
+    all.extend(computed());
+    all
+}
+
+/// Of the data source that lists.
+pub(super) fn list() -> Vec<Attribute> {
+    let found = vec![
+        text("id", COMPUTED, "The place and the name, with slashes between."),
+        text("name", COMPUTED, "The name."),
+        text("partition", COMPUTED, "The partition."),
+        text("namespace", COMPUTED, "The namespace."),
+        text("uid", COMPUTED, "The uid."),
+        text("generation", COMPUTED, "The generation."),
+        text("version", COMPUTED, "The version."),
+        attribute("metadata", texts(), COMPUTED, "Free keys and values."),
+        text("data", COMPUTED, "The data as JSON, for `jsondecode`."),
+    ];
+    vec![
+        text("type", REQUIRED, "The type, such as `demo.v2.Artist`; the version may be left out."),
+        text("partition", OPTIONAL, "The partition; `*` for all."),
+        text("namespace", OPTIONAL, "The namespace; `*` for all."),
+        text("name_prefix", OPTIONAL, "What names begin with."),
+        attribute("metadata", texts(), OPTIONAL, "Keys and values that a resource's metadata has to have."),
+        attribute("resources", Content::List(found), COMPUTED, "What was found, in the order of names."),
+    ]
+}
+
+/// Of the provider's configuration.
+pub(super) fn provider() -> Vec<Attribute> {
+    let secret = Flags { sensitive: true, ..OPTIONAL };
+    vec![
+        text("address", OPTIONAL, "The server: `host:port`, `https://host:port` or `unix:///path`."),
+        text("token", secret, "The token. Rather use `token_file`, or the environment."),
+        text("token_file", OPTIONAL, "A file that holds the token."),
+        text("ca_file", OPTIONAL, "Certificates to trust instead of the system's."),
+        text("client_cert", OPTIONAL, "This client's certificate."),
+        text("client_key", OPTIONAL, "The key of `client_cert`."),
+        text("tls_server_name", OPTIONAL, "The name that the server's certificate has to be for."),
+        text("partition", OPTIONAL, "The partition of resources that name none."),
+        text("namespace", OPTIONAL, "The namespace of resources that name none."),
+    ]
+}

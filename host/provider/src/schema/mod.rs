@@ -1,0 +1,12 @@
+//! Schemas: what core is told of the provider, of each type as a resource and as a data source.
+
+mod attribute;
+mod description;
+mod envelope;
+mod resource;
+mod set;
+
+pub use attribute::{Attribute, Content, type_of};
+pub use description::TypeDescription;
+pub use resource::{ResourceSchema, TypeError};
+pub use set::{ProviderSchema, list_name, list_to_proto, list_type, provider_to_proto, provider_type};

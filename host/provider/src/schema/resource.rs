@@ -1,0 +1,213 @@
+//! A type of the server as a resource and as a data source.
+
+use std::sync::Arc;
+
+use mortise_resource::{Scope, data::TypeInfo, descriptors::FileDescriptorSet, manifest, pb, types::gvk};
+use prost::Message as _;
+use prost_reflect::DescriptorPool;
+
+use super::{
+    attribute::{Attribute, COMPUTED, Content, of_message, type_of},
+    envelope,
+};
+use crate::{
+    mapping::{Object, Options, Shape, ShapeError},
+    proto::tfplugin6::{Schema, StringKind, schema},
+    value::{Step, Type},
+};
+
+/// A type as a resource.
+#[derive(Debug)]
+pub struct ResourceSchema {
+    /// As configurations name it: `mortise_demo_artist`.
+    pub name: String,
+    /// The type.
+    pub kind: pb::Type,
+    /// Which units its resources are in.
+    pub scope: Scope,
+    /// What its data is.
+    pub data: Arc<Object>,
+    /// Version of the meaning of its data.
+    version: u32,
+    description: String,
+    envelope: Vec<Attribute>,
+    data_attributes: Vec<Attribute>,
+}
+
+/// A type cannot be a resource.
+#[derive(Debug, thiserror::Error)]
+pub enum TypeError {
+    /// The server says too little of it.
+    #[error("the server says nothing of the message {message} of {kind}")]
+    NoMessage {
+        /// The type.
+        kind: String,
+        /// The message's name.
+        message: String,
+    },
+    /// Its descriptors do not fit together.
+    #[error("the descriptors of {kind} do not fit together: {source}")]
+    Descriptors {
+        /// The type.
+        kind: String,
+        /// Why.
+        source: prost_reflect::DescriptorError,
+    },
+    /// Its message has no form as attributes.
+    #[error("{kind} cannot be a resource: {source}")]
+    Shape {
+        /// The type.
+        kind: String,
+        /// Why.
+        source: ShapeError,
+    },
+    /// Two kinds have one name.
+    #[error("{one} and {other} would both be called {name}; the second one is left out")]
+    Clash {
+        /// A type.
+        one: String,
+        /// The other.
+        other: String,
+        /// The name of both.
+        name: String,
+    },
+}
+
+impl ResourceSchema {
+    /// Of what the server says of a type.
+    ///
+    /// # Errors
+    /// See [`TypeError`].
+    pub fn of(info: &TypeInfo, descriptors: &FileDescriptorSet, prefix: &str) -> Result<Self, TypeError> {
+        let kind = info.r#type.clone().unwrap_or_default();
+        let name = gvk(&kind);
+        let pool = DescriptorPool::decode(descriptors.encode_to_vec().as_slice())
+            .map_err(|source| TypeError::Descriptors { kind: name.clone(), source })?;
+        let message = pool
+            .get_message_by_name(&info.message)
+            .ok_or_else(|| TypeError::NoMessage { kind: name.clone(), message: info.message.clone() })?;
+        let options = Options::of(&pool);
+        let mut data = Object::of(&message, &|field| options.field(field))
+            .map_err(|source| TypeError::Shape { kind: name.clone(), source })?;
+        for path in &info.immutable_fields {
+            data.mark_immutable(path);
+        }
+        let scope = match info.scope() {
+            manifest::Scope::Unspecified => Scope::Undefined,
+            manifest::Scope::Cluster => Scope::Cluster,
+            manifest::Scope::Partition => Scope::Partition,
+            manifest::Scope::Namespace => Scope::Namespace,
+        };
+        Ok(Self {
+            name: resource_name(prefix, &kind),
+            version: info.schema_version.max(1),
+            description: mortise_text::schema::comment(&message),
+            envelope: envelope::managed(scope),
+            data_attributes: of_message(&data, false),
+            data: Arc::new(data),
+            kind,
+            scope,
+        })
+    }
+
+    /// What its states and configurations are.
+    #[must_use]
+    pub fn to_type(&self) -> Type {
+        with_data(type_of(&self.envelope), type_of(&self.data_attributes))
+    }
+
+    /// What states and configurations of the data source are.
+    #[must_use]
+    pub fn data_source_type(&self) -> Type {
+        type_of(&self.read_only())
+    }
+
+    fn read_only(&self) -> Vec<Attribute> {
+        let mut all = envelope::read_only(self.scope);
+        let data = Content::Object(of_message(&self.data, true));
+        all.push(Attribute {
+            name: "data".to_owned(),
+            content: data,
+            flags: COMPUTED,
+            description: self.description.clone(),
+        });
+        all
+    }
+
+    /// The shape of its data.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape::Object(self.data.clone())
+    }
+
+    /// The version of its states.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        self.version.into()
+    }
+
+    /// Paths of which a change means another resource.
+    #[must_use]
+    pub fn replacing(&self) -> Vec<Vec<Step>> {
+        let mut found: Vec<_> =
+            self.envelope.iter().filter(|one| one.flags.replace).map(|one| vec![step(one)]).collect();
+        let mut path = vec![Step::Attribute("data".to_owned())];
+        self.data.replacing(&mut path, &mut found);
+        found
+    }
+
+    /// As core has it.
+    #[must_use]
+    pub fn to_proto(&self) -> Schema {
+        let data = schema::Block {
+            attributes: self.data_attributes.iter().map(Attribute::to_proto).collect(),
+            description: self.description.clone(),
+            description_kind: StringKind::Markdown.into(),
+            ..schema::Block::default()
+        };
+        let mut block = block(&self.envelope, &self.description);
+        block.block_types = vec![schema::NestedBlock {
+            type_name: "data".to_owned(),
+            block: Some(data),
+            nesting: schema::nested_block::NestingMode::Single.into(),
+            min_items: 1,
+            max_items: 1,
+        }];
+        Schema { version: self.version(), block: Some(block) }
+    }
+
+    /// The data source, as core has it.
+    #[must_use]
+    pub fn data_source_to_proto(&self) -> Schema {
+        Schema { version: 0, block: Some(block(&self.read_only(), &self.description)) }
+    }
+}
+
+fn step(of: &Attribute) -> Step {
+    Step::Attribute(of.name.clone())
+}
+
+fn with_data(envelope: Type, data: Type) -> Type {
+    match envelope {
+        Type::Object(mut attributes) => {
+            attributes.insert("data".to_owned(), data);
+            Type::Object(attributes)
+        }
+        other => other,
+    }
+}
+
+pub(super) fn block(attributes: &[Attribute], description: &str) -> schema::Block {
+    schema::Block {
+        attributes: attributes.iter().map(Attribute::to_proto).collect(),
+        description: description.to_owned(),
+        description_kind: StringKind::Markdown.into(),
+        ..schema::Block::default()
+    }
+}
+
+/// The name of a type's resources.
+fn resource_name(prefix: &str, kind: &pb::Type) -> String {
+    let plain = |text: &str| text.replace(['-', '.'], "_").to_ascii_lowercase();
+    format!("{prefix}_{}_{}", plain(&kind.group), crate::mapping::attribute_name(&kind.kind))
+}

@@ -1,0 +1,130 @@
+//! All types of a server as resources, data sources, and the provider that has them.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::types::gvk;
+
+use super::{
+    attribute::type_of,
+    description::TypeDescription,
+    envelope,
+    resource::{ResourceSchema, TypeError, block},
+};
+use crate::{proto::tfplugin6::Schema, value::Type};
+
+/// The types of a server.
+#[derive(Debug)]
+pub struct ProviderSchema {
+    prefix: String,
+    resources: BTreeMap<String, ResourceSchema>,
+    /// What was left out, and why.
+    pub left_out: Vec<TypeError>,
+}
+
+impl ProviderSchema {
+    /// Of what the server has. Of a kind with several versions it is the newest; the host's own tombstones are nothing
+    /// that anyone configures.
+    #[must_use]
+    pub fn of(types: &[TypeDescription], prefix: &str) -> Self {
+        let mut newest: BTreeMap<(&str, &str), &TypeDescription> = BTreeMap::new();
+        for one in types {
+            let Some(kind) = one.info.r#type.as_ref().filter(|kind| kind.group != "internal") else { continue };
+            let known = newest.entry((kind.group.as_str(), kind.kind.as_str())).or_insert(one);
+            if version(one) > version(known) {
+                *known = one;
+            }
+        }
+        let mut all = Self { prefix: prefix.to_owned(), resources: BTreeMap::new(), left_out: Vec::new() };
+        for one in newest.into_values() {
+            match ResourceSchema::of(&one.info, &one.descriptors, prefix) {
+                Ok(schema) => all.add(schema),
+                Err(error) => all.left_out.push(error),
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, schema: ResourceSchema) {
+        match self.resources.get(&schema.name) {
+            Some(known) => self.left_out.push(TypeError::Clash {
+                one: gvk(&known.kind),
+                other: gvk(&schema.kind),
+                name: schema.name,
+            }),
+            None => drop(self.resources.insert(schema.name.clone(), schema)),
+        }
+    }
+
+    /// One by its name.
+    #[must_use]
+    pub fn resource(&self, name: &str) -> Option<&ResourceSchema> {
+        self.resources.get(name)
+    }
+
+    /// All of them.
+    pub fn resources(&self) -> impl Iterator<Item = &ResourceSchema> {
+        self.resources.values()
+    }
+
+    /// The name of the data source that lists.
+    #[must_use]
+    pub fn list_name(&self) -> String {
+        list_name(&self.prefix)
+    }
+}
+
+/// The name of the data source that lists.
+#[must_use]
+pub fn list_name(prefix: &str) -> String {
+    format!("{prefix}_resources")
+}
+
+/// What a configuration of the provider is.
+#[must_use]
+pub fn provider_type() -> Type {
+    type_of(&envelope::provider())
+}
+
+/// The provider, as core has it.
+#[must_use]
+pub fn provider_to_proto() -> Schema {
+    Schema { version: 0, block: Some(block(&envelope::provider(), "A Mortise server.")) }
+}
+
+/// What a configuration of the data source that lists is.
+#[must_use]
+pub fn list_type() -> Type {
+    type_of(&envelope::list())
+}
+
+/// The data source that lists, as core has it.
+#[must_use]
+pub fn list_to_proto() -> Schema {
+    Schema { version: 0, block: Some(block(&envelope::list(), "Resources of a type.")) }
+}
+
+fn version(of: &TypeDescription) -> Option<(bool, u64, &str, u64)> {
+    of.info.r#type.as_ref().map(|kind| rank(&kind.group_version))
+}
+
+/// Orders versions as Kubernetes does: `v1alpha1`, `v1beta2`, `v1`, `v2`.
+fn rank(version: &str) -> (bool, u64, &str, u64) {
+    let rest = version.strip_prefix('v').unwrap_or(version);
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, rest) = rest.split_at(end);
+    let stage = rest.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    (stage.is_empty(), number(major), stage, number(rest.get(stage.len()..).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_in_order() {
+        let mut versions = ["v2beta1", "v1", "v10", "v1alpha1", "v2", "v1beta10", "v1beta2"];
+        versions.sort_by_key(|version| rank(version));
+        assert_eq!(versions, ["v1alpha1", "v1beta2", "v1beta10", "v2beta1", "v1", "v2", "v10"]);
+    }
+}

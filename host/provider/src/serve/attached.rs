@@ -1,0 +1,104 @@
+//! The socket of a running server for cores that attach to it: no process is started, and nothing is encrypted. Whoever may
+//! open the file, its owner alone, drives the provider.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::net::UnixListener;
+use tokio_stream::{StreamExt as _, wrappers::UnixListenerStream};
+
+use super::{
+    connection::{Connection, Connections},
+    launched::{router, within_grace},
+    plugin::Controller,
+};
+use crate::{client::Connector, rpc::Session};
+
+/// Most connections at once; core has one for each command.
+const MOST: usize = 64;
+
+/// The socket, open. Its file goes with it.
+pub struct AttachedSocket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may have gone with its directory.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl AttachedSocket {
+    /// Opens it, in the place of one that nobody serves any more. Nobody else can reach it, not even for a moment: it is
+    /// made in a directory of its own, and moved.
+    ///
+    /// # Errors
+    /// Something else is there, or the path is too long for a socket.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+            }
+            _ => {}
+        }
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let private = tempfile::Builder::new().prefix(".p").rand_bytes(4).tempdir_in(dir)?;
+        let made = private.path().join("s");
+        let listener = UnixListener::bind(&made)?;
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&made, &path)?;
+        Ok(Self { listener, file: SocketFile(path) })
+    }
+
+    /// Serves until `stopped`.
+    ///
+    /// # Errors
+    /// The transport failed.
+    pub async fn serve(
+        self,
+        connector: Arc<dyn Connector>,
+        prefix: String,
+        stopped: impl Future<Output = ()>,
+    ) -> Result<(), tonic::transport::Error> {
+        let connections = Connections::default();
+        let incoming = UnixListenerStream::new(self.listener).filter_map(move |stream| {
+            let stream = stream.ok()?;
+            let full = *connections.count().borrow() >= MOST;
+            (!full).then(|| {
+                Ok::<_, io::Error>(Connection::new(
+                    stream,
+                    Session::new(connector.clone(), &prefix),
+                    connections.open(),
+                ))
+            })
+        });
+        let router = router(Controller::default()).await;
+        let served = within_grace(stopped, |stopped| router.serve_with_incoming_shutdown(incoming, stopped)).await;
+        drop(self.file);
+        served
+    }
+}
+
+/// The value of `TF_REATTACH_PROVIDERS` for a server's socket. `pid` has to be a process that core sees for as long as it
+/// runs.
+#[must_use]
+pub fn reattach(source: &str, pid: u32, socket: &Path) -> String {
+    serde_json::json!({
+        source: {
+            "Protocol": "grpc",
+            "ProtocolVersion": 6,
+            "Pid": pid,
+            "Test": true,
+            "Addr": { "Network": "unix", "String": socket.display().to_string() },
+        }
+    })
+    .to_string()
+}

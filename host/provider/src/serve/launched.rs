@@ -1,0 +1,234 @@
+//! A process that core started for one phase of a command.
+//!
+//! It says on one line where it listens, serves, and goes when core says so. Core says nothing when it dies; so the process
+//! goes a while after its last connection, and when none comes at all. Ctrl-C is core's: it comes to the whole group of
+//! processes, and core wants to finish in good order.
+
+use std::{io::Write as _, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    net::UnixListener,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Server, server::Router};
+
+use super::{
+    MAX_MESSAGE,
+    connection::{Connection, Connections},
+    handshake::{CLIENT_CERT, MULTIPLEX, is_cookie, line, speaks_6},
+    plugin::{Broker, Controller, Stdio},
+    tls::{TlsError, config},
+};
+use crate::{
+    client::Connector,
+    proto::{
+        plugin::{
+            grpc_broker_server::GrpcBrokerServer, grpc_controller_server::GrpcControllerServer,
+            grpc_stdio_server::GrpcStdioServer,
+        },
+        tfplugin6::provider_server::ProviderServer,
+    },
+    rpc::{ProviderService, Session},
+};
+
+/// How long it is waited for the first connection.
+const FIRST: Duration = Duration::from_secs(60);
+/// How long after the last one.
+const LAST: Duration = Duration::from_secs(5);
+/// How long calls under way may take once it is to end: core kills who is there after two seconds.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Why a process is no provider.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// A person started it.
+    #[error(
+        "this is a provider for Terraform and OpenTofu, which start it themselves: put its directory into dev_overrides \
+         or filesystem_mirror of the command line's configuration (docs/terraform.md), or use `mortise provider attach`"
+    )]
+    NotByCore,
+    /// Core is too old, or too new.
+    #[error("this provider speaks version 6 of the plugin protocol, and whoever started it does not")]
+    Version,
+    /// TLS cannot be had.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The socket, the line or a signal.
+    #[error("{what}: {source}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Serving ended.
+    #[error("serving: {0}")]
+    Serve(#[from] tonic::transport::Error),
+}
+
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
+    move |source| LaunchError::System { what, source }
+}
+
+/// Every service of a socket.
+pub(super) async fn router(controller: Controller) -> Router {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_service_status("plugin", tonic_health::ServingStatus::Serving).await;
+    let provider = ProviderServer::new(ProviderService)
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(MAX_MESSAGE);
+    Server::builder()
+        .add_service(provider)
+        .add_service(GrpcControllerServer::new(controller))
+        .add_service(GrpcStdioServer::new(Stdio))
+        .add_service(GrpcBrokerServer::new(Broker))
+        .add_service(health)
+}
+
+/// Is a provider until core has had enough.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub async fn launch(
+    connector: Arc<dyn Connector>,
+    prefix: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), LaunchError> {
+    if !is_cookie(env) {
+        return Err(LaunchError::NotByCore);
+    }
+    if !speaks_6(env) {
+        return Err(LaunchError::Version);
+    }
+    // Until the process ends, one of these is nobody's.
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(system("listening for signals"))?;
+    tokio::spawn(async move { while interrupts.recv().await.is_some() {} });
+    let tls = env(CLIENT_CERT).filter(|pem| !pem.is_empty()).map(|pem| config(&pem)).transpose()?;
+    // Only the user may enter it; it goes with the process.
+    let dir = tempfile::Builder::new().prefix("mortise-provider-").tempdir();
+    let dir = dir.map_err(system("making a directory for the socket"))?;
+    let socket = dir.path().join("s");
+    let listener = UnixListener::bind(&socket).map_err(system("opening the socket"))?;
+    let said = line(&socket, tls.as_ref().map(|(_, own)| own.as_ref()), env(MULTIPLEX).is_some());
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{said}").and_then(|()| out.flush()).map_err(system("writing to stdout"))?;
+    drop(out);
+
+    let end = watch::Sender::new(false);
+    let connections = Connections::default();
+    let served = router(Controller(Some(end.clone()))).await;
+    let stopped = stopped(end.subscribe(), connections.count());
+    match tls {
+        Some((config, _)) => {
+            let incoming = accept_tls(listener, TlsAcceptor::from(Arc::new(config)), connector, prefix, connections);
+            within_grace(stopped, |stopped| served.serve_with_incoming_shutdown(incoming, stopped)).await?;
+        }
+        None => {
+            let incoming = accept_plain(listener, connector, prefix, connections);
+            within_grace(stopped, |stopped| served.serve_with_incoming_shutdown(incoming, stopped)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Serves until `stopped`, and a little longer: streams that core keeps open do not hold up the end.
+pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
+    stopped: impl Future<Output = ()>,
+    serve: impl FnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> S,
+) -> Result<(), E> {
+    let (begin, begun) = oneshot::channel::<()>();
+    let serving = serve(Box::pin(async {
+        // An error means that this is over, too.
+        let _ = begun.await;
+    }));
+    let ending = async {
+        stopped.await;
+        let _ = begin.send(());
+        sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = ending => Ok(()),
+    }
+}
+
+/// Resolves when core has said so, and when nobody is connected any more.
+async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receiver<usize>) {
+    let told = async {
+        // An error means that nobody can tell any more.
+        let _ = end.wait_for(|end| *end).await;
+    };
+    let alone = async {
+        if timeout(FIRST, connections.wait_for(|count| *count > 0)).await.is_err() {
+            return;
+        }
+        loop {
+            let _ = connections.wait_for(|count| *count == 0).await;
+            sleep(LAST).await;
+            if *connections.borrow() == 0 {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        () = alone => {}
+    }
+}
+
+type Incoming<S> = ReceiverStream<Result<Connection<S>, std::io::Error>>;
+
+fn accept_plain(
+    listener: UnixListener,
+    connector: Arc<dyn Connector>,
+    prefix: &str,
+    connections: Connections,
+) -> Incoming<tokio::net::UnixStream> {
+    let (sender, receiver) = mpsc::channel(1);
+    let prefix = prefix.to_owned();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let connection = Connection::new(stream, Session::new(connector.clone(), &prefix), connections.open());
+            if sender.send(Ok(connection)).await.is_err() {
+                return;
+            }
+        }
+    });
+    ReceiverStream::new(receiver)
+}
+
+fn accept_tls(
+    listener: UnixListener,
+    acceptor: TlsAcceptor,
+    connector: Arc<dyn Connector>,
+    prefix: &str,
+    connections: Connections,
+) -> Incoming<tokio_rustls::server::TlsStream<tokio::net::UnixStream>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let prefix = prefix.to_owned();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (sender, acceptor) = (sender.clone(), acceptor.clone());
+            let (session, connections) = (Session::new(connector.clone(), &prefix), connections.clone());
+            // One that says nothing holds up nobody else.
+            tokio::spawn(async move {
+                match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let connection = Connection::new(stream, session, connections.open());
+                        // Nobody takes it once the process ends.
+                        let _ = sender.send(Ok(connection)).await;
+                    }
+                    Ok(Err(why)) => tracing::warn!("a connection was refused: {why}"),
+                    Err(_) => tracing::warn!("a connection said nothing for {HANDSHAKE:?}"),
+                }
+            });
+        }
+    });
+    ReceiverStream::new(receiver)
+}

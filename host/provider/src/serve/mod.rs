@@ -1,0 +1,15 @@
+//! The provider on a socket: of a server for cores that attach to it, and of a process that core started.
+
+mod attached;
+mod connection;
+mod handshake;
+mod launched;
+mod plugin;
+mod tls;
+
+pub use attached::{AttachedSocket, reattach};
+pub use handshake::{MAGIC_COOKIE, is_launched};
+pub use launched::{LaunchError, launch};
+
+/// Largest message either way, bytes.
+const MAX_MESSAGE: usize = 256 << 20;

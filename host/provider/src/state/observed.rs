@@ -1,0 +1,172 @@
+//! The state of a resource that the server has.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::{Scope, meta, pb, types::gvk};
+
+use super::metadata_shape;
+use crate::{
+    mapping::{Divergences, from_data, undo},
+    schema::ResourceSchema,
+    value::{Step, Value, ValueError},
+};
+
+/// A resource cannot be shown as state.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} cannot be shown: {source}")]
+pub struct StateError {
+    /// The resource.
+    pub what: String,
+    /// Why.
+    pub source: ValueError,
+}
+
+/// The state of a resource. Where the server still has what it made of `prior`, it keeps that one's spelling.
+///
+/// # Errors
+/// The data has no form as a value.
+pub fn state(
+    of: &ResourceSchema,
+    resource: &pb::Resource,
+    prior: &Value,
+    divergences: &Divergences,
+) -> Result<Value, StateError> {
+    let mut state = envelope(of.scope, resource);
+    let metadata = undo(&metadata_shape(), "metadata", prior.get("metadata"), &metadata(resource), divergences);
+    let data = data(of, resource)?;
+    state.insert("metadata".to_owned(), metadata);
+    state.insert("data".to_owned(), undo(&of.shape(), "data", prior.get("data"), &data, divergences));
+    state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
+    state.insert("wait".to_owned(), prior.get("wait").clone());
+    Ok(Value::Map(state))
+}
+
+/// The state of a data source.
+///
+/// # Errors
+/// The data has no form as a value.
+pub fn data_source_state(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+    let mut state = envelope(of.scope, resource);
+    state.insert("metadata".to_owned(), metadata(resource));
+    state.insert("data".to_owned(), data(of, resource)?);
+    state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
+    Ok(Value::Map(state))
+}
+
+/// A resource in a list.
+///
+/// # Errors
+/// The data has no form as JSON.
+pub fn list_entry(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+    let json = match &resource.data {
+        Some(data) => mortise_text::data_to_json(data, &of.data.message)
+            .ok_or_else(|| fault(resource)(ValueError::new("its data has no form as JSON")))?,
+        None => "{}".to_owned(),
+    };
+    let id = resource.id.clone().unwrap_or_default();
+    let tenancy = id.tenancy.clone().unwrap_or_default();
+    Ok(Value::object([
+        ("id", Value::String(id_text(of.scope, &id))),
+        ("name", Value::text(id.name)),
+        ("partition", Value::text(tenancy.partition)),
+        ("namespace", Value::text(tenancy.namespace)),
+        ("uid", Value::text(id.uid)),
+        ("generation", Value::text(resource.generation.as_str())),
+        ("version", Value::text(resource.version.as_str())),
+        ("metadata", metadata(resource)),
+        ("data", Value::String(json)),
+    ]))
+}
+
+fn fault(resource: &pb::Resource) -> impl FnOnce(ValueError) -> StateError + '_ {
+    move |source| {
+        let id = resource.id.as_ref();
+        let kind = id.and_then(|id| id.r#type.as_ref()).map(gvk).unwrap_or_default();
+        StateError { what: format!("{kind}/{}", id.map(|id| id.name.as_str()).unwrap_or_default()), source }
+    }
+}
+
+fn data(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+    from_data(&of.data, resource.data.as_ref())
+        .map_err(|e| fault(resource)(e.within(Step::Attribute("data".to_owned()))))
+}
+
+/// The id as one text: what import takes.
+#[must_use]
+pub fn id_text(scope: Scope, id: &pb::Id) -> String {
+    let tenancy = id.tenancy.clone().unwrap_or_default();
+    match scope {
+        Scope::Cluster | Scope::Undefined => id.name.clone(),
+        Scope::Partition => format!("{}/{}", tenancy.partition, id.name),
+        Scope::Namespace => format!("{}/{}/{}", tenancy.partition, tenancy.namespace, id.name),
+    }
+}
+
+fn envelope(scope: Scope, resource: &pb::Resource) -> BTreeMap<String, Value> {
+    let id = resource.id.clone().unwrap_or_default();
+    let tenancy = id.tenancy.clone().unwrap_or_default();
+    let kind = id.r#type.clone().unwrap_or_default();
+    let mut parts = vec![
+        ("id", Value::String(id_text(scope, &id))),
+        ("name", Value::String(id.name)),
+        ("uid", Value::text(id.uid)),
+        ("generation", Value::text(resource.generation.as_str())),
+        ("version", Value::text(resource.version.as_str())),
+        ("group_version", Value::text(kind.group_version)),
+        ("status", status(resource)),
+    ];
+    if matches!(scope, Scope::Partition | Scope::Namespace) {
+        parts.push(("partition", Value::text(tenancy.partition)));
+    }
+    if scope == Scope::Namespace {
+        parts.push(("namespace", Value::text(tenancy.namespace)));
+    }
+    parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Metadata without what is the server's; none is null.
+fn metadata(resource: &pb::Resource) -> Value {
+    let own = |key: &&String| *key != meta::FINALIZERS && *key != meta::DELETION_TIMESTAMP;
+    let entries: BTreeMap<_, _> = resource
+        .metadata
+        .iter()
+        .filter(|(key, _)| own(key))
+        .map(|(key, value)| (key.clone(), Value::String(value.clone())))
+        .collect();
+    if entries.is_empty() { Value::Null } else { Value::Map(entries) }
+}
+
+fn owner(of: Option<&pb::Id>) -> Value {
+    let Some(id) = of else { return Value::Null };
+    let kind = id.r#type.clone().unwrap_or_default();
+    let tenancy = id.tenancy.clone().unwrap_or_default();
+    Value::object([
+        ("group", Value::String(kind.group)),
+        ("group_version", Value::String(kind.group_version)),
+        ("kind", Value::String(kind.kind)),
+        ("partition", Value::text(tenancy.partition)),
+        ("namespace", Value::text(tenancy.namespace)),
+        ("name", Value::String(id.name.clone())),
+        ("uid", Value::text(id.uid.as_str())),
+    ])
+}
+
+fn status(resource: &pb::Resource) -> Value {
+    let condition = |one: &pb::Condition| {
+        Value::object([
+            ("type", Value::text(one.r#type.as_str())),
+            ("state", Value::String(one.state().as_str_name().to_owned())),
+            ("reason", Value::text(one.reason.as_str())),
+            ("message", Value::text(one.message.as_str())),
+        ])
+    };
+    let said = |one: &pb::Status| {
+        let at = one.updated_at.as_ref().map(ToString::to_string).unwrap_or_default();
+        Value::object([
+            ("observed_generation", Value::text(one.observed_generation.as_str())),
+            ("updated_at", Value::text(at)),
+            ("conditions", Value::List(one.conditions.iter().map(condition).collect())),
+        ])
+    };
+    Value::Map(resource.status.iter().map(|(name, one)| (name.clone(), said(one))).collect())
+}

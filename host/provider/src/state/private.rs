@@ -1,0 +1,102 @@
+//! What core keeps for the provider beside each state: what the server made of the user's spelling.
+//!
+//! JSON; one of a later version counts as none, which costs a diff that settles with the next apply.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+use super::metadata_shape;
+use crate::{
+    mapping::{Divergences, Shape},
+    schema::ResourceSchema,
+    value::{Step, msgpack},
+};
+
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// What is kept.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Private {
+    v: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    div: Vec<Recorded>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Recorded {
+    path: Vec<RecordedStep>,
+    /// The value in MessagePack, as base64.
+    value: String,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RecordedStep {
+    Attribute(String),
+    Key(String),
+    Index(usize),
+}
+
+impl Private {
+    /// Writes it down.
+    #[must_use]
+    pub fn write(divergences: &Divergences) -> Vec<u8> {
+        let recorded = divergences.iter().map(|(path, value)| Recorded {
+            path: path.iter().map(RecordedStep::of).collect(),
+            value: STANDARD.encode(msgpack::encode(value)),
+        });
+        // Texts and numbers have a form.
+        serde_json::to_vec(&Self { v: VERSION, div: recorded.collect() }).unwrap_or_default()
+    }
+
+    /// Reads it. What the type does not have any more is left out.
+    #[must_use]
+    pub fn read(bytes: &[u8], of: &ResourceSchema) -> Divergences {
+        let mut divergences = Divergences::default();
+        let Ok(Self { v: VERSION, div }) = serde_json::from_slice(bytes) else { return divergences };
+        for one in div {
+            let path: Vec<_> = one.path.into_iter().map(RecordedStep::into_step).collect();
+            let shape = match path.split_first() {
+                Some((Step::Attribute(root), rest)) if root == "data" => at(&of.shape(), rest),
+                Some((Step::Attribute(root), rest)) if root == "metadata" => at(&metadata_shape(), rest),
+                _ => None,
+            };
+            let value = STANDARD.decode(one.value).ok();
+            if let Some(value) = shape.zip(value).and_then(|(of, bytes)| msgpack::decode(&bytes, &of.to_type()).ok()) {
+                divergences.record(&path, value);
+            }
+        }
+        divergences
+    }
+}
+
+impl RecordedStep {
+    fn of(step: &Step) -> Self {
+        match step {
+            Step::Attribute(name) => Self::Attribute(name.clone()),
+            Step::Key(key) => Self::Key(key.clone()),
+            Step::Index(index) => Self::Index(*index),
+        }
+    }
+
+    fn into_step(self) -> Step {
+        match self {
+            Self::Attribute(name) => Step::Attribute(name),
+            Self::Key(key) => Step::Key(key),
+            Self::Index(index) => Step::Index(index),
+        }
+    }
+}
+
+/// The shape at the end of a path.
+fn at(shape: &Shape, path: &[Step]) -> Option<Shape> {
+    let Some((step, rest)) = path.split_first() else { return Some(shape.clone()) };
+    match (shape, step) {
+        (Shape::Object(of), Step::Attribute(name)) => {
+            at(&of.attributes.iter().find(|one| one.name == *name)?.shape, rest)
+        }
+        (Shape::List(of) | Shape::Set(of), Step::Index(_)) | (Shape::Map(of), Step::Key(_)) => at(of, rest),
+        _ => None,
+    }
+}

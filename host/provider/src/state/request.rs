@@ -1,0 +1,97 @@
+//! What is sent for a configuration.
+
+use mortise_resource::{Scope, meta, pb};
+
+use crate::{
+    mapping::to_data,
+    schema::ResourceSchema,
+    value::{Step, Value, ValueError},
+};
+
+/// Units of resources that name none, as the provider's configuration has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// The partition.
+    pub partition: String,
+    /// The namespace.
+    pub namespace: String,
+}
+
+/// Makes the resource that a configuration describes; everything in it that is sent is known.
+///
+/// # Errors
+/// What is wrong with it, by path.
+pub fn request(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> Result<pb::Resource, Vec<ValueError>> {
+    let mut faults = Vec::new();
+    let metadata = metadata(config.get("metadata"), &mut faults);
+    let data = to_data(&of.data, config.get("data")).map_err(|found| {
+        faults.extend(found.into_iter().map(|fault| fault.within(Step::Attribute("data".to_owned()))));
+    });
+    match (data, faults.is_empty()) {
+        (Ok(data), true) => Ok(pb::Resource {
+            id: Some(resource_id(of, config, defaults)),
+            owner: owner(config.get("owner")),
+            metadata,
+            data: Some(data),
+            ..pb::Resource::default()
+        }),
+        _ => Err(faults),
+    }
+}
+
+fn text(of: &Value) -> String {
+    of.as_str().unwrap_or_default().to_owned()
+}
+
+/// The id that a configuration or a state names, without a uid.
+#[must_use]
+pub fn resource_id(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> pb::Id {
+    pb::Id {
+        name: text(config.get("name")),
+        r#type: Some(of.kind.clone()),
+        tenancy: Some(place_of(of.scope, config, defaults)),
+        uid: String::new(),
+    }
+}
+
+/// The units that a configuration names, or else the provider's.
+#[must_use]
+pub fn place_of(scope: Scope, config: &Value, defaults: &Defaults) -> pb::Tenancy {
+    let or = |name: &str, default: &String| match config.get(name).as_str() {
+        Some(unit) if !unit.is_empty() => unit.to_owned(),
+        _ => default.clone(),
+    };
+    let partition = || or("partition", &defaults.partition);
+    match scope {
+        Scope::Cluster | Scope::Undefined => pb::Tenancy::default(),
+        Scope::Partition => pb::Tenancy { partition: partition(), namespace: String::new() },
+        Scope::Namespace => pb::Tenancy { partition: partition(), namespace: or("namespace", &defaults.namespace) },
+    }
+}
+
+fn metadata(of: &Value, faults: &mut Vec<ValueError>) -> meta::Metadata {
+    let Value::Map(entries) = of else { return meta::Metadata::new() };
+    let mut metadata = meta::Metadata::new();
+    for (key, value) in entries {
+        let path = vec![Step::Attribute("metadata".to_owned()), Step::Key(key.clone())];
+        match value {
+            _ if key == meta::FINALIZERS || key == meta::DELETION_TIMESTAMP => {
+                faults.push(ValueError { path, what: format!("{key} is the server's; it cannot be configured") });
+            }
+            Value::String(text) => drop(metadata.insert(key.clone(), text.clone())),
+            _ => faults.push(ValueError { path, what: "null cannot be an element".to_owned() }),
+        }
+    }
+    metadata
+}
+
+fn owner(of: &Value) -> Option<pb::Id> {
+    let Value::Map(_) = of else { return None };
+    let part = |name: &str| text(of.get(name));
+    Some(pb::Id {
+        name: part("name"),
+        uid: part("uid"),
+        r#type: Some(pb::Type { group: part("group"), group_version: part("group_version"), kind: part("kind") }),
+        tenancy: Some(pb::Tenancy { partition: part("partition"), namespace: part("namespace") }),
+    })
+}

@@ -1,0 +1,165 @@
+//! Values as JSON, as state files have them. There are no unknown ones.
+//!
+//! Numbers are read as they are written, however long: the text of each level is taken apart by the level above it, which
+//! costs time in proportion to the text times its depth.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{DEPTH, Step, Type, Value, ValueError};
+
+type Read = Result<Value, ValueError>;
+
+/// Decodes a value of a type. Attributes that are missing are null; those that the type does not have are an error.
+///
+/// # Errors
+/// It is no JSON, or no value of the type.
+pub fn decode(bytes: &[u8], of: &Type) -> Read {
+    Reading { older: false }.value(parse(bytes)?, of, DEPTH)
+}
+
+/// Decodes what was a value of an earlier type: what the type does not have is left out, and what is of another type by
+/// now is null.
+///
+/// # Errors
+/// It is no JSON.
+pub fn decode_older(bytes: &[u8], of: &Type) -> Read {
+    Reading { older: true }.value(parse(bytes)?, of, DEPTH)
+}
+
+fn parse<'j, T: Deserialize<'j>>(bytes: &'j [u8]) -> Result<T, ValueError> {
+    serde_json::from_slice(bytes).map_err(|e| ValueError::new(format!("it is no JSON: {e}")))
+}
+
+type Entries<'j> = BTreeMap<String, &'j RawValue>;
+
+#[derive(Clone, Copy)]
+struct Reading {
+    older: bool,
+}
+
+impl Reading {
+    fn value(self, json: &RawValue, of: &Type, depth: usize) -> Read {
+        let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is too deep"))?;
+        match self.known(json, of, depth) {
+            Err(_) if self.older => Ok(Value::Null),
+            read => read,
+        }
+    }
+
+    fn known(self, json: &RawValue, of: &Type, depth: usize) -> Read {
+        let text = json.get().as_bytes();
+        if text == b"null" {
+            return Ok(Value::Null);
+        }
+        let within = |json, of, step| self.value(json, of, depth).map_err(|e| e.within(step));
+        match (of, text.first()) {
+            (Type::Bool, Some(b't' | b'f')) => parse(text).map(Value::Bool),
+            (Type::String, Some(b'"')) => parse(text).map(Value::String),
+            (Type::Number, Some(b'-' | b'0'..=b'9')) => {
+                let number = json.get().parse();
+                number.map(Value::Number).map_err(|e: super::number::NumberError| ValueError::new(e.to_string()))
+            }
+            (Type::List(of) | Type::Set(of), Some(b'[')) => {
+                let items: Vec<&RawValue> = parse(text)?;
+                let items = items.into_iter().enumerate().map(|(index, item)| within(item, of, Step::Index(index)));
+                items.collect::<Result<_, _>>().map(Value::List)
+            }
+            (Type::Tuple(of), Some(b'[')) => {
+                let items: Vec<&RawValue> = parse(text)?;
+                if items.len() != of.len() {
+                    return Err(ValueError::new(format!(
+                        "{} elements are expected, and it has {}",
+                        of.len(),
+                        items.len()
+                    )));
+                }
+                let items = items.into_iter().zip(of).enumerate();
+                let items = items.map(|(index, (item, of))| within(item, of, Step::Index(index)));
+                items.collect::<Result<_, _>>().map(Value::List)
+            }
+            (Type::Map(of), Some(b'{')) => {
+                let entries: Entries<'_> = parse(text)?;
+                let entry = |(key, json): (String, _)| Ok((key.clone(), within(json, of, Step::Key(key))?));
+                entries.into_iter().map(entry).collect::<Result<_, _>>().map(Value::Map)
+            }
+            (Type::Object(of), Some(b'{')) => self.object(&parse(text)?, of, depth),
+            (Type::Dynamic, Some(b'{')) => {
+                let parts: Entries<'_> = parse(text)?;
+                match (parts.get("type"), parts.get("value")) {
+                    (Some(of), Some(json)) if parts.len() == 2 => {
+                        let of = Type::from_bytes(of.get().as_bytes()).map_err(|e| ValueError::new(e.to_string()))?;
+                        let value = self.value(json, &of, depth)?;
+                        Ok(Value::Dynamic(of, Box::new(value)))
+                    }
+                    _ => Err(ValueError::new("a dynamic value must be its type and the value")),
+                }
+            }
+            _ => Err(ValueError::new("it is of another type")),
+        }
+    }
+
+    fn object(self, attributes: &Entries<'_>, of: &BTreeMap<String, Type>, depth: usize) -> Read {
+        let strange = attributes.keys().find(|name| !self.older && !of.contains_key(*name));
+        if let Some(strange) = strange {
+            return Err(ValueError::new(format!("there is no attribute {strange:?}")));
+        }
+        let attribute = |(name, of): (&String, &Type)| {
+            let value = match attributes.get(name) {
+                Some(json) => self.value(json, of, depth).map_err(|e| e.within(Step::Attribute(name.clone())))?,
+                None => Value::Null,
+            };
+            Ok((name.clone(), value))
+        };
+        of.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of() -> Type {
+        Type::object([
+            ("a", Type::list(Type::Number)),
+            ("b", Type::map(Type::object([("c", Type::String)]))),
+            ("d", Type::Dynamic),
+        ])
+    }
+
+    #[test]
+    fn state_is_read_with_its_numbers_and_without_what_is_missing() {
+        let text = br#" { "a": [1, 0.1, 18446744073709551616, 1e2],
+            "b": {"k": {}}, "d": {"type": "bool", "value": true} } "#;
+        let value = decode(text, &of()).unwrap();
+        let numbers = ["1", "0.1", "18446744073709551616", "100"].map(|text| Value::Number(text.parse().unwrap()));
+        let inner = Value::object([("c", Value::Null)]);
+        let expected = Value::object([
+            ("a", Value::List(numbers.into())),
+            ("b", Value::object([("k", inner)])),
+            ("d", Value::Dynamic(Type::Bool, Box::new(Value::Bool(true)))),
+        ]);
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn what_is_no_state_of_the_type_is_refused_unless_it_is_an_older_one() {
+        for (text, said) in [
+            (r#"{"e": 1}"#, "there is no attribute \"e\""),
+            (r#"{"a": [true]}"#, "a[0]: it is of another type"),
+            (r#"{"b": {"k": {"x": 1}}}"#, "b[\"k\"]: there is no attribute \"x\""),
+            ("{", "it is no JSON: EOF while parsing an object at line 1 column 1"),
+            (r#"{"a": [1e99999]}"#, "a[0]: it is no decimal number of at most 4096 digits"),
+        ] {
+            assert_eq!(decode(text.as_bytes(), &of()).unwrap_err().to_string(), said);
+        }
+        let older = br#"{"a": "s", "e": {"x": 1}, "b": {"k": {"c": "s", "x": 1}}}"#;
+        assert!(decode(older, &of()).is_err());
+        let kept = Value::object([("k", Value::object([("c", Value::String("s".into()))]))]);
+        let expected = Value::object([("a", Value::Null), ("b", kept), ("d", Value::Null)]);
+        assert_eq!(decode_older(older, &of()), Ok(expected));
+        assert!(decode_older(b"{", &of()).is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! Numbers: decimal, exact, of any size within a bound.
+
+use std::{fmt, str::FromStr};
+
+use bigdecimal::{BigDecimal, ToPrimitive as _, num_bigint::ToBigInt as _};
+
+/// Most digits of a number, before and after the point.
+pub const DIGITS: usize = 4_096;
+
+/// A decimal number. Equal ones are equal however they were written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Number(BigDecimal);
+
+/// The text is no number, or one with more than [`DIGITS`] digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is no decimal number of at most {DIGITS} digits")]
+pub struct NumberError;
+
+impl Number {
+    /// Of a 64-bit float, by its shortest decimal text; none for what is no number or infinite.
+    #[must_use]
+    pub fn from_f64(number: f64) -> Option<Self> {
+        if number.is_finite() { number.to_string().parse().ok() } else { None }
+    }
+
+    /// The same of a 32-bit float, by its own shortest text.
+    #[must_use]
+    pub fn from_f32(number: f32) -> Option<Self> {
+        if number.is_finite() { number.to_string().parse().ok() } else { None }
+    }
+
+    /// As a whole number, if it is one that fits.
+    #[must_use]
+    pub fn to_i64(&self) -> Option<i64> {
+        if self.0.is_integer() { self.0.to_bigint()?.to_i64() } else { None }
+    }
+
+    /// The same without a sign.
+    #[must_use]
+    pub fn to_u64(&self) -> Option<u64> {
+        if self.0.is_integer() { self.0.to_bigint()?.to_u64() } else { None }
+    }
+
+    /// As a 64-bit float, if its shortest text is this number.
+    #[must_use]
+    pub fn to_f64(&self) -> Option<f64> {
+        let float: f64 = self.0.to_string().parse().ok()?;
+        (Self::from_f64(float).as_ref() == Some(self)).then_some(float)
+    }
+
+    /// As the nearest 64-bit float; infinite beyond its range.
+    #[must_use]
+    pub fn nearest_f64(&self) -> f64 {
+        self.0.to_string().parse().unwrap_or(f64::NAN)
+    }
+}
+
+impl From<i64> for Number {
+    fn from(number: i64) -> Self {
+        Self(BigDecimal::from(number).normalized())
+    }
+}
+
+impl From<u64> for Number {
+    fn from(number: u64) -> Self {
+        Self(BigDecimal::from(number).normalized())
+    }
+}
+
+impl FromStr for Number {
+    type Err = NumberError;
+
+    /// Reads a decimal with or without a point and an exponent.
+    fn from_str(text: &str) -> Result<Self, NumberError> {
+        // An exponent would make a short text a long number.
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let exponent: i64 = exponent.parse().map_err(|_| NumberError)?;
+        let is_part = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'+' | b'-');
+        let bound = i64::try_from(DIGITS).unwrap_or(i64::MAX);
+        if mantissa.len() > DIGITS || !(-bound..=bound).contains(&exponent) || !mantissa.bytes().all(is_part) {
+            return Err(NumberError);
+        }
+        let number = BigDecimal::from_str(text).map_err(|_| NumberError)?.normalized();
+        let (_, scale) = number.as_bigint_and_exponent();
+        // Zero has no size.
+        if scale.abs() > bound { Err(NumberError) } else { Ok(Self(number)) }
+    }
+}
+
+impl fmt::Display for Number {
+    /// Without an exponent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_plain_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Number {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn numbers_are_equal_by_value_and_printed_without_an_exponent() {
+        for (text, plain) in [
+            ("3.0", "3"),
+            ("300", "300"),
+            ("3e2", "300"),
+            ("1.50", "1.5"),
+            ("-0.10", "-0.1"),
+            ("1e-3", "0.001"),
+            ("0", "0"),
+            ("-0.0", "0"),
+            ("9223372036854775808", "9223372036854775808"),
+        ] {
+            assert_eq!(number(text).to_string(), plain);
+            assert_eq!(number(text), number(plain));
+        }
+        let large = format!("1{}", "0".repeat(400));
+        assert_eq!(number("1e400").to_string(), large);
+    }
+
+    #[test]
+    fn whole_numbers_and_floats_are_exact_or_none() {
+        assert_eq!(number("9223372036854775807").to_i64(), Some(i64::MAX));
+        assert_eq!(number("9223372036854775808").to_i64(), None);
+        assert_eq!(number("18446744073709551615").to_u64(), Some(u64::MAX));
+        assert_eq!(number("-1").to_u64(), None);
+        assert_eq!((number("0.5").to_i64(), number("3.0").to_i64()), (None, Some(3)));
+        assert_eq!(number("0.1").to_f64(), Some(0.1));
+        assert_eq!(number("0.1000000000000000000001").to_f64(), None);
+        assert_eq!(number("1e400").to_f64(), None);
+        assert_eq!(Number::from_f32(0.1), Some(number("0.1")));
+        assert_eq!(Number::from_f64(f64::from(0.1_f32)), Some(number("0.10000000149011612")));
+        assert_eq!((Number::from_f64(f64::NAN), Number::from_f32(f32::INFINITY)), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_number_or_too_long_is_refused() {
+        let long = "9".repeat(DIGITS + 1);
+        for wrong in
+            ["", "x", "NaN", "inf", "1e", "e1", "1e9999999999", "1e5000", "1e-5000", "0x10", "1_000", " 1", &long]
+        {
+            assert!(wrong.parse::<Number>().is_err(), "{wrong}");
+        }
+        assert!("9".repeat(DIGITS).parse::<Number>().is_ok());
+    }
+}

@@ -1,0 +1,38 @@
+//! A type with a field of every kind. Its plugin writes what it is given in another way: texts in lower case, tags in order
+//! and each once, and values where there are none. A label `hold` has it refused; a name `missing` wants a note.
+
+use mortise_plugin::{Diagnostics, Kind, Plugin, ResourceType, Scope, Typed, field};
+use mortise_test_guests::{DESCRIPTORS, Everything};
+
+const EVERYTHING: Kind<Everything> = Kind::new("fields", "v1", "Everything");
+
+static PLUGIN: Plugin = Plugin::new(
+    "every-field",
+    "0.1.0",
+    DESCRIPTORS,
+    &[&ResourceType::of(EVERYTHING, Scope::Namespace).immutable(&["fixed_name"]).mutate(mutate).validate(validate)],
+);
+mortise_plugin::export!(PLUGIN: mutating, validating);
+
+fn mutate(of: &mut Typed<Everything>) -> Result<(), Diagnostics> {
+    let data = &mut of.data;
+    data.text = data.text.to_lowercase();
+    data.tags.sort();
+    data.tags.dedup();
+    if data.port == 0 {
+        data.port = 80;
+    }
+    for part in data.part.iter_mut().chain(&mut data.parts).chain(data.by_name.values_mut()) {
+        part.weight = part.weight.max(1);
+    }
+    Ok(())
+}
+
+fn validate(of: &Typed<Everything>, _: Option<&Typed<Everything>>, diagnostics: &mut Diagnostics) {
+    if of.data.labels.contains_key("hold") {
+        diagnostics.error("it is on hold").at(field("labels").key("hold"));
+    }
+    if of.data.positive > 1_000 {
+        diagnostics.warning("that is a lot").at(field("positive"));
+    }
+}
