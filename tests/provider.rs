@@ -511,6 +511,13 @@ async fn core_starts_a_provider_takes_its_certificate_and_ends_it() {
 async fn a_provider_that_was_started_by_nobody_or_reaches_nobody_says_so() {
     let by_hand = start(&[("TF_PLUGIN_MAGIC_COOKIE", "")]).await;
     assert!(by_hand.is_err());
+    // A program that another provider starts has core's variable, and is a program nevertheless.
+    let command = std::process::Command::new(env!("CARGO_BIN_EXE_mortise"))
+        .arg("--version")
+        .env("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2")
+        .output()
+        .unwrap();
+    assert!(String::from_utf8(command.stdout).unwrap().starts_with("mortise "));
     let old = start(&[("PLUGIN_PROTOCOL_VERSIONS", "5")]).await.err().unwrap();
     assert!(old.contains("speaks version 6"), "{old}");
     let bad = start(&[("PLUGIN_CLIENT_CERT", "no pem")]).await.err().unwrap();

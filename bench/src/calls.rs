@@ -12,7 +12,7 @@ use crate::{
     Outcome,
     report::line,
     servers::{Client, Server},
-    versus::{Rounds, Work, compare, compare_costs},
+    versus::{Costs, Rounds, Work, compare},
 };
 
 /// Bytes of data in a resource.
@@ -172,10 +172,14 @@ pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
             Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
         };
         let (a, b) = (reads(&ours).await?, reads(&theirs).await?);
-        compare_costs("Read", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
+        let mut costs = Costs::new("Read", ["this", "other"], clients);
+        costs.measure((&ours, &a), (&theirs, &b), rounds).await?;
+        costs.print()?;
         let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
         let (a, b) = (writes(&ours).await?, writes(&theirs).await?);
-        compare_costs("Write", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
+        let mut costs = Costs::new("Write", ["this", "other"], clients);
+        costs.measure((&ours, &a), (&theirs, &b), rounds).await?;
+        costs.print()?;
     }
     ours.stop().await?;
     theirs.stop().await

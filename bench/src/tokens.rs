@@ -16,7 +16,7 @@ use crate::{
     calls::{artist, hooked, name},
     report::line,
     servers::{Client, Server},
-    versus::{Rounds, Work, compare_costs},
+    versus::{Costs, Rounds, Work},
 };
 
 /// Resources that are read.
@@ -65,33 +65,52 @@ impl Work for Writes {
     }
 }
 
+/// Pairs of servers that are measured: how a process lies in memory makes one dearer than the other by some percent, for as
+/// long as it lives.
+const PAIRS: usize = 5;
+
+const CLIENTS: [usize; 2] = [1, 64];
+
 /// Measures both.
 pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
-    let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
-    let [with, without] = &dirs;
-    let asked = Server::mortise(with.path(), &[("MORTISE_ACL_ENABLED", "true")]).await?;
-    let open = Server::mortise(without.path(), &[]).await?;
-    let token = make_token(&asked, with.path()).await?;
-    for (server, secret) in [(&asked, &token), (&open, &None)] {
-        let mut client = server.client().await?;
-        for i in 0..NAMES {
-            let resource = Some(artist(&format!("artist-{i:07}")));
-            client.write(request(pb::WriteRequest { resource }, secret)).await?;
+    let of_pair = Rounds { count: rounds.count.div_ceil(PAIRS), ..rounds };
+    line(&format!("tokens: the same server with a token's rules and without; {PAIRS} pairs of servers"))?;
+    let mut reads = CLIENTS.map(|clients| Costs::new("Read", ["with", "without"], clients));
+    let mut writes = CLIENTS.map(|clients| Costs::new("Write", ["with", "without"], clients));
+    for pair in 0..PAIRS {
+        let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
+        let [with, without] = &dirs;
+        let acl = [("MORTISE_ACL_ENABLED", "true")];
+        // Neither is always the first.
+        let (asked, open) = if pair % 2 == 0 {
+            let asked = Server::mortise(with.path(), &acl).await?;
+            (asked, Server::mortise(without.path(), &[]).await?)
+        } else {
+            let open = Server::mortise(without.path(), &[]).await?;
+            (Server::mortise(with.path(), &acl).await?, open)
+        };
+        let token = make_token(&asked, with.path()).await?;
+        for (server, secret) in [(&asked, &token), (&open, &None)] {
+            let mut client = server.client().await?;
+            for i in 0..NAMES {
+                let resource = Some(artist(&format!("artist-{i:07}")));
+                client.write(request(pb::WriteRequest { resource }, secret)).await?;
+            }
         }
+        for (costs, clients) in reads.iter_mut().zip(CLIENTS) {
+            let (a, b) = (asked.clients(clients).await?, open.clients(clients).await?);
+            let (with, without) = (Arc::new(Reads(a, token.clone())), Arc::new(Reads(b, None)));
+            costs.measure((&asked, &with), (&open, &without), of_pair).await?;
+        }
+        for (costs, clients) in writes.iter_mut().zip(CLIENTS) {
+            let (a, b) = (asked.clients(clients).await?, open.clients(clients).await?);
+            let (with, without) = (Arc::new(Writes(a, token.clone())), Arc::new(Writes(b, None)));
+            costs.measure((&asked, &with), (&open, &without), of_pair).await?;
+        }
+        asked.stop().await?;
+        open.stop().await?;
     }
-    line("tokens: the same server with a token's rules and without")?;
-    for clients in [1, 64] {
-        let (a, b) = (asked.clients(clients).await?, open.clients(clients).await?);
-        let (with, without) = (Arc::new(Reads(a, token.clone())), Arc::new(Reads(b, None)));
-        compare_costs("Read", ("with", &asked, &with), ("without", &open, &without), clients, rounds).await?;
-    }
-    for clients in [1, 64] {
-        let (a, b) = (asked.clients(clients).await?, open.clients(clients).await?);
-        let (with, without) = (Arc::new(Writes(a, token.clone())), Arc::new(Writes(b, None)));
-        compare_costs("Write", ("with", &asked, &with), ("without", &open, &without), clients, rounds).await?;
-    }
-    asked.stop().await?;
-    open.stop().await?;
+    reads.into_iter().chain(writes).try_for_each(Costs::print)?;
     records(rounds).await
 }
 
@@ -102,10 +121,12 @@ async fn records(rounds: Rounds) -> Outcome<()> {
     let recorded = Server::mortise(with.path(), &[("MORTISE_AUDIT_EVENTS", "changes")]).await?;
     let silent = Server::mortise(without.path(), &[("MORTISE_AUDIT_EVENTS", "none")]).await?;
     line("audit: the same server with a record of each Write and without")?;
-    for clients in [1, 64] {
+    for clients in CLIENTS {
         let (a, b) = (recorded.clients(clients).await?, silent.clients(clients).await?);
         let (with, without) = (Arc::new(Writes(a, None)), Arc::new(Writes(b, None)));
-        compare_costs("Write", ("with", &recorded, &with), ("without", &silent, &without), clients, rounds).await?;
+        let mut costs = Costs::new("Write", ["with", "without"], clients);
+        costs.measure((&recorded, &with), (&silent, &without), rounds).await?;
+        costs.print()?;
     }
     if std::fs::read_dir(with.path().join("data/audit"))?.count() == 0 {
         return Err("nothing was recorded".into());

@@ -91,33 +91,53 @@ async fn cost<W: Work>(server: &Server, work: &Arc<W>, clients: usize, length: D
     Ok((rate, took * 1e6 / (rate * length.as_secs_f64())))
 }
 
-/// Compares two servers by rate and by their processor time for an operation, the steadier figure. Both ratios are
-/// above 1 where the second is better.
-pub(crate) async fn compare_costs<W: Work>(
-    title: &str,
-    (a_name, a_server, a): (&str, &Server, &Arc<W>),
-    (b_name, b_server, b): (&str, &Server, &Arc<W>),
+/// A comparison of two servers by rate and by their processor time for an operation, the steadier figure.
+pub(crate) struct Costs {
+    title: &'static str,
+    names: [&'static str; 2],
     clients: usize,
-    rounds: Rounds,
-) -> Outcome<()> {
-    rate(a, clients, rounds.length / 4).await?;
-    rate(b, clients, rounds.length / 4).await?;
-    let mut figures: [Vec<f64>; 6] = Default::default();
-    for round in 0..rounds.count {
-        // Whichever comes second finds the machine a little warmer.
-        let (of_a, of_b) = if round % 2 == 0 {
-            let of_a = cost(a_server, a, clients, rounds.length).await?;
-            (of_a, cost(b_server, b, clients, rounds.length).await?)
-        } else {
-            let of_b = cost(b_server, b, clients, rounds.length).await?;
-            (cost(a_server, a, clients, rounds.length).await?, of_b)
-        };
-        let of_round = [of_a.0, of_b.0, of_b.0 / of_a.0, of_a.1, of_b.1, of_a.1 / of_b.1];
-        figures.iter_mut().zip(of_round).for_each(|(all, one)| all.push(one));
+    /// Of each round: both rates and their ratio, both times and their ratio. The ratios are above 1 where the second is
+    /// better.
+    figures: [Vec<f64>; 6],
+}
+
+impl Costs {
+    /// Nothing is measured yet.
+    pub(crate) fn new(title: &'static str, names: [&'static str; 2], clients: usize) -> Self {
+        Self { title, names, clients, figures: Default::default() }
     }
-    let [a_rate, b_rate, slower, a_cost, b_cost, dearer] = figures.map(median);
-    line(&format!(
-        "{title}, {clients} client(s): {a_name} {a_rate:.0}/s, {b_name} {b_rate:.0}/s, ratio {slower:.3}; processor \
-         {a_cost:.1} and {b_cost:.1} µs, ratio {dearer:.3}"
-    ))
+
+    /// Measures some rounds more, perhaps of another pair of servers.
+    pub(crate) async fn measure<W: Work>(
+        &mut self,
+        (a_server, a): (&Server, &Arc<W>),
+        (b_server, b): (&Server, &Arc<W>),
+        rounds: Rounds,
+    ) -> Outcome<()> {
+        rate(a, self.clients, rounds.length / 4).await?;
+        rate(b, self.clients, rounds.length / 4).await?;
+        for round in 0..rounds.count {
+            // Whichever comes second finds the machine a little warmer.
+            let (of_a, of_b) = if round % 2 == 0 {
+                let of_a = cost(a_server, a, self.clients, rounds.length).await?;
+                (of_a, cost(b_server, b, self.clients, rounds.length).await?)
+            } else {
+                let of_b = cost(b_server, b, self.clients, rounds.length).await?;
+                (cost(a_server, a, self.clients, rounds.length).await?, of_b)
+            };
+            let of_round = [of_a.0, of_b.0, of_b.0 / of_a.0, of_a.1, of_b.1, of_a.1 / of_b.1];
+            self.figures.iter_mut().zip(of_round).for_each(|(all, one)| all.push(one));
+        }
+        Ok(())
+    }
+
+    /// Prints the medians of all rounds.
+    pub(crate) fn print(self) -> Outcome<()> {
+        let Self { title, names: [a, b], clients, figures } = self;
+        let [a_rate, b_rate, slower, a_cost, b_cost, dearer] = figures.map(median);
+        line(&format!(
+            "{title}, {clients} client(s): {a} {a_rate:.0}/s, {b} {b_rate:.0}/s, ratio {slower:.3}; processor {a_cost:.1} and \
+             {b_cost:.1} µs, ratio {dearer:.3}"
+        ))
+    }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ::http::{HeaderMap, header::AUTHORIZATION};
+use ::http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 use mortise_acl::{Access, Identity};
 use mortise_resource::{
     Error,
@@ -20,7 +20,7 @@ use mortise_service::{Origin, Remote, Surface};
 use crate::peer::{LocalUser, PeerCertificate};
 
 /// The header of a token, Consul's.
-const TOKEN: &str = "x-consul-token";
+static TOKEN: HeaderName = HeaderName::from_static("x-consul-token");
 
 /// The header of a request's number, which answers that refuse carry.
 pub(crate) const REQUEST: &str = "x-request-id";
@@ -171,10 +171,10 @@ impl Authorizer for Stranger {
 
 /// The token of a request's headers. What is no text is no token that is known, either.
 fn token_of(headers: &HeaderMap) -> Option<&str> {
-    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let bearer = || {
-        let (scheme, token) = text(AUTHORIZATION.as_str())?.split_once(' ')?;
+        let (scheme, token) = text(&AUTHORIZATION)?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     };
-    text(TOKEN).filter(|token| !token.is_empty()).or_else(bearer).filter(|token| !token.is_empty())
+    text(&TOKEN).filter(|token| !token.is_empty()).or_else(bearer).filter(|token| !token.is_empty())
 }

@@ -45,6 +45,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("deny", &["authorizing", "plugin"]),
         ("describe-loop", &["plugin"]),
         ("describe-panic", &["plugin"]),
+        ("every-field", &["mutating", "plugin", "validating"]),
         ("every-hook", all),
         ("garbage-reply", &["mutating", "plugin"]),
         ("handle-leak", all),

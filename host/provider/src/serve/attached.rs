@@ -21,6 +21,9 @@ use crate::{client::Connector, rpc::Session};
 /// Most connections at once; core has one for each command.
 const MOST: usize = 64;
 
+/// Longest path of a socket on Linux, bytes.
+const LONGEST: usize = 107;
+
 /// The socket, open. Its file goes with it.
 pub struct AttachedSocket {
     listener: UnixListener,
@@ -48,6 +51,10 @@ impl AttachedSocket {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
             }
             _ => {}
+        }
+        if path.as_os_str().len() > LONGEST {
+            let why = format!("the path has more than {LONGEST} bytes, which is the most for a socket");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let dir = path.parent().unwrap_or(Path::new("."));
         let private = tempfile::Builder::new().prefix(".p").rand_bytes(4).tempdir_in(dir)?;

@@ -1,6 +1,6 @@
 //! How core starts a provider: what it puts into the environment, and the one line that it expects.
 
-use std::path::Path;
+use std::{ffi::OsString, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 
@@ -18,11 +18,13 @@ pub(super) const MULTIPLEX: &str = "PLUGIN_MULTIPLEX_GRPC";
 /// What the executable's name begins with when it is a provider's.
 const EXECUTABLE: &str = "terraform-provider-";
 
-/// Whether a process is to be a provider: core started it, or somebody did by a provider's name.
+/// Whether a process is to be a provider: it has a provider's name, or core started it, without arguments. Programs that
+/// another provider starts have core's variable as well.
 #[must_use]
-pub fn is_launched(program: Option<&Path>, env: &dyn Fn(&str) -> Option<String>) -> bool {
-    let name = program.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    is_cookie(env) || name.is_some_and(|name| name.starts_with(EXECUTABLE))
+pub fn is_launched(arguments: &[OsString], env: &dyn Fn(&str) -> Option<String>) -> bool {
+    let name = arguments.first().and_then(|program| Path::new(program).file_name());
+    let is_named = name.is_some_and(|name| name.to_string_lossy().starts_with(EXECUTABLE));
+    is_named || (arguments.len() == 1 && is_cookie(env))
 }
 
 /// Whether core started this process.

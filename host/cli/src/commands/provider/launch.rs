@@ -17,15 +17,15 @@ pub(super) const SNAPSHOT: &str = ".schema.json";
 /// which has its calls to finish.
 #[must_use]
 pub fn launch() -> Option<ExitCode> {
-    let program = std::env::args_os().next().map(PathBuf::from);
-    if !serve::is_launched(program.as_deref(), &env::process) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if !serve::is_launched(&arguments, &env::process) {
         return None;
     }
+    let program = arguments.into_iter().next().map(PathBuf::from).unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return Some(crate::report(Err(CliError::failed("starting threads").caused_by(e)))),
     };
-    let program = program.unwrap_or_default();
     let served = runtime.block_on(async {
         let connector = Arc::new(ProviderConnector::of_environment(Some(snapshot(&program))));
         serve::launch(connector, &prefix(&program), &env::process).await
