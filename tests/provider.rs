@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     common::{PATIENCE, Server, Setup, gvk, skipped, tenancy},
-    core::{CORE_CERTIFICATE, Core, OTHER_CERTIFICATE, check_applied, connect_tls, encode, path_of},
+    core::{CORE_CERTIFICATE, Core, OTHER_CERTIFICATE, check_applied, connect_tls, encode, path_of, state_json},
 };
 
 const EVERYTHING: &str = "mortise_fields_everything";
@@ -529,6 +529,91 @@ async fn a_provider_that_was_started_by_nobody_or_reaches_nobody_says_so() {
     assert!(summaries(&faults).contains("no server can be reached"), "{faults:?}");
     // Nobody is connected any more.
     assert!(ended(&mut launched).await < Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_costs_no_state() {
+    let server = Setup::new().guest("every-field").start().await;
+    let address = server.grpc.to_string();
+    let launched = start(&[("MORTISE_GRPC_ADDR", &address), ("MORTISE_TIMEOUT", "2s")]).await.unwrap();
+    let mut core = Core::of(crate::core::channel(&launched.socket).await).await.unwrap();
+    core.configure(&[]).await.unwrap();
+    let config = core.config(EVERYTHING, "x", &[]);
+    let made = core.make(EVERYTHING, None, &config).await.unwrap();
+    let wanted = core.config(EVERYTHING, "x", &[("yes", Value::Bool(true))]);
+    let planned = core.plan(EVERYTHING, Some(&made), &wanted).await.unwrap();
+    let other = core.config(EVERYTHING, "y", &[]);
+    let creation = core.plan(EVERYTHING, None, &other).await.unwrap();
+    assert!(server.stop().await.success());
+    let away = |faults: &[pb::Diagnostic]| {
+        assert!(summaries(faults).contains(&format!("the server at http://{address} does not answer")), "{faults:?}");
+    };
+    away(&core.refresh(&made).await.unwrap_err());
+    away(&core.plan(EVERYTHING, Some(&made), &wanted).await.unwrap_err());
+    let (faults, state) = core.apply(EVERYTHING, Some(&made), &wanted, &planned).await.unwrap_err();
+    away(&faults);
+    assert_eq!(state, made.state);
+    let (faults, state) = core.apply(EVERYTHING, None, &other, &creation).await.unwrap_err();
+    away(&faults);
+    assert!(state.is_null());
+    let (faults, state) = core.destroy(&made).await.unwrap_err();
+    away(&faults);
+    assert_eq!(state, made.state);
+    away(&core.data(EVERYTHING, &[("name", text("x"))]).await.unwrap_err());
+}
+
+#[tokio::test]
+async fn a_place_may_be_made_by_the_same_run() {
+    const NAMESPACE: &str = "mortise_tenancy_namespace";
+    let (_server, mut core) = attached().await;
+    core.configure(&[("namespace", "team")]).await.unwrap();
+    let config = core.config(EVERYTHING, "x", &[("text", text("X"))]);
+    let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
+    assert!(planned.warnings.len() == 1 && planned.warnings[0].summary.contains("when this is applied"), "{planned:?}");
+    assert_eq!(planned.state.get("namespace"), &text("team"));
+    let (faults, state) = core.apply(EVERYTHING, None, &config, &planned).await.unwrap_err();
+    assert!(state.is_null() && summaries(&faults).contains("namespace not found: team"), "{faults:?}");
+    let namespace = core.config(NAMESPACE, "team", &[]);
+    let namespace = core.make(NAMESPACE, None, &namespace).await.unwrap();
+    assert_eq!(namespace.state.get("id"), &text("default/team"));
+    let last = core.plan(EVERYTHING, None, &config).await.unwrap();
+    check_applied(&planned.state, &last.state);
+    core.apply(EVERYTHING, None, &config, &last).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
+    const KIND: &str = "mortise_schema_thing";
+    let component = |name| std::fs::read(mortise_test_guests::component(name)).unwrap();
+    let server = Setup::new().component("schema", component("schema-1")).start().await;
+    let mut core = Core::attach(&socket(&server)).await;
+    core.configure(&[]).await.unwrap();
+    let config = core.config(KIND, "x", &[("text", text("words"))]);
+    let made = core.make(KIND, None, &config).await.unwrap();
+    assert_eq!(core.schemas[KIND].version, 1);
+    std::fs::write(server.plugin_dir.join("schema.wasm"), component("schema-2")).unwrap();
+    // The next run has a connection of its own.
+    let mut core = loop {
+        let core = Core::attach(&socket(&server)).await;
+        if core.schemas[KIND].version == 2 {
+            break core;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    core.configure(&[]).await.unwrap();
+    let raw = RawState { json: state_json(&made.state), ..RawState::default() };
+    let state = core.upgrade(KIND, 1, raw).await.unwrap();
+    assert_eq!(state, made.state, "what the versions have in common");
+    let seen = core.refresh(&made).await.unwrap().unwrap();
+    assert_eq!(seen.state.get("uid"), made.state.get("uid"));
+    let upgraded = [("text", text("upgraded words")), ("number", number("1"))];
+    for (field, value) in &upgraded {
+        assert_eq!(seen.state.get("data").get(field), value);
+    }
+    let planned = core.plan(KIND, Some(&seen), &config).await.unwrap_err();
+    assert!(summaries(&planned).contains("the new text is not of version 2"), "{planned:?}");
+    let config = core.config(KIND, "x", &upgraded);
+    assert!(core.plan(KIND, Some(&seen), &config).await.unwrap().is_no_op(&seen.state));
 }
 
 /// Runs a real core, in a directory with a configuration.

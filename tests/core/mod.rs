@@ -63,6 +63,11 @@ fn or_faults<T>(value: T, diagnostics: Vec<Diagnostic>) -> Result<(T, Vec<Diagno
     }
 }
 
+/// A state as its file has it.
+pub fn state_json(state: &Value) -> Vec<u8> {
+    check::to_json(state).to_string().into_bytes()
+}
+
 pub fn encode(value: &Value) -> Option<DynamicValue> {
     Some(DynamicValue { msgpack: msgpack::encode(value), json: Vec::new() })
 }
@@ -233,7 +238,7 @@ impl Core {
 
     /// Brings a state up to date, as each command begins: an upgrade, and a read. None for one that is gone.
     pub async fn refresh(&mut self, of: &Instance) -> Result<Option<Instance>, Faults> {
-        let raw = RawState { json: check::to_json(&of.state).to_string().into_bytes(), ..RawState::default() };
+        let raw = RawState { json: state_json(&of.state), ..RawState::default() };
         let version = self.schemas[&of.kind].version;
         let upgraded = self.upgrade(&of.kind, version, raw).await?;
         assert_eq!(upgraded, of.state, "an upgrade to the same version changes nothing");

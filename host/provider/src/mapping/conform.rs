@@ -50,16 +50,16 @@ pub fn conform(
     mutated: Option<&Value>,
     divergences: &mut Divergences,
 ) -> Value {
-    let mut conforming = Conforming { path: vec![Step::Attribute(root.to_owned())], divergences };
-    conforming.attribute(shape, Presence::Implicit, computed, config, mutated)
+    let mut conformer = Conformer { path: vec![Step::Attribute(root.to_owned())], divergences };
+    conformer.attribute(shape, Presence::Implicit, computed, config, mutated)
 }
 
-struct Conforming<'d> {
+struct Conformer<'d> {
     path: Vec<Step>,
     divergences: &'d mut Divergences,
 }
 
-impl Conforming<'_> {
+impl Conformer<'_> {
     fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self) -> Value) -> Value {
         self.path.push(step);
         let value = inner(self);
@@ -69,16 +69,16 @@ impl Conforming<'_> {
 
     fn object(&mut self, of: &Object, config: &Value, mutated: Option<&Value>) -> Value {
         let Value::Map(config) = config else { return config.clone() };
-        let attribute = |one: &Attribute, conforming: &mut Self| {
+        let attribute = |one: &Attribute, conformer: &mut Self| {
             let config = config.get(&one.name).unwrap_or(&Value::Null);
             let mutated = mutated.map(|of| match of {
                 Value::Map(of) => of.get(&one.name).unwrap_or(&Value::Null),
                 _ => &Value::Null,
             });
-            conforming.attribute(&one.shape, one.presence, one.flags.computed, config, mutated)
+            conformer.attribute(&one.shape, one.presence, one.flags.computed, config, mutated)
         };
         let attributes = of.attributes.iter().map(|one| {
-            let value = self.within(Step::Attribute(one.name.clone()), |conforming| attribute(one, conforming));
+            let value = self.within(Step::Attribute(one.name.clone()), |conformer| attribute(one, conformer));
             (one.name.clone(), value)
         });
         Value::Map(attributes.collect::<BTreeMap<_, _>>())
@@ -130,7 +130,7 @@ impl Conforming<'_> {
 
     fn items<'v>(&mut self, of: &Shape, items: impl Iterator<Item = (&'v Value, Option<&'v Value>)>) -> Vec<Value> {
         let item = |(index, (config, server))| {
-            self.within(Step::Index(index), |conforming| conforming.configured(of, Presence::Explicit, config, server))
+            self.within(Step::Index(index), |conformer| conformer.configured(of, Presence::Explicit, config, server))
         };
         items.enumerate().map(item).collect()
     }
@@ -141,8 +141,8 @@ impl Conforming<'_> {
         entries: impl Iterator<Item = (&'v String, &'v Value, Option<&'v Value>)>,
     ) -> Value {
         let entry = |(key, config, server): (&String, &Value, Option<&Value>)| {
-            let value = self.within(Step::Key(key.clone()), |conforming| {
-                conforming.configured(of, Presence::Explicit, config, server)
+            let value = self.within(Step::Key(key.clone()), |conformer| {
+                conformer.configured(of, Presence::Explicit, config, server)
             });
             (key.clone(), value)
         };

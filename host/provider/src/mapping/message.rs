@@ -17,7 +17,7 @@ use crate::value::{Number, Step, Value, ValueError};
 pub fn to_data(of: &Object, value: &Value) -> Result<Any, Vec<ValueError>> {
     let mut json = String::new();
     let mut faults = Vec::new();
-    object(of, value, &mut Writing { json: &mut json, path: Vec::new(), faults: &mut faults });
+    object(of, value, &mut Writer { json: &mut json, path: Vec::new(), faults: &mut faults });
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -44,13 +44,13 @@ pub fn steps(path: &FieldPath) -> Vec<Step> {
     path.0.iter().map(step).collect()
 }
 
-struct Writing<'a> {
+struct Writer<'a> {
     json: &'a mut String,
     path: Vec<Step>,
     faults: &'a mut Vec<ValueError>,
 }
 
-impl Writing<'_> {
+impl Writer<'_> {
     fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self)) {
         self.path.push(step);
         inner(self);
@@ -68,7 +68,7 @@ impl Writing<'_> {
     }
 }
 
-fn object(of: &Object, value: &Value, to: &mut Writing<'_>) {
+fn object(of: &Object, value: &Value, to: &mut Writer<'_>) {
     to.json.push('{');
     let mut first = true;
     let mut chosen: BTreeMap<String, &Attribute> = BTreeMap::new();
@@ -88,7 +88,7 @@ fn object(of: &Object, value: &Value, to: &mut Writing<'_>) {
     to.json.push('}');
 }
 
-fn value(shape: &Shape, value: &Value, to: &mut Writing<'_>) {
+fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
     match (shape, value) {
         (_, Value::Null) => to.fault("null cannot be an element"),
         (Shape::Object(of), Value::Map(_)) => object(of, value, to),
@@ -120,7 +120,7 @@ fn value(shape: &Shape, value: &Value, to: &mut Writing<'_>) {
     }
 }
 
-fn leaf(leaf: &Leaf, value: &Value, to: &mut Writing<'_>) {
+fn leaf(leaf: &Leaf, value: &Value, to: &mut Writer<'_>) {
     match (leaf, value) {
         (Leaf::Bool, Value::Bool(value)) => to.json.push_str(if *value { "true" } else { "false" }),
         // The mapping says what is wrong with a number, and where.

@@ -143,8 +143,8 @@ impl Object {
         message: &MessageDescriptor,
         options: &dyn Fn(&FieldDescriptor) -> FieldOptions,
     ) -> Result<Self, ShapeError> {
-        let mut reading = Reading { root: message, options, within: Vec::new(), attributes: 0 };
-        reading.object(message)
+        let mut reader = ShapeReader { root: message, options, within: Vec::new(), attributes: 0 };
+        reader.object(message)
     }
 
     /// Marks a field, by its path of names in protobuf joined by dots, as one that a change of means another resource. It
@@ -207,7 +207,7 @@ impl Shape {
     }
 }
 
-struct Reading<'a> {
+struct ShapeReader<'a> {
     root: &'a MessageDescriptor,
     options: &'a dyn Fn(&FieldDescriptor) -> FieldOptions,
     /// Messages that the one that is read is within.
@@ -215,7 +215,7 @@ struct Reading<'a> {
     attributes: usize,
 }
 
-impl Reading<'_> {
+impl ShapeReader<'_> {
     fn object(&mut self, message: &MessageDescriptor) -> Result<Object, ShapeError> {
         self.within.push(message.full_name().to_owned());
         let mut attributes: Vec<Attribute> = Vec::new();

@@ -12,16 +12,16 @@ use crate::value::{Step, Value};
 /// Brings what the server holds at `root` and the state before it together.
 #[must_use]
 pub fn undo(shape: &Shape, root: &str, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
-    let mut undoing = Undoing { path: vec![Step::Attribute(root.to_owned())], divergences };
-    undoing.value(shape, Presence::Implicit, prior, server)
+    let mut restorer = Restorer { path: vec![Step::Attribute(root.to_owned())], divergences };
+    restorer.value(shape, Presence::Implicit, prior, server)
 }
 
-struct Undoing<'a> {
+struct Restorer<'a> {
     path: Vec<Step>,
     divergences: &'a Divergences,
 }
 
-impl Undoing<'_> {
+impl Restorer<'_> {
     fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self) -> Value) -> Value {
         self.path.push(step);
         let value = inner(self);
@@ -35,8 +35,8 @@ impl Undoing<'_> {
         for one in &of.attributes {
             let part = |of: &BTreeMap<String, Value>| of.get(&one.name).cloned().unwrap_or(Value::Null);
             let (prior, server) = (part(prior), part(server));
-            let value = self.within(Step::Attribute(one.name.clone()), |undoing| {
-                undoing.value(&one.shape, one.presence, &prior, &server)
+            let value = self.within(Step::Attribute(one.name.clone()), |restorer| {
+                restorer.value(&one.shape, one.presence, &prior, &server)
             });
             attributes.insert(one.name.clone(), value);
         }
@@ -51,7 +51,7 @@ impl Undoing<'_> {
             (Shape::Object(of), Value::Map(_), Value::Map(_)) => self.object(of, prior, server),
             (Shape::List(of), Value::List(was), Value::List(is)) if was.len() == is.len() => {
                 let item = |(index, (was, is))| {
-                    self.within(Step::Index(index), |undoing| undoing.value(of, Presence::Explicit, was, is))
+                    self.within(Step::Index(index), |restorer| restorer.value(of, Presence::Explicit, was, is))
                 };
                 Value::List(was.iter().zip(is).enumerate().map(item).collect())
             }
@@ -59,7 +59,7 @@ impl Undoing<'_> {
                 let entry = |(key, is): (&String, &Value)| {
                     let value = match was.get(key) {
                         Some(was) => self
-                            .within(Step::Key(key.clone()), |undoing| undoing.value(of, Presence::Explicit, was, is)),
+                            .within(Step::Key(key.clone()), |restorer| restorer.value(of, Presence::Explicit, was, is)),
                         None => is.clone(),
                     };
                     (key.clone(), value)

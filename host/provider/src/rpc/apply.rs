@@ -33,13 +33,13 @@ const LOOK_AT_MOST: Duration = Duration::from_secs(1);
 
 /// What came of it. With faults the state is what there is then.
 #[derive(Default)]
-pub(crate) struct Applied {
+pub(crate) struct ApplyResult {
     pub(crate) state: Option<Value>,
     pub(crate) private: Vec<u8>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-impl Applied {
+impl ApplyResult {
     /// Nothing was changed: core keeps what it has.
     fn refused(diagnostics: Vec<Diagnostic>) -> Self {
         Self { diagnostics, ..Self::default() }
@@ -54,22 +54,22 @@ pub(crate) async fn apply(
     prior: &Value,
     planned: &Value,
     config: &Value,
-) -> Applied {
+) -> ApplyResult {
     if planned.is_null() {
         return delete(of, session, server, prior).await;
     }
     let plan = match plan(of, server, prior, config).await {
         Ok(plan) => plan,
-        Err(diagnostics) => return Applied::refused(diagnostics),
+        Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
     if let Some(path) = contradiction(planned, &plan.state) {
         let summary = "the server's rules changed since this was planned; plan again";
         let detail = format!("{} would be something else than it was. Nothing was written.", PathText(&path));
-        return Applied::refused(vec![Diagnostic { detail, ..at(&path, summary) }]);
+        return ApplyResult::refused(vec![Diagnostic { detail, ..at(&path, summary) }]);
     }
     let Plan { divergences, request, writes, diagnostics, .. } = plan;
     let Some(mut request) = request else {
-        return Applied::refused(vec![error("core applies what is not known yet", "")]);
+        return ApplyResult::refused(vec![error("core applies what is not known yet", "")]);
     };
     let written = match (prior.is_null(), writes) {
         (true, _) => {
@@ -81,9 +81,9 @@ pub(crate) async fn apply(
     };
     let resource = match written {
         Ok(resource) => resource,
-        Err(faults) => return Applied::refused(faults),
+        Err(faults) => return ApplyResult::refused(faults),
     };
-    let mut applied = Applied { private: Private::write(&divergences), diagnostics, ..Applied::default() };
+    let mut applied = ApplyResult { private: Private::write(&divergences), diagnostics, ..ApplyResult::default() };
     let resource = match wait(session, server, planned, resource.clone()).await {
         Ok(resource) => resource,
         Err(fault) => {
@@ -234,18 +234,18 @@ fn said(resource: &pb::Resource) -> String {
     if lines.is_empty() { "No controller has said anything of it.".to_owned() } else { lines }
 }
 
-async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> Applied {
+async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
     let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
     let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
     if let Err(status) = server.client.delete(id.clone()).await {
-        return Applied::refused(refused("deleting", server.client.address(), &status));
+        return ApplyResult::refused(refused("deleting", server.client.address(), &status));
     }
     let mut looks = Looks::for_at_most(timeout(prior));
     loop {
         let found = match server.client.read(id.clone()).await {
-            Ok(None) => return Applied { state: Some(Value::Null), ..Applied::default() },
+            Ok(None) => return ApplyResult { state: Some(Value::Null), ..ApplyResult::default() },
             Ok(Some(found)) => found,
-            Err(status) => return Applied::refused(refused("deleting", server.client.address(), &status)),
+            Err(status) => return ApplyResult::refused(refused("deleting", server.client.address(), &status)),
         };
         if !looks.next(session).await {
             let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
@@ -253,7 +253,7 @@ async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: 
                 "It is marked, and goes when these finalizers have been taken from it: {finalizers}. `wait.timeout` \
                  allows their controllers more time."
             );
-            return Applied::refused(vec![error("the resource is not deleted yet", detail)]);
+            return ApplyResult::refused(vec![error("the resource is not deleted yet", detail)]);
         }
     }
 }

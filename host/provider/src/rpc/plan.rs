@@ -4,7 +4,7 @@
 //! applied, and has to be the same then.
 
 use mortise_resource::pb;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::{
     diagnostic::{refused, value_error, warning},
@@ -103,7 +103,7 @@ async fn dry_run(
             diagnostics.extend(warnings.into_iter().map(warning));
             Ok(Some(mutated))
         }
-        Err(status) if creates && is_missing_place(&status) => {
+        Err(status) if creates && is_missing_place(sent, &status) => {
             diagnostics.push(warning(format!("{}; it is expected to be there when this is applied", status.message())));
             Ok(None)
         }
@@ -111,8 +111,12 @@ async fn dry_run(
     }
 }
 
-fn is_missing_place(status: &tonic::Status) -> bool {
-    status.code() == Code::NotFound
+/// Whether a refusal says that the partition or the namespace is not there, in the server's words: it has no code for that.
+fn is_missing_place(sent: &pb::Resource, status: &Status) -> bool {
+    let tenancy = sent.id.as_ref().and_then(|id| id.tenancy.clone()).unwrap_or_default();
+    let units = [("partition", tenancy.partition), ("namespace", tenancy.namespace)];
+    status.code() == Code::InvalidArgument
+        && units.iter().any(|(unit, name)| status.message() == format!("{unit} not found: {name}"))
 }
 
 fn metadata(of: &pb::Resource) -> Value {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tonic::{Request, Response, Status};
 
 use super::{
-    apply::{Applied, apply},
+    apply::{ApplyResult, apply},
     diagnostic::{attribute_path, error},
     import,
     plan::plan,
@@ -53,12 +53,12 @@ fn faults(of: Result<Faults, Faults>) -> Faults {
 }
 
 /// What is known of the request's type.
-struct Known {
+struct KnownType {
     schema: Arc<ProviderSchema>,
     name: String,
 }
 
-impl Known {
+impl KnownType {
     async fn of(session: &Session, name: &str) -> Result<Self, Faults> {
         Ok(Self { schema: session.schema().await?, name: name.to_owned() })
     }
@@ -131,7 +131,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let checked = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             let of = known.resource()?;
             Ok(validate::resource(of, &decode_object(request.config.as_ref(), &of.to_type())?))
         };
@@ -145,7 +145,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let checked = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             let of = match request.type_name == known.schema.list_name() {
                 true => list_type(),
                 false => known.resource()?.data_source_type(),
@@ -162,7 +162,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let upgraded = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             upgrade(known.resource()?, &request.raw_state.unwrap_or_default())
         };
         answer(match upgraded.await {
@@ -190,7 +190,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let read = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             let of = known.resource()?;
             let prior = decode_object(request.current_state.as_ref(), &of.to_type())?;
             read::resource(of, &*session.server().await?, &prior, &request.private).await
@@ -209,7 +209,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let planned = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             let of = known.resource()?;
             let kind = of.to_type();
             let prior = decode(request.prior_state.as_ref(), &kind)?;
@@ -248,7 +248,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let applied = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             let of = known.resource()?;
             let kind = of.to_type();
             let prior = decode(request.prior_state.as_ref(), &kind)?;
@@ -257,8 +257,8 @@ impl Provider for ProviderService {
             let server = session.server().await?;
             Ok(apply(of, &session, &server, &prior, &planned, &config).await)
         };
-        let Applied { state, private, diagnostics } =
-            applied.await.unwrap_or_else(|diagnostics| Applied { diagnostics, ..Applied::default() });
+        let ApplyResult { state, private, diagnostics } =
+            applied.await.unwrap_or_else(|diagnostics| ApplyResult { diagnostics, ..ApplyResult::default() });
         // Without a new state core keeps what it had; a creation that failed left nothing.
         let (new_state, private) = match state {
             Some(state) => (encode(&state), private),
@@ -274,7 +274,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let imported = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             import::skeleton(known.resource()?, &*session.server().await?, &request.id)
         };
         answer(match imported.await {
@@ -311,7 +311,7 @@ impl Provider for ProviderService {
         let session = session(&request)?;
         let request = request.into_inner();
         let read = async {
-            let known = Known::of(&session, &request.type_name).await?;
+            let known = KnownType::of(&session, &request.type_name).await?;
             let server = session.server().await?;
             if request.type_name == known.schema.list_name() {
                 let config = decode_object(request.config.as_ref(), &list_type())?;

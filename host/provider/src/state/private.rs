@@ -20,19 +20,19 @@ const VERSION: u32 = 1;
 pub struct Private {
     v: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    div: Vec<Recorded>,
+    div: Vec<Record>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Recorded {
-    path: Vec<RecordedStep>,
+struct Record {
+    path: Vec<StepRecord>,
     /// The value in MessagePack, as base64.
     value: String,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum RecordedStep {
+enum StepRecord {
     Attribute(String),
     Key(String),
     Index(usize),
@@ -42,8 +42,8 @@ impl Private {
     /// Writes it down.
     #[must_use]
     pub fn write(divergences: &Divergences) -> Vec<u8> {
-        let recorded = divergences.iter().map(|(path, value)| Recorded {
-            path: path.iter().map(RecordedStep::of).collect(),
+        let recorded = divergences.iter().map(|(path, value)| Record {
+            path: path.iter().map(StepRecord::of).collect(),
             value: STANDARD.encode(msgpack::encode(value)),
         });
         // Texts and numbers have a form.
@@ -56,7 +56,7 @@ impl Private {
         let mut divergences = Divergences::default();
         let Ok(Self { v: VERSION, div }) = serde_json::from_slice(bytes) else { return divergences };
         for one in div {
-            let path: Vec<_> = one.path.into_iter().map(RecordedStep::into_step).collect();
+            let path: Vec<_> = one.path.into_iter().map(StepRecord::into_step).collect();
             let shape = match path.split_first() {
                 Some((Step::Attribute(root), rest)) if root == "data" => at(&of.shape(), rest),
                 Some((Step::Attribute(root), rest)) if root == "metadata" => at(&metadata_shape(), rest),
@@ -71,7 +71,7 @@ impl Private {
     }
 }
 
-impl RecordedStep {
+impl StepRecord {
     fn of(step: &Step) -> Self {
         match step {
             Step::Attribute(name) => Self::Attribute(name.clone()),

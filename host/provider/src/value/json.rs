@@ -17,7 +17,7 @@ type Read = Result<Value, ValueError>;
 /// # Errors
 /// It is no JSON, or no value of the type.
 pub fn decode(bytes: &[u8], of: &Type) -> Read {
-    Reading { older: false }.value(parse(bytes)?, of, DEPTH)
+    Reader { older: false }.value(parse(bytes)?, of, DEPTH)
 }
 
 /// Decodes what was a value of an earlier type: what the type does not have is left out, and what is of another type by
@@ -26,7 +26,7 @@ pub fn decode(bytes: &[u8], of: &Type) -> Read {
 /// # Errors
 /// It is no JSON.
 pub fn decode_older(bytes: &[u8], of: &Type) -> Read {
-    Reading { older: true }.value(parse(bytes)?, of, DEPTH)
+    Reader { older: true }.value(parse(bytes)?, of, DEPTH)
 }
 
 fn parse<'j, T: Deserialize<'j>>(bytes: &'j [u8]) -> Result<T, ValueError> {
@@ -36,11 +36,11 @@ fn parse<'j, T: Deserialize<'j>>(bytes: &'j [u8]) -> Result<T, ValueError> {
 type Entries<'j> = BTreeMap<String, &'j RawValue>;
 
 #[derive(Clone, Copy)]
-struct Reading {
+struct Reader {
     older: bool,
 }
 
-impl Reading {
+impl Reader {
     fn value(self, json: &RawValue, of: &Type, depth: usize) -> Read {
         let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is too deep"))?;
         match self.known(json, of, depth) {
