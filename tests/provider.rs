@@ -579,6 +579,8 @@ async fn a_place_may_be_made_by_the_same_run() {
     let last = core.plan(EVERYTHING, None, &config).await.unwrap();
     check_applied(&planned.state, &last.state);
     core.apply(EVERYTHING, None, &config, &last).await.unwrap();
+    // What keeps a namespace until what is in it is gone is the server's, and is waited for.
+    core.destroy(&namespace).await.unwrap();
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::{
     mapping::{Divergences, Presence, conform, from_data, same},
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{id_text, metadata_shape, place_of, request},
+    state::{id_text, metadata, metadata_shape, place_of, request},
     value::{Step, Value},
 };
 
@@ -64,13 +64,13 @@ pub(crate) async fn plan(
         Some(mutated) => Some(from_data(&of.data, mutated.data.as_ref()).map_err(|fault| vec![value_error(&fault)])?),
         None => None,
     };
-    let metadata = mutated.as_ref().map(metadata);
+    let from_server = mutated.as_ref().map(metadata);
     let mut planned = config.clone();
     let Value::Map(parts) = &mut planned else { return Ok(unchanged(planned)) };
     let conformed = conform(&of.shape(), false, "data", config.get("data"), data.as_ref(), &mut divergences);
     parts.insert("data".to_owned(), conformed);
     let shape = metadata_shape();
-    let conformed = conform(&shape, true, "metadata", config.get("metadata"), metadata.as_ref(), &mut divergences);
+    let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server.as_ref(), &mut divergences);
     parts.insert("metadata".to_owned(), conformed);
     place(of, server, prior, config, mutated.as_ref(), parts);
     owner(prior, parts);
@@ -117,12 +117,6 @@ fn is_missing_place(sent: &pb::Resource, status: &Status) -> bool {
     let units = [("partition", tenancy.partition), ("namespace", tenancy.namespace)];
     status.code() == Code::InvalidArgument
         && units.iter().any(|(unit, name)| status.message() == format!("{unit} not found: {name}"))
-}
-
-fn metadata(of: &pb::Resource) -> Value {
-    let entries = of.metadata.iter().map(|(key, value)| (key.clone(), Value::String(value.clone())));
-    let entries: std::collections::BTreeMap<_, _> = entries.collect();
-    if entries.is_empty() { Value::Null } else { Value::Map(entries) }
 }
 
 type Parts = std::collections::BTreeMap<String, Value>;

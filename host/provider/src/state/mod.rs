@@ -4,7 +4,7 @@ mod observed;
 mod private;
 mod request;
 
-pub use observed::{StateError, data_source_state, id_text, list_entry, state};
+pub use observed::{StateError, data_source_state, id_text, list_entry, metadata, state};
 pub use private::Private;
 pub use request::{Defaults, place_of, request, resource_id};
 

@@ -125,7 +125,8 @@ fn envelope(scope: Scope, resource: &pb::Resource) -> BTreeMap<String, Value> {
 }
 
 /// Metadata without what is the server's; none is null.
-fn metadata(resource: &pb::Resource) -> Value {
+#[must_use]
+pub fn metadata(resource: &pb::Resource) -> Value {
     let own = |key: &&String| *key != meta::FINALIZERS && *key != meta::DELETION_TIMESTAMP;
     let entries: BTreeMap<_, _> = resource
         .metadata
