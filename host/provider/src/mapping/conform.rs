@@ -13,13 +13,13 @@ use crate::value::{Step, Value};
 
 /// What the server holds where the state has the user's spelling, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Divergences(pub(super) Vec<(Vec<Step>, Value)>);
+pub struct Divergences(BTreeMap<Vec<Step>, Value>);
 
 impl Divergences {
     /// What the server holds at a path.
     #[must_use]
     pub fn at(&self, path: &[Step]) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| known == path).map(|(_, value)| value)
+        self.0.get(path)
     }
 
     /// Whether the state has the server's values.
@@ -35,7 +35,7 @@ impl Divergences {
 
     /// One more.
     pub fn record(&mut self, path: &[Step], value: Value) {
-        self.0.push((path.to_vec(), value));
+        self.0.insert(path.to_vec(), value);
     }
 }
 

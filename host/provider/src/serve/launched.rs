@@ -7,7 +7,7 @@
 use std::{io::Write as _, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
-    net::UnixListener,
+    net::{UnixListener, UnixStream},
     signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot, watch},
     time::{sleep, timeout},
@@ -41,6 +41,8 @@ const FIRST: Duration = Duration::from_secs(60);
 const LAST: Duration = Duration::from_secs(5);
 /// How long calls under way may take once it is to end: core kills who is there after two seconds.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long it is waited before a connection is looked for again.
+const AGAIN: Duration = Duration::from_millis(50);
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -184,16 +186,30 @@ async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receive
 
 type Incoming<S> = ReceiverStream<Result<Connection<S>, std::io::Error>>;
 
+/// The next connection. That none can be had now, for want of descriptors say, does not close the door.
+async fn next(listener: &UnixListener) -> UnixStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(why) => {
+                tracing::warn!("a connection cannot be taken: {why}");
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
 fn accept_plain(
     listener: UnixListener,
     connector: Arc<dyn Connector>,
     prefix: &str,
     connections: Connections,
-) -> Incoming<tokio::net::UnixStream> {
+) -> Incoming<UnixStream> {
     let (sender, receiver) = mpsc::channel(1);
     let prefix = prefix.to_owned();
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        loop {
+            let stream = next(&listener).await;
             let connection = Connection::new(stream, Session::new(connector.clone(), &prefix), connections.open());
             if sender.send(Ok(connection)).await.is_err() {
                 return;
@@ -209,11 +225,12 @@ fn accept_tls(
     connector: Arc<dyn Connector>,
     prefix: &str,
     connections: Connections,
-) -> Incoming<tokio_rustls::server::TlsStream<tokio::net::UnixStream>> {
+) -> Incoming<tokio_rustls::server::TlsStream<UnixStream>> {
     let (sender, receiver) = mpsc::channel(1);
     let prefix = prefix.to_owned();
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        loop {
+            let stream = next(&listener).await;
             let (sender, acceptor) = (sender.clone(), acceptor.clone());
             let (session, connections) = (Session::new(connector.clone(), &prefix), connections.clone());
             // One that says nothing holds up nobody else.

@@ -26,7 +26,7 @@ pub enum Value {
 }
 
 /// A step on the way to a part of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Into an attribute.
     Attribute(String),

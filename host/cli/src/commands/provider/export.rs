@@ -1,12 +1,14 @@
 //! `mortise provider export`: the provider as a file-system mirror, and its schemas for when no server is reached.
 
 use std::{
-    fs,
+    fs::{self, File, Permissions},
+    io::{self, Read},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
+use mortise_durable_fs::AtomicFile;
 use mortise_provider::{
     client::{ConnectionSettings, Connector as _},
     schema::TypeDescription,
@@ -44,22 +46,21 @@ impl Export {
         fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;
         let program = std::env::current_exe().map_err(|e| CliError::failed("finding this program").caused_by(e))?;
         let provider = dir.join(format!("terraform-provider-{name}_v{version}"));
-        copy(&program, &provider)?;
+        let mut binary = File::open(&program).map_err(|e| CliError::file("cannot read", &program, e))?;
+        put(&mut binary, 0o755, &provider)?;
         let schemas = dir.join(format!("terraform-provider-{name}_v{version}{}", super::launch::SNAPSHOT));
-        fs::write(&schemas, TypeDescription::write_all(&types))
-            .map_err(|e| CliError::file("cannot write", &schemas, e))?;
+        put(&mut TypeDescription::write_all(&types).as_bytes(), 0o644, &schemas)?;
         ui::print(format!("{}\n{}\n", provider.display(), schemas.display()))?;
         Ok(Exit::Done)
     }
 }
 
-/// Puts a copy in the place of what is there, which may be running.
-fn copy(from: &Path, to: &Path) -> Result<(), CliError> {
-    let fault = |e| CliError::file("cannot write", to, e);
-    let unfinished = to.with_extension("unfinished");
-    fs::copy(from, &unfinished).map_err(fault)?;
-    fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o755)).map_err(fault)?;
-    fs::rename(&unfinished, to).map_err(fault)
+/// Puts a file in the place of what is there, which may be running; what is cut short leaves nothing behind.
+fn put(content: &mut impl Read, mode: u32, to: &Path) -> Result<(), CliError> {
+    let mut file = AtomicFile::beside(to).map_err(CliError::fs)?;
+    let written = io::copy(content, &mut file).and_then(|_| file.file().set_permissions(Permissions::from_mode(mode)));
+    written.map_err(|e| CliError::file("cannot write", to, e))?;
+    file.replace_durably().map_err(CliError::fs)
 }
 
 /// As Go calls them.
