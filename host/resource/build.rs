@@ -10,16 +10,19 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 12] = [
+const FILES: [&str; 15] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
     "mortise/v1/acl.proto",
     "mortise/v1/auth_service.proto",
+    "mortise/v1/change_service.proto",
     "mortise/v1/controller_service.proto",
     "mortise/v1/diagnostic.proto",
+    "mortise/v1/function_service.proto",
     "mortise/v1/plugin.proto",
     "mortise/v1/plugin_service.proto",
+    "mortise/v1/private_bytes.proto",
     "mortise/v1/server_service.proto",
     "mortise/v1/type_service.proto",
     "mortise/v1/value.proto",

@@ -139,6 +139,54 @@ pub mod initializes {
     });
 }
 
+/// `plan`.
+pub mod plans {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "plans",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `move`.
+pub mod moves {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "moves",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// `import`.
+pub mod brings {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "brings",
+        with: {
+            "mortise:plugin/types": crate::bindings::types,
+            "mortise:plugin/log": crate::bindings::imports::mortise::plugin::log,
+        },
+        exports: { default: async },
+    });
+}
+
+/// Functions.
+pub mod computes {
+    wasmtime::component::bindgen!({
+        path: "../../wit/v0.1.0",
+        world: "computes",
+        exports: { default: async },
+    });
+}
+
 /// Records and variants of the contract.
 pub mod types {
     wasmtime::component::bindgen!({

@@ -16,6 +16,10 @@ pub fn manifest(bytes: &[u8]) {
         controlling: true,
         mapping: true,
         initializing: true,
+        planning: true,
+        moving: true,
+        importing: true,
+        functions: true,
     };
     let _ = Manifest::read(bytes, exports);
 }

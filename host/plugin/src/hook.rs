@@ -1,5 +1,5 @@
-//! The exports that are called again and again, by name and by number: hooks that a request may meet, and the calls of
-//! controllers, which are counted and quarantined in the same way.
+//! The exports that are called again and again, by name and by number: hooks that a request may meet, functions, and the calls
+//! of controllers, which are counted and quarantined in the same way.
 
 use crate::manifest::{controllers::Mapper, document::Manifest};
 
@@ -15,11 +15,15 @@ pub(crate) enum Hook {
     Reconcile,
     Map,
     Initialize,
+    Plan,
+    Move,
+    Import,
+    Function,
 }
 
 impl Hook {
     /// All hooks, each at the index of its number.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Mutate,
         Self::Validate,
         Self::AuthorizeRead,
@@ -29,6 +33,10 @@ impl Hook {
         Self::Reconcile,
         Self::Map,
         Self::Initialize,
+        Self::Plan,
+        Self::Move,
+        Self::Import,
+        Self::Function,
     ];
 
     /// Its name in errors, logs and metrics.
@@ -43,6 +51,10 @@ impl Hook {
             Self::Reconcile => "reconcile",
             Self::Map => "map",
             Self::Initialize => "initialize",
+            Self::Plan => "plan",
+            Self::Move => "move",
+            Self::Import => "import",
+            Self::Function => "function",
         }
     }
 
@@ -51,9 +63,9 @@ impl Hook {
         Self::ALL.into_iter().find(|hook| hook.name() == name)
     }
 
-    /// Whether controllers call it, not requests.
+    /// Whether it runs in the engine for controllers: what they call, and what looks at the outside as they do.
     pub(crate) const fn is_of_controllers(self) -> bool {
-        matches!(self, Self::Reconcile | Self::Map | Self::Initialize)
+        matches!(self, Self::Reconcile | Self::Map | Self::Initialize | Self::Import)
     }
 
     /// Whether any type or controller of the plugin asks for it.
@@ -69,6 +81,39 @@ impl Hook {
             Self::Reconcile => controllers.next().is_some(),
             Self::Map => controllers.any(|c| c.watches.iter().any(|watch| watch.mapper == Mapper::Map)),
             Self::Initialize => controllers.any(|c| c.initializes),
+            Self::Plan => types.any(|t| t.hooks.plan),
+            Self::Move => types.any(|t| !t.moved_from.is_empty()),
+            Self::Import => types.any(|t| t.hooks.import),
+            Self::Function => !manifest.functions.is_empty(),
+        }
+    }
+}
+
+/// One value for each hook.
+pub(crate) struct PerHook<T>([T; Hook::ALL.len()]);
+
+impl<T> PerHook<T> {
+    pub(crate) fn new(make: impl FnMut(Hook) -> T) -> Self {
+        Self(Hook::ALL.map(make))
+    }
+
+    pub(crate) fn get(&self, hook: Hook) -> &T {
+        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize, plan, moves, import, function] =
+            &self.0;
+        match hook {
+            Hook::Mutate => mutate,
+            Hook::Validate => validate,
+            Hook::AuthorizeRead => read,
+            Hook::AuthorizeWrite => write,
+            Hook::AuthorizeList => list,
+            Hook::Upgrade => upgrade,
+            Hook::Reconcile => reconcile,
+            Hook::Map => map,
+            Hook::Initialize => initialize,
+            Hook::Plan => plan,
+            Hook::Move => moves,
+            Hook::Import => import,
+            Hook::Function => function,
         }
     }
 }

@@ -13,6 +13,7 @@ mod bindings;
 mod call;
 mod engine;
 mod error;
+mod function;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -29,12 +30,13 @@ mod reconciler;
 mod request;
 mod sandbox;
 
-pub use call::answer::{Decision, MutateReply, UpgradeReply, Usage};
+pub use call::answer::{Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{
     low_priority::LowPriorityThreads,
     pool::{PoolSize, address_space, physical_memory},
 };
 pub use error::{HookError, HookFault, LoadError};
+pub use function::FunctionError;
 pub use grants::{
     Grants,
     http_hosts::HttpHost,
@@ -48,6 +50,7 @@ pub use health::{
 };
 pub use host::{
     call_context::Cancel,
+    private_bytes::MAX_PRIVATE_BYTES,
     reconciler_host::{CacheKey, EachResource, Failure, ReconcilerHost},
 };
 pub use limits::Limits;
@@ -61,6 +64,7 @@ pub use manifest::{
     document::{Hooks, Manifest, TypeDecl},
     error::ManifestError,
     field_path::{DataPath, DataPathError, References, Values},
+    functions::{FunctionCallError, FunctionDecl},
     permission::{Permission, Permissions},
 };
 pub use mortise_age::{Identities, IdentityError};

@@ -16,6 +16,7 @@ use crate::{
     },
     engine::low_priority::LowPriorityThreads,
     error::{HookError, LoadError},
+    function::without_imports,
     grants::Grants,
     health::{
         breaker::HealthState,
@@ -44,10 +45,12 @@ pub struct Plugin {
     size: usize,
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) hooks: HookComponent,
+    /// The same component without imports, for its functions; none when it has no functions.
+    functions: Option<HookComponent>,
     pub(crate) decision_cache: DecisionCache,
     /// The grants that it was loaded with.
     grants: Grants,
-    /// Its controllers, in an engine of their own; none when it has no controllers.
+    /// Its controllers and its `import`, in an engine of their own; none when it has neither.
     pub(crate) controllers: Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>,
 }
 
@@ -126,7 +129,12 @@ impl Plugin {
             settings,
             limits,
         };
+        let functions = match manifest.functions.is_empty() {
+            true => None,
+            false => Some(HookComponent { pre: without_imports(&component).map_err(contract)?, ..hooks.clone() }),
+        };
         Ok(Arc::new(Self {
+            functions,
             digest,
             size: bytes.len(),
             decision_cache: DecisionCache::new(hooks.limits.remembered_decisions),
@@ -243,6 +251,14 @@ impl Plugin {
         [Hook::Mutate, Hook::Reconcile].into_iter().any(|hook| self.hooks.reporter.has_low_priority(hook))
     }
 
+    /// What a hook is called in: functions have no imports.
+    pub(crate) fn component(&self, hook: Hook) -> &HookComponent {
+        match (hook, &self.functions) {
+            (Hook::Function, Some(functions)) => functions,
+            _ => &self.hooks,
+        }
+    }
+
     /// The threads that calls of this hook belong on while they have low priority; none while they do not.
     pub(crate) fn low_priority_threads(&self, hook: Hook) -> Option<&LowPriorityThreads> {
         self.hooks.reporter.has_low_priority(hook).then_some(&self.sandbox.low_priority)
@@ -261,7 +277,7 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// The plugin's controllers in their own engine, if it has any and they have what they need.
+/// The plugin's controllers and its `import` in their own engine, if it has any and they have what they need.
 async fn fit(
     sandbox: &Inner,
     file: (&str, &[u8], &Component, &[u8]),
@@ -270,7 +286,7 @@ async fn fit(
     grants: Grants,
     settings: &str,
 ) -> Result<Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>, LoadError> {
-    if manifest.controllers.is_empty() {
+    if manifest.controllers.is_empty() && !manifest.types.iter().any(|one| one.hooks.import) {
         return Ok(None);
     }
     let permit = permit(manifest, grants, settings)?;

@@ -27,8 +27,8 @@ use tokio::{sync::Semaphore, time::timeout_at};
 use crate::{
     bindings,
     call::{
-        answer::Usage,
-        export::{ControllerGuest, HookExport, Initialize, Map, Reconcile},
+        answer::{MadeReply, Usage},
+        export::{ControllerGuest, HookExport, Import, Initialize, Map, Reconcile},
         instrumented_call::InstrumentedCall,
         warm_instance::{ControllerComponent, WarmInstance},
     },
@@ -48,7 +48,7 @@ use crate::{
 /// Longest text of a guest's error or reason that is kept, characters.
 const MAX_TEXT: usize = 2_000;
 
-/// Calls the controllers of one loaded plugin. Its warm instances go with it.
+/// Calls the controllers of one loaded plugin, and its `import`. Its warm instances go with it.
 pub struct Reconciler {
     plugin: Arc<Plugin>,
     engine: Arc<ControllerEngine>,
@@ -90,7 +90,7 @@ pub enum ReconcileError {
 }
 
 impl Reconciler {
-    /// For a plugin's controllers; none when it has none.
+    /// For a plugin's controllers and its `import`; none when it has neither.
     #[must_use]
     pub fn new(plugin: &Arc<Plugin>) -> Option<Self> {
         let (engine, component) = plugin.controllers.clone()?;
@@ -164,6 +164,21 @@ impl Reconciler {
             let what = format!("it answered what is no hashicorp.consul.resource.ID: {e}");
             self.plugin.unusable(Hook::Map.name(), what).into()
         })
+    }
+
+    /// Calls `import` for something outside, as `within` names a place.
+    ///
+    /// # Errors
+    /// The plugin's fault. A refusal is an answer.
+    pub async fn import(
+        &self,
+        of: pb::Type,
+        within: pb::Tenancy,
+        external_id: String,
+        host: Arc<dyn ReconcilerHost>,
+        cancel: &Cancel,
+    ) -> Result<MadeReply, HookError> {
+        self.call(Import { of, within, external_id }, self.call_context(host, cancel)).await
     }
 
     /// Calls `initialize`, before a controller starts.

@@ -8,9 +8,11 @@ use prost::Message as _;
 
 use crate::{
     call::{
-        answer::{Decision, MutateReply, UpgradeReply, Usage},
+        answer::{Decision, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage},
         decision_cache::Key,
-        export::{AuthorizeList, AuthorizeRead, AuthorizeWrite, HookExport, HookGuest, Mutate, Upgrade, Validate},
+        export::{
+            AuthorizeList, AuthorizeRead, AuthorizeWrite, HookExport, HookGuest, Move, Mutate, Plan, Upgrade, Validate,
+        },
         hook_instance::HookInstance,
         instrumented_call::InstrumentedCall,
     },
@@ -35,8 +37,12 @@ impl Call {
         Self { plugin, caller, instance: None, secrets: Arc::default() }
     }
 
+    pub(crate) fn plugin(&self) -> &Arc<Plugin> {
+        &self.plugin
+    }
+
     /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
-    async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
+    pub(crate) async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         let plugin = self.plugin.clone();
         let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK, || {
             export.fingerprint()
@@ -48,7 +54,7 @@ impl Call {
         let work = || async move {
             let mut instance = match instance {
                 Some(instance) => instance,
-                None => HookInstance::open(&of.hooks, E::NAME).await?,
+                None => HookInstance::open(of.component(E::HOOK), E::NAME).await?,
             };
             instance.hide(&secrets);
             let reply = instance.call(export).await;
@@ -110,6 +116,39 @@ impl Call {
         self.plugin.manifest().note_secrets_of_data(&of, &data, &mut self.secrets.lock());
         Ok(match self.call(Upgrade { of, since, data }).await? {
             UpgradeReply::Refused(reasons) => UpgradeReply::Refused(self.hidden(reasons)),
+            reply => reply,
+        })
+    }
+
+    /// Calls `plan` with an encoded, mutated resource, what is stored now, and what is kept for that.
+    ///
+    /// # Errors
+    /// The plugin's fault. Diagnostics are an answer.
+    pub async fn plan(
+        &mut self,
+        input: Vec<u8>,
+        prior: Option<Vec<u8>>,
+        kept: Option<Vec<u8>>,
+    ) -> Result<PlanReply, HookError> {
+        self.note(&[&input, prior.as_deref().unwrap_or_default()]);
+        let said = self.call(Plan { input, prior, kept }).await?;
+        Ok(PlanReply { diagnostics: self.hidden(said.diagnostics), ..said })
+    }
+
+    /// Calls `move` with an encoded resource of whatever type, whose data is of schema version `since`.
+    ///
+    /// # Errors
+    /// The plugin's fault. A refusal is an answer.
+    pub async fn move_to(
+        &mut self,
+        to: pb::Type,
+        source: Vec<u8>,
+        since: u32,
+        kept: Option<Vec<u8>>,
+    ) -> Result<MadeReply, HookError> {
+        self.note(&[&source]);
+        Ok(match self.call(Move { source, since, to, kept }).await? {
+            MadeReply::Refused(reasons) => MadeReply::Refused(self.hidden(reasons)),
             reply => reply,
         })
     }

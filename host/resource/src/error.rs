@@ -12,6 +12,8 @@ pub enum Code {
     DeadlineExceeded = 4,
     /// The resource, or the place named, does not exist.
     NotFound = 5,
+    /// What was to be made is there.
+    AlreadyExists = 6,
     /// The caller may not do this.
     PermissionDenied = 7,
     /// A limit was hit.
@@ -36,6 +38,7 @@ impl Code {
             Self::InvalidArgument => "InvalidArgument",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::NotFound => "NotFound",
+            Self::AlreadyExists => "AlreadyExists",
             Self::PermissionDenied => "PermissionDenied",
             Self::ResourceExhausted => "ResourceExhausted",
             Self::FailedPrecondition => "FailedPrecondition",

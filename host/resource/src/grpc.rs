@@ -47,7 +47,8 @@ pub use discovery::{
     io::linkerd::proxy::destination::destination_client::DestinationClient as LinkerdDestinationClient,
 };
 pub use mortise::{
-    auth_service_client::AuthServiceClient, controller_service_client::ControllerServiceClient,
+    auth_service_client::AuthServiceClient, change_service_client::ChangeServiceClient,
+    controller_service_client::ControllerServiceClient, function_service_client::FunctionServiceClient,
     plugin_service_client::PluginServiceClient, server_service_client::ServerServiceClient,
     type_service_client::TypeServiceClient,
 };

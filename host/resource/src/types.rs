@@ -82,6 +82,12 @@ pub fn value() -> Gvk {
     Gvk::new("mortise", "v1", "Value")
 }
 
+/// What plugins keep for single resources.
+#[must_use]
+pub fn private_bytes() -> Gvk {
+    Gvk::new("mortise", "v1", "PrivateBytes")
+}
+
 /// What the holder of a secret may do.
 #[must_use]
 pub fn token() -> Gvk {

@@ -15,7 +15,7 @@
 //!
 //! # Limits
 //! The finalizer waits for the directory: without the grant, a Route that has a file cannot go. Files whose Routes were
-//! lost with the data directory stay.
+//! lost with the data directory stay, until they are imported ([`crate::adopt`]).
 
 use std::time::Duration;
 

@@ -8,9 +8,12 @@
 
 use std::fmt::Write as _;
 
-use mortise_plugin::pb;
+use mortise_plugin::{name, pb};
 
-use crate::{proto::edge::v1::Upstream, rules};
+use crate::{
+    proto::edge::v1::{Route, Upstream},
+    rules,
+};
 
 /// What a file begins with, before the Route's place.
 const MARK: &str = "# edge.v1.Route ";
@@ -37,8 +40,34 @@ pub(crate) struct RouteName {
 
 impl RouteName {
     pub(crate) fn of(id: &pb::Id) -> Self {
-        let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
-        Self { partition, namespace, name: id.name.clone() }
+        Self::new(id.tenancy.clone().unwrap_or_default(), &id.name)
+    }
+
+    /// A Route of that name there.
+    pub(crate) fn new(tenancy: pb::Tenancy, name: &str) -> Self {
+        let pb::Tenancy { partition, namespace } = tenancy;
+        Self { partition, namespace, name: name.to_owned() }
+    }
+
+    /// The Route that has a file of that name; none if no Route has.
+    pub(crate) fn of_file(file: &str) -> Option<Self> {
+        let parts = file.strip_suffix(".conf")?.split('.').collect::<Vec<_>>();
+        let [partition, namespace, name] = *parts.as_slice() else { return None };
+        let of = Self { partition: partition.into(), namespace: namespace.into(), name: name.into() };
+        parts.iter().all(|part| name::fault(part).is_none()).then_some(of)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn tenancy(&self) -> pb::Tenancy {
+        pb::Tenancy { partition: self.partition.clone(), namespace: self.namespace.clone() }
+    }
+
+    /// Whether a text begins as its file does.
+    pub(crate) fn is_head_of(&self, text: &str) -> bool {
+        text.strip_prefix(MARK).and_then(|rest| rest.lines().next()).is_some_and(|head| head == self.shown())
     }
 
     /// The file's name. Names of resources have no dots, so no two Routes have one file.
@@ -88,6 +117,12 @@ impl RouteConfig {
         let sound =
             |(address, weight): &(String, u32)| rules::address(address).is_ok() && rules::weight(*weight).is_ok();
         rules::path_prefix(&self.prefix).is_ok() && !self.upstreams.is_empty() && self.upstreams.iter().all(sound)
+    }
+
+    /// The Route that contributes this to a hostname.
+    pub(crate) fn into_route(self, hostname: &str) -> Route {
+        let upstreams = self.upstreams.into_iter().map(|(address, weight)| Upstream { address, weight }).collect();
+        Route { hostname: hostname.to_owned(), path_prefix: self.prefix, upstreams, service: None }
     }
 
     /// The text of its file, with the `server` block if this is the one that has it.

@@ -9,16 +9,19 @@
 //! - `plan` says who gets what: the older Route keeps a path that two want, and the file of a hostname's oldest Route
 //!   has the `server` block for all of them.
 //! - `controller` makes the directory so, and says so in the status `edge.v1/routes`.
+//! - `adopt` makes a Route of a file whose Route was lost; `functions` has what is useful in expressions.
 //! - `services` keeps the upstreams of Routes that name a service of the plugin `catalog`, as `edge.v1.RouteUpstreams`.
 //!
 //! # Limits
 //! Whoever may write a Route may publish whatever nginx can reach. Routes of all namespaces share nginx's hostnames.
 
-use mortise_plugin::{Diagnostics, GrantRequest, Kind, Plugin, ResourceType, Scope, Typed};
+use mortise_plugin::{Diagnostics, GrantRequest, Kind, Plan, Plugin, ResourceType, Scope, Typed, field};
 
+mod adopt;
 mod check;
 mod controller;
 mod file;
+mod functions;
 mod plan;
 mod rules;
 mod services;
@@ -47,6 +50,8 @@ static PLUGIN: Plugin = Plugin::new(
         &ResourceType::of(ROUTE, Scope::Namespace)
             .mutate(defaults)
             .validate(validate)
+            .plan(plan_route)
+            .import(adopt::import)
             .key_rules()
             .columns(&[("HOSTNAME", "data.hostname"), ("PATH", "data.path_prefix")])
             .short_names(&["route", "routes"]),
@@ -54,12 +59,23 @@ static PLUGIN: Plugin = Plugin::new(
     ],
 )
 .check_settings(settings::check)
+.functions(&functions::FUNCTIONS)
 .controllers(&[&controller::ROUTES, &services::SERVICES])
 .requests(&[GrantRequest::directory(
     controller::DIRECTORY,
     "writes the files that nginx includes, one for each Route",
 )]);
-mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, configuring, controlling, mapping);
+mortise_plugin::export!(
+    PLUGIN: mutating,
+    validating,
+    authorizing,
+    configuring,
+    controlling,
+    mapping,
+    planning,
+    importing,
+    functions
+);
 
 fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {
     if route.data.path_prefix.is_empty() {
@@ -76,6 +92,19 @@ fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {
 fn validate(route: &Typed<Route>, _: Option<&Typed<Route>>, diagnostics: &mut Diagnostics) {
     rules::judge(&route.data, diagnostics);
     rules::warn_of_names(&route.data, diagnostics);
+}
+
+/// A Route that gets another hostname or path is replaced. Of two that want one path the older has it, and age is the
+/// uid's: a Route that moved in place would keep its age, and so take the path from one that had it before. Anew, it is
+/// the youngest.
+fn plan_route(route: &Typed<Route>, prior: Option<&Typed<Route>>, _kept: Option<&[u8]>, plan: &mut Plan<Route>) {
+    let Some(prior) = prior else { return };
+    if prior.data.hostname != route.data.hostname {
+        plan.replace(field("hostname"));
+    }
+    if prior.data.path_prefix != route.data.path_prefix {
+        plan.replace(field("path_prefix"));
+    }
 }
 
 fn validate_upstreams(

@@ -70,6 +70,26 @@ fn names_that_nginx_looks_up_are_warned_of() {
 }
 
 #[test]
+fn a_route_that_goes_elsewhere_is_replaced() {
+    let world = World::new(&PLUGIN);
+    let new = Typed::new(ROUTE.id("web", &World::tenancy()), route("a.example", "", &[("10.0.0.1:80", 1)]));
+    let replace = |route: &Typed<Route>| world.plan(route).unwrap().replace;
+    assert_eq!(replace(&new), [""; 0]);
+    let stored = world.put(&new).unwrap();
+    assert_eq!(replace(&new), [""; 0], "a path that is filled in is the same");
+    let with = |change: fn(&mut Route)| {
+        let mut route = stored.clone();
+        change(&mut route.data);
+        replace(&route)
+    };
+    assert_eq!(with(|route| route.upstreams[0].weight = 7), [""; 0]);
+    assert_eq!(with(|route| route.hostname = "b.example".into()), ["data.hostname"]);
+    assert_eq!(with(|route| route.path_prefix = "/api".into()), ["data.path_prefix"]);
+    let both = with(|route| (route.hostname, route.path_prefix) = ("b.example".into(), "/api".into()));
+    assert_eq!(both, ["data.hostname", "data.path_prefix"]);
+}
+
+#[test]
 fn an_injection_is_refused() {
     let world = World::new(&PLUGIN);
     let data = route("a.example;} server { listen 81", "/", &[("10.0.0.1:80", 1)]);
@@ -83,8 +103,10 @@ fn the_manifest_says_all_of_it() {
     let [of, _] = manifest.types.as_slice() else { panic!("{:?}", manifest.types) };
     assert_eq!((of.message.as_str(), of.kind.as_str()), ("edge.v1.Route", "Route"));
     let hooks = of.hooks.unwrap();
-    assert!(hooks.mutate && hooks.validate && !hooks.authorize_read);
+    assert!(hooks.mutate && hooks.validate && hooks.plan && hooks.import && !hooks.authorize_read);
     assert!(of.permissions.as_ref().is_some_and(|rules| rules.read.is_some() && rules.write.is_some()));
+    let functions = manifest.functions.iter().map(|one| one.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(functions, ["file_name", "normalize_path"]);
     let [controller, _] = manifest.controllers.as_slice() else { panic!("{:?}", manifest.controllers) };
     assert_eq!((controller.name.as_str(), controller.indexes.len()), ("routes", 1));
 }

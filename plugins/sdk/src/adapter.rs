@@ -2,21 +2,26 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use mortise_resource::{PathStep, pb};
+use mortise_resource::{FieldPath, PathStep, pb};
 
 use crate::{
     authorize::Decision,
     bindings::{
         authorizes::exports::mortise::plugin::authorizing,
+        brings::exports::mortise::plugin::importing,
+        computes::exports::mortise::plugin::functions,
         configures,
         controls::exports::mortise::plugin::controlling,
         described, initializes, maps,
+        moves::exports::mortise::plugin::moving,
         mutates::{exports::mortise::plugin::mutating, mortise::plugin::types},
+        plans::exports::mortise::plugin::planning,
         upgrades, validates,
     },
     diagnostics::{Diagnostic, Diagnostics, Severity},
+    function::FunctionFault,
     panic,
-    raw::Guest,
+    raw::{Guest, NewResource, Plan},
     reconcile::Outcome,
 };
 
@@ -57,17 +62,14 @@ impl<G: Guest> authorizing::Guest for Adapter<G> {
 
     fn list(of: types::TypeName, tenancy: types::Tenancy) -> authorizing::Decision {
         panic::report();
-        let types::TypeName { group, group_version, kind } = of;
-        let types::Tenancy { partition, namespace } = tenancy;
-        decision(G::list(pb::Type { group, group_version, kind }, pb::Tenancy { partition, namespace }))
+        decision(G::list(type_name(of), tenancy_of(tenancy)))
     }
 }
 
 impl<G: Guest> upgrades::exports::mortise::plugin::upgrading::Guest for Adapter<G> {
     fn upgrade(of: types::TypeName, since: u32, data: Vec<u8>) -> Result<Vec<u8>, Vec<types::Diagnostic>> {
         panic::report();
-        let types::TypeName { group, group_version, kind } = of;
-        G::upgrade(pb::Type { group, group_version, kind }, since, data).map_err(diagnostics)
+        G::upgrade(type_name(of), since, data).map_err(diagnostics)
     }
 }
 
@@ -104,6 +106,60 @@ impl<G: Guest> initializes::exports::mortise::plugin::initializing::Guest for Ad
     }
 }
 
+impl<G: Guest> planning::Guest for Adapter<G> {
+    fn plan(input: Vec<u8>, prior: Option<Vec<u8>>, kept: Option<Vec<u8>>) -> planning::Expectation {
+        panic::report();
+        let Plan { predicted, replace, diagnostics: said } = G::plan(input, prior, kept);
+        planning::Expectation {
+            predicted,
+            replace: replace.into_iter().map(path).collect(),
+            diagnostics: diagnostics(said),
+        }
+    }
+}
+
+impl<G: Guest> moving::Guest for Adapter<G> {
+    fn move_to(
+        source: Vec<u8>,
+        since: u32,
+        to: types::TypeName,
+        kept: Option<Vec<u8>>,
+    ) -> Result<moving::Moved, Vec<types::Diagnostic>> {
+        panic::report();
+        let NewResource { resource, kept } = G::move_to(source, since, type_name(to), kept).map_err(diagnostics)?;
+        Ok(moving::Moved { made: resource, kept })
+    }
+}
+
+impl<G: Guest> importing::Guest for Adapter<G> {
+    fn import(
+        of: types::TypeName,
+        within: types::Tenancy,
+        external_id: String,
+    ) -> Result<importing::Imported, Vec<types::Diagnostic>> {
+        panic::report();
+        let imported = G::import(type_name(of), tenancy_of(within), external_id);
+        let NewResource { resource, kept } = imported.map_err(diagnostics)?;
+        Ok(importing::Imported { made: resource, kept })
+    }
+}
+
+impl<G: Guest> functions::Guest for Adapter<G> {
+    /// Panics are not reported: the log would end the call in the place of the trap.
+    fn call(name: String, arguments: Vec<Vec<u8>>) -> Result<Vec<u8>, functions::FunctionFault> {
+        let fault = |FunctionFault { argument, text }| functions::FunctionFault { argument, text };
+        G::call(name, arguments).map_err(fault)
+    }
+}
+
+fn type_name(types::TypeName { group, group_version, kind }: types::TypeName) -> pb::Type {
+    pb::Type { group, group_version, kind }
+}
+
+fn tenancy_of(types::Tenancy { partition, namespace }: types::Tenancy) -> pb::Tenancy {
+    pb::Tenancy { partition, namespace }
+}
+
 fn decision(decision: Decision) -> authorizing::Decision {
     match decision {
         Decision::Allow => authorizing::Decision::Allow,
@@ -116,14 +172,18 @@ fn diagnostics(diagnostics: Diagnostics) -> Vec<types::Diagnostic> {
     diagnostics.into_iter().map(diagnostic).collect()
 }
 
-fn diagnostic(Diagnostic { severity, path, summary, detail }: Diagnostic) -> types::Diagnostic {
+fn diagnostic(Diagnostic { severity, path: at, summary, detail }: Diagnostic) -> types::Diagnostic {
+    let severity = if severity == Severity::Warning { 2 } else { 1 };
+    types::Diagnostic { severity, path: path(at), summary, detail }
+}
+
+fn path(path: FieldPath) -> Vec<types::PathStep> {
     let step = |step| match step {
         PathStep::Field(name) => types::PathStep::Field(name),
         PathStep::Index(index) => types::PathStep::Index(index),
         PathStep::Key(key) => types::PathStep::Key(key),
     };
-    let severity = if severity == Severity::Warning { 2 } else { 1 };
-    types::Diagnostic { severity, path: path.0.into_iter().map(step).collect(), summary, detail }
+    path.0.into_iter().map(step).collect()
 }
 
 fn millis(time: Duration) -> u64 {

@@ -133,6 +133,54 @@ pub mod initializes {
     });
 }
 
+pub mod plans {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "plans",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
+pub mod moves {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "moves",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
+pub mod brings {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "brings",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/log@0.1.0": crate::bindings::described::mortise::plugin::log,
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+        },
+    });
+}
+
+pub mod computes {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "computes",
+        pub_export_macro: true,
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+    });
+}
+
 pub(crate) fn settings() -> String {
     configured::mortise::plugin::config::settings()
 }

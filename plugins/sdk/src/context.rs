@@ -12,7 +12,7 @@ use crate::{
     Failure, Kind, Typed,
     cache::Cache,
     envelope::Envelope,
-    grants::{Files, Kv},
+    grants::{Files, Kv, PrivateBytes},
     host::AnyHost,
     http::Http,
     kind::Data,
@@ -20,7 +20,8 @@ use crate::{
     typed::{typed, unreadable},
 };
 
-/// The host, as reconcilers, mappers and initializers see it.
+/// The host, as reconcilers, mappers and initializers see it; hooks of [`crate::ResourceType::import`] have of it what
+/// was granted.
 ///
 /// Resources go the way of every request: hooks, checks and events are the same as for any client. Ids need the whole
 /// tenancy. Every call costs the host some work, so there is a limit on how many one reconcile makes.
@@ -146,6 +147,13 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn kv(&self) -> Kv<'a> {
         Kv::new(self.host)
+    }
+
+    /// What the plugin keeps for a resource of a type that it may write. The id must have a uid, as that of a resource
+    /// that was read has.
+    #[must_use]
+    pub fn private_bytes(&self, id: &pb::Id) -> PrivateBytes<'a> {
+        PrivateBytes::new(self.host, id.encode_to_vec())
     }
 
     /// A directory that the operator granted, by the name that he gave it.

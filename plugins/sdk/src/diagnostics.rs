@@ -3,6 +3,8 @@
 pub use mortise_resource::Severity;
 use mortise_resource::{FieldPath, PathStep};
 
+use crate::Failure;
+
 /// Something to say about a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -87,6 +89,13 @@ impl Diagnostics {
     }
 }
 
+/// A refusal in the host's words: for `?` in hooks that ask the host for something.
+impl From<Failure> for Diagnostics {
+    fn from(failure: Failure) -> Self {
+        Self::refusal(failure.message)
+    }
+}
+
 impl IntoIterator for Diagnostics {
     type Item = Diagnostic;
     type IntoIter = std::vec::IntoIter<Diagnostic>;
@@ -149,6 +158,12 @@ impl Path {
     fn step(mut self, step: PathStep) -> Self {
         self.0.0.push(step);
         self
+    }
+}
+
+impl From<Path> for FieldPath {
+    fn from(path: Path) -> Self {
+        path.0
     }
 }
 

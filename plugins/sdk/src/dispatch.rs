@@ -1,23 +1,27 @@
-//! Why a call of the host reaches no hook and no controller.
+//! Why a call of the host reaches no hook, no controller and no function.
 
 use std::{error::Error, fmt};
 
 use prost::DecodeError;
 
-use crate::{Decision, Diagnostics};
+use crate::{Decision, Diagnostics, FunctionFault};
 
-/// A call that no hook and no controller of the plugin can answer. Each kind is a fault of the host, which sends what
-/// the manifest claims and nothing else.
+/// A call that no hook, no controller and no function of the plugin can answer. Each kind is a fault of the host, which
+/// sends what the manifest claims and nothing else.
 #[derive(Debug)]
 pub(crate) enum DispatchError {
     /// The bytes are no resource.
     Resource(DecodeError),
     /// The bytes are no id.
     Id(DecodeError),
+    /// The bytes are no argument of a function.
+    Value(DecodeError),
     /// The plugin has no such type: `group.version.Kind`.
     UnknownType { plugin: &'static str, of: String },
     /// The plugin has no such controller.
     UnknownController { plugin: &'static str, name: String },
+    /// The plugin has no such function.
+    UnknownFunction { name: String },
 }
 
 impl fmt::Display for DispatchError {
@@ -25,8 +29,10 @@ impl fmt::Display for DispatchError {
         match self {
             Self::Resource(error) => write!(f, "the host sent bytes that are no resource: {error}"),
             Self::Id(error) => write!(f, "the host sent bytes that are no id: {error}"),
+            Self::Value(error) => write!(f, "the host sent bytes that are no value: {error}"),
             Self::UnknownType { plugin, of } => write!(f, "plugin {plugin} has no type {of}"),
             Self::UnknownController { plugin, name } => write!(f, "plugin {plugin} has no controller {name}"),
+            Self::UnknownFunction { name } => write!(f, "there is no function {name}"),
         }
     }
 }
@@ -34,8 +40,8 @@ impl fmt::Display for DispatchError {
 impl Error for DispatchError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Resource(error) | Self::Id(error) => Some(error),
-            Self::UnknownType { .. } | Self::UnknownController { .. } => None,
+            Self::Resource(error) | Self::Id(error) | Self::Value(error) => Some(error),
+            Self::UnknownType { .. } | Self::UnknownController { .. } | Self::UnknownFunction { .. } => None,
         }
     }
 }
@@ -49,5 +55,11 @@ impl From<DispatchError> for Diagnostics {
 impl From<DispatchError> for Decision {
     fn from(error: DispatchError) -> Self {
         Self::Deny(error.to_string())
+    }
+}
+
+impl From<DispatchError> for FunctionFault {
+    fn from(error: DispatchError) -> Self {
+        Self::new(error.to_string())
     }
 }

@@ -1,7 +1,8 @@
 //! The macros that make a component of a plugin.
 
 /// Exports a static [`crate::Plugin`] with the interfaces named: any of `mutating`, `validating`, `authorizing`,
-/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
+/// `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`, `planning`, `moving`, `importing`,
+/// `functions`.
 ///
 /// Natively it only checks that the static is there.
 #[macro_export]
@@ -63,6 +64,35 @@ macro_rules! export {
                 ) -> ::std::result::Result<(), ::std::string::String> {
                     $plugin.initialize(&$crate::host::Imports, &controller).map_err(|error| error.to_string())
                 }
+                fn plan(
+                    input: ::std::vec::Vec<u8>,
+                    prior: ::std::option::Option<::std::vec::Vec<u8>>,
+                    kept: ::std::option::Option<::std::vec::Vec<u8>>,
+                ) -> $crate::raw::Plan {
+                    $plugin.plan(&input, prior.as_deref(), kept.as_deref())
+                }
+                fn move_to(
+                    source: ::std::vec::Vec<u8>,
+                    since: u32,
+                    to: $crate::pb::Type,
+                    kept: ::std::option::Option<::std::vec::Vec<u8>>,
+                ) -> ::std::result::Result<$crate::raw::NewResource, $crate::Diagnostics> {
+                    $plugin.move_to(&source, since, &to, kept.as_deref())
+                }
+                #[cfg(target_arch = "wasm32")]
+                fn import(
+                    of: $crate::pb::Type,
+                    within: $crate::pb::Tenancy,
+                    external_id: ::std::string::String,
+                ) -> ::std::result::Result<$crate::raw::NewResource, $crate::Diagnostics> {
+                    $plugin.import(&$crate::host::Imports, &of, within, &external_id)
+                }
+                fn call(
+                    name: ::std::string::String,
+                    arguments: ::std::vec::Vec<::std::vec::Vec<u8>>,
+                ) -> ::std::result::Result<::std::vec::Vec<u8>, $crate::FunctionFault> {
+                    $plugin.call(&name, &arguments)
+                }
                 fn check(settings: ::std::string::String) -> $crate::Diagnostics {
                     $plugin.check(&settings)
                 }
@@ -73,7 +103,8 @@ macro_rules! export {
 }
 
 /// Exports a type that implements [`crate::raw::Guest`], with the interfaces named: any of `mutating`, `validating`,
-/// `authorizing`, `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`.
+/// `authorizing`, `configuring`, `upgrading`, `controlling`, `mapping`, `initializing`, `planning`, `moving`,
+/// `importing`, `functions`.
 #[macro_export]
 macro_rules! export_raw {
     ($guest:ty $(: $($interface:ident),+ $(,)?)?) => {
@@ -101,11 +132,16 @@ macro_rules! __export_interface {
     (controlling) => { $crate::bindings::controls::export!(Export with_types_in $crate::bindings::controls); };
     (mapping) => { $crate::bindings::maps::export!(Export with_types_in $crate::bindings::maps); };
     (initializing) => { $crate::bindings::initializes::export!(Export with_types_in $crate::bindings::initializes); };
+    (planning) => { $crate::bindings::plans::export!(Export with_types_in $crate::bindings::plans); };
+    (moving) => { $crate::bindings::moves::export!(Export with_types_in $crate::bindings::moves); };
+    (importing) => { $crate::bindings::brings::export!(Export with_types_in $crate::bindings::brings); };
+    (functions) => { $crate::bindings::computes::export!(Export with_types_in $crate::bindings::computes); };
     ($other:ident) => {
         compile_error!(concat!(
             "no interface `",
             stringify!($other),
-            "`: there are mutating, validating, authorizing, configuring, upgrading, controlling, mapping, initializing"
+            "`: there are mutating, validating, authorizing, configuring, upgrading, controlling, mapping, initializing, ",
+            "planning, moving, importing, functions"
         ));
     };
 }

@@ -1,4 +1,5 @@
-//! What a plugin may keep, and what the operator may grant it: values of its own, and directories.
+//! What a plugin may keep, and what the operator may grant it: values of its own, bytes for each resource, and
+//! directories.
 
 #[cfg(target_arch = "wasm32")]
 use crate::host::Host as _;
@@ -34,6 +35,36 @@ impl<'a> Kv<'a> {
     /// The keys that begin with a prefix, in order.
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         self.host.kv_keys(prefix)
+    }
+}
+
+/// What the plugin keeps for one resource and nobody else is to see: up to 64 KiB, as durable as the resource, and
+/// deleted with it. See [`crate::Context::private_bytes`].
+#[derive(Clone)]
+pub struct PrivateBytes<'a> {
+    host: &'a AnyHost,
+    id: Vec<u8>,
+}
+
+#[allow(clippy::missing_errors_doc, reason = "the host's failures, each; INVALID if the id has no uid")]
+impl<'a> PrivateBytes<'a> {
+    pub(crate) const fn new(host: &'a AnyHost, id: Vec<u8>) -> Self {
+        Self { host, id }
+    }
+
+    /// What is kept.
+    pub fn get(&self) -> Result<Option<Vec<u8>>, Failure> {
+        self.host.private_bytes_get(&self.id)
+    }
+
+    /// Keeps this, in place of what was kept. The resource must be there.
+    pub fn set(&self, value: &[u8]) -> Result<(), Failure> {
+        self.host.private_bytes_set(&self.id, value)
+    }
+
+    /// Keeps nothing any more.
+    pub fn remove(&self) -> Result<(), Failure> {
+        self.host.private_bytes_remove(&self.id)
     }
 }
 

@@ -64,6 +64,13 @@ pub trait Host {
     /// `kv.keys`.
     fn kv_keys(&self, prefix: &str) -> Result<Vec<String>, Failure>;
 
+    /// `private-bytes.get`.
+    fn private_bytes_get(&self, id: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
+    /// `private-bytes.set`.
+    fn private_bytes_set(&self, id: &[u8], value: &[u8]) -> Result<(), Failure>;
+    /// `private-bytes.remove`.
+    fn private_bytes_remove(&self, id: &[u8]) -> Result<(), Failure>;
+
     /// `files.read`.
     fn file_read(&self, directory: &str, name: &str) -> Result<Option<Vec<u8>>, Failure>;
     /// `files.write`.

@@ -80,9 +80,14 @@
 //! }
 //! ```
 //!
-//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, granted
-//! directories, secrets and HTTP hosts, time. [`Finalizer`] is for what has to be cleaned up, [`Mapper`] for what else
-//! may wake it. Test it natively, in a [`testing::World`].
+//! [`Context`] is all that a reconciler can reach: resources, the controller's cache, values of its own, bytes that it
+//! keeps for one resource, granted directories, secrets and HTTP hosts, time. [`Finalizer`] is for what has to be
+//! cleaned up, [`Mapper`] for what else may wake it. Test it natively, in a [`testing::World`].
+//!
+//! # Plans, moves, imports, functions
+//! Four interfaces are asked beside writes, each by whoever wants it: [`ResourceType::plan`] says beforehand what a
+//! write would come to, [`ResourceType::moves_from`] makes a resource of one of another type, [`ResourceType::import`]
+//! describes something outside, and [`Plugin::functions`] is a table of [`Function`]s.
 //!
 //! # Contract
 //! - Only the interfaces named in [`export!`] are exported. The hooks that the manifest claims follow from the table;
@@ -98,7 +103,7 @@
 //!   Whatever an operator has to grant may be named in [`Plugin::capabilities`], so that the host refuses a plugin
 //!   which lacks it; without that, the call fails.
 //! - A panic is a bug of the plugin: its text and place go to the plugin's log, the instance is gone, and the caller
-//!   gets `Internal`.
+//!   gets `Internal`. In a function, which has no log, the text is lost.
 //!
 //! # Cost
 //! Every request gets a fresh instance for its hooks, so what counts is how little there is to set up: no start
@@ -117,6 +122,7 @@
 #[doc(hidden)]
 #[cfg(target_arch = "wasm32")]
 pub mod adapter;
+mod adoption;
 #[cfg(any(all(target_arch = "wasm32", feature = "arena"), all(test, not(target_arch = "wasm32"))))]
 mod arena;
 pub mod authorize;
@@ -136,6 +142,7 @@ mod envelope;
 mod export;
 mod failure;
 mod finalizer;
+mod function;
 mod grants;
 mod hook_input;
 pub mod host;
@@ -146,6 +153,7 @@ mod level;
 pub mod log;
 #[cfg(target_arch = "wasm32")]
 mod panic;
+mod plan;
 mod plugin;
 pub mod raw;
 mod reconcile;
@@ -157,9 +165,11 @@ mod tcp;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod typed;
+mod value;
 mod watch;
 mod wire;
 
+pub use adoption::{Import, Move};
 pub use authorize::Decision;
 pub use cache::Key;
 pub use context::Context;
@@ -167,10 +177,12 @@ pub use controller::{Controller, Controls};
 pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata, setting};
 pub use failure::{Error, Failure};
 pub use finalizer::{Finalizer, Life};
-pub use grants::{Files, Kv};
+pub use function::{Function, FunctionFault, Parameter};
+pub use grants::{Files, Kv, PrivateBytes};
 pub use http::{Http, HttpRequest, HttpResponse};
 pub use kind::{Data, Kind};
 pub use mortise_resource::{FieldPath, PathStep, Scope, manifest, meta, name, pb};
+pub use plan::Plan;
 pub use plugin::{GrantRequest, Plugin};
 pub use reconcile::{Outcome, Reconciler, Request};
 pub use refs::{everywhere, reference_to, referent};
@@ -179,6 +191,7 @@ pub use settings::settings;
 pub use status::{Condition, Status};
 pub use tcp::Tcp;
 pub use typed::Typed;
+pub use value::{Value, ValueType};
 pub use watch::{Index, Mapper, Watch, Watched};
 
 #[doc(hidden)]

@@ -4,11 +4,12 @@ use mortise_resource::{manifest, pb, types::gvk};
 use prost::Message;
 
 use crate::{
-    Context, Decision, Diagnostics, Error, Outcome, Registered, controller::Controls, dispatch::DispatchError,
-    envelope::Envelope, hook_input::HookInput, host::AnyHost, watch::changed,
+    Context, Decision, Diagnostics, Error, Function, FunctionFault, Outcome, Registered, controller::Controls,
+    dispatch::DispatchError, envelope::Envelope, function::FunctionTable, hook_input::HookInput, host::AnyHost, raw,
+    resource_type::TypeEntry, watch::changed,
 };
 
-/// A plugin: its name, its version, its types, its controllers.
+/// A plugin: its name, its version, its types, its controllers, its functions.
 pub struct Plugin {
     name: &'static str,
     version: &'static str,
@@ -19,6 +20,7 @@ pub struct Plugin {
     settings: Option<fn(&str, &mut Diagnostics)>,
     controllers: &'static [&'static dyn Controls],
     requests: Option<&'static [GrantRequest]>,
+    functions: Option<FunctionTable>,
 }
 
 /// Something that a plugin asks an operator to grant. See [`Plugin::requests`].
@@ -112,6 +114,7 @@ impl Plugin {
             settings: None,
             controllers: &[],
             requests: None,
+            functions: None,
         }
     }
 
@@ -153,6 +156,13 @@ impl Plugin {
         self
     }
 
+    /// Functions that are called by name, at most 256. Needs `functions` among the interfaces of [`crate::export!`].
+    #[must_use]
+    pub const fn functions(mut self, functions: &'static [Function]) -> Self {
+        self.functions = Some(FunctionTable::new(functions));
+        self
+    }
+
     /// The encoded manifest.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
@@ -181,6 +191,9 @@ impl Plugin {
         if let Some(requests) = self.requests {
             let requests = requests.iter().map(|request| request.to_wire()).collect();
             prost::encoding::message::encode(REQUESTS, &manifest::GrantRequests { requests }, &mut bytes);
+        }
+        if let Some(functions) = self.functions {
+            functions.describe(&mut bytes);
         }
         bytes
     }
@@ -246,6 +259,61 @@ impl Plugin {
     /// What the type's upgrade says, or that there is none.
     pub fn upgrade(&self, of: &pb::Type, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
         self.find(Some(of))?.upgrade(since, data)
+    }
+
+    /// Runs the plan hook of the resource's type. `kept` is what the plugin keeps for the stored resource.
+    #[must_use]
+    pub fn plan(&self, input: &[u8], prior: Option<&[u8]>, kept: Option<&[u8]>) -> raw::Plan {
+        let prior = prior.map(Envelope::read).transpose().map_err(DispatchError::Resource);
+        let (prior, (found, mut resource)) = match prior.and_then(|prior| Ok((prior, self.input(input)?))) {
+            Ok(decoded) => decoded,
+            Err(error) => return Diagnostics::from(error).into(),
+        };
+        let plan = found.plan(input, &mut resource, prior, kept);
+        resource.cache(self.types, found, input);
+        plan
+    }
+
+    /// Makes a resource of another type, its data in the schema version `since`, one of the type `to`.
+    ///
+    /// # Errors
+    /// What the hook says, or that there is none.
+    pub fn move_to(
+        &self,
+        source: &[u8],
+        since: u32,
+        to: &pb::Type,
+        kept: Option<&[u8]>,
+    ) -> Result<raw::NewResource, Diagnostics> {
+        let moved = self.find(Some(to))?.move_to(source, since, kept);
+        moved.unwrap_or_else(|| Err(Diagnostics::refusal("nothing can be moved to the type")))
+    }
+
+    /// Describes something outside as a resource of a type.
+    ///
+    /// # Errors
+    /// What the hook says, or that there is none.
+    pub fn import(
+        &self,
+        host: &AnyHost,
+        of: &pb::Type,
+        within: pb::Tenancy,
+        external_id: &str,
+    ) -> Result<raw::NewResource, Diagnostics> {
+        let imported = self.find(Some(of))?.import(&Context::new(host), external_id, within);
+        imported.unwrap_or_else(|| Err(Diagnostics::refusal("nothing can be imported as the type")))
+    }
+
+    /// Calls a function: arguments and result are encoded [`manifest::FunctionValue`]s.
+    ///
+    /// # Errors
+    /// What the function says, or that there is none.
+    pub fn call(&self, name: &str, arguments: &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault> {
+        self.table(name)?.call(name, arguments)
+    }
+
+    pub(crate) fn table(&self, name: &str) -> Result<FunctionTable, DispatchError> {
+        self.functions.ok_or_else(|| DispatchError::UnknownFunction { name: name.to_owned() })
     }
 
     /// Runs the check of the settings, if there is one.
@@ -322,7 +390,7 @@ struct Manifest {
     #[prost(bytes = "vec", tag = "3")]
     descriptors: Vec<u8>,
     #[prost(message, repeated, tag = "4")]
-    types: Vec<manifest::ResourceType>,
+    types: Vec<TypeEntry>,
     #[prost(string, repeated, tag = "5")]
     capabilities: Vec<String>,
     #[prost(message, optional, tag = "6")]

@@ -1,9 +1,35 @@
 //! The exports as they cross the boundary, bytes to bytes: for plugins that build their own manifest or do not want
 //! their resources decoded. Most use [`crate::export!`] instead.
 
-use mortise_resource::pb;
+use mortise_resource::{FieldPath, pb};
 
-use crate::{authorize::Decision, diagnostics::Diagnostics, reconcile::Outcome};
+use crate::{FunctionFault, authorize::Decision, diagnostics::Diagnostics, reconcile::Outcome};
+
+/// What is expected of a write.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The resource as the plugin's controllers will have made it in the end; none: as the write leaves it.
+    pub predicted: Option<Vec<u8>>,
+    /// Fields whose new value the stored resource cannot take, from the resource down.
+    pub replace: Vec<FieldPath>,
+    /// Errors refuse the plan.
+    pub diagnostics: Diagnostics,
+}
+
+/// A resource that comes from another type or from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewResource {
+    /// The resource.
+    pub resource: Vec<u8>,
+    /// What the plugin's controllers are to find by `private-bytes`; none for nothing.
+    pub kept: Option<Vec<u8>>,
+}
+
+impl From<Diagnostics> for Plan {
+    fn from(diagnostics: Diagnostics) -> Self {
+        Self { diagnostics, ..Self::default() }
+    }
+}
 
 /// What a component exports. Functions of interfaces that are not exported are never called.
 pub trait Guest {
@@ -77,6 +103,41 @@ pub trait Guest {
     fn initialize(controller: String) -> Result<(), String> {
         let _ = controller;
         Ok(())
+    }
+
+    /// Interface `planning`: a mutated and validated resource, the stored one of its name, and what the plugin keeps
+    /// for that one.
+    fn plan(input: Vec<u8>, prior: Option<Vec<u8>>, kept: Option<Vec<u8>>) -> Plan {
+        let _ = (input, prior, kept);
+        Plan::default()
+    }
+
+    /// Interface `moving`: a stored resource of another type, its data in the schema version `since`, and what the
+    /// plugin keeps for it.
+    ///
+    /// # Errors
+    /// Refuses the request.
+    fn move_to(source: Vec<u8>, since: u32, to: pb::Type, kept: Option<Vec<u8>>) -> Result<NewResource, Diagnostics> {
+        let _ = (source, since, to, kept);
+        Err(Diagnostics::refusal("nothing can be moved to the type"))
+    }
+
+    /// Interface `importing`: what the outside calls something that is to be a resource.
+    ///
+    /// # Errors
+    /// Refuses the request.
+    fn import(of: pb::Type, within: pb::Tenancy, external_id: String) -> Result<NewResource, Diagnostics> {
+        let _ = (of, within, external_id);
+        Err(Diagnostics::refusal("nothing can be imported as the type"))
+    }
+
+    /// Interface `functions`: arguments and result are encoded `mortise.plugin.v1.FunctionValue`.
+    ///
+    /// # Errors
+    /// There is no result.
+    fn call(name: String, arguments: Vec<Vec<u8>>) -> Result<Vec<u8>, FunctionFault> {
+        let _ = arguments;
+        Err(FunctionFault::new(format!("there is no function {name}")))
     }
 
     /// Interface `configuring`: the plugin's settings, one JSON object.

@@ -3,7 +3,10 @@
 use mortise_resource::{Scope, manifest, pb};
 use prost::{Message, Name};
 
-use crate::{Decision, Diagnostics, Kind, Typed, envelope::Envelope, hook_input::HookInput, kind::KindName};
+use crate::{
+    Context, Decision, Diagnostics, Import, Kind, Move, Plan, Typed, dispatch::DispatchError, envelope::Envelope,
+    hook_input::HookInput, kind::KindName, raw,
+};
 
 type Mutate<M> = fn(&mut Typed<M>) -> Result<(), Diagnostics>;
 type Validate<M> = fn(&Typed<M>, Option<&Typed<M>>, &mut Diagnostics);
@@ -11,6 +14,9 @@ type Read<M> = fn(&pb::Id, Option<&Typed<M>>) -> Decision;
 type Write<M> = fn(&Typed<M>) -> Decision;
 type Upgrade<M> = fn(u32, &[u8]) -> Result<M, Diagnostics>;
 type List = fn(&pb::Type, &pb::Tenancy) -> Decision;
+type Plans<M> = fn(&Typed<M>, Option<&Typed<M>>, Option<&[u8]>, &mut Plan<M>);
+type Moves<M> = fn(&pb::Resource, u32, Option<&[u8]>) -> Result<Move<M>, Diagnostics>;
+type Imports<M> = fn(&Context<'_>, &str, &pb::Tenancy) -> Result<Import<M>, Diagnostics>;
 
 /// What a rule that needs the content is called through: decodes, asks, and is compiled only for messages that have
 /// such a rule.
@@ -20,6 +26,14 @@ type MutateThrough<M> = fn(Mutate<M>, &Spec, &[u8], &mut HookInput) -> Result<Op
 type ValidateThrough<M> = fn(Validate<M>, &Spec, &mut HookInput, Option<Envelope>) -> Diagnostics;
 
 type UpgradeThrough<M> = fn(Upgrade<M>, u32, &[u8]) -> Result<Vec<u8>, Diagnostics>;
+type PlanThrough<M> = fn(Plans<M>, &Spec, &[u8], &mut HookInput, Option<Envelope>, Option<&[u8]>) -> raw::Plan;
+type MadeResource = Result<raw::NewResource, Diagnostics>;
+type MoveThrough<M> = fn(Moves<M>, &Spec, &[u8], u32, Option<&[u8]>) -> MadeResource;
+type ImportThrough<M> = fn(Imports<M>, &Spec, &Context<'_>, &str, pb::Tenancy) -> MadeResource;
+
+/// Group, version and kind.
+type TypeName = (&'static str, &'static str, &'static str);
+type EncodeTypeNames = fn(&[TypeName]) -> Vec<Vec<u8>>;
 
 /// What the host asks for by itself: a permission, and on what.
 type Permission = (&'static str, &'static str);
@@ -48,6 +62,9 @@ pub struct ResourceType<M: 'static> {
     read: Option<Rule<(Read<M>, ReadThrough<M>)>>,
     write: Option<Rule<(Write<M>, WriteThrough<M>)>>,
     upgrade: Option<(Upgrade<M>, UpgradeThrough<M>)>,
+    plan: Option<(Plans<M>, PlanThrough<M>)>,
+    moves: Option<(Moves<M>, MoveThrough<M>)>,
+    import: Option<(Imports<M>, ImportThrough<M>)>,
 }
 
 /// What can be said of a type whatever its message.
@@ -65,6 +82,7 @@ pub struct Spec {
     immutable: &'static [&'static str],
     columns: &'static [(&'static str, &'static str)],
     short_names: &'static [&'static str],
+    moved_from: Option<(&'static [TypeName], EncodeTypeNames)>,
 }
 
 impl<M: Message + Name + Default + 'static> ResourceType<M> {
@@ -84,8 +102,19 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
             immutable: &[],
             columns: &[],
             short_names: &[],
+            moved_from: None,
         };
-        Self { spec, mutate: None, validate: None, read: None, write: None, upgrade: None }
+        Self {
+            spec,
+            mutate: None,
+            validate: None,
+            read: None,
+            write: None,
+            upgrade: None,
+            plan: None,
+            moves: None,
+            import: None,
+        }
     }
 
     /// The type of that name, without hooks: for types that controllers name, too.
@@ -210,6 +239,50 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
+    /// Says beforehand what a write would come to: the resource, mutated and validated; what is stored under its name,
+    /// if that is of this very type; and what the plugin's controllers keep for that one by [`Context::private_bytes`].
+    /// Must depend on nothing but its arguments. The plugin then exports `planning`.
+    ///
+    /// A write does not ask: what must never be written in place is for [`Self::validate`] or [`Self::immutable`] to
+    /// refuse.
+    #[must_use]
+    #[allow(clippy::type_complexity, reason = "authors read the hook's arguments here")]
+    pub const fn plan(mut self, hook: fn(&Typed<M>, Option<&Typed<M>>, Option<&[u8]>, &mut Plan<M>)) -> Self {
+        self.plan = Some((hook, plan));
+        self
+    }
+
+    /// Resources of these types (group, version, kind), at most 16 and of the same scope, can become resources of this
+    /// one: former names of it, above all. The hook is given the stored resource, its data in the message that it was
+    /// stored in; the schema version of that; and what the plugin keeps for it. Must depend on nothing but its
+    /// arguments. The plugin then exports `moving`.
+    #[must_use]
+    #[allow(clippy::type_complexity, reason = "authors read the hook's arguments here")]
+    pub const fn moves_from(
+        mut self,
+        types: &'static [(&'static str, &'static str, &'static str)],
+        hook: fn(&pb::Resource, u32, Option<&[u8]>) -> Result<Move<M>, Diagnostics>,
+    ) -> Self {
+        self.spec.moved_from = Some((types, encode_type_names));
+        self.moves = Some((hook, move_to));
+        self
+    }
+
+    /// Describes something that exists outside, by what the outside calls it (1 to 1,024 bytes), as a resource in a
+    /// tenancy. The plugin then exports `importing`.
+    ///
+    /// The hook has what was granted to the plugin: directories, secrets, HTTP and TCP, and time. Resources, the cache,
+    /// values of the plugin's own and private bytes it has not. It must change nothing outside: it may be called to see
+    /// what would come of it.
+    #[must_use]
+    pub const fn import(
+        mut self,
+        hook: fn(&Context<'_>, &str, &pb::Tenancy) -> Result<Import<M>, Diagnostics>,
+    ) -> Self {
+        self.import = Some((hook, import));
+        self
+    }
+
     /// Fields that an update may not change: names joined by dots, such as `spec.protocol`.
     #[must_use]
     pub const fn immutable(mut self, fields: &'static [&'static str]) -> Self {
@@ -242,6 +315,40 @@ pub trait Registered: Sync {
     fn read(&self, id: &pb::Id, stored: Option<Envelope>) -> Decision;
     fn write(&self, resource: &mut HookInput) -> Decision;
     fn upgrade(&self, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics>;
+    fn plan(&self, input: &[u8], resource: &mut HookInput, prior: Option<Envelope>, kept: Option<&[u8]>) -> raw::Plan;
+    /// None without such a hook, here and below.
+    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<MadeResource>;
+    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<MadeResource>;
+}
+
+/// A type in the manifest: [`manifest::ResourceType`], with `moved_from` as the bytes of its messages, which is the
+/// same on the wire, without code that most plugins have no use for.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TypeEntry {
+    #[prost(string, tag = "1")]
+    group: String,
+    #[prost(string, tag = "2")]
+    group_version: String,
+    #[prost(string, tag = "3")]
+    kind: String,
+    #[prost(enumeration = "manifest::Scope", tag = "4")]
+    scope: i32,
+    #[prost(string, tag = "5")]
+    message: String,
+    #[prost(uint32, tag = "6")]
+    schema_version: u32,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) hooks: Option<manifest::Hooks>,
+    #[prost(string, repeated, tag = "8")]
+    immutable_fields: Vec<String>,
+    #[prost(message, repeated, tag = "9")]
+    printer_columns: Vec<manifest::PrinterColumn>,
+    #[prost(string, repeated, tag = "10")]
+    short_names: Vec<String>,
+    #[prost(message, optional, tag = "11")]
+    permissions: Option<manifest::Permissions>,
+    #[prost(bytes = "vec", repeated, tag = "1000")]
+    moved_from: Vec<Vec<u8>>,
 }
 
 impl Permissions {
@@ -260,7 +367,7 @@ impl Spec {
     }
 
     /// The type's entry in the manifest.
-    pub(crate) fn describe(&self, hooks: manifest::Hooks) -> manifest::ResourceType {
+    pub(crate) fn describe(&self, hooks: manifest::Hooks) -> TypeEntry {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let scope = match self.scope {
             Scope::Undefined => manifest::Scope::Unspecified,
@@ -269,7 +376,7 @@ impl Spec {
             Scope::Namespace => manifest::Scope::Namespace,
         };
         let column = |&(name, path): &(&str, &str)| manifest::PrinterColumn { name: name.into(), path: path.into() };
-        manifest::ResourceType {
+        TypeEntry {
             group: self.group.to_owned(),
             group_version: self.group_version.to_owned(),
             kind: self.kind.to_owned(),
@@ -281,7 +388,13 @@ impl Spec {
             printer_columns: self.columns.iter().map(column).collect(),
             short_names: owned(self.short_names),
             permissions: self.permissions.describe(),
+            moved_from: self.moved_from.map_or_else(Vec::new, |(types, encode)| encode(types)),
         }
+    }
+
+    /// The type's name.
+    fn to_pb(&self) -> pb::Type {
+        KindName { group: self.group, group_version: self.group_version, kind: self.kind }.to_pb()
     }
 
     /// Asks the list rule.
@@ -302,6 +415,8 @@ impl<M: 'static> Registered for ResourceType<M> {
             authorize_read: self.read.is_some(),
             authorize_write: self.write.is_some(),
             authorize_list: self.spec.list.is_some(),
+            plan: self.plan.is_some(),
+            import: self.import.is_some(),
         }
     }
 
@@ -335,6 +450,28 @@ impl<M: 'static> Registered for ResourceType<M> {
         };
         through(upgrade, since, data)
     }
+
+    fn plan(&self, input: &[u8], resource: &mut HookInput, prior: Option<Envelope>, kept: Option<&[u8]>) -> raw::Plan {
+        let Some((hook, through)) = self.plan else { return raw::Plan::default() };
+        through(hook, &self.spec, input, resource, prior, kept)
+    }
+
+    fn move_to(&self, source: &[u8], since: u32, kept: Option<&[u8]>) -> Option<MadeResource> {
+        let (hook, through) = self.moves?;
+        Some(through(hook, &self.spec, source, since, kept))
+    }
+
+    fn import(&self, ctx: &Context<'_>, external_id: &str, within: pb::Tenancy) -> Option<MadeResource> {
+        let (hook, through) = self.import?;
+        Some(through(hook, &self.spec, ctx, external_id, within))
+    }
+}
+
+/// Behind a function that types without former names do not refer to.
+fn encode_type_names(types: &[TypeName]) -> Vec<Vec<u8>> {
+    let encode =
+        |&(group, group_version, kind): &TypeName| KindName { group, group_version, kind }.describe().encode_to_vec();
+    types.iter().map(encode).collect()
 }
 
 fn encode_upgraded<M: Message>(upgrade: Upgrade<M>, since: u32, data: &[u8]) -> Result<Vec<u8>, Diagnostics> {
@@ -360,12 +497,49 @@ fn validate<M: Message + Name + Default + 'static>(
         Ok(typed) => typed,
         Err(diagnostics) => return diagnostics,
     };
-    let prior = prior
-        .filter(|prior| prior.of().is_some_and(|of| spec.is(of)))
-        .and_then(|prior| Typed::decode(prior, spec.optional_data).ok());
+    let prior = of_this_type(spec, prior);
     let mut diagnostics = Diagnostics::new();
     hook(typed, prior.as_ref(), &mut diagnostics);
     diagnostics
+}
+
+/// What is stored, if it is of this very type and can be read.
+fn of_this_type<M: Message + Name + Default>(spec: &Spec, prior: Option<Envelope>) -> Option<Typed<M>> {
+    let prior = prior.filter(|prior| prior.of().is_some_and(|of| spec.is(of)))?;
+    Typed::decode(prior, spec.optional_data).ok()
+}
+
+fn plan<M: Message + Name + Default + 'static>(
+    hook: Plans<M>,
+    spec: &Spec,
+    input: &[u8],
+    resource: &mut HookInput,
+    prior: Option<Envelope>,
+    kept: Option<&[u8]>,
+) -> raw::Plan {
+    let prior = of_this_type(spec, prior);
+    Plan::of(input, resource, spec.optional_data, |typed, plan| hook(typed, prior.as_ref(), kept, plan))
+}
+
+fn move_to<M: Message + Name + Default + 'static>(
+    hook: Moves<M>,
+    spec: &Spec,
+    source: &[u8],
+    since: u32,
+    kept: Option<&[u8]>,
+) -> MadeResource {
+    let source = pb::Resource::decode(source).map_err(DispatchError::Resource)?;
+    Ok(hook(&source, since, kept)?.into_raw(source, spec.to_pb()))
+}
+
+fn import<M: Message + Name + Default + 'static>(
+    hook: Imports<M>,
+    spec: &Spec,
+    ctx: &Context<'_>,
+    external_id: &str,
+    within: pb::Tenancy,
+) -> MadeResource {
+    Ok(hook(ctx, external_id, &within)?.into_raw(spec.to_pb(), within))
 }
 
 fn read<M: Message + Name + Default>(rule: Read<M>, spec: &Spec, id: &pb::Id, stored: Option<Envelope>) -> Decision {

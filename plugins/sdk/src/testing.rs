@@ -1,8 +1,9 @@
 //! What stands in for the host when hooks and reconcilers are tested natively.
 //!
-//! Hooks are ordinary functions, and reconcilers are tested in a [`World`].
+//! Hooks are ordinary functions; reconcilers, plans, moves and imports are tested in a [`World`].
 
 mod calls;
+mod changes;
 mod fields;
 mod settle;
 mod store;
@@ -10,6 +11,7 @@ mod world;
 
 use std::cell::RefCell;
 
+pub use changes::{AdoptedResource, PlanAnswer, call};
 pub use settle::{Later, Settled, Unsettled};
 pub use store::{Store, is_type, is_under};
 pub use world::World;

@@ -98,8 +98,20 @@ impl<M: Message + Name + Default> Typed<M> {
         change(self)?;
         // It may have put another resource in this one's place, of which data and metadata count.
         (self.id, self.rest) = (id, rest);
+        self.difference(&metadata, input)
+    }
+
+    /// Another resource with this one's data and metadata, or none when it has them already. `input` is what the other
+    /// was decoded from: everything else is taken from there, byte by byte.
+    pub(crate) fn spliced_into(mut self, other: &Self, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
+        (self.id, self.rest) = (other.id.clone(), other.rest.clone());
+        self.difference(&other.metadata, input)
+    }
+
+    /// What became of `input`, which had that metadata; none when nothing did.
+    fn difference(&self, metadata: &BTreeMap<String, String>, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
         let data = self.data_after()?;
-        let new_metadata = (self.metadata != metadata).then(|| self.metadata.clone());
+        let new_metadata = (self.metadata != *metadata).then(|| self.metadata.clone());
         splice(input, data, new_metadata, M::full_name)
     }
 
@@ -225,7 +237,7 @@ impl ChangedFields {
     const DATA: u32 = 7;
 }
 
-fn type_url(name: fn() -> String) -> String {
+pub(crate) fn type_url(name: fn() -> String) -> String {
     format!("type.googleapis.com/{}", name())
 }
 

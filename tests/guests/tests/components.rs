@@ -41,6 +41,10 @@ fn every_guest_is_built_and_exports_what_it_should() {
     let expected = BTreeMap::from([
         ("big-host-call", all),
         ("capability", ["plugin"].as_slice()),
+        (
+            "changes",
+            &["controlling", "functions", "importing", "moving", "mutating", "planning", "plugin", "validating"],
+        ),
         ("deep-recursion", all),
         ("deny", &["authorizing", "plugin"]),
         ("describe-loop", &["plugin"]),
@@ -145,6 +149,11 @@ fn imports_are_what_is_used() {
             "types",
             "types"
         ]
+    );
+    assert_eq!(
+        imports("changes"),
+        ["config", "failures", "files", "log", "private-bytes", "resources", "types"],
+        "functions import nothing, but may be in a component that does"
     );
     assert_eq!(imports("reconcile-map"), ["cache", "config", "failures", "kv", "log", "resources", "types"]);
 }

@@ -35,6 +35,40 @@ pub enum UpgradeReply {
     Refused(Vec<Diagnostic>),
 }
 
+/// What `plan` answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanReply {
+    /// The encoded resource that is expected in the end, if it is another than the input.
+    pub predicted: Option<Vec<u8>>,
+    /// Fields that the stored resource cannot take.
+    pub replace: Vec<FieldPath>,
+    /// Errors refuse the plan.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What `move` or `import` answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MadeReply {
+    /// A resource.
+    Made {
+        /// Encoded.
+        resource: Vec<u8>,
+        /// What the plugin's controllers are to find.
+        kept: Option<Vec<u8>>,
+    },
+    /// The plugin refuses, for these reasons.
+    Refused(Vec<Diagnostic>),
+}
+
+/// Why a function has no result, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionFault {
+    /// The argument that is at fault, counted from 0.
+    pub argument: Option<u32>,
+    /// One sentence.
+    pub text: String,
+}
+
 /// What an authorize hook answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -63,18 +97,23 @@ pub(crate) fn diagnostics(wit: Vec<bindings::Diagnostic>) -> Vec<Diagnostic> {
 
 /// Severities that the contract does not know count as errors.
 fn diagnostic(wit: bindings::Diagnostic) -> Diagnostic {
+    let severity = if wit.severity == 2 { Severity::Warning } else { Severity::Error };
+    Diagnostic {
+        severity: severity.into(),
+        path: field_path(wit.path).to_string(),
+        summary: wit.summary,
+        detail: wit.detail,
+    }
+}
+
+/// A path into a resource.
+pub(crate) fn field_path(wit: Vec<bindings::PathStep>) -> FieldPath {
     let step = |step| match step {
         bindings::PathStep::Field(name) => PathStep::Field(name),
         bindings::PathStep::Index(index) => PathStep::Index(index),
         bindings::PathStep::Key(key) => PathStep::Key(key),
     };
-    let severity = if wit.severity == 2 { Severity::Warning } else { Severity::Error };
-    Diagnostic {
-        severity: severity.into(),
-        path: FieldPath(wit.path.into_iter().map(step).collect()).to_string(),
-        summary: wit.summary,
-        detail: wit.detail,
-    }
+    FieldPath(wit.into_iter().map(step).collect())
 }
 
 #[cfg(test)]

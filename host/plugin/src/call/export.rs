@@ -19,19 +19,25 @@ use crate::{
     bindings::{
         self,
         authorizes::{Authorizes, AuthorizesIndices},
+        brings::{Brings, BringsIndices},
+        computes::ComputesIndices,
         configures::Configures,
         controls::{Controls, ControlsIndices},
         described::Described,
         initializes::{Initializes, InitializesIndices},
         maps::{Maps, MapsIndices},
+        moves::MovesIndices,
         mutates::MutatesIndices,
+        plans::PlansIndices,
         upgrades::UpgradesIndices,
         validates::ValidatesIndices,
     },
-    call::answer::{Decision, MutateReply, UpgradeReply, denied, diagnostics},
+    call::answer::{
+        Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, denied, diagnostics, field_path,
+    },
     error::HookFault,
     hook::Hook,
-    host::state::State,
+    host::{private_bytes::MAX_PRIVATE_BYTES, state::State},
     manifest::exports::Exports,
 };
 
@@ -84,6 +90,9 @@ pub(crate) struct HookExports {
     validating: Option<ValidatesIndices>,
     authorizing: Option<AuthorizesIndices>,
     pub(crate) upgrading: Option<UpgradesIndices>,
+    planning: Option<PlansIndices>,
+    moving: Option<MovesIndices>,
+    functions: Option<ComputesIndices>,
 }
 
 impl HookExports {
@@ -93,6 +102,9 @@ impl HookExports {
             validating: exports.validating.then(|| ValidatesIndices::new(pre)).transpose()?,
             authorizing: exports.authorizing.then(|| AuthorizesIndices::new(pre)).transpose()?,
             upgrading: exports.upgrading.then(|| UpgradesIndices::new(pre)).transpose()?,
+            planning: exports.planning.then(|| PlansIndices::new(pre)).transpose()?,
+            moving: exports.moving.then(|| MovesIndices::new(pre)).transpose()?,
+            functions: exports.functions.then(|| ComputesIndices::new(pre)).transpose()?,
         })
     }
 }
@@ -114,6 +126,7 @@ pub(crate) struct ControllerExports {
     controlling: Option<ControlsIndices>,
     mapping: Option<MapsIndices>,
     initializing: Option<InitializesIndices>,
+    importing: Option<BringsIndices>,
 }
 
 impl ControllerExports {
@@ -122,6 +135,7 @@ impl ControllerExports {
             controlling: exports.controlling.then(|| ControlsIndices::new(pre)).transpose()?,
             mapping: exports.mapping.then(|| MapsIndices::new(pre)).transpose()?,
             initializing: exports.initializing.then(|| InitializesIndices::new(pre)).transpose()?,
+            importing: exports.importing.then(|| BringsIndices::new(pre)).transpose()?,
         })
     }
 }
@@ -131,6 +145,7 @@ pub(crate) struct ControllerGuest {
     controlling: Option<Controls>,
     mapping: Option<Maps>,
     initializing: Option<Initializes>,
+    importing: Option<Brings>,
 }
 
 impl ControllerGuest {
@@ -143,6 +158,7 @@ impl ControllerGuest {
             controlling: exports.controlling.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
             mapping: exports.mapping.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
             initializing: exports.initializing.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+            importing: exports.importing.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
         })
     }
 }
@@ -240,6 +256,143 @@ impl HookExport for Upgrade {
 
     fn input(&self) -> Vec<&[u8]> {
         vec![&self.data]
+    }
+}
+
+/// `planning.plan` of an encoded, mutated resource, with the one that is stored and what is kept for it.
+pub(crate) struct Plan {
+    pub(crate) input: Vec<u8>,
+    pub(crate) prior: Option<Vec<u8>>,
+    pub(crate) kept: Option<Vec<u8>>,
+}
+
+impl Export for Plan {
+    const NAME: &'static str = Hook::Plan.name();
+    type Guest = HookGuest;
+    type Reply = PlanReply;
+
+    fn size(&self) -> usize {
+        self.input.len() + [&self.prior, &self.kept].into_iter().flatten().map(Vec::len).sum::<usize>()
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<PlanReply> {
+        let plans = guest.exports.planning.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
+        let planning = plans.mortise_plugin_planning();
+        let Self { input, prior, kept } = self;
+        let said = planning.call_plan(&mut *store, &input, prior.as_ref(), kept.as_deref()).await?;
+        Ok(PlanReply {
+            predicted: said.predicted.map(|bytes| bounded(bytes, store)).transpose()?,
+            replace: said.replace.into_iter().map(field_path).collect(),
+            diagnostics: diagnostics(said.diagnostics),
+        })
+    }
+}
+
+impl HookExport for Plan {
+    const HOOK: Hook = Hook::Plan;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.input]
+    }
+}
+
+/// `moving.move` of an encoded resource of schema version `since`, with what is kept for it.
+pub(crate) struct Move {
+    pub(crate) source: Vec<u8>,
+    pub(crate) since: u32,
+    pub(crate) to: pb::Type,
+    pub(crate) kept: Option<Vec<u8>>,
+}
+
+impl Export for Move {
+    const NAME: &'static str = Hook::Move.name();
+    type Guest = HookGuest;
+    type Reply = MadeReply;
+
+    fn size(&self) -> usize {
+        self.source.len() + self.kept.as_ref().map_or(0, Vec::len)
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<MadeReply> {
+        let moves = guest.exports.moving.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
+        let Self { source, since, to, kept } = self;
+        let moving = moves.mortise_plugin_moving();
+        match moving.call_move_to(&mut *store, &source, since, &type_name(to), kept.as_deref()).await? {
+            Ok(moved) => made(moved.made, moved.kept, store),
+            Err(reasons) => Ok(MadeReply::Refused(diagnostics(reasons))),
+        }
+    }
+}
+
+impl HookExport for Move {
+    const HOOK: Hook = Hook::Move;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![&self.source]
+    }
+}
+
+/// `functions.call` with encoded arguments.
+pub(crate) struct CallFunction {
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<Vec<u8>>,
+}
+
+impl Export for CallFunction {
+    const NAME: &'static str = Hook::Function.name();
+    type Guest = HookGuest;
+    type Reply = Result<Vec<u8>, FunctionFault>;
+
+    fn size(&self) -> usize {
+        self.arguments.iter().map(Vec::len).sum()
+    }
+
+    async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<Self::Reply> {
+        let computes = guest.exports.functions.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
+        let functions = computes.mortise_plugin_functions();
+        match functions.call_call(&mut *store, &self.name, &self.arguments).await? {
+            Ok(result) => bounded(result, store).map(Ok),
+            Err(fault) => Ok(Err(FunctionFault { argument: fault.argument, text: fault.text })),
+        }
+    }
+}
+
+impl HookExport for CallFunction {
+    const HOOK: Hook = Hook::Function;
+
+    fn input(&self) -> Vec<&[u8]> {
+        [self.name.as_bytes()].into_iter().chain(self.arguments.iter().map(Vec::as_slice)).collect()
+    }
+}
+
+/// `importing.import` of something outside.
+pub(crate) struct Import {
+    pub(crate) of: pb::Type,
+    pub(crate) within: pb::Tenancy,
+    pub(crate) external_id: String,
+}
+
+impl Export for Import {
+    const NAME: &'static str = Hook::Import.name();
+    type Guest = ControllerGuest;
+    type Reply = MadeReply;
+
+    async fn call(self, guest: &ControllerGuest, store: &mut Store<State>) -> wasmtime::Result<MadeReply> {
+        let guest = guest.importing.as_ref().ok_or_else(missing)?;
+        let within = bindings::types::Tenancy { partition: self.within.partition, namespace: self.within.namespace };
+        let importing = guest.mortise_plugin_importing();
+        match importing.call_import(&mut *store, &type_name(self.of), &within, &self.external_id).await? {
+            Ok(imported) => made(imported.made, imported.kept, store),
+            Err(reasons) => Ok(MadeReply::Refused(diagnostics(reasons))),
+        }
+    }
+}
+
+impl HookExport for Import {
+    const HOOK: Hook = Hook::Import;
+
+    fn input(&self) -> Vec<&[u8]> {
+        vec![self.of.kind.as_bytes(), self.external_id.as_bytes()]
     }
 }
 
@@ -448,6 +601,14 @@ fn missing() -> wasmtime::Error {
 fn bounded(bytes: Vec<u8>, store: &Store<State>) -> wasmtime::Result<Vec<u8>> {
     let limit = store.data().limits.reply_bytes;
     if bytes.len() > limit { Err(HookFault::Reply { limit }.into()) } else { Ok(bytes) }
+}
+
+/// An encoded resource that a guest made, and what is to be kept for it.
+fn made(resource: Vec<u8>, kept: Option<Vec<u8>>, store: &Store<State>) -> wasmtime::Result<MadeReply> {
+    if kept.as_ref().is_some_and(|kept| kept.len() > MAX_PRIVATE_BYTES) {
+        return Err(HookFault::Reply { limit: MAX_PRIVATE_BYTES }.into());
+    }
+    Ok(MadeReply::Made { resource: bounded(resource, store)?, kept })
 }
 
 fn type_name(of: pb::Type) -> bindings::types::TypeName {

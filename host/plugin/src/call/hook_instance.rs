@@ -42,6 +42,7 @@ const CALLS: u32 = 64;
 const BYTES: usize = 512 << 10;
 
 /// A plugin's hooks, ready to be instantiated, with all that an instance needs.
+#[derive(Clone)]
 pub(crate) struct HookComponent {
     pub(crate) engine: Engine,
     pub(crate) pre: InstancePre<State>,

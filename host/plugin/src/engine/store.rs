@@ -90,6 +90,10 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
     if text.contains("fuel allocated for hostcalls") {
         return HookFault::Reply { limit: limits.reply_bytes };
     }
+    // Nor for this one, the end of a call of an import in an instance without imports.
+    if let Some((import, _)) = text.split_once("unknown import: `").and_then(|(_, rest)| rest.split_once('`')) {
+        return HookFault::Answer(format!("it called {import}, and functions have no imports"));
+    }
     // Nor for this one.
     if text.contains("store handle limit exceeded") {
         return HookFault::Handles { limit: limits.handles };

@@ -18,7 +18,10 @@ use std::{
 use metrics::{Counter, Gauge, Histogram};
 use parking_lot::Mutex;
 
-use crate::{health::breaker::HealthState, hook::Hook};
+use crate::{
+    health::breaker::HealthState,
+    hook::{Hook, PerHook},
+};
 
 /// Names of plugins that have series of their own.
 const MAX_NAMES: usize = 256;
@@ -50,7 +53,7 @@ impl PluginLabels {
 /// The handles of one plugin.
 pub(crate) struct PluginMetrics {
     label: Arc<str>,
-    hooks: [HookMetrics; Hook::ALL.len()],
+    hooks: PerHook<HookMetrics>,
     instances: Gauge,
     peak: Gauge,
     peak_bytes: AtomicUsize,
@@ -72,7 +75,7 @@ impl PluginMetrics {
         let plugin = label.to_string();
         let hook = |hook: Hook| HookMetrics::new(&plugin, hook.name());
         Self {
-            hooks: Hook::ALL.map(hook),
+            hooks: PerHook::new(hook),
             instances: metrics::gauge!("mortise_plugin_instances", "plugin" => plugin.clone()),
             peak: metrics::gauge!("mortise_plugin_memory_peak_bytes", "plugin" => plugin.clone()),
             peak_bytes: AtomicUsize::new(0),
@@ -86,18 +89,7 @@ impl PluginMetrics {
     }
 
     pub(crate) fn hook(&self, hook: Hook) -> &HookMetrics {
-        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize] = &self.hooks;
-        match hook {
-            Hook::Mutate => mutate,
-            Hook::Validate => validate,
-            Hook::AuthorizeRead => read,
-            Hook::AuthorizeWrite => write,
-            Hook::AuthorizeList => list,
-            Hook::Upgrade => upgrade,
-            Hook::Reconcile => reconcile,
-            Hook::Map => map,
-            Hook::Initialize => initialize,
-        }
+        self.hooks.get(hook)
     }
 
     /// A fault that ended a call of a hook.

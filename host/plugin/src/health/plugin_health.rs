@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::{
     error::HookFault,
     health::breaker::{Admission, Breaker, HealthState, Quarantine},
-    hook::Hook,
+    hook::{Hook, PerHook},
 };
 
 /// Longest text of a fault that is kept, bytes.
@@ -36,7 +36,7 @@ pub(crate) type Listener = Box<dyn Fn(Hook, HealthState, &HookHealth) + Send + S
 pub struct Health {
     rules: Arc<Quarantine>,
     clock: Clock,
-    cells: [Cell; Hook::ALL.len()],
+    cells: PerHook<Cell>,
     used: Vec<Hook>,
     changes: watch::Sender<u64>,
     listener: Listener,
@@ -85,7 +85,7 @@ impl Health {
     }
 
     fn with_clock(rules: Arc<Quarantine>, used: Vec<Hook>, listener: Listener, clock: Clock) -> Self {
-        Self { rules, clock, cells: Default::default(), used, changes: watch::Sender::new(0), listener }
+        Self { rules, clock, cells: PerHook::new(|_| Cell::default()), used, changes: watch::Sender::new(0), listener }
     }
 
     /// How each hook is doing now.
@@ -185,18 +185,7 @@ impl Health {
     }
 
     fn cell(&self, hook: Hook) -> &Cell {
-        let [mutate, validate, read, write, list, upgrade, reconcile, map, initialize] = &self.cells;
-        match hook {
-            Hook::Mutate => mutate,
-            Hook::Validate => validate,
-            Hook::AuthorizeRead => read,
-            Hook::AuthorizeWrite => write,
-            Hook::AuthorizeList => list,
-            Hook::Upgrade => upgrade,
-            Hook::Reconcile => reconcile,
-            Hook::Map => map,
-            Hook::Initialize => initialize,
-        }
+        self.cells.get(hook)
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod granted_dir;
 mod kv;
 mod log;
+pub(crate) mod private_bytes;
 pub(crate) mod reconciler_host;
 mod resources;
 mod run;

@@ -147,6 +147,25 @@ pub trait ReconcilerHost: Send + Sync {
     async fn kv_keys(&self, _prefix: String) -> Result<Vec<String>, Failure> {
         Err(no_values())
     }
+
+    /// `private-bytes.get`: of a resource of a type that the plugin may read, by an id with a uid.
+    async fn private_bytes_get(&self, _id: pb::Id) -> Result<Option<Vec<u8>>, Failure> {
+        Err(no_private_bytes())
+    }
+
+    /// `private-bytes.set`, of at most [`crate::MAX_PRIVATE_BYTES`].
+    async fn private_bytes_set(&self, _id: pb::Id, _value: Vec<u8>) -> Result<(), Failure> {
+        Err(no_private_bytes())
+    }
+
+    /// `private-bytes.remove`.
+    async fn private_bytes_remove(&self, _id: pb::Id) -> Result<(), Failure> {
+        Err(no_private_bytes())
+    }
+}
+
+fn no_private_bytes() -> Failure {
+    Failure::new(Code::FailedPrecondition, "private-bytes is not available: this host keeps none for plugins")
 }
 
 fn no_values() -> Failure {

@@ -123,7 +123,7 @@ pub(super) fn may_read(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
     if permit.reads(of) { Ok(()) } else { Err(not_granted(permit, of, TypeGrant::Read)) }
 }
 
-fn may_write(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
+pub(super) fn may_write(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
     if permit.writes(of) { Ok(()) } else { Err(not_granted(permit, of, TypeGrant::Write)) }
 }
 

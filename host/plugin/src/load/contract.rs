@@ -13,7 +13,7 @@ pub const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` and `failures` hold no functions.
-const IMPORTS: [&str; 13] = [
+const IMPORTS: [&str; 14] = [
     "types",
     "failures",
     "log",
@@ -22,6 +22,7 @@ const IMPORTS: [&str; 13] = [
     "resources",
     "cache",
     "kv",
+    "private-bytes",
     "files",
     "secrets",
     "tcp",
@@ -30,7 +31,7 @@ const IMPORTS: [&str; 13] = [
 ];
 
 /// Optional interfaces that a component may export.
-const EXPORTS: [&str; 9] = [
+const EXPORTS: [&str; 13] = [
     "plugin",
     "mutating",
     "validating",
@@ -40,6 +41,10 @@ const EXPORTS: [&str; 9] = [
     "controlling",
     "mapping",
     "initializing",
+    "planning",
+    "moving",
+    "importing",
+    "functions",
 ];
 
 /// What to do about an import that this host does not offer; none about one that it offers.
@@ -99,6 +104,10 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         controlling: has("controlling"),
         mapping: has("mapping"),
         initializing: has("initializing"),
+        planning: has("planning"),
+        moving: has("moving"),
+        importing: has("importing"),
+        functions: has("functions"),
     })
 }
 

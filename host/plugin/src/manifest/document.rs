@@ -1,6 +1,10 @@
 //! A plugin's manifest, read and checked. Its bytes come from a stranger: the worst that they can do is be refused.
 
-use std::{collections::HashSet, num::NonZeroU32, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    num::NonZeroU32,
+    sync::Arc,
+};
 
 use mortise_redaction::{Redaction, Secrets};
 use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
@@ -15,6 +19,7 @@ use crate::{
         error::ManifestError,
         exports::Exports,
         field_path::resolve,
+        functions::{self, FunctionDecl},
         permission::Permissions,
     },
 };
@@ -38,6 +43,8 @@ pub struct Manifest {
     pub controllers: Vec<ControllerDecl>,
     /// What it asks for beyond its own types; none: it asks for nothing by name, and has what is granted.
     pub requests: Option<GrantRequests>,
+    /// Its functions, by name.
+    pub functions: BTreeMap<String, FunctionDecl>,
 }
 
 /// One resource type of a plugin.
@@ -61,6 +68,8 @@ pub struct TypeDecl {
     pub columns: Vec<wire::PrinterColumn>,
     /// Other names for command lines.
     pub short_names: Vec<String>,
+    /// Types whose resources can become resources of this one.
+    pub moved_from: Vec<Gvk>,
 }
 
 /// Which hooks are called for a type.
@@ -76,17 +85,37 @@ pub struct Hooks {
     pub authorize_write: bool,
     /// `authorizing.list`.
     pub authorize_list: bool,
+    /// `planning.plan`.
+    pub plan: bool,
+    /// `importing.import`.
+    pub import: bool,
 }
 
 /// Abilities that a plugin may ask for in its manifest.
-const CAPABILITIES: [&str; 12] =
-    ["authorizer", "cache", "clock", "config", "files", "http", "kv", "log", "resources", "run", "secrets", "tcp"];
+const CAPABILITIES: [&str; 13] = [
+    "authorizer",
+    "cache",
+    "clock",
+    "config",
+    "files",
+    "http",
+    "kv",
+    "log",
+    "private-bytes",
+    "resources",
+    "run",
+    "secrets",
+    "tcp",
+];
 
 /// Longest version, bytes.
 const MAX_VERSION: usize = 64;
 
 /// Most types of one plugin.
 const MAX_TYPES: usize = 256;
+
+/// Most types whose resources can become those of one type.
+const MAX_MOVED_FROM: usize = 16;
 
 impl Manifest {
     /// Reads and checks a manifest.
@@ -121,6 +150,7 @@ impl Manifest {
             types.push(decl);
         }
         let controllers = controllers::read(wire.controllers, &types, exports)?;
+        let functions = functions::read(wire.functions, exports)?;
         let requests = wire.requests.map(GrantRequests::read).transpose();
         let requests = requests.map_err(|source| ManifestError::of(source).at("requests"))?;
         Ok(Self {
@@ -132,6 +162,7 @@ impl Manifest {
             pool,
             limits: wire.limits.unwrap_or_default(),
             controllers,
+            functions,
         })
     }
 
@@ -190,6 +221,7 @@ impl TypeDecl {
             let fault = fault(format!("must be lower-case letters, digits and dashes, got: {short:?}"));
             return Err(at(fault.at("short_names")));
         }
+        let moved_from = read_moved_from(wire.moved_from, &gvk, exports).map_err(at)?;
         Ok(Self {
             scope,
             message,
@@ -199,6 +231,7 @@ impl TypeDecl {
             immutable,
             columns: wire.printer_columns,
             short_names: wire.short_names,
+            moved_from,
             gvk,
         })
     }
@@ -214,6 +247,8 @@ fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, ManifestErr
         (wire.mutate, exports.mutating, "mutating"),
         (wire.validate, exports.validating, "validating"),
         (authorizes, exports.authorizing, "authorizing"),
+        (wire.plan, exports.planning, "planning"),
+        (wire.import, exports.importing, "importing"),
     ] {
         if named && !exported {
             return Err(fault(format!(
@@ -228,7 +263,30 @@ fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, ManifestErr
         authorize_read: wire.authorize_read,
         authorize_write: wire.authorize_write,
         authorize_list: wire.authorize_list,
+        plan: wire.plan,
+        import: wire.import,
     })
+}
+
+fn read_moved_from(wire: Vec<wire::TypeName>, of: &Gvk, exports: Exports) -> Result<Vec<Gvk>, ManifestError> {
+    let at = |fault: ManifestError| fault.at("moved_from");
+    if !wire.is_empty() && !exports.moving {
+        let what = "the component does not export mortise:plugin/moving; export it, or take the types out";
+        return Err(at(ManifestError::new(what)));
+    }
+    if wire.len() > MAX_MOVED_FROM {
+        return Err(at(fault(format!("at most {MAX_MOVED_FROM} types, got: {}", wire.len()))));
+    }
+    let mut from: Vec<Gvk> = Vec::with_capacity(wire.len());
+    for wire::TypeName { group, group_version, kind } in wire {
+        let one = Gvk::new(group, group_version, kind);
+        type_name(&one).map_err(at)?;
+        if (&one.group, &one.kind) == (&of.group, &of.kind) || from.contains(&one) {
+            return Err(at(fault(format!("{one} is the type itself, or named twice; name other types, once each"))));
+        }
+        from.push(one);
+    }
+    Ok(from)
 }
 
 /// Holds the three names of a type to their patterns.

@@ -11,4 +11,8 @@ pub(crate) struct Exports {
     pub(crate) controlling: bool,
     pub(crate) mapping: bool,
     pub(crate) initializing: bool,
+    pub(crate) planning: bool,
+    pub(crate) moving: bool,
+    pub(crate) importing: bool,
+    pub(crate) functions: bool,
 }

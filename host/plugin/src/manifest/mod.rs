@@ -6,4 +6,5 @@ pub(crate) mod document;
 pub(crate) mod error;
 pub(crate) mod exports;
 pub(crate) mod field_path;
+pub(crate) mod functions;
 pub(crate) mod permission;

@@ -47,6 +47,18 @@ pub mod uses_kv {
     });
 }
 
+pub mod uses_private_bytes {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-private-bytes",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
 pub mod uses_files {
     wit_bindgen::generate!({
         path: "../../wit/v0.1.0",
@@ -100,6 +112,7 @@ use uses_cache::mortise::plugin::cache;
 use uses_clock::mortise::plugin::clock;
 use uses_files::mortise::plugin::files;
 use uses_kv::mortise::plugin::kv;
+use uses_private_bytes::mortise::plugin::private_bytes;
 use uses_resources::mortise::plugin::{failures, resources};
 use uses_run::mortise::plugin::run;
 use uses_secrets::mortise::plugin::secrets;
@@ -156,6 +169,18 @@ impl Host for Imports {
 
     fn kv_keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         kv::keys(prefix).map_err(failure)
+    }
+
+    fn private_bytes_get(&self, id: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        private_bytes::get(id).map_err(failure)
+    }
+
+    fn private_bytes_set(&self, id: &[u8], value: &[u8]) -> Result<(), Failure> {
+        private_bytes::set(id, value).map_err(failure)
+    }
+
+    fn private_bytes_remove(&self, id: &[u8]) -> Result<(), Failure> {
+        private_bytes::remove(id).map_err(failure)
     }
 
     fn file_read(&self, directory: &str, name: &str) -> Result<Option<Vec<u8>>, Failure> {

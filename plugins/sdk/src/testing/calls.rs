@@ -15,6 +15,15 @@ pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure> {
 fn encode(resources: Vec<pb::Resource>) -> Vec<Vec<u8>> {
     resources.iter().map(Message::encode_to_vec).collect()
 }
+
+/// The most that is kept for one resource.
+const PRIVATE_BYTES: usize = 64 << 10;
+
+fn with_uid(id: &[u8]) -> Result<pb::Id, Failure> {
+    let id = decode::<pb::Id>(id)?;
+    if id.uid.is_empty() { Err(Failure::new(Failure::INVALID, "id.uid is required")) } else { Ok(id) }
+}
+
 impl Host for World {
     fn read(&self, id: &[u8]) -> Result<Vec<u8>, Failure> {
         self.fails("read")?;
@@ -96,6 +105,31 @@ impl Host for World {
     fn kv_keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
         self.fails("kv.keys")?;
         Ok(self.values.borrow().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+    }
+
+    fn private_bytes_get(&self, id: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        self.fails("private-bytes.get")?;
+        Ok(self.private_bytes(&with_uid(id)?))
+    }
+
+    fn private_bytes_set(&self, id: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.fails("private-bytes.set")?;
+        let id = with_uid(id)?;
+        if value.len() > PRIVATE_BYTES {
+            let text = format!("{} bytes for one resource are more than {PRIVATE_BYTES}", value.len());
+            return Err(Failure::new(Failure::EXHAUSTED, text));
+        }
+        if self.store.borrow().read(&id).is_none() {
+            return Err(Failure::new(Failure::NOT_FOUND, "resource not found"));
+        }
+        self.private.borrow_mut().insert(id.uid, value.to_owned());
+        Ok(())
+    }
+
+    fn private_bytes_remove(&self, id: &[u8]) -> Result<(), Failure> {
+        self.fails("private-bytes.remove")?;
+        self.private.borrow_mut().remove(&with_uid(id)?.uid);
+        Ok(())
     }
 
     fn file_read(&self, directory: &str, name: &str) -> Result<Option<Vec<u8>>, Failure> {

@@ -70,6 +70,8 @@ pub struct World {
     files: prost_types::FileDescriptorSet,
     pub(super) store: RefCell<Store>,
     pub(super) values: RefCell<Values>,
+    /// By uid.
+    pub(super) private: RefCell<Values>,
     pub(super) directories: RefCell<BTreeMap<String, Values>>,
     pub(super) secrets: RefCell<Values>,
     pub(super) answers: RefCell<Option<Answers>>,
@@ -77,6 +79,8 @@ pub struct World {
     failing: RefCell<Vec<(&'static str, Failure)>>,
     pub(super) now: Cell<u64>,
     pub(super) cancelled: Cell<bool>,
+    /// While a hook describes something outside.
+    pub(super) importing: Cell<bool>,
 }
 
 impl World {
@@ -96,6 +100,7 @@ impl World {
             files,
             store: RefCell::default(),
             values: RefCell::default(),
+            private: RefCell::default(),
             directories: RefCell::default(),
             secrets: RefCell::default(),
             answers: RefCell::default(),
@@ -103,6 +108,7 @@ impl World {
             failing: RefCell::default(),
             now: Cell::new(1_735_689_600_000),
             cancelled: Cell::new(false),
+            importing: Cell::new(false),
         }
     }
 
@@ -215,6 +221,13 @@ impl World {
         self.values.borrow().get(key).cloned()
     }
 
+    /// What the plugin keeps for a resource; nothing when it is gone, or the id has no uid.
+    #[must_use]
+    pub fn private_bytes(&self, id: &pb::Id) -> Option<Vec<u8>> {
+        self.store.borrow().read(id)?;
+        self.private.borrow().get(&id.uid).cloned()
+    }
+
     /// Makes the next call of that name fail: `read`, `list`, `list-by-owner`, `write`, `write-status`, `delete`, or
     /// one of another interface, such as `kv.set`.
     pub fn fail_next(&self, call: &'static str, failure: Failure) {
@@ -268,6 +281,11 @@ impl World {
     }
 
     pub(super) fn fails(&self, call: &str) -> Result<(), Failure> {
+        const GRANTED: [&str; 4] = ["files", "secrets", "http", "tcp"];
+        let interface = call.split('.').next().unwrap_or_default();
+        if self.importing.get() && !GRANTED.contains(&interface) {
+            return Err(Failure::new(Failure::DENIED, format!("there is no {call} while something is imported")));
+        }
         let mut failing = self.failing.borrow_mut();
         let place = failing.iter().position(|(one, _)| *one == call);
         place.map_or(Ok(()), |place| Err(failing.remove(place).1))

@@ -12,6 +12,10 @@ const EVERYTHING: Exports = Exports {
     controlling: true,
     mapping: true,
     initializing: true,
+    planning: false,
+    moving: false,
+    importing: false,
+    functions: false,
 };
 
 fn named(kind: &str) -> Option<wire::TypeName> {

@@ -1,0 +1,92 @@
+//! Calls of a plugin's functions.
+//!
+//! # Contract
+//! A function runs in a fresh instance, in a store of its own, whose imports all end the call: the contract's, and
+//! WASI. So its result depends on its arguments and its code alone. Arguments are checked before, the result after: one
+//! of another type is the plugin's fault.
+//!
+//! # Cost and limits
+//! As one hook's of a request: the same fuel, memory and time, the same places (`sandbox`). Arguments and result have
+//! at most `sandbox.reply_bytes` each.
+
+use mortise_resource::{Code, Error, manifest::FunctionValue};
+use prost::Message as _;
+use wasmtime::component::{Component, InstancePre, Linker};
+
+use crate::{
+    call::{answer::FunctionFault, export::CallFunction},
+    error::HookError,
+    hook::Hook,
+    host::state::State,
+    manifest::functions::FunctionCallError,
+    request::Call,
+};
+
+/// Why a function was not called, or gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum FunctionError {
+    /// The plugin has none of that name.
+    #[error("plugin {plugin} has no function {name:?}")]
+    Unknown {
+        /// The plugin.
+        plugin: String,
+        /// The name.
+        name: String,
+    },
+    /// The arguments do not fit.
+    #[error(transparent)]
+    Arguments(#[from] FunctionCallError),
+    /// The plugin's fault.
+    #[error(transparent)]
+    Fault(#[from] HookError),
+}
+
+impl From<FunctionError> for Error {
+    fn from(error: FunctionError) -> Self {
+        match error {
+            FunctionError::Unknown { .. } => Self::new(Code::NotFound, error.to_string()),
+            FunctionError::Arguments(fault) => Self::invalid(fault.to_string()),
+            FunctionError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+impl Call {
+    /// Calls a function.
+    ///
+    /// # Errors
+    /// [`FunctionError`]. What the function itself says of its arguments is an answer.
+    pub async fn function(
+        &mut self,
+        name: &str,
+        arguments: &[FunctionValue],
+    ) -> Result<Result<FunctionValue, FunctionFault>, FunctionError> {
+        let plugin = self.plugin().clone();
+        let unknown = || FunctionError::Unknown { plugin: plugin.name().to_owned(), name: name.to_owned() };
+        let decl = plugin.manifest().functions.get(name).ok_or_else(unknown)?;
+        decl.check_arguments(arguments)?;
+        let limit = plugin.limits().reply_bytes;
+        let size: usize = arguments.iter().map(FunctionValue::encoded_len).sum();
+        if size > limit {
+            let what = format!("arguments of {size} bytes; at most {limit} (sandbox.reply_bytes)");
+            return Err(FunctionCallError { argument: None, what }.into());
+        }
+        let arguments = arguments.iter().map(FunctionValue::encode_to_vec).collect();
+        let result = match self.call(CallFunction { name: name.to_owned(), arguments }).await? {
+            Ok(result) => result,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let wrong = |what: String| FunctionError::Fault(plugin.unusable(Hook::Function.name(), what));
+        let result = FunctionValue::decode(result.as_slice())
+            .map_err(|e| wrong(format!("{name} answered what is no mortise.plugin.v1.FunctionValue: {e}")))?;
+        decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a value that {fault}")))?;
+        Ok(Ok(result))
+    }
+}
+
+/// A component with imports that all end the call.
+pub(crate) fn without_imports(component: &Component) -> wasmtime::Result<InstancePre<State>> {
+    let mut linker = Linker::new(component.engine());
+    linker.define_unknown_imports_as_traps(component)?;
+    linker.instantiate_pre(component)
+}

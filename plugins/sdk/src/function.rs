@@ -1,0 +1,246 @@
+//! Functions that are called by name, and depend on nothing but their arguments.
+//!
+//! # Contract
+//! The host checks the number and the types of arguments, and the type of the result. Each call has a fresh instance,
+//! in which every import ends it: there are no settings, no log and no clock. So a panic is a trap without its text.
+
+use std::fmt;
+
+use mortise_resource::manifest;
+use prost::Message;
+
+use crate::{Value, ValueType, dispatch::DispatchError};
+
+/// What a function does.
+type Body = fn(&[Value]) -> Result<Value, FunctionFault>;
+
+/// What calls one of several by name, with encoded arguments.
+type Call = fn(&[Function], &str, &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault>;
+
+/// A function of a plugin. Everything here can be said in a `static`. See [`crate::Plugin::functions`].
+///
+/// ```
+/// use mortise_plugin::{Function, FunctionFault, Parameter, Value, ValueType};
+///
+/// static JOIN: Function = Function::new("join", &[Parameter::new("by", ValueType::String)], ValueType::String, join)
+///     .variadic(Parameter::new("parts", ValueType::String))
+///     .summary("Joins texts.");
+///
+/// fn join(arguments: &[Value]) -> Result<Value, FunctionFault> {
+///     let texts = arguments.iter().filter_map(Value::as_text).collect::<Vec<_>>();
+///     let Some((by, parts)) = texts.split_first() else { return Ok(Value::Null) };
+///     if by.is_empty() {
+///         return Err(FunctionFault::at(0, "there is nothing to join by"));
+///     }
+///     Ok(parts.join(by).into())
+/// }
+/// ```
+pub struct Function {
+    name: &'static str,
+    parameters: &'static [Parameter],
+    variadic: Option<Parameter>,
+    returns: ValueType,
+    summary: &'static str,
+    description: &'static str,
+    deprecation: &'static str,
+    body: Body,
+}
+
+/// A parameter of a [`Function`].
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    name: &'static str,
+    of: ValueType,
+    allow_null: bool,
+    description: &'static str,
+}
+
+/// Why a function has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionFault {
+    /// The argument that is at fault, counted from 0; none for the call as a whole.
+    pub argument: Option<u32>,
+    /// One sentence.
+    pub text: String,
+}
+
+impl Function {
+    /// A function. The name is lower-case letters, digits and underscores, a letter first, and unique in the plugin.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        parameters: &'static [Parameter],
+        returns: ValueType,
+        body: fn(&[Value]) -> Result<Value, FunctionFault>,
+    ) -> Self {
+        Self { name, parameters, variadic: None, returns, summary: "", description: "", deprecation: "", body }
+    }
+
+    /// Takes any number of further arguments, which follow the others.
+    #[must_use]
+    pub const fn variadic(mut self, parameter: Parameter) -> Self {
+        self.variadic = Some(parameter);
+        self
+    }
+
+    /// One sentence about what it does.
+    #[must_use]
+    pub const fn summary(mut self, text: &'static str) -> Self {
+        self.summary = text;
+        self
+    }
+
+    /// More, for a page of documentation.
+    #[must_use]
+    pub const fn description(mut self, text: &'static str) -> Self {
+        self.description = text;
+        self
+    }
+
+    /// Not to be used any more; the text says what to use instead.
+    #[must_use]
+    pub const fn deprecated(mut self, instead: &'static str) -> Self {
+        self.deprecation = instead;
+        self
+    }
+
+    fn to_wire(&self) -> manifest::Function {
+        manifest::Function {
+            name: self.name.to_owned(),
+            parameters: self.parameters.iter().map(|one| one.to_wire()).collect(),
+            variadic: self.variadic.map(Parameter::to_wire),
+            returns: Some(self.returns.to_wire()),
+            summary: self.summary.to_owned(),
+            description: self.description.to_owned(),
+            deprecation: self.deprecation.to_owned(),
+        }
+    }
+
+    /// A call as the host makes one, its checks included.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn checked_call(&self, arguments: &[Value]) -> Result<Value, FunctionFault> {
+        let (wanted, got) = (self.parameters.len(), arguments.len());
+        if got < wanted || (got > wanted && self.variadic.is_none()) {
+            return Err(FunctionFault::new(format!("{} takes {wanted} arguments, got {got}", self.name)));
+        }
+        let parameters = self.parameters.iter().chain(self.variadic.iter().cycle());
+        for ((argument, parameter), place) in arguments.iter().zip(parameters).zip(0_u32..) {
+            let fits = if argument.is_null() { parameter.allow_null } else { parameter.of.fits(argument) };
+            if !fits {
+                return Err(FunctionFault::at(place, format!("{} cannot be {argument:?}", parameter.name)));
+            }
+        }
+        let result = (self.body)(arguments)?;
+        if !result.is_null() && !self.returns.fits(&result) {
+            return Err(FunctionFault::new(format!("{} returns {result:?}, which is of another type", self.name)));
+        }
+        Ok(result)
+    }
+}
+
+impl Parameter {
+    /// A parameter, which takes no null. The name is as a function's.
+    #[must_use]
+    pub const fn new(name: &'static str, of: ValueType) -> Self {
+        Self { name, of, allow_null: false, description: "" }
+    }
+
+    /// Takes [`Value::Null`], too. Values inside others may always be null.
+    #[must_use]
+    pub const fn allow_null(mut self) -> Self {
+        self.allow_null = true;
+        self
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub const fn description(mut self, text: &'static str) -> Self {
+        self.description = text;
+        self
+    }
+
+    fn to_wire(self) -> manifest::FunctionParameter {
+        manifest::FunctionParameter {
+            name: self.name.to_owned(),
+            r#type: Some(self.of.to_wire()),
+            allow_null: self.allow_null,
+            description: self.description.to_owned(),
+        }
+    }
+}
+
+impl FunctionFault {
+    /// A fault of the call as a whole.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { argument: None, text: text.into() }
+    }
+
+    /// A fault of one argument, counted from 0.
+    pub fn at(argument: u32, text: impl Into<String>) -> Self {
+        Self { argument: Some(argument), text: text.into() }
+    }
+}
+
+impl fmt::Display for FunctionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.argument {
+            Some(argument) => write!(f, "argument {argument}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+impl std::error::Error for FunctionFault {}
+
+/// The functions of a plugin, with the code that they take: a plugin that has none refers to none of it.
+#[derive(Clone, Copy)]
+pub(crate) struct FunctionTable {
+    functions: &'static [Function],
+    describe: fn(&[Function], &mut Vec<u8>),
+    call: Call,
+}
+
+impl FunctionTable {
+    pub(crate) const fn new(functions: &'static [Function]) -> Self {
+        Self { functions, describe, call }
+    }
+
+    /// Appends them to a manifest.
+    pub(crate) fn describe(self, manifest: &mut Vec<u8>) {
+        (self.describe)(self.functions, manifest);
+    }
+
+    /// Calls one, with encoded arguments.
+    pub(crate) fn call(self, name: &str, arguments: &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault> {
+        (self.call)(self.functions, name, arguments)
+    }
+
+    /// Calls one as the host does.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn checked_call(self, name: &str, arguments: &[Value]) -> Result<Value, FunctionFault> {
+        find(self.functions, name)?.checked_call(arguments)
+    }
+}
+
+fn find<'f>(functions: &'f [Function], name: &str) -> Result<&'f Function, DispatchError> {
+    let found = functions.iter().find(|one| one.name == name);
+    found.ok_or_else(|| DispatchError::UnknownFunction { name: name.to_owned() })
+}
+
+fn describe(functions: &[Function], manifest: &mut Vec<u8>) {
+    /// The manifest's field.
+    const FUNCTIONS: u32 = 1_001;
+    for function in functions {
+        prost::encoding::message::encode(FUNCTIONS, &function.to_wire(), manifest);
+    }
+}
+
+fn call(functions: &[Function], name: &str, arguments: &[Vec<u8>]) -> Result<Vec<u8>, FunctionFault> {
+    let function = find(functions, name)?;
+    let mut values = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let wire = manifest::FunctionValue::decode(argument.as_slice()).map_err(DispatchError::Value)?;
+        values.push(Value::of_wire(wire));
+    }
+    (function.body)(&values).map(|result| result.into_wire().encode_to_vec())
+}
