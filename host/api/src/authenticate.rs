@@ -53,8 +53,9 @@ impl Requirement {
             ("hashicorp.consul.resource.ResourceService", _)
             | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
             | ("grpc.health.v1.Health", _)
-            | ("mortise.v1.AuthService", _) => Self::None,
-            ("mortise.v1.TypeService", _)
+            // Which calls the resource service, by the caller's own rights.
+            | ("mortise.v1.AuthService" | "mortise.v1.ChangeService", _) => Self::None,
+            ("mortise.v1.TypeService" | "mortise.v1.FunctionService", _)
             | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::Known,
             ("mortise.v1.PluginService", "Inspect" | "Logs")
             | ("mortise.v1.ControllerService", "List")

@@ -29,7 +29,7 @@ pub use server::{OpenPorts, ServeError, ServerOptions, Services, bind};
 pub use tls::{ClientCerts, TlsError, TlsOptions};
 
 pub use mortise_resource::grpc::{
-    AuthServiceClient, ConduitDestinationClient, ControllerServiceClient, LinkerdDestinationClient,
-    PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, catalog, conduit, linkerd,
-    mortise as plugin_stubs, resource as stubs,
+    AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,
+    LinkerdDestinationClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    catalog, conduit, linkerd, mortise as plugin_stubs, resource as stubs,
 };

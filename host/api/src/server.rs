@@ -31,10 +31,12 @@ use crate::{
     grpc::{
         auth_service::AuthApi,
         calls::{CallLimits, Calls},
+        change_service::ChangeApi,
         connections::{self, ConnectionLimits, Peer},
         content_type::ContentTypeLayer,
         controller_service::ControllerApi,
         destination::{Conduit, Destination, DestinationOptions, Linkerd},
+        function_service::FunctionApi,
         health::{self, Health},
         plugin_service::PluginApi,
         reflection::Reflection,
@@ -50,7 +52,8 @@ use crate::{
         server_status::{ServerInfo, Sources},
     },
     plugin_stubs::{
-        auth_service_server::AuthServiceServer, controller_service_server::ControllerServiceServer,
+        auth_service_server::AuthServiceServer, change_service_server::ChangeServiceServer,
+        controller_service_server::ControllerServiceServer, function_service_server::FunctionServiceServer,
         plugin_service_server::PluginServiceServer, server_service_server::ServerServiceServer,
         type_service_server::TypeServiceServer,
     },
@@ -260,6 +263,11 @@ impl OpenPorts {
             let resource_service = ResourceServiceServer::new(ResourceApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
 
+            let changes = ChangeServiceServer::new(ChangeApi(service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
+            let functions = FunctionServiceServer::new(FunctionApi(service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
+
             let (stopping_tx, stopping) = watch::channel(false);
             let until = |mut stopping: watch::Receiver<bool>| async move {
                 // An error means that the sender is gone, which means stop too.
@@ -308,6 +316,8 @@ impl OpenPorts {
                 .add_service(controllers)
                 .add_service(server)
                 .add_service(AuthServiceServer::new(AuthApi(service.clone())))
+                .add_service(changes)
+                .add_service(functions)
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))
                 .add_service(HealthServer::new(Health {

@@ -44,7 +44,8 @@ pub(crate) fn shape(
     Ok((resource, kind))
 }
 
-fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error> {
+/// Holds data to its type.
+pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result<(), Error> {
     let expected = kind.schema.message().full_name();
     if !kind.schema.accepts_url(&data.type_url) {
         let got = data.type_url.strip_prefix("type.googleapis.com/").unwrap_or(&data.type_url);

@@ -23,9 +23,13 @@ pub(crate) enum Method {
     WatchList,
     CanI,
     MutateAndValidate,
+    Plan,
+    CallFunction,
     Write,
     WriteStatus,
     Delete,
+    Move,
+    Import,
 }
 
 impl Method {
@@ -37,15 +41,19 @@ impl Method {
             Self::WatchList => "WatchList",
             Self::CanI => "CanI",
             Self::MutateAndValidate => "MutateAndValidate",
+            Self::Plan => "Plan",
+            Self::CallFunction => "CallFunction",
             Self::Write => "Write",
             Self::WriteStatus => "WriteStatus",
             Self::Delete => "Delete",
+            Self::Move => "Move",
+            Self::Import => "Import",
         }
     }
 
     fn category(self) -> Category {
         match self {
-            Self::Write | Self::WriteStatus | Self::Delete => Category::Write,
+            Self::Write | Self::WriteStatus | Self::Delete | Self::Move | Self::Import => Category::Write,
             _ => Category::Read,
         }
     }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::registry::{DataFault, Owner, ResourceType};
-use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission};
+use mortise_plugin_host::{Call, Decision, HookError, MadeReply, MutateReply, Permission};
 use mortise_resource::{
-    Code, Diagnostic, Error, Severity,
+    Code, Diagnostic, Error, FieldPath, PathStep, Severity,
     authorizer::{Authorizer as _, Effect, Verb, denial},
     meta, pb,
 };
@@ -40,6 +40,16 @@ pub(crate) enum ReadDecision {
     Allowed,
     /// The hook decides when it gets the resource.
     NeedsResource,
+}
+
+/// What a plugin expects of a write.
+#[derive(Default)]
+pub(crate) struct Expected {
+    /// The resource in the end, if it is another one than the write leaves.
+    pub(crate) predicted: Option<pb::Resource>,
+    /// Fields that the stored resource cannot take.
+    pub(crate) replace: Vec<FieldPath>,
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 impl RequestHooks {
@@ -122,9 +132,54 @@ impl RequestHooks {
         if diagnostics.iter().all(|d| d.severity() == Severity::Warning) {
             return Ok(skipped.into_iter().chain(diagnostics).collect());
         }
-        let mut error = Error::invalid(text(&diagnostics));
-        error.violations = diagnostics;
-        Err(error)
+        Err(refusal(diagnostics))
+    }
+
+    /// Calls `plan` on a mutated resource, if the type has one: what is expected of a write.
+    pub(crate) async fn plan(
+        &mut self,
+        resource: &pb::Resource,
+        prior: Option<&pb::Resource>,
+        kept: Option<Vec<u8>>,
+    ) -> Result<Expected, Error> {
+        let (true, Some(call)) = (self.kind.hooks.plan, &mut self.call) else { return Ok(Expected::default()) };
+        const CONTEXT: &str = "failed plan hook";
+        let said = call.plan(resource.encode_to_vec(), prior.map(prost::Message::encode_to_vec), kept).await;
+        let said = said.map_err(|e| Error::from(e).context(CONTEXT))?;
+        if said.diagnostics.iter().any(|d| d.severity() != Severity::Warning) {
+            return Err(refusal(said.diagnostics));
+        }
+        let unusable = |what: String| match &self.kind.owner {
+            Owner::Plugin(plugin) => Error::from(plugin.unusable("plan", what)).context(CONTEXT),
+            Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
+        };
+        let root =
+            |path: &FieldPath| matches!(path.0.first(), Some(PathStep::Field(f)) if f == "data" || f == "metadata");
+        if let Some(path) = said.replace.iter().find(|path| !root(path)) {
+            let path: String = path.to_string().chars().take(200).collect();
+            return Err(unusable(format!("it names {path:?} to be replaced; paths begin with data or metadata")));
+        }
+        let predicted = said.predicted.map(|bytes| accept(&self.kind, resource, &bytes)).transpose();
+        let predicted = predicted.map_err(|what| unusable(format!("its prediction: {what}")))?;
+        let predicted = predicted.filter(|predicted| predicted != resource);
+        Ok(Expected { predicted, replace: said.replace, warnings: said.diagnostics })
+    }
+
+    /// Calls `move` on a resource of another type, as it is stored.
+    pub(crate) async fn move_to(
+        &mut self,
+        source: &pb::Resource,
+        since: u32,
+        kept: Option<Vec<u8>>,
+    ) -> Result<MadeReply, Error> {
+        const CONTEXT: &str = "failed move hook";
+        match &mut self.call {
+            Some(call) => call
+                .move_to(self.kind.gvk.to_pb(), source.encode_to_vec(), since, kept)
+                .await
+                .map_err(|e| Error::from(e).context(CONTEXT)),
+            None => Err(Error::internal(format!("{CONTEXT}: the type has no plugin"))),
+        }
     }
 
     /// Asks whether the caller may read the resource of this id. The hook may need the resource first.
@@ -305,6 +360,13 @@ fn settle(decision: Result<Decision, HookError>, context: &'static str) -> Resul
         // The host refuses this answer before it gets here.
         Decision::NeedResource => Err(Error::internal(format!("{context}: the decision was postponed"))),
     }
+}
+
+/// The error of a request that a plugin refuses.
+pub(crate) fn refusal(diagnostics: Vec<Diagnostic>) -> Error {
+    let mut error = Error::invalid(text(&diagnostics));
+    error.violations = diagnostics;
+    error
 }
 
 /// The text of the errors among diagnostics.

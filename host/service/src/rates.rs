@@ -8,7 +8,11 @@
 //! Cost: two atomic operations, and a look-up under a lock for the caller. Callers that have been silent for long enough
 //! are forgotten when there are many.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use governor::{
     Quota, RateLimiter,
@@ -19,6 +23,9 @@ use mortise_resource::{Code, Error};
 
 /// So many callers are known before silent ones are looked for.
 const MANY: usize = 10_000;
+
+/// The number of callers is looked at once in so many requests, which may add as many: it takes the callers' lock.
+const SELDOM: u32 = 256;
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +67,7 @@ struct Counts {
     settings: [&'static str; 2],
     rates: [NonZeroU32; 2],
     name: &'static str,
+    requests: AtomicU32,
 }
 
 /// Counts requests.
@@ -76,6 +84,15 @@ impl Counts {
             settings,
             rates: [all, caller],
             name,
+            requests: AtomicU32::new(0),
+        }
+    }
+
+    /// Forgets callers that have been silent, now and then, when there are many.
+    fn forget_silent(&self) {
+        let is_due = self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(SELDOM);
+        if is_due && self.callers.len() > MANY {
+            self.callers.retain_recent();
         }
     }
 
@@ -120,9 +137,7 @@ impl RateLimits {
         };
         let clock = DefaultClock::default();
         if let Some(caller) = caller {
-            if counts.callers.len() > MANY {
-                counts.callers.retain_recent();
-            }
+            counts.forget_silent();
             let own = counts.callers.check_key(&caller);
             own.map_err(|until| counts.refuse("one caller", 1, until.wait_time_from(clock.now())))?;
         }

@@ -83,6 +83,14 @@ impl ResourceService {
     }
 }
 
+/// What removes a resource in exactly this version, for a batch that does more: with a tombstone whose name cannot have
+/// been foreseen.
+pub(crate) fn mutations(stored: &pb::Resource) -> Vec<Mutation> {
+    let id = stored.id.clone().unwrap_or_default();
+    let tombstone = tombstone(&id, &ids::ulid());
+    vec![Mutation::Delete { id, version: stored.version.clone() }, Mutation::Put(Box::new(tombstone))]
+}
+
 /// Marks a resource for deletion, now.
 pub(crate) fn mark(resource: &mut pb::Resource) {
     resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), ids::rfc3339());

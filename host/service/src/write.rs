@@ -264,7 +264,7 @@ impl ResourceService {
 }
 
 /// Metadata with the reserved keys that a blanket write leaves as they are.
-fn with_reserved_metadata(
+pub(crate) fn with_reserved_metadata(
     incoming: &pb::Resource,
     stored: &pb::Resource,
     metadata: &BTreeMap<String, String>,
@@ -295,7 +295,7 @@ fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Re
         return Ok(());
     }
     let bytes = |r: &pb::Resource| r.data.as_ref().map(|d| d.value.clone()).unwrap_or_default();
-    match kind.schema.changed_immutable(&bytes(stored), &bytes(resource)) {
+    match kind.schema.changed_immutable(&bytes(stored), &bytes(resource)).first() {
         None => Ok(()),
         Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
     }

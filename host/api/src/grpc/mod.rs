@@ -3,10 +3,12 @@
 pub(crate) mod auth_service;
 pub(crate) mod backup;
 pub(crate) mod calls;
+pub(crate) mod change_service;
 pub(crate) mod connections;
 pub(crate) mod content_type;
 pub(crate) mod controller_service;
 pub(crate) mod destination;
+pub(crate) mod function_service;
 pub(crate) mod health;
 mod imports;
 pub(crate) mod list;

@@ -27,14 +27,17 @@ pub(crate) struct Reflection {
 }
 
 /// Services that this server has, if their files are there.
-const SERVICES: [&str; 10] = [
+const SERVICES: [&str; 13] = [
     "conduit.proxy.destination.Destination",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
     "hashicorp.consul.resource.ResourceService",
     "io.linkerd.proxy.destination.Destination",
+    "mortise.v1.AuthService",
+    "mortise.v1.ChangeService",
     "mortise.v1.ControllerService",
+    "mortise.v1.FunctionService",
     "mortise.v1.PluginService",
     "mortise.v1.ServerService",
     "mortise.v1.TypeService",

@@ -63,6 +63,7 @@ fn code(code: Code) -> tonic::Code {
         Code::PermissionDenied => tonic::Code::PermissionDenied,
         Code::ResourceExhausted => tonic::Code::ResourceExhausted,
         Code::FailedPrecondition => tonic::Code::FailedPrecondition,
+        Code::AlreadyExists => tonic::Code::AlreadyExists,
         Code::Aborted => tonic::Code::Aborted,
         Code::Internal => tonic::Code::Internal,
         Code::Unavailable => tonic::Code::Unavailable,

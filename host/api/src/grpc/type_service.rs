@@ -3,7 +3,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use mortise_resource::{Error, Scope, data, descriptors::FileDescriptorSet, manifest, types::gvk};
+use mortise_resource::{
+    Error, Scope, data,
+    descriptors::FileDescriptorSet,
+    manifest,
+    types::{Gvk, gvk},
+};
 use mortise_service::registry::{Owner, Registry, ResourceType};
 use prost_reflect::FileDescriptor;
 use tonic::{Request, Response, Status};
@@ -71,9 +76,12 @@ fn info(t: &ResourceType) -> data::TypeInfo {
             authorize_read: t.hooks.authorize_read,
             authorize_write: t.hooks.authorize_write,
             authorize_list: t.hooks.authorize_list,
+            plan: t.hooks.plan,
+            import: t.hooks.import,
         }),
         printer_columns: t.columns.clone(),
         short_names: t.short_names.clone(),
         immutable_fields: t.schema.immutable_paths(),
+        moved_from: t.moved_from.iter().map(Gvk::to_pb).collect(),
     }
 }

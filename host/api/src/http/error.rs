@@ -218,7 +218,7 @@ impl ErrorKind {
             Self::Service(Code::InvalidArgument) | Self::Body => StatusCode::BAD_REQUEST,
             Self::Service(Code::PermissionDenied) | Self::UnknownHost | Self::CrossOrigin => StatusCode::FORBIDDEN,
             Self::Service(Code::NotFound) | Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::Service(Code::Aborted | Code::FailedPrecondition) => StatusCode::CONFLICT,
+            Self::Service(Code::Aborted | Code::FailedPrecondition | Code::AlreadyExists) => StatusCode::CONFLICT,
             Self::Service(Code::ResourceExhausted) => StatusCode::TOO_MANY_REQUESTS,
             Self::Service(Code::Internal) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Service(Code::Unavailable) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
@@ -236,6 +236,7 @@ impl ErrorKind {
             Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is at fault"),
             Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller may not do this"),
             Self::Service(Code::NotFound) => ("not-found", "What was asked for does not exist"),
+            Self::Service(Code::AlreadyExists) => ("already-exists", "What was to be made is there"),
             Self::Service(Code::Aborted) => ("aborted", "Somebody else was faster; read again and retry"),
             Self::Service(Code::FailedPrecondition) => {
                 ("failed-precondition", "The server is not in a state that allows this")

@@ -50,6 +50,9 @@ pub(super) enum HostCall {
     KvSet(String, Vec<u8>),
     KvRemove(String),
     KvKeys(String),
+    PrivateBytesGet(pb::Id),
+    PrivateBytesSet(pb::Id, Vec<u8>),
+    PrivateBytesRemove(pb::Id),
     Http {
         method: String,
         url: String,
@@ -210,6 +213,21 @@ impl ReconcilerHost for Journal {
         }
     }
 
+    async fn private_bytes_get(&self, id: pb::Id) -> Result<Option<Vec<u8>>, Failure> {
+        match self.ask(HostCall::PrivateBytesGet(id)).await? {
+            Answer::Value(value) => Ok(value),
+            _ => Err(unfit()),
+        }
+    }
+
+    async fn private_bytes_set(&self, id: pb::Id, value: Vec<u8>) -> Result<(), Failure> {
+        self.nothing(HostCall::PrivateBytesSet(id, value)).await
+    }
+
+    async fn private_bytes_remove(&self, id: pb::Id) -> Result<(), Failure> {
+        self.nothing(HostCall::PrivateBytesRemove(id)).await
+    }
+
     fn now(&self) -> u64 {
         self.responder.now()
     }
@@ -261,6 +279,9 @@ impl HostCall {
             Self::KvSet(..) => "kv.set",
             Self::KvRemove(_) => "kv.remove",
             Self::KvKeys(_) => "kv.keys",
+            Self::PrivateBytesGet(_) => "private-bytes.get",
+            Self::PrivateBytesSet(..) => "private-bytes.set",
+            Self::PrivateBytesRemove(_) => "private-bytes.remove",
             Self::Http { .. } => "http",
             Self::Connect(_) => "tcp.connect",
         }
@@ -276,7 +297,10 @@ impl HostCall {
             json!({"type": type_name(Some(of)), "index": index, "key": key})
         };
         let mut asked = match self {
-            Self::Read(id) | Self::ListByOwner(id) => json!({"id": id_json(id)}),
+            Self::Read(id) | Self::ListByOwner(id) | Self::PrivateBytesGet(id) | Self::PrivateBytesRemove(id) => {
+                json!({"id": id_json(id)})
+            }
+            Self::PrivateBytesSet(id, value) => json!({"id": id_json(id), "value": bytes_json(value)}),
             Self::List { of, within, name_prefix } => json!({
                 "type": type_name(Some(of)),
                 "partition": within.partition,
@@ -315,8 +339,15 @@ impl HostCall {
             Self::List { .. } | Self::ListByOwner(_) | Self::CacheList { .. } => {
                 Answer::Resources(list(json)?.iter().map(resource).collect::<Result<_, _>>()?)
             }
-            Self::Delete { .. } | Self::KvSet(..) | Self::KvRemove(_) | Self::Connect(_) => Answer::Nothing,
-            Self::KvGet(_) => Answer::Value(Some(json).filter(|json| !json.is_null()).map(read_bytes).transpose()?),
+            Self::Delete { .. }
+            | Self::KvSet(..)
+            | Self::KvRemove(_)
+            | Self::PrivateBytesSet(..)
+            | Self::PrivateBytesRemove(_)
+            | Self::Connect(_) => Answer::Nothing,
+            Self::KvGet(_) | Self::PrivateBytesGet(_) => {
+                Answer::Value(Some(json).filter(|json| !json.is_null()).map(read_bytes).transpose()?)
+            }
             Self::KvKeys(_) => {
                 let keys = list(json)?.iter().map(|key| key.as_str().unwrap_or_default().to_owned()).collect();
                 Answer::Keys(keys)

@@ -219,7 +219,7 @@ impl<'a> HookCase<'a> {
         let Some(stored) = self.stored()?.filter(is_of) else { return Ok(None) };
         let bytes = |of: &pb::Resource| of.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
         let changed = schema(decl).changed_immutable(&bytes(&stored), &bytes(after));
-        Ok(changed.map(|path| Diagnostic {
+        Ok(changed.into_iter().next().map(|path| Diagnostic {
             severity: Severity::Error.into(),
             summary: format!("{path} cannot be changed once the resource exists"),
             path: path.to_string(),

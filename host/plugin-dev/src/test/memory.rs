@@ -32,6 +32,8 @@ pub(super) struct Memory {
     now: u64,
     store: Mutex<Store>,
     values: Mutex<Values>,
+    /// What the plugin keeps for single resources, by uid.
+    private_bytes: Mutex<BTreeMap<String, Vec<u8>>>,
     http: Vec<HttpAnswer>,
     tcp: Vec<TcpAnswer>,
 }
@@ -52,6 +54,7 @@ impl Memory {
             now,
             store: Mutex::default(),
             values: Mutex::new(values),
+            private_bytes: Mutex::default(),
             http,
             tcp,
         }
@@ -278,6 +281,18 @@ impl Responder for Memory {
             }
             HostCall::KvKeys(prefix) => {
                 Answer::Keys(self.values.lock().keys().filter(|key| key.starts_with(prefix)).cloned().collect())
+            }
+            HostCall::PrivateBytesGet(id) => Answer::Value(self.private_bytes.lock().get(&id.uid).cloned()),
+            HostCall::PrivateBytesSet(id, value) => {
+                if self.find(id).and_then(|found| found.id).is_none_or(|found| found.uid != id.uid) {
+                    return Err(Failure::new(Code::NotFound, "resource not found"));
+                }
+                self.private_bytes.lock().insert(id.uid.clone(), value.clone());
+                Answer::Nothing
+            }
+            HostCall::PrivateBytesRemove(id) => {
+                self.private_bytes.lock().remove(&id.uid);
+                Answer::Nothing
             }
             HostCall::Http { method, url, .. } => self.http(method, url)?,
             HostCall::Connect(to) => self.connect(to)?,

@@ -206,6 +206,19 @@ impl ReconcilerHost for Client {
     async fn kv_keys(&self, prefix: String) -> Result<Vec<String>, Failure> {
         self.shared.values.keys(&self.shared.plugin, &prefix).await.map_err(refused)
     }
+
+    async fn private_bytes_get(&self, id: pb::Id) -> Result<Option<Vec<u8>>, Failure> {
+        let kept = self.shared.service.private_bytes(&self.shared.plugin, &id).await;
+        kept.map_err(|e| refused(ValueError::Store(e)))
+    }
+
+    async fn private_bytes_set(&self, id: pb::Id, value: Vec<u8>) -> Result<(), Failure> {
+        Ok(self.shared.service.set_private_bytes(&self.shared.plugin, &id, value).await?)
+    }
+
+    async fn private_bytes_remove(&self, id: pb::Id) -> Result<(), Failure> {
+        Ok(self.shared.service.remove_private_bytes(&self.shared.plugin, &id).await?)
+    }
 }
 
 /// What the guest looks for, as the cache has it. In a list an open tenancy unit, or no name, ends the key.

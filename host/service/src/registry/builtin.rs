@@ -28,6 +28,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
     [
         (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
         (types::value(), Scope::Cluster, "mortise.v1.Value"),
+        (types::private_bytes(), Scope::Cluster, "mortise.v1.PrivateBytes"),
         (types::token(), Scope::Cluster, "mortise.v1.Token"),
         (types::policy(), Scope::Cluster, "mortise.v1.Policy"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
@@ -46,6 +47,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
             permissions: Permissions::default(),
             columns: Vec::new(),
             short_names: Vec::new(),
+            moved_from: Vec::new(),
             owner: Owner::Host,
         })
     })

@@ -41,6 +41,8 @@ pub struct ResourceType {
     pub columns: Vec<PrinterColumn>,
     /// Other names for command lines.
     pub short_names: Vec<String>,
+    /// Types whose resources can become resources of this one.
+    pub moved_from: Vec<Gvk>,
     /// The provider of the type.
     pub owner: Owner,
 }
@@ -79,6 +81,7 @@ impl ResourceType {
             permissions: decl.permissions.clone(),
             columns: decl.columns.clone(),
             short_names: decl.short_names.clone(),
+            moved_from: decl.moved_from.clone(),
             owner,
         }
     }
@@ -100,7 +103,7 @@ impl ResourceType {
         }
     }
 
-    /// Refuses types that only the host writes and deletes: plugins as resources, and the values of their reconcilers.
+    /// Refuses types that only the host writes and deletes: plugins as resources, and what their reconcilers keep.
     ///
     /// # Errors
     /// `PermissionDenied`.
@@ -112,7 +115,7 @@ impl ResourceType {
                 self.gvk
             )));
         }
-        if self.gvk == types::value() {
+        if self.gvk == types::value() || self.gvk == types::private_bytes() {
             return Err(Error::denied(format!(
                 "{} is kept by the host alone, for the plugin that it belongs to",
                 self.gvk

@@ -61,20 +61,21 @@ impl Schema {
         })
     }
 
-    /// Finds a field that may not change and differs. Data that does not decode counts as empty.
+    /// Finds the fields that may not change and differ. Data that does not decode counts as empty.
     #[must_use]
-    pub fn changed_immutable(&self, before: &[u8], after: &[u8]) -> Option<FieldPath> {
+    pub fn changed_immutable(&self, before: &[u8], after: &[u8]) -> Vec<FieldPath> {
         if self.immutable.is_empty() || before == after {
-            return None;
+            return Vec::new();
         }
         let decode = |bytes| {
             DynamicMessage::decode(self.message.clone(), bytes)
                 .unwrap_or_else(|_| DynamicMessage::new(self.message.clone()))
         };
         let (before, after) = (decode(before), decode(after));
-        let changed = self.immutable.iter().find(|path| at(&before, path) != at(&after, path))?;
-        let steps = changed.iter().map(|field| PathStep::Field(field.name().to_owned()));
-        Some(FieldPath(std::iter::once(PathStep::Field("data".into())).chain(steps).collect()))
+        let changed = self.immutable.iter().filter(|path| at(&before, path) != at(&after, path));
+        let step = |field: &FieldDescriptor| PathStep::Field(field.name().to_owned());
+        let whole = |path: &Vec<_>| [PathStep::Field("data".into())].into_iter().chain(path.iter().map(step)).collect();
+        changed.map(|path| FieldPath(whole(path))).collect()
     }
 }
 

@@ -1,0 +1,132 @@
+//! Import: stores a resource for something that exists outside, as the type's plugin describes it.
+//!
+//! The plugin looks at the outside by what was granted to it, on behalf of the caller; so the caller shows first that it
+//! may write the resource, or, where the plugin finds the name, that it may list the type there. What the plugin
+//! describes passes the hooks of a write.
+
+use std::sync::Arc;
+
+use mortise_plugin_host::{Cancel, Reconciler};
+use mortise_resource::{
+    Code, Error,
+    authorizer::Verb,
+    data::{ImportRequest, ImportResponse},
+    name, pb, types,
+};
+use mortise_store::StoreError;
+
+use super::{
+    made::{Made, already_exists, unusable},
+    outside::Outside,
+};
+use crate::{
+    audit::Method, caller::Caller, hooks::RequestHooks, ids, read::tenancy_of, registry::ResourceType,
+    service::ResourceService, store_fault::store_fault, upgrade,
+};
+
+/// Longest name that something has outside, bytes.
+const MAX_EXTERNAL_ID: usize = 1024;
+
+impl ResourceService {
+    /// Takes something outside over, or says what would be stored.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the type imports nothing, the external id, a refusal by the plugin or the hooks.
+    /// `AlreadyExists`: the resource. `PermissionDenied`. The plugin's faults.
+    pub async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
+        let mut call = self.begin(caller, Method::Import).await?;
+        let (of, tenancy) = (request.r#type.clone(), request.tenancy.clone());
+        call.about(Some(&pb::Id { r#type: of, tenancy, name: request.name.clone(), uid: String::new() }));
+        let answer = self.imported(caller, request).await;
+        if let Ok(ImportResponse { resource: Some(new), .. }) = &answer
+            && !new.version.is_empty()
+        {
+            call.changed(new.id.as_ref(), "", &new.generation);
+        }
+        call.end(answer).await
+    }
+
+    async fn imported(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
+        let registry = self.types();
+        let of = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
+        let kind = registry.resolve(&of)?.clone();
+        kind.check_plugin_present()?;
+        let importer = kind.owner.plugin().filter(|_| kind.hooks.import).and_then(Reconciler::new);
+        let importer = importer.ok_or_else(|| {
+            Error::invalid(format!("{}: nothing outside can become one; its plugin has no import", kind.gvk))
+        })?;
+        let length = request.external_id.len();
+        if !(1..=MAX_EXTERNAL_ID).contains(&length) || request.external_id.chars().any(char::is_control) {
+            let what = format!("external_id must be 1 to {MAX_EXTERNAL_ID} bytes without control characters");
+            return Err(Error::invalid(format!("{what}, got {length} bytes")));
+        }
+        if !request.name.is_empty()
+            && let Some(fault) = name::fault(&request.name)
+        {
+            return Err(Error::invalid(format!("name: {fault}")));
+        }
+        let mut tenancy = request.tenancy.unwrap_or_default();
+        kind.scope.check("resource", &kind.gvk.to_string(), &mut tenancy)?;
+        caller.fill(kind.scope, &mut tenancy);
+
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        let id = pb::Id { r#type: Some(of.clone()), tenancy: Some(tenancy.clone()), ..pb::Id::default() };
+        match request.name.is_empty() {
+            true => hooks.authorize_list(&tenancy).await?,
+            false => {
+                let id = Some(pb::Id { name: request.name.clone(), ..id.clone() });
+                let wanted = pb::Resource { id, ..pb::Resource::default() };
+                hooks.authorize_write(Verb::Write, &wanted, "failed write acl").await?;
+            }
+        }
+        hooks.release();
+        let reply = importer.import(of, tenancy, request.external_id, Arc::new(Outside), &Cancel::new()).await?;
+        let mut made = Made::read(&kind, "import", reply)?;
+        let name = match request.name.is_empty() {
+            true => found_name(&kind, &made)?,
+            false => request.name,
+        };
+        let mut resource = pb::Resource {
+            id: Some(pb::Id { name, ..id }),
+            metadata: std::mem::take(&mut made.resource.metadata),
+            data: made.resource.data.take(),
+            ..pb::Resource::default()
+        };
+        upgrade::set_schema_version(&kind, &mut resource);
+        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        self.check_size(&resource, None)?;
+        if place.marked {
+            let tenancy = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
+            let what = format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace);
+            return Err(Error::invalid(what));
+        }
+        self.check_absent(&resource).await?;
+        if request.dry_run {
+            return Ok(ImportResponse { resource: Some(resource), warnings });
+        }
+        if let Some(id) = &mut resource.id {
+            id.uid = ids::ulid();
+        }
+        resource.generation = ids::ulid();
+        let id = resource.id.clone().unwrap_or_default();
+        let batch = made.batch(&kind, resource, place.expect);
+        let stored = self.backend.commit(batch).await.map_err(|e| match e {
+            StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
+            StoreError::Unexpected { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),
+            StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
+            e => store_fault("failed to import resource", &e),
+        })?;
+        Ok(ImportResponse { resource: stored.into_iter().flatten().next(), warnings })
+    }
+}
+
+/// The name that the plugin found.
+fn found_name(kind: &ResourceType, made: &Made) -> Result<String, Error> {
+    let mut id = made.resource.id.clone().unwrap_or_default();
+    // What says more than the name has no effect; a name that no resource can have is a fault.
+    id.r#type = Some(kind.gvk.to_pb());
+    match types::check_id("id", &mut id) {
+        Ok(()) => Ok(id.name),
+        Err(fault) => Err(unusable(kind, "import", format!("its name: {fault}"))),
+    }
+}

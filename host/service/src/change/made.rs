@@ -1,0 +1,74 @@
+//! What a plugin made: a resource for `move` and `import`, checked before anything is done with it.
+
+use mortise_plugin_host::MadeReply;
+use mortise_resource::{Code, Error, meta, pb, types};
+use mortise_store::{Batch, Consistency, Expectation, Mutation, StoreError};
+use prost::Message as _;
+
+use crate::{
+    admit, hooks::refusal, private_bytes, registry::ResourceType, service::ResourceService, store_fault::store_fault,
+};
+
+/// Data and metadata of a resource that is to be, and what the plugin keeps for it.
+pub(super) struct Made {
+    /// Its id is the plugin's, if it gave one.
+    pub(super) resource: pb::Resource,
+    pub(super) kept: Option<Vec<u8>>,
+}
+
+impl Made {
+    /// Reads a plugin's answer about a resource of this type.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, for a refusal; the plugin's fault, for what is no resource of the type.
+    pub(super) fn read(kind: &ResourceType, hook: &'static str, reply: MadeReply) -> Result<Self, Error> {
+        let (bytes, kept) = match reply {
+            MadeReply::Made { resource, kept } => (resource, kept),
+            MadeReply::Refused(diagnostics) => return Err(refusal(diagnostics)),
+        };
+        let mut resource = pb::Resource::decode(bytes.as_slice())
+            .map_err(|e| unusable(kind, hook, format!("it is no hashicorp.consul.resource.Resource: {e}")))?;
+        if let Some(data) = &resource.data {
+            admit::check_data(kind, data).map_err(|fault| unusable(kind, hook, fault.message))?;
+        }
+        for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
+            resource.metadata.remove(key);
+        }
+        Ok(Self { resource, kept })
+    }
+
+    /// The batch that stores `resource`, made of this, where nothing is stored, under these expectations.
+    pub(super) fn batch(self, kind: &ResourceType, resource: pb::Resource, expect: Vec<Expectation>) -> Batch {
+        let mut mutations = vec![Mutation::Put(Box::new(resource.clone()))];
+        if let (Some(kept), Some(plugin)) = (self.kept, kind.owner.plugin()) {
+            let owner = resource.id.unwrap_or_default();
+            mutations.push(Mutation::Put(Box::new(private_bytes::fresh(plugin.name(), &owner, kept))));
+        }
+        Batch { expect, ..Batch::of_all(mutations).limited() }
+    }
+}
+
+impl ResourceService {
+    /// Refuses what is stored already.
+    pub(super) async fn check_absent(&self, resource: &pb::Resource) -> Result<(), Error> {
+        let id = resource.id.clone().unwrap_or_default();
+        match self.backend.read(Consistency::Consistent, &id).await {
+            Err(StoreError::NotFound) => Ok(()),
+            Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => Err(already_exists(&id)),
+            Err(e) => Err(store_fault("failed read", &e)),
+        }
+    }
+}
+
+/// The error of a resource that is there already.
+pub(super) fn already_exists(id: &pb::Id) -> Error {
+    Error::new(Code::AlreadyExists, format!("{} exists already", types::describe(id)))
+}
+
+/// The plugin's fault: an answer that cannot be used.
+pub(super) fn unusable(kind: &ResourceType, hook: &'static str, what: String) -> Error {
+    match kind.owner.plugin() {
+        Some(plugin) => plugin.unusable(hook, what).into(),
+        None => Error::internal(what),
+    }
+}

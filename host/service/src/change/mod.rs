@@ -1,0 +1,7 @@
+//! Changes that a type's plugin has a say in, besides the hooks of a write.
+
+mod import;
+mod made;
+mod move_resource;
+mod outside;
+mod plan;

@@ -1,0 +1,177 @@
+//! Move: makes a resource of one type out of one of another, in one commit.
+//!
+//! The new resource passes the hooks of a write. The old one goes as by Delete: with a tombstone that takes along what
+//! it owns, or, where finalizers hold it, marked. Nothing is stored if either changed meanwhile.
+
+use mortise_resource::{
+    Code, Error,
+    authorizer::Verb,
+    data::{MoveRequest, MoveResponse},
+    meta, pb, types,
+};
+use mortise_store::{Consistency, Expectation, ExpectedId, Mutation, StoreError};
+
+use super::made::Made;
+use crate::{
+    audit::Method,
+    builtin,
+    caller::Caller,
+    hooks::{ReadDecision, RequestHooks, type_of},
+    ids,
+    read::tenancy_of,
+    registry::{Owner, ResourceType},
+    removal,
+    service::ResourceService,
+    store_fault::store_fault,
+    upgrade,
+    write::cas_failure,
+};
+
+impl ResourceService {
+    /// Moves a resource to another type, or says what would be stored.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the id, the types, a refusal by the plugin or the hooks of the new type. `NotFound`: the
+    /// resource, or another uid. `AlreadyExists`: the new one. `FailedPrecondition`: the resource is marked for
+    /// deletion. `Aborted`: the version is not the stored one, or it changed meanwhile. `PermissionDenied`.
+    pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
+        let mut call = self.begin(caller, Method::Move).await?;
+        call.about(request.id.as_ref());
+        let answer = self.moved(caller, request).await;
+        if let Ok((MoveResponse { resource: Some(new), .. }, before)) = &answer
+            && !new.version.is_empty()
+        {
+            call.changed(new.id.as_ref(), before, &new.generation);
+        }
+        call.end(answer.map(|(response, _)| response)).await
+    }
+
+    /// The answer, and the generation of what was moved.
+    async fn moved(&self, caller: &Caller, request: MoveRequest) -> Result<(MoveResponse, String), Error> {
+        let registry = self.types();
+        let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
+        types::check_id("id", &mut id)?;
+        let old_kind = registry.resolve(&type_of(&id))?.clone();
+        let new_kind = registry.resolve(&request.to.ok_or_else(|| Error::invalid("to is required"))?)?.clone();
+        check_types(&old_kind, &new_kind)?;
+        let tenancy = id.tenancy.get_or_insert_default();
+        old_kind.scope.check("resource", &old_kind.gvk.to_string(), tenancy)?;
+        caller.fill(old_kind.scope, tenancy);
+
+        let old = self.old_for_move(caller, &old_kind, &id, &request.version).await?;
+        let old_id = old.id.clone().unwrap_or_default();
+        let plugin = new_kind.owner.plugin().map(|plugin| plugin.name()).unwrap_or_default();
+        let kept = self.private_bytes(plugin, &old_id).await.map_err(|e| failed(&e))?;
+        let mut hooks = RequestHooks::new(new_kind.clone(), caller);
+        let reply = hooks.move_to(&old, upgrade::schema_version(&old), kept).await?;
+        let mut made = Made::read(&new_kind, "move", reply)?;
+        let mut resource = pb::Resource {
+            id: Some(pb::Id { r#type: Some(new_kind.gvk.to_pb()), uid: String::new(), ..old_id.clone() }),
+            owner: old.owner.clone(),
+            metadata: std::mem::take(&mut made.resource.metadata),
+            data: made.resource.data.take(),
+            ..pb::Resource::default()
+        };
+        upgrade::set_schema_version(&new_kind, &mut resource);
+        let (warnings, place) = self.admit(&mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
+        self.check_size(&resource, None)?;
+        if place.marked {
+            let tenancy = tenancy_of(&old_id);
+            let what = format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace);
+            return Err(Error::invalid(what));
+        }
+        self.check_absent(&resource).await?;
+        let before = old.generation.clone();
+        if request.dry_run {
+            return Ok((MoveResponse { resource: Some(resource), warnings }, before));
+        }
+        if let Some(id) = &mut resource.id {
+            id.uid = ids::ulid();
+        }
+        resource.generation = ids::ulid();
+        // The old one is still there, in this incarnation; its deletion compares the version.
+        let source = Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()) };
+        let expect = place.expect.into_iter().chain([source]).collect();
+        let mut batch = made.batch(&new_kind, resource, expect);
+        batch.mutations.extend(removal(old));
+        let stored = self.backend.commit(batch).await.map_err(|e| match e {
+            StoreError::CasFailure { .. } | StoreError::Unexpected { .. } | StoreError::WrongUid => {
+                Error::new(Code::Aborted, "the resource, its place or its new name changed meanwhile; try again")
+            }
+            StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
+            e => failed(&e),
+        })?;
+        let resource = stored.into_iter().flatten().next();
+        Ok((MoveResponse { resource, warnings }, before))
+    }
+
+    /// The resource that is to be moved, as it is stored, if the caller may read and delete it.
+    async fn old_for_move(
+        &self,
+        caller: &Caller,
+        kind: &std::sync::Arc<ResourceType>,
+        id: &pb::Id,
+        version: &str,
+    ) -> Result<pb::Resource, Error> {
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        let reading = hooks.authorize_read(id).await?;
+        hooks.release();
+        let old = match self.backend.read(Consistency::Consistent, id).await {
+            Ok(old) => old,
+            Err(e @ StoreError::NotFound) => return Err(Error::not_found(e.to_string())),
+            Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
+            Err(e) => return Err(failed(&e)),
+        };
+        // Hooks see it as they know it; the plugin that moves it sees it as it is stored.
+        let mut seen = old.clone();
+        hooks.upgrade(&mut seen).await?;
+        if reading == ReadDecision::NeedsResource {
+            hooks.authorize_read_of(&seen).await?;
+        }
+        hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
+        hooks.release();
+        builtin::refuse_default(kind, &old)?;
+        if !version.is_empty() && version != old.version {
+            return Err(cas_failure());
+        }
+        if meta::is_marked(&old.metadata) {
+            let what = format!("{} is marked for deletion; it cannot be moved any more", types::describe(id));
+            return Err(Error::new(Code::FailedPrecondition, what));
+        }
+        Ok(old)
+    }
+}
+
+/// Refuses types of which the one cannot become the other.
+fn check_types(old: &ResourceType, new: &ResourceType) -> Result<(), Error> {
+    new.check_plugin_present()?;
+    let refused = |why: &str| Err(Error::invalid(format!("{} cannot become {}: {why}", old.gvk, new.gvk)));
+    if matches!(old.owner, Owner::Host) || matches!(new.owner, Owner::Host) {
+        return refused("types of the host keep their names");
+    }
+    if !new.moved_from.contains(&old.gvk) {
+        let plugin = new.owner.plugin_name().unwrap_or_default();
+        let from = new.moved_from.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let takes = if from.is_empty() { "nothing".to_owned() } else { from };
+        return refused(&format!("plugin {plugin} makes it out of {takes} (moved_from of its manifest)"));
+    }
+    if old.scope != new.scope {
+        return refused("their scopes differ");
+    }
+    Ok(())
+}
+
+/// The deletion of what was moved: with a tombstone, or a mark where finalizers hold it.
+fn removal(old: pb::Resource) -> Vec<Mutation> {
+    if !meta::has_finalizers(&old.metadata) {
+        return removal::mutations(&old);
+    }
+    let mut marked = old;
+    removal::mark(&mut marked);
+    marked.generation = ids::ulid();
+    vec![Mutation::Put(Box::new(marked))]
+}
+
+fn failed(error: &StoreError) -> Error {
+    store_fault("failed to move resource", error)
+}

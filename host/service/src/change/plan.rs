@@ -1,0 +1,156 @@
+//! Plan: what a write would do, without doing it.
+//!
+//! The first half of a write runs as MutateAndValidate has it; then the stored resource is compared, and the plugin's
+//! `plan` asked. Where the stored resource can become the new one, `validate` runs once more with it, as in the write.
+
+use mortise_resource::{
+    Code, Error, FieldPath, PathStep,
+    authorizer::Verb,
+    data::{PlanRequest, PlanResponse, plan_response::Action},
+    pb,
+};
+use mortise_store::StoreError;
+
+use crate::{
+    admit,
+    audit::Method,
+    caller::Caller,
+    deletion_rules,
+    hooks::{ReadDecision, RequestHooks},
+    read::tenancy_of,
+    registry::{Registry, ResourceType},
+    service::ResourceService,
+    store_fault::store_fault,
+    write::{cas_failure, with_reserved_metadata},
+};
+
+impl ResourceService {
+    /// Plans a write: what would be stored, what the plugin expects of it, and whether the stored resource has to be
+    /// replaced. Reads of what is stored go by the caller's permission to read.
+    ///
+    /// # Errors
+    /// Those of the first half of Write, and of Read; those of Write for a uid, a version or a mark.
+    pub async fn plan(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
+        let mut call = self.begin(caller, Method::Plan).await?;
+        call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
+        let answer = self.planned(caller, request).await;
+        call.end(answer).await
+    }
+
+    async fn planned(&self, caller: &Caller, request: PlanRequest) -> Result<PlanResponse, Error> {
+        let registry = self.types();
+        let (incoming, kind) = admit::shape(caller, &registry, request.resource)?;
+        kind.check_plugin_present()?;
+        let mut hooks = RequestHooks::new(kind.clone(), caller);
+        let stored = match request.create {
+            true => None,
+            false => self.stored_for_plan(caller, &registry, &mut hooks, &incoming).await?,
+        };
+        let mut resource = incoming.clone();
+        let (mut warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
+        self.check_size(&resource, stored.as_ref())?;
+        if let Some(stored) = &stored {
+            resource.metadata = with_reserved_metadata(&incoming, stored, &resource.metadata);
+            if let (Some(id), Some(known)) = (&mut resource.id, &stored.id) {
+                id.uid.clone_from(&known.uid);
+            }
+            resource.status.clone_from(&stored.status);
+            deletion_rules::check(stored, &resource, place.marked)?;
+        } else if place.marked {
+            let tenancy = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
+            let what = format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace);
+            return Err(Error::invalid(what));
+        }
+        (resource.version, resource.generation) = (String::new(), String::new());
+
+        let kept = match (&stored, kind.owner.plugin()) {
+            (Some(stored), Some(plugin)) if kind.hooks.plan => {
+                let id = stored.id.clone().unwrap_or_default();
+                self.private_bytes(plugin.name(), &id).await.map_err(|e| store_fault("failed read", &e))?
+            }
+            _ => None,
+        };
+        let expected = hooks.plan(&resource, stored.as_ref(), kept).await?;
+        let mut replace = Vec::new();
+        if let Some(stored) = &stored {
+            replace = fixed_by_host(&kind, &mut resource, stored);
+            replace.extend(expected.replace);
+            replace.dedup();
+            if replace.is_empty() {
+                warnings = hooks.validate(&resource, Some(stored)).await?;
+            }
+        }
+        warnings.extend(expected.warnings);
+        hooks.release();
+        let action = match &stored {
+            None => Action::Create,
+            Some(_) if !replace.is_empty() => Action::Replace,
+            Some(stored) if is_same(stored, &resource) => Action::None,
+            Some(_) => Action::Update,
+        };
+        Ok(PlanResponse {
+            action: action.into(),
+            resource: Some(resource),
+            predicted: expected.predicted,
+            prior: stored,
+            replace: replace.iter().map(ToString::to_string).collect(),
+            warnings,
+        })
+    }
+
+    /// The stored resource that a write would meet, in the type's own schema version.
+    async fn stored_for_plan(
+        &self,
+        caller: &Caller,
+        registry: &Registry,
+        hooks: &mut RequestHooks,
+        incoming: &pb::Resource,
+    ) -> Result<Option<pb::Resource>, Error> {
+        let sent = incoming.id.clone().unwrap_or_default();
+        let id = pb::Id { uid: String::new(), ..sent.clone() };
+        let reading = hooks.authorize_read(&id).await?;
+        hooks.release();
+        let stored = match self.backend.read(caller.consistency, &id).await {
+            Ok(stored) => stored,
+            Err(StoreError::NotFound) => return Ok(None),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
+            Err(e) => return Err(store_fault("failed read", &e)),
+        };
+        let stored = self.current(registry, hooks, stored).await?;
+        if reading == ReadDecision::NeedsResource {
+            hooks.authorize_read_of(&stored).await?;
+        }
+        hooks.release();
+        let known = stored.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
+        if !sent.uid.is_empty() && sent.uid != known {
+            return Err(Error::new(Code::FailedPrecondition, StoreError::WrongUid.to_string()));
+        }
+        if !incoming.version.is_empty() && incoming.version != stored.version {
+            return Err(cas_failure());
+        }
+        Ok(Some(stored))
+    }
+}
+
+/// What the host itself keeps a stored resource from becoming: another owner, another value of an immutable field.
+fn fixed_by_host(kind: &ResourceType, resource: &mut pb::Resource, stored: &pb::Resource) -> Vec<FieldPath> {
+    if let (Some(given), Some(known)) = (&mut resource.owner, &stored.owner)
+        && given.uid.is_empty()
+    {
+        given.uid.clone_from(&known.uid);
+    }
+    let owner = (resource.owner != stored.owner).then(|| FieldPath(vec![PathStep::Field("owner".into())]));
+    let of_one_version = stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t));
+    let bytes = |of: &pb::Resource| of.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
+    let changed = match of_one_version {
+        true => kind.schema.changed_immutable(&bytes(stored), &bytes(resource)),
+        false => Vec::new(),
+    };
+    owner.into_iter().chain(changed).collect()
+}
+
+/// Whether a write would change nothing but what every write makes anew.
+fn is_same(stored: &pb::Resource, resource: &pb::Resource) -> bool {
+    let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+    stored.data == resource.data && stored.metadata == resource.metadata && of(stored) == of(resource)
+}
