@@ -18,7 +18,7 @@ pub enum Exit {
     Usage = 2,
     /// The server cannot be reached.
     Unreachable = 3,
-    /// `diff` found differences.
+    /// `diff` or `plan` found differences.
     Different = 4,
     /// What was waited for did not come in time, be it a condition or an answer.
     TimedOut = 5,
@@ -30,7 +30,7 @@ pub enum Exit {
 
 /// The last line of every command's help.
 pub const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, failed or not found, 2 wrong usage or input, \
-                              3 server not reached, 4 differences (diff), 5 timed out, 130 interrupted";
+                              3 server not reached, 4 differences (diff, plan), 5 timed out, 130 interrupted";
 
 /// Why a command did not do what it was asked: one sentence, lines below it, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

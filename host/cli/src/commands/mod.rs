@@ -4,6 +4,7 @@
 //! the exit codes.
 
 mod access;
+mod adopt;
 mod apply;
 mod backup;
 mod catalog;
@@ -16,9 +17,12 @@ mod diff;
 mod edit;
 mod explain;
 mod export;
+mod function;
 mod get;
 mod import;
 mod man;
+mod move_resources;
+mod plan;
 pub mod plugin;
 pub mod provider;
 mod prune;
@@ -56,6 +60,15 @@ pub enum Command {
     /// Show what apply would change
     #[command(after_help = after(diff::EXAMPLES))]
     Diff(diff::Diff),
+    /// Show what apply would come to, as the types' plugins see it
+    #[command(after_help = after(plan::EXAMPLES))]
+    Plan(plan::PlanCommand),
+    /// Give resources another type, such as the new name of their kind
+    #[command(alias = "mv", after_help = after(move_resources::EXAMPLES))]
+    Move(move_resources::Move),
+    /// Make a resource of something that exists outside, as its type's plugin describes it
+    #[command(after_help = after(adopt::EXAMPLES))]
+    Adopt(adopt::Adopt),
     /// Show how the server is doing, or how a resource fares by its controllers
     #[command(after_help = after(status::EXAMPLES))]
     Status(status::Status),
@@ -89,6 +102,9 @@ pub enum Command {
     /// The commands of `consul resource`, with its arguments and its output
     #[command(after_help = after(resource::EXAMPLES))]
     Resource(resource::Resource),
+    /// Functions of plugins: list them, call one
+    #[command(visible_alias = "functions", after_help = after(function::EXAMPLES))]
+    Function(function::FunctionCommand),
     /// Tokens: who may do what
     #[command(after_help = after(access::token::EXAMPLES))]
     Token(access::token::Token),
@@ -139,6 +155,10 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Delete(delete) => delete.run().await,
             Command::Edit(edit) => edit.run().await,
             Command::Diff(diff) => diff.run().await,
+            Command::Plan(plan) => plan.run().await,
+            Command::Move(moves) => moves.run().await,
+            Command::Adopt(adopt) => adopt.run().await,
+            Command::Function(function) => function.run().await,
             Command::Status(status) => status.run().await,
             Command::Top(top) => top.run().await,
             Command::Controllers(controllers) => controllers.run().await,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use mortise_provider::{
     client::{ConnectionSettings, Connector, GrpcClient, ResourceClient},
-    schema::TypeDescription,
+    schema::Snapshot,
 };
 
 use super::{Connect, address::UNIX, target::Target};
@@ -96,8 +96,8 @@ impl Connector for ProviderConnector {
         Ok(Arc::new(client))
     }
 
-    fn snapshot(&self) -> Result<Option<Vec<TypeDescription>>, String> {
+    fn snapshot(&self) -> Result<Option<Snapshot>, String> {
         let Some(file) = &self.snapshot else { return Ok(None) };
-        TypeDescription::read_all(file).map_err(|e| format!("{}: {e}", file.display()))
+        Snapshot::read(file).map_err(|e| format!("{}: {e}", file.display()))
     }
 }

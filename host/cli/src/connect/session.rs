@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
-    AuthServiceClient, ControllerServiceClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient,
-    TypeServiceClient,
+    AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, PluginServiceClient,
+    ResourceServiceClient, ServerServiceClient, TypeServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -80,6 +80,18 @@ impl Session {
     #[must_use]
     pub fn auth(&self) -> AuthServiceClient<Authorized> {
         AuthServiceClient::new(self.channel.clone())
+    }
+
+    /// Plans, moves and imports.
+    #[must_use]
+    pub fn changes(&self) -> ChangeServiceClient<Authorized> {
+        ChangeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// Functions.
+    #[must_use]
+    pub fn functions(&self) -> FunctionServiceClient<Authorized> {
+        FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// The server as a whole.

@@ -11,7 +11,7 @@ use clap::Args;
 use mortise_durable_fs::AtomicFile;
 use mortise_provider::{
     client::{ConnectionSettings, Connector as _},
-    schema::TypeDescription,
+    schema::Snapshot,
 };
 
 use super::{SOURCE, Source, source};
@@ -39,6 +39,7 @@ impl Export {
         let client = ProviderConnector::of_flags(&self.connect).connect(&ConnectionSettings::default()).await;
         let client = client.map_err(CliError::failed)?;
         let types = client.types().await.map_err(|status| CliError::rpc("types", &status))?;
+        let functions = client.functions().await.map_err(|status| CliError::rpc("functions", &status))?;
         let Source { host, namespace, name } = &self.source;
         let version = env!("CARGO_PKG_VERSION");
         let platform = format!("{}_{}", std::env::consts::OS, architecture());
@@ -49,7 +50,7 @@ impl Export {
         let mut binary = File::open(&program).map_err(|e| CliError::file("cannot read", &program, e))?;
         put(&mut binary, 0o755, &provider)?;
         let schemas = dir.join(format!("terraform-provider-{name}_v{version}{}", super::launch::SNAPSHOT));
-        put(&mut TypeDescription::write_all(&types).as_bytes(), 0o644, &schemas)?;
+        put(&mut Snapshot { types, functions }.write().as_bytes(), 0o644, &schemas)?;
         ui::print(format!("{}\n{}\n", provider.display(), schemas.display()))?;
         Ok(Exit::Done)
     }

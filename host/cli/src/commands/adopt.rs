@@ -1,0 +1,66 @@
+//! `mortise adopt`: takes something over that exists outside, as the type's plugin describes it.
+
+use clap::Args;
+use mortise_resource::data::ImportRequest;
+
+use crate::{
+    CliError, Connect, Exit, Tenancy,
+    output::ui,
+    resources::{
+        catalog::Catalog,
+        ids::{id_of, placed_title},
+        show,
+    },
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise adopt route default.default.web.conf --dry-run
+mortise adopt route default.default.web.conf --name web";
+
+/// Arguments of `adopt`.
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// The type that it becomes
+    #[arg(value_name = "TYPE")]
+    kind: String,
+    /// What the outside calls it, in a form that the type's plugin knows
+    #[arg(value_name = "EXTERNAL-ID")]
+    external_id: String,
+    /// The name of the resource; without, the plugin finds one
+    #[arg(long)]
+    name: Option<String>,
+    /// Only show what would be stored
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Adopt {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let kind = catalog.find_type(&self.kind)?;
+        let request = ImportRequest {
+            tenancy: Some(self.tenancy.units_for(&kind, &session, &catalog)),
+            r#type: Some(kind),
+            external_id: self.external_id.clone(),
+            name: self.name.unwrap_or_default(),
+            dry_run: self.dry_run,
+        };
+        let answer = session.call(&self.external_id, session.changes().import(request)).await?;
+        for warning in &answer.warnings {
+            ui.warn(&format!("{}: {}", self.external_id, warning.summary));
+        }
+        let resource = answer.resource.unwrap_or_default();
+        if self.dry_run {
+            ui::print(show::yaml(&resource, &catalog)?)?;
+        } else {
+            ui::line(format!("{} adopted", placed_title(&id_of(&resource))))?;
+        }
+        Ok(Exit::Done)
+    }
+}
