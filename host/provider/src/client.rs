@@ -3,12 +3,17 @@
 mod grpc;
 
 use async_trait::async_trait;
-use mortise_resource::pb;
+use mortise_resource::{
+    data::{
+        CallFunctionRequest, FunctionInfo, ImportRequest, MoveRequest, PlanResponse, call_function_response::Outcome,
+    },
+    pb,
+};
 use tonic::Status;
 
 pub use grpc::GrpcClient;
 
-use crate::schema::TypeDescription;
+use crate::schema::{Snapshot, TypeDescription};
 
 /// A server.
 #[async_trait]
@@ -16,8 +21,20 @@ pub trait ResourceClient: Send + Sync {
     /// Every type that it has.
     async fn types(&self) -> Result<Vec<TypeDescription>, Status>;
 
-    /// Defaults and checks of a write that is not made, with warnings.
-    async fn mutate_and_validate(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status>;
+    /// What a write would do; `create` plans a creation, whatever is stored.
+    async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status>;
+
+    /// Gives a resource another type, or says what would come of it.
+    async fn move_resource(&self, request: MoveRequest) -> Result<pb::Resource, Status>;
+
+    /// Takes something outside over, or says what would come of it.
+    async fn import(&self, request: ImportRequest) -> Result<pb::Resource, Status>;
+
+    /// Every function of its plugins.
+    async fn functions(&self) -> Result<Vec<FunctionInfo>, Status>;
+
+    /// Calls a function.
+    async fn call_function(&self, request: CallFunctionRequest) -> Result<Outcome, Status>;
 
     /// One resource; none where there is none of this id and uid.
     async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Status>;
@@ -63,9 +80,9 @@ pub trait Connector: Send + Sync {
     /// Why not, for people.
     async fn connect(&self, settings: &ConnectionSettings) -> Result<std::sync::Arc<dyn ResourceClient>, String>;
 
-    /// Types as they were when somebody wrote them down, for when no server is reached; `None` where nobody did.
+    /// What a server had when somebody wrote it down, for when none is reached; `None` where nobody did.
     ///
     /// # Errors
     /// Why what was written down cannot be read, for people.
-    fn snapshot(&self) -> Result<Option<Vec<TypeDescription>>, String>;
+    fn snapshot(&self) -> Result<Option<Snapshot>, String>;
 }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mortise_resource::{
-    data::{GetTypeRequest, ListTypesRequest},
-    grpc::{ResourceServiceClient, TypeServiceClient},
+    data::{
+        CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ListFunctionsRequest, ListTypesRequest,
+        MoveRequest, PlanRequest, PlanResponse, call_function_response::Outcome,
+    },
+    grpc::{ChangeServiceClient, FunctionServiceClient, ResourceServiceClient, TypeServiceClient},
     pb,
 };
 use tonic::{
@@ -57,6 +60,16 @@ impl GrpcClient {
             .max_encoding_message_size(MAX_ANSWER)
     }
 
+    fn changes(&self) -> ChangeServiceClient<Channel> {
+        ChangeServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_ANSWER)
+            .max_encoding_message_size(MAX_ANSWER)
+    }
+
+    fn function_service(&self) -> FunctionServiceClient<Channel> {
+        FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
     fn type_service(&self) -> TypeServiceClient<Channel> {
         TypeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
@@ -91,10 +104,30 @@ impl ResourceClient for GrpcClient {
         Ok(described)
     }
 
-    async fn mutate_and_validate(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status> {
-        let request = self.request(pb::MutateAndValidateRequest { resource: Some(resource) });
-        let answer = self.answer(async { self.resources().mutate_and_validate(request).await }).await?;
-        Ok((self::resource(answer.resource)?, warnings(answer.warnings)))
+    async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status> {
+        let request = self.request(PlanRequest { resource: Some(resource), create });
+        self.answer(async { self.changes().plan(request).await }).await
+    }
+
+    async fn move_resource(&self, request: MoveRequest) -> Result<pb::Resource, Status> {
+        let request = self.request(request);
+        resource(self.answer(async { self.changes().r#move(request).await }).await?.resource)
+    }
+
+    async fn import(&self, request: ImportRequest) -> Result<pb::Resource, Status> {
+        let request = self.request(request);
+        resource(self.answer(async { self.changes().import(request).await }).await?.resource)
+    }
+
+    async fn functions(&self) -> Result<Vec<FunctionInfo>, Status> {
+        let request = self.request(ListFunctionsRequest {});
+        Ok(self.answer(async { self.function_service().list_functions(request).await }).await?.functions)
+    }
+
+    async fn call_function(&self, request: CallFunctionRequest) -> Result<Outcome, Status> {
+        let request = self.request(request);
+        let answer = self.answer(async { self.function_service().call_function(request).await }).await?;
+        answer.outcome.ok_or_else(|| Status::internal("the server's answer holds no result"))
     }
 
     async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Status> {

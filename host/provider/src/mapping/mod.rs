@@ -2,6 +2,7 @@
 //! and how the server's values and the user's spelling go together.
 
 mod conform;
+mod function;
 mod message;
 mod options;
 mod same;
@@ -9,6 +10,7 @@ mod shape;
 mod undo;
 
 pub use conform::{Divergences, conform};
+pub use function::{argument, function_type, result};
 pub use message::{from_data, steps, to_data};
 pub use options::{FieldOptions, Options};
 pub use same::same;

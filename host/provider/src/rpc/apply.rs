@@ -12,6 +12,7 @@ use tonic::Code;
 
 use super::{
     diagnostic::{at, error, refused},
+    pending::take_over,
     plan::{Plan, contradiction, plan},
     session::{Server, Session},
     validate::duration,
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{Defaults, Private, resource_id, state},
+    state::{Defaults, Private, metadata, resource_id, state},
     value::{PathText, Step, Value},
 };
 
@@ -54,11 +55,14 @@ pub(crate) async fn apply(
     prior: &Value,
     planned: &Value,
     config: &Value,
+    private: &[u8],
 ) -> ApplyResult {
     if planned.is_null() {
         return delete(of, session, server, prior).await;
     }
-    let plan = match plan(of, server, prior, config).await {
+    // One that is to be made in the place of another has nothing before it.
+    let pending = Private::pending(private).filter(|_| !prior.is_null());
+    let plan = match plan(of, server, prior, config, pending.is_some()).await {
         Ok(plan) => plan,
         Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
@@ -71,19 +75,25 @@ pub(crate) async fn apply(
     let Some(mut request) = request else {
         return ApplyResult::refused(vec![error("core applies what is not known yet", "")]);
     };
-    let written = match (prior.is_null(), writes) {
-        (true, _) => {
+    let mut applied =
+        ApplyResult { private: Private::write(&divergences, None), diagnostics, ..ApplyResult::default() };
+    let written = match (prior.is_null(), &pending, writes) {
+        (true, ..) => {
             request.id.get_or_insert_default().uid = ulid::Ulid::generate().to_string();
             create(server, request).await
         }
-        (false, true) => update(server, prior, request).await,
-        (false, false) => current(server, prior, &request).await,
+        (false, Some(pending), _) => match take_over(pending, of, server, prior, false).await {
+            Ok(Some(taken)) => adjust(server, taken, request, &mut applied.diagnostics).await,
+            Ok(None) => Err(vec![error("what is to be taken over is not there any more", "Plan again.")]),
+            Err(faults) => Err(faults),
+        },
+        (false, None, true) => update(server, &Known::of(prior), request).await,
+        (false, None, false) => current(server, &Known::of(prior), &request).await,
     };
     let resource = match written {
         Ok(resource) => resource,
         Err(faults) => return ApplyResult::refused(faults),
     };
-    let mut applied = ApplyResult { private: Private::write(&divergences), diagnostics, ..ApplyResult::default() };
     let resource = match wait(session, server, planned, resource.clone()).await {
         Ok(resource) => resource,
         Err(fault) => {
@@ -115,13 +125,48 @@ async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, 
     }
 }
 
-/// What is there of a state, if it is of the generation that the state has.
-async fn current(server: &Server, prior: &Value, request: &pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
-    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
-    let id = pb::Id { uid, ..request.id.clone().unwrap_or_default() };
+/// Brings what was taken over to what is configured. What fails then is told beside what there is.
+async fn adjust(
+    server: &Server,
+    taken: pb::Resource,
+    request: pb::Resource,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<pb::Resource, Vec<Diagnostic>> {
+    let value = |one: &pb::Resource| one.data.as_ref().map(|data| data.value.clone());
+    if value(&taken) == value(&request) && metadata(&taken) == metadata(&request) {
+        return Ok(taken);
+    }
+    // Its controllers may write it at once.
+    let id = taken.id.clone().unwrap_or_default();
+    match update(server, &Known { uid: &id.uid, generation: None }, request).await {
+        Ok(resource) => Ok(resource),
+        Err(faults) => {
+            diagnostics.extend(faults);
+            Ok(taken)
+        }
+    }
+}
+
+/// The resource that is known, and in which generation, if that matters.
+struct Known<'s> {
+    uid: &'s str,
+    generation: Option<&'s str>,
+}
+
+impl<'s> Known<'s> {
+    /// As a state has it.
+    fn of(prior: &'s Value) -> Self {
+        let text = |name| prior.get(name).as_str().unwrap_or_default();
+        Self { uid: text("uid"), generation: Some(text("generation")) }
+    }
+}
+
+/// What is there of what is known.
+async fn current(server: &Server, known: &Known<'_>, request: &pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+    let id = pb::Id { uid: known.uid.to_owned(), ..request.id.clone().unwrap_or_default() };
     let found = server.client.read(id).await;
     match found.map_err(|status| refused("reading", server.client.address(), &status))? {
-        Some(found) if Some(found.generation.as_str()) == prior.get("generation").as_str() => Ok(found),
+        Some(found) if known.generation.is_none_or(|known| known == found.generation) => Ok(found),
         Some(_) => Err(vec![error(
             "the resource was changed since this was planned",
             "Somebody else wrote it in between. Nothing was written; plan again.",
@@ -133,9 +178,9 @@ async fn current(server: &Server, prior: &Value, request: &pb::Resource) -> Resu
     }
 }
 
-async fn update(server: &Server, prior: &Value, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+async fn update(server: &Server, known: &Known<'_>, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
     for _ in 0..ATTEMPTS {
-        let stored = current(server, prior, &request).await?;
+        let stored = current(server, known, &request).await?;
         let mut request = request.clone();
         request.id = stored.id;
         request.version = stored.version;

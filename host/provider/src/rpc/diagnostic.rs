@@ -90,7 +90,7 @@ fn path_in(message: &str) -> &str {
 }
 
 /// Where the attribute of a field of a resource is.
-fn attribute_of(field: &str) -> Vec<Step> {
+pub(crate) fn attribute_of(field: &str) -> Vec<Step> {
     let path = FieldPath::parse(field.strip_prefix("resource.").unwrap_or(field));
     let mut path = steps(&path);
     let is = |step: Option<&Step>, name: &str| matches!(step, Some(Step::Attribute(found)) if found == name);

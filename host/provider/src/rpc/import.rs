@@ -1,16 +1,52 @@
-//! Taking over what is there: by `name`, `namespace/name` or `partition/namespace/name`, as far as the type has them.
+//! Taking over what is there: by `name`, `namespace/name` or `partition/namespace/name`, as far as the type has them; and
+//! what is outside, by the name that it has there.
 
 use mortise_resource::{Scope, name};
 
-use super::{diagnostic::error, session::Server};
+use super::{
+    diagnostic::{error, refused},
+    pending::take_over,
+    session::Server,
+};
 use crate::{
+    mapping::Divergences,
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
+    state::{Defaults, Pending, Private, resource_id, state},
     value::{Type, Value},
 };
 
+/// The state that an id means, and what is kept beside it: of a resource that is there, or of something outside that the
+/// type's plugin knows.
+pub(crate) async fn imported(
+    of: &ResourceSchema,
+    server: &Server,
+    id: &str,
+) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
+    let settled = |state| (state, Private::write(&Divergences::default(), None));
+    let named = skeleton(of, server, id);
+    if !of.imports {
+        return named.map(settled);
+    }
+    if let Ok(named) = named {
+        let there = server.client.read(resource_id(of, &named, &Defaults::default())).await;
+        let there = there.map_err(|status| refused("reading", server.client.address(), &status))?;
+        if there.is_some() {
+            return Ok(settled(named));
+        }
+    }
+    let units = [("partition", &server.defaults.partition), ("namespace", &server.defaults.namespace)];
+    let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_str()))));
+    let pending = Pending::Import { external_id: id.to_owned() };
+    let expected = take_over(&pending, of, server, &place, true).await?;
+    let expected = expected.ok_or_else(|| vec![wrong(of, id)])?;
+    let shown = state(of, &expected, &Value::Null, &Divergences::default());
+    let shown = shown.map_err(|fault| vec![error(fault.to_string(), "")])?;
+    Ok((shown, Private::write(&Divergences::default(), Some(&pending))))
+}
+
 /// A state that says where the resource is; the rest is read.
-pub(crate) fn skeleton(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
+fn skeleton(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
     let parts: Vec<_> = id.split('/').collect();
     let (partition, namespace, found) = match (of.scope, parts.as_slice()) {
         (_, [name]) => (None, None, *name),

@@ -2,7 +2,10 @@
 
 mod apply;
 mod diagnostic;
+mod functions;
 mod import;
+mod moving;
+mod pending;
 mod plan;
 mod read;
 mod service;

@@ -3,11 +3,11 @@
 //! A plan depends on the prior state, the configuration and the rules of the server alone: it is made again when it is
 //! applied, and has to be the same then.
 
-use mortise_resource::pb;
+use mortise_resource::{data::PlanResponse, pb};
 use tonic::{Code, Status};
 
 use super::{
-    diagnostic::{refused, value_error, warning},
+    diagnostic::{attribute_of, refused, value_error, warning},
     session::Server,
 };
 use crate::{
@@ -39,14 +39,17 @@ const SENT: [&str; 6] = ["name", "partition", "namespace", "metadata", "owner", 
 /// What the server says of itself, and what a write changes.
 const WRITTEN: [&str; 3] = ["generation", "version", "status"];
 
-/// Plans a creation (`prior` is null) or an update.
+/// Plans a creation (`prior` is null) or an update. `pending` says that the server does not have the resource yet.
 pub(crate) async fn plan(
     of: &ResourceSchema,
     server: &Server,
     prior: &Value,
     config: &Value,
+    pending: bool,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
+    // What the server does not have yet is created there, whatever core calls it.
+    let creates = prior.is_null() || pending;
     let known = SENT.iter().all(|name| config.get(name).is_wholly_known());
     let sent = match known {
         true => {
@@ -55,16 +58,20 @@ pub(crate) async fn plan(
         }
         false => None,
     };
-    let mutated = match &sent {
-        Some(sent) => dry_run(server, sent, prior.is_null(), &mut diagnostics).await?,
+    let answer = match &sent {
+        Some(sent) => dry_run(server, sent, creates, &mut diagnostics).await?,
         None => None,
-    };
+    }
+    .unwrap_or_default();
+    let (mutated, predicted) = (answer.resource, answer.predicted);
+    // In the end it is what the plugin's controllers make of it.
+    let expected = predicted.as_ref().or(mutated.as_ref());
     let mut divergences = Divergences::default();
-    let data = match &mutated {
-        Some(mutated) => Some(from_data(&of.data, mutated.data.as_ref()).map_err(|fault| vec![value_error(&fault)])?),
-        None => None,
+    let read = |resource: &pb::Resource| {
+        from_data(&of.data, resource.data.as_ref()).map_err(|fault| vec![value_error(&fault)])
     };
-    let from_server = mutated.as_ref().map(metadata);
+    let data = expected.map(read).transpose()?;
+    let from_server = expected.map(metadata);
     let mut planned = config.clone();
     let Value::Map(parts) = &mut planned else { return Ok(unchanged(planned)) };
     let conformed = conform(&of.shape(), false, "data", config.get("data"), data.as_ref(), &mut divergences);
@@ -75,13 +82,35 @@ pub(crate) async fn plan(
     place(of, server, prior, config, mutated.as_ref(), parts);
     owner(prior, parts);
 
-    let writes = prior.is_null() || !is_same(of, prior, &planned);
+    // What the plugin's controllers fill in is there some time after the write, or has been there for long.
+    let awaited = match (&predicted, &mutated, data) {
+        (Some(_), Some(mutated), Some(expected)) => Some((read(mutated)?, expected)),
+        _ => None,
+    };
+    let each = |planned: &mut Value, found: fn(&Value, &Value, &Value) -> Option<Value>| {
+        if let (Some((written, expected)), Value::Map(parts)) = (&awaited, planned)
+            && let Some(planned) = parts.get_mut("data")
+        {
+            settle((planned, config.get("data"), prior.get("data")), (written, expected), found);
+        }
+    };
+    each(&mut planned, |prior, written, expected| (prior == written || prior == expected).then(|| prior.clone()));
+    let writes = creates || !is_same(of, prior, &planned);
+    if writes {
+        each(&mut planned, |_, _, _| Some(Value::unknown()));
+    }
     if let Value::Map(parts) = &mut planned {
         computed(of, prior, mutated.as_ref(), writes, parts);
     }
-    let replace = match prior.is_null() {
+    let replace = match creates {
         true => Vec::new(),
-        false => of.replacing().into_iter().filter(|path| is_changed(of, prior, &planned, path)).collect(),
+        false => {
+            let own = of.replacing().into_iter().filter(|path| is_changed(of, prior, &planned, path));
+            let mut paths: Vec<_> = own.chain(answer.replace.iter().filter_map(|path| replaced(of, path))).collect();
+            paths.sort();
+            paths.dedup();
+            paths
+        }
     };
     Ok(Plan { state: planned, replace, divergences, diagnostics, request: sent, writes })
 }
@@ -91,17 +120,50 @@ fn unchanged(state: Value) -> Plan {
     Plan { state, replace, divergences: Divergences::default(), diagnostics, request: None, writes: false }
 }
 
+/// Puts what `found` makes of the prior, the written and the expected value in the place of each planned attribute that is
+/// not configured, and that the write leaves otherwise than it will be in the end.
+fn settle(
+    (planned, config, prior): (&mut Value, &Value, &Value),
+    (written, expected): (&Value, &Value),
+    found: fn(&Value, &Value, &Value) -> Option<Value>,
+) {
+    let Value::Map(planned) = planned else { return };
+    for (name, value) in planned {
+        let (prior, written, expected) = (prior.get(name), written.get(name), expected.get(name));
+        match config.get(name) {
+            Value::Null if written != expected => {
+                if let Some(found) = found(prior, written, expected) {
+                    *value = found;
+                }
+            }
+            configured @ Value::Map(_) => settle((value, configured, prior), (written, expected), found),
+            _ => {}
+        }
+    }
+}
+
+/// The attribute that a path of the server's means, as far as core can be told; none for one that is none.
+fn replaced(of: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
+    let path = attribute_of(path);
+    let [root @ Step::Attribute(name), rest @ ..] = path.as_slice() else { return None };
+    if name != "data" {
+        return Some(vec![root.clone()]);
+    }
+    let known = (1..=rest.len()).rev().find(|len| rest.get(..*len).is_some_and(|r| of.data.attribute_at(r).is_some()));
+    known.map(|len| path.iter().take(len + 1).cloned().collect())
+}
+
 /// Asks the server what it would make of a write. Where its place is not there, the same run may be about to make it.
 async fn dry_run(
     server: &Server,
     sent: &pb::Resource,
     creates: bool,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Option<pb::Resource>, Vec<Diagnostic>> {
-    match server.client.mutate_and_validate(sent.clone()).await {
-        Ok((mutated, warnings)) => {
-            diagnostics.extend(warnings.into_iter().map(warning));
-            Ok(Some(mutated))
+) -> Result<Option<PlanResponse>, Vec<Diagnostic>> {
+    match server.client.plan(sent.clone(), creates).await {
+        Ok(answer) => {
+            diagnostics.extend(answer.warnings.iter().map(|one| warning(one.summary.as_str())));
+            Ok(Some(answer))
         }
         Err(status) if creates && is_missing_place(sent, &status) => {
             diagnostics.push(warning(format!("{}; it is expected to be there when this is applied", status.message())));
@@ -180,8 +242,8 @@ fn computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, 
         _ => Value::unknown(),
     };
     parts.insert("id".to_owned(), id);
-    let or_unknown = |name: &str| if prior.is_null() { Value::unknown() } else { prior.get(name).clone() };
-    parts.insert("uid".to_owned(), or_unknown("uid"));
+    let uid = prior.get("uid");
+    parts.insert("uid".to_owned(), if uid.is_null() { Value::unknown() } else { uid.clone() });
     parts.insert("group_version".to_owned(), Value::String(of.kind.group_version.clone()));
     for name in WRITTEN {
         parts.insert(name.to_owned(), if writes { Value::unknown() } else { prior.get(name).clone() });

@@ -4,6 +4,7 @@ use mortise_resource::{Scope, pb, types::gvk};
 
 use super::{
     diagnostic::{at, error, refused},
+    pending::take_over,
     session::Server,
 };
 use crate::{
@@ -16,22 +17,31 @@ use crate::{
 /// Most resources that a data source lists.
 const MOST: usize = 100_000;
 
-/// The state now; null for a resource that is gone.
+/// The state now, and what is kept beside it; null for a resource that is gone. One that is not there yet is told as it
+/// would be.
 pub(crate) async fn resource(
     of: &ResourceSchema,
     server: &Server,
     prior: &Value,
     private: &[u8],
-) -> Result<Value, Vec<Diagnostic>> {
+) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
     let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
     let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
     let found = server.client.read(id).await;
-    match found.map_err(|status| refused("reading", server.client.address(), &status))? {
-        None => Ok(Value::Null),
-        Some(found) => {
-            state(of, &found, prior, &Private::read(private, of)).map_err(|fault| vec![error(fault.to_string(), "")])
-        }
-    }
+    let found = found.map_err(|status| refused("reading", server.client.address(), &status))?;
+    let pending = Private::pending(private);
+    let (found, kept) = match (found, &pending) {
+        (Some(found), None) => (found, private.to_vec()),
+        // It has come to be by other means.
+        (Some(found), Some(_)) => (found, Private::write(&Private::read(private, of), None)),
+        (None, Some(pending)) => match take_over(pending, of, server, prior, true).await? {
+            Some(expected) => (expected, private.to_vec()),
+            None => return Ok((Value::Null, Vec::new())),
+        },
+        (None, None) => return Ok((Value::Null, Vec::new())),
+    };
+    let shown = state(of, &found, prior, &Private::read(private, of));
+    Ok((shown.map_err(|fault| vec![error(fault.to_string(), "")])?, kept))
 }
 
 /// One by its name, for a data source.

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use super::{
     apply::{ApplyResult, apply},
     diagnostic::{attribute_path, error},
-    import,
+    functions, import, moving,
     plan::plan,
     read,
     session::{Session, resource},
@@ -16,8 +16,7 @@ use super::{
 };
 use crate::{
     client::ConnectionSettings,
-    mapping::Divergences,
-    proto::tfplugin6::{self as pb, Diagnostic, FunctionError, ServerCapabilities, provider_server::Provider},
+    proto::tfplugin6::{self as pb, Diagnostic, ServerCapabilities, provider_server::Provider},
     schema::{ProviderSchema, ResourceSchema, list_to_proto, list_type, provider_to_proto, provider_type},
     state::{Defaults, Private},
     value::{Value, json},
@@ -44,7 +43,7 @@ fn answer<T>(message: T) -> Answer<T> {
 }
 
 fn capabilities() -> ServerCapabilities {
-    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: false }
+    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: true }
 }
 
 /// Diagnostics of a result that holds nothing else.
@@ -85,6 +84,10 @@ impl Provider for ProviderService {
             }
             Err(faults) => response.diagnostics = faults,
         }
+        if let Ok(functions) = session.functions().await {
+            let name = |name: &String| pb::get_metadata::FunctionMetadata { name: name.clone() };
+            response.functions = functions.names().map(name).collect();
+        }
         answer(response)
     }
 
@@ -107,6 +110,14 @@ impl Provider for ProviderService {
                 response.data_source_schemas.insert(schema.list_name(), list_to_proto());
                 let left_out = schema.left_out.iter().map(|why| super::diagnostic::warning(why.to_string()));
                 response.diagnostics = left_out.collect();
+                match session.functions().await {
+                    Ok(functions) => {
+                        response.functions = functions.to_proto();
+                        let left_out = functions.left_out.iter().map(|why| super::diagnostic::warning(why.as_str()));
+                        response.diagnostics.extend(left_out);
+                    }
+                    Err(faults) => response.diagnostics.extend(faults),
+                }
             }
             Err(faults) => response.diagnostics = faults,
         }
@@ -195,11 +206,14 @@ impl Provider for ProviderService {
             let prior = decode_object(request.current_state.as_ref(), &of.to_type())?;
             read::resource(of, &*session.server().await?, &prior, &request.private).await
         };
-        let (new_state, diagnostics) = match read.await {
-            Ok(state) => (encode(&state), Vec::new()),
-            Err(faults) => (None, faults),
-        };
-        answer(pb::read_resource::Response { new_state, diagnostics, private: request.private.clone() })
+        answer(match read.await {
+            Ok((state, private)) => {
+                pb::read_resource::Response { new_state: encode(&state), diagnostics: Vec::new(), private }
+            }
+            Err(diagnostics) => {
+                pb::read_resource::Response { new_state: None, diagnostics, private: request.private.clone() }
+            }
+        })
     }
 
     async fn plan_resource_change(
@@ -218,13 +232,15 @@ impl Provider for ProviderService {
             }
             let config = decode_object(request.config.as_ref(), &kind)?;
             let server = session.server().await?;
-            plan(of, &server, &prior, &config).await.map(Some)
+            let pending = Private::pending(&request.prior_private).filter(|_| !prior.is_null());
+            let plan = plan(of, &server, &prior, &config, pending.is_some()).await?;
+            Ok(Some((plan, pending)))
         };
         answer(match planned.await {
-            Ok(Some(plan)) => pb::plan_resource_change::Response {
+            Ok(Some((plan, pending))) => pb::plan_resource_change::Response {
                 planned_state: encode(&plan.state),
                 requires_replace: plan.replace.iter().map(|path| attribute_path(path)).collect(),
-                planned_private: Private::write(&plan.divergences),
+                planned_private: Private::write(&plan.divergences, pending.as_ref()),
                 diagnostics: plan.diagnostics,
                 legacy_type_system: false,
             },
@@ -255,7 +271,7 @@ impl Provider for ProviderService {
             let planned = decode(request.planned_state.as_ref(), &kind)?;
             let config = decode(request.config.as_ref(), &kind)?;
             let server = session.server().await?;
-            Ok(apply(of, &session, &server, &prior, &planned, &config).await)
+            Ok(apply(of, &session, &server, &prior, &planned, &config, &request.planned_private).await)
         };
         let ApplyResult { state, private, diagnostics } =
             applied.await.unwrap_or_else(|diagnostics| ApplyResult { diagnostics, ..ApplyResult::default() });
@@ -275,14 +291,14 @@ impl Provider for ProviderService {
         let request = request.into_inner();
         let imported = async {
             let known = KnownType::of(&session, &request.type_name).await?;
-            import::skeleton(known.resource()?, &*session.server().await?, &request.id)
+            import::imported(known.resource()?, &*session.server().await?, &request.id).await
         };
         answer(match imported.await {
-            Ok(state) => pb::import_resource_state::Response {
+            Ok((state, private)) => pb::import_resource_state::Response {
                 imported_resources: vec![pb::import_resource_state::ImportedResource {
                     type_name: request.type_name.clone(),
                     state: encode(&state),
-                    private: Private::write(&Divergences::default()),
+                    private,
                 }],
                 diagnostics: Vec::new(),
             },
@@ -294,14 +310,26 @@ impl Provider for ProviderService {
         &self,
         request: Request<pb::move_resource_state::Request>,
     ) -> Answer<pb::move_resource_state::Response> {
-        let request = request.get_ref();
-        let summary = format!(
-            "{} of {} cannot become {}",
-            request.source_type_name, request.source_provider_address, request.target_type_name
-        );
-        let detail = "No plugin says that the one kind became the other. `removed` and `import` blocks do it by hand.";
-        let diagnostics = vec![error(summary, detail)];
-        answer(pb::move_resource_state::Response { diagnostics, ..Default::default() })
+        let session = session(&request)?;
+        let request = request.into_inner();
+        let moved = async {
+            // One that only comes from another address of this provider.
+            if request.source_type_name == request.target_type_name {
+                let known = KnownType::of(&session, &request.target_type_name).await?;
+                let raw = request.source_state.clone().unwrap_or_default();
+                return Ok((upgrade(known.resource()?, &raw)?, request.source_private.clone()));
+            }
+            let known = KnownType::of(&session, &request.target_type_name).await?;
+            moving::moved(&known.schema, &*session.server().await?, &request).await
+        };
+        answer(match moved.await {
+            Ok((state, target_private)) => pb::move_resource_state::Response {
+                target_state: encode(&state),
+                target_private,
+                diagnostics: Vec::new(),
+            },
+            Err(diagnostics) => pb::move_resource_state::Response { diagnostics, ..Default::default() },
+        })
     }
 
     async fn read_data_source(
@@ -328,15 +356,19 @@ impl Provider for ProviderService {
         answer(pb::read_data_source::Response { state, diagnostics })
     }
 
-    async fn get_functions(&self, _: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {
-        answer(pb::get_functions::Response { functions: BTreeMap::new(), diagnostics: Vec::new() })
+    async fn get_functions(&self, request: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {
+        answer(match session(&request)?.functions().await {
+            Ok(functions) => pb::get_functions::Response { functions: functions.to_proto(), diagnostics: Vec::new() },
+            Err(diagnostics) => pb::get_functions::Response { functions: BTreeMap::new(), diagnostics },
+        })
     }
 
     async fn call_function(&self, request: Request<pb::call_function::Request>) -> Answer<pb::call_function::Response> {
-        let text = format!("there is no function {:?}", request.get_ref().name);
-        answer(pb::call_function::Response {
-            result: None,
-            error: Some(FunctionError { text, function_argument: None }),
+        let session = session(&request)?;
+        let request = request.into_inner();
+        answer(match functions::call(&session, &request.name, &request.arguments).await {
+            Ok(result) => pb::call_function::Response { result: encode(&result), error: None },
+            Err(error) => pb::call_function::Response { result: None, error: Some(error) },
         })
     }
 

@@ -14,7 +14,7 @@ use super::diagnostic::{error, refused};
 use crate::{
     client::{ConnectionSettings, Connector, ResourceClient},
     proto::tfplugin6::Diagnostic,
-    schema::{ProviderSchema, ResourceSchema},
+    schema::{FunctionSet, ProviderSchema, ResourceSchema, Snapshot},
     state::Defaults,
 };
 
@@ -33,11 +33,12 @@ pub(crate) struct Server {
     pub(crate) client: Arc<dyn ResourceClient>,
     pub(crate) defaults: Defaults,
     schema: OnceCell<Arc<ProviderSchema>>,
+    functions: OnceCell<Arc<FunctionSet>>,
 }
 
 impl Server {
     pub(crate) fn new(client: Arc<dyn ResourceClient>, defaults: Defaults) -> Arc<Self> {
-        Arc::new(Self { client, defaults, schema: OnceCell::new() })
+        Arc::new(Self { client, defaults, schema: OnceCell::new(), functions: OnceCell::new() })
     }
 
     /// The types, asked for once.
@@ -48,6 +49,17 @@ impl Server {
             Ok(Arc::new(ProviderSchema::of(&types, prefix)))
         };
         self.schema.get_or_try_init(ask).await.cloned()
+    }
+
+    /// The functions of its plugins, asked for once.
+    pub(crate) async fn functions(&self) -> Result<Arc<FunctionSet>, Vec<Diagnostic>> {
+        let ask = || async {
+            let functions = self.client.functions().await;
+            let functions =
+                functions.map_err(|status| refused("asking for functions", self.client.address(), &status))?;
+            Ok(Arc::new(FunctionSet::of(&functions)))
+        };
+        self.functions.get_or_try_init(ask).await.cloned()
     }
 }
 
@@ -93,12 +105,28 @@ impl Session {
             Ok(server) => server.schema(&self.prefix).await,
             Err(faults) => Err(faults),
         };
-        let mut faults = match asked {
-            Ok(schema) => return Ok(schema),
-            Err(faults) => faults,
+        match asked {
+            Ok(schema) => Ok(schema),
+            Err(faults) => Ok(Arc::new(ProviderSchema::of(&self.written_down(faults)?.types, &self.prefix))),
+        }
+    }
+
+    /// The functions of that server's plugins; where there is none, as they were written down.
+    pub(crate) async fn functions(&self) -> Result<Arc<FunctionSet>, Vec<Diagnostic>> {
+        let asked = match self.server().await {
+            Ok(server) => server.functions().await,
+            Err(faults) => Err(faults),
         };
+        match asked {
+            Ok(functions) => Ok(functions),
+            Err(faults) => Ok(Arc::new(FunctionSet::of(&self.written_down(faults)?.functions))),
+        }
+    }
+
+    /// What was written down, for when no server is reached, for these reasons.
+    fn written_down(&self, mut faults: Vec<Diagnostic>) -> Result<Snapshot, Vec<Diagnostic>> {
         match self.connector.snapshot() {
-            Ok(Some(types)) => return Ok(Arc::new(ProviderSchema::of(&types, &self.prefix))),
+            Ok(Some(snapshot)) => return Ok(snapshot),
             Ok(None) => {}
             Err(why) => faults.push(error("the schemas that were written down cannot be read", why)),
         }

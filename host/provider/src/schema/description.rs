@@ -1,10 +1,13 @@
-//! A type as the server describes it, and many of them in a file.
+//! A type as the server describes it, and all that a server has in a file.
 
 use std::{fs, io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mortise_resource::{data::GetTypeResponse, data::TypeInfo, descriptors::FileDescriptorSet};
-use prost::Message as _;
+use mortise_resource::{
+    data::{FunctionInfo, GetTypeResponse, TypeInfo},
+    descriptors::FileDescriptorSet,
+};
+use prost::Message;
 use serde::{Deserialize, Serialize};
 
 /// The version that is written, and the only one that is read.
@@ -19,46 +22,68 @@ pub struct TypeDescription {
     pub descriptors: FileDescriptorSet,
 }
 
-/// A file of types: what TypeService answers, as base64.
-#[derive(Serialize, Deserialize)]
-struct Snapshot {
-    version: u32,
-    types: Vec<String>,
+/// What a server has, as somebody wrote it down.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Its types.
+    pub types: Vec<TypeDescription>,
+    /// The functions of its plugins.
+    pub functions: Vec<FunctionInfo>,
 }
 
-impl TypeDescription {
-    /// The text of a file that holds types.
+/// A file of both: what TypeService and FunctionService answer, as base64.
+#[derive(Serialize, Deserialize)]
+struct SnapshotFile {
+    version: u32,
+    types: Vec<String>,
+    #[serde(default)]
+    functions: Vec<String>,
+}
+
+impl Snapshot {
+    /// The text of a file that holds it.
     #[must_use]
-    pub fn write_all(types: &[Self]) -> String {
-        let one = |of: &Self| {
+    pub fn write(&self) -> String {
+        let one = |of: &TypeDescription| {
             let answer = GetTypeResponse { r#type: Some(of.info.clone()), descriptors: Some(of.descriptors.clone()) };
             STANDARD.encode(answer.encode_to_vec())
         };
-        let snapshot = Snapshot { version: VERSION, types: types.iter().map(one).collect() };
+        let file = SnapshotFile {
+            version: VERSION,
+            types: self.types.iter().map(one).collect(),
+            functions: self.functions.iter().map(|function| STANDARD.encode(function.encode_to_vec())).collect(),
+        };
         // Texts and numbers have a form.
-        serde_json::to_string_pretty(&snapshot).unwrap_or_default()
+        serde_json::to_string_pretty(&file).unwrap_or_default()
     }
 
     /// Reads such a file; `None` where there is none, or one of another version.
     ///
     /// # Errors
     /// It cannot be read, or is no such file.
-    pub fn read_all(file: &Path) -> io::Result<Option<Vec<Self>>> {
+    pub fn read(file: &Path) -> io::Result<Option<Self>> {
         let text = match fs::read(file) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        let snapshot: Snapshot = serde_json::from_slice(&text)?;
-        if snapshot.version != VERSION {
+        let file: SnapshotFile = serde_json::from_slice(&text)?;
+        if file.version != VERSION {
             return Ok(None);
         }
         let one = |text: &String| {
-            let bytes = STANDARD.decode(text).map_err(io::Error::other)?;
-            let answer = GetTypeResponse::decode(bytes.as_slice()).map_err(io::Error::other)?;
+            let answer: GetTypeResponse = decoded(text)?;
             let (info, descriptors) = (answer.r#type.unwrap_or_default(), answer.descriptors.unwrap_or_default());
-            Ok(Self { info, descriptors })
+            Ok(TypeDescription { info, descriptors })
         };
-        snapshot.types.iter().map(one).collect::<io::Result<_>>().map(Some)
+        Ok(Some(Self {
+            types: file.types.iter().map(one).collect::<io::Result<_>>()?,
+            functions: file.functions.iter().map(decoded).collect::<io::Result<_>>()?,
+        }))
     }
+}
+
+fn decoded<M: Message + Default>(text: &String) -> io::Result<M> {
+    let bytes = STANDARD.decode(text).map_err(io::Error::other)?;
+    M::decode(bytes.as_slice()).map_err(io::Error::other)
 }

@@ -3,10 +3,12 @@
 mod attribute;
 mod description;
 mod envelope;
+mod functions;
 mod resource;
 mod set;
 
 pub use attribute::{Attribute, Content, type_of};
-pub use description::TypeDescription;
+pub use description::{Snapshot, TypeDescription};
+pub use functions::{Function, FunctionSet};
 pub use resource::{ResourceSchema, TypeError};
 pub use set::{ProviderSchema, list_name, list_to_proto, list_type, provider_to_proto, provider_type};

@@ -27,6 +27,10 @@ pub struct ResourceSchema {
     pub scope: Scope,
     /// What its data is.
     pub data: Arc<Object>,
+    /// Types whose resources can become resources of this one.
+    pub moved_from: Vec<pb::Type>,
+    /// Whether something outside can become one.
+    pub imports: bool,
     /// Version of the meaning of its data.
     version: u32,
     description: String,
@@ -105,6 +109,8 @@ impl ResourceSchema {
             envelope: envelope::managed(scope),
             data_attributes: of_message(&data, false),
             data: Arc::new(data),
+            moved_from: info.moved_from.clone(),
+            imports: info.hooks.as_ref().is_some_and(|hooks| hooks.import),
             kind,
             scope,
         })
@@ -207,7 +213,7 @@ pub(super) fn block(attributes: &[Attribute], description: &str) -> schema::Bloc
 }
 
 /// The name of a type's resources.
-fn resource_name(prefix: &str, kind: &pb::Type) -> String {
+pub(super) fn resource_name(prefix: &str, kind: &pb::Type) -> String {
     let plain = |text: &str| text.replace(['-', '.'], "_").to_ascii_lowercase();
     format!("{prefix}_{}_{}", plain(&kind.group), crate::mapping::attribute_name(&kind.kind))
 }

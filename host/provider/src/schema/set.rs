@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::types::gvk;
+use mortise_resource::{pb, types::gvk};
 
 use super::{
     attribute::type_of,
     description::TypeDescription,
     envelope,
-    resource::{ResourceSchema, TypeError, block},
+    resource::{ResourceSchema, TypeError, block, resource_name},
 };
 use crate::{proto::tfplugin6::Schema, value::Type};
 
@@ -64,6 +64,12 @@ impl ProviderSchema {
     /// All of them.
     pub fn resources(&self) -> impl Iterator<Item = &ResourceSchema> {
         self.resources.values()
+    }
+
+    /// The name of a type's resources, whether it has the type or not.
+    #[must_use]
+    pub fn name_of(&self, kind: &pb::Type) -> String {
+        resource_name(&self.prefix, kind)
     }
 
     /// The name of the data source that lists.

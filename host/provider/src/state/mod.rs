@@ -1,10 +1,12 @@
 //! Resources and the states that core keeps of them.
 
 mod observed;
+mod pending;
 mod private;
 mod request;
 
 pub use observed::{StateError, data_source_state, id_text, list_entry, metadata, state};
+pub use pending::{Origin, Pending};
 pub use private::Private;
 pub use request::{Defaults, place_of, request, resource_id};
 

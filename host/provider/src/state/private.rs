@@ -1,11 +1,12 @@
-//! What core keeps for the provider beside each state: what the server made of the user's spelling.
+//! What core keeps for the provider beside each state: what the server made of the user's spelling, and what is to be
+//! done before the server has what the state says.
 //!
 //! JSON; one of a later version counts as none, which costs a diff that settles with the next apply.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::metadata_shape;
+use super::{Pending, metadata_shape};
 use crate::{
     mapping::{Divergences, Shape},
     schema::ResourceSchema,
@@ -21,6 +22,8 @@ pub struct Private {
     v: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     div: Vec<Record>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pending: Option<Pending>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,20 +44,29 @@ enum StepRecord {
 impl Private {
     /// Writes it down.
     #[must_use]
-    pub fn write(divergences: &Divergences) -> Vec<u8> {
+    pub fn write(divergences: &Divergences, pending: Option<&Pending>) -> Vec<u8> {
         let recorded = divergences.iter().map(|(path, value)| Record {
             path: path.iter().map(StepRecord::of).collect(),
             value: STANDARD.encode(msgpack::encode(value)),
         });
         // Texts and numbers have a form.
-        serde_json::to_vec(&Self { v: VERSION, div: recorded.collect() }).unwrap_or_default()
+        serde_json::to_vec(&Self { v: VERSION, div: recorded.collect(), pending: pending.cloned() }).unwrap_or_default()
+    }
+
+    /// What is to be done before the server has what the state says; none for most.
+    #[must_use]
+    pub fn pending(bytes: &[u8]) -> Option<Pending> {
+        match serde_json::from_slice(bytes) {
+            Ok(Self { v: VERSION, pending, .. }) => pending,
+            _ => None,
+        }
     }
 
     /// Reads it. What the type does not have any more is left out.
     #[must_use]
     pub fn read(bytes: &[u8], of: &ResourceSchema) -> Divergences {
         let mut divergences = Divergences::default();
-        let Ok(Self { v: VERSION, div }) = serde_json::from_slice(bytes) else { return divergences };
+        let Ok(Self { v: VERSION, div, .. }) = serde_json::from_slice(bytes) else { return divergences };
         for one in div {
             let path: Vec<_> = one.path.into_iter().map(StepRecord::into_step).collect();
             let shape = match path.split_first() {

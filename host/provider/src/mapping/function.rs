@@ -1,0 +1,104 @@
+//! Types, arguments and results of functions, as plugins have them and as core has them.
+
+use mortise_resource::manifest::{
+    FunctionEntries, FunctionValue, FunctionValues, Primitive, ValueType, function_value::Value as PluginValue,
+    value_type,
+};
+
+use crate::value::{Step, Type, Value, ValueError};
+
+/// The type, as core has it; none for one that this program does not know.
+#[must_use]
+pub fn function_type(of: &ValueType) -> Option<Type> {
+    Some(match of.r#type.as_ref()? {
+        value_type::Type::Primitive(of) => match Primitive::try_from(*of).ok()? {
+            Primitive::Bool => Type::Bool,
+            Primitive::Number => Type::Number,
+            Primitive::String => Type::String,
+            Primitive::Unspecified => return None,
+        },
+        value_type::Type::List(of) => Type::list(function_type(of)?),
+        value_type::Type::Set(of) => Type::set(function_type(of)?),
+        value_type::Type::Map(of) => Type::map(function_type(of)?),
+        value_type::Type::Object(of) => {
+            let attribute = |(name, of): (&String, &ValueType)| Some((name.clone(), function_type(of)?));
+            Type::Object(of.attributes.iter().map(attribute).collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// An argument, as plugins have it. One that is not known has none.
+///
+/// # Errors
+/// It is not known, or brings a type of its own.
+pub fn argument(value: &Value) -> Result<FunctionValue, ValueError> {
+    let value = match value {
+        Value::Null => None,
+        Value::Bool(yes) => Some(PluginValue::Boolean(*yes)),
+        Value::Number(number) => Some(PluginValue::Number(number.to_string())),
+        Value::String(text) => Some(PluginValue::Text(text.clone())),
+        Value::List(items) => {
+            let item = |(index, item)| argument(item).map_err(|fault: ValueError| fault.within(Step::Index(index)));
+            let values = items.iter().enumerate().map(item).collect::<Result<_, _>>()?;
+            Some(PluginValue::Elements(FunctionValues { values }))
+        }
+        Value::Map(entries) => {
+            let entry = |(name, entry): (&String, &Value)| {
+                let value = argument(entry).map_err(|fault| fault.within(Step::Key(name.clone())))?;
+                Ok((name.clone(), value))
+            };
+            let values = entries.iter().map(entry).collect::<Result<_, ValueError>>()?;
+            Some(PluginValue::Entries(FunctionEntries { values }))
+        }
+        Value::Unknown(_) => return Err(ValueError::new("it is not known yet")),
+        Value::Dynamic(..) => return Err(ValueError::new("it brings a type of its own, which no function takes")),
+    };
+    Ok(FunctionValue { value })
+}
+
+/// A result of a type, as core has it.
+///
+/// # Errors
+/// It is not of the type.
+pub fn result(of: &Type, value: &FunctionValue) -> Result<Value, ValueError> {
+    let Some(value) = &value.value else { return Ok(Value::Null) };
+    Ok(match (of, value) {
+        (Type::Bool, PluginValue::Boolean(yes)) => Value::Bool(*yes),
+        (Type::Number, PluginValue::Number(number)) => {
+            Value::Number(number.parse().map_err(|fault| ValueError::new(format!("{number:.40}: {fault}")))?)
+        }
+        (Type::String, PluginValue::Text(text)) => Value::String(text.clone()),
+        (Type::List(of), PluginValue::Elements(elements)) => Value::List(items(of, elements)?),
+        (Type::Set(of), PluginValue::Elements(elements)) => {
+            let mut each: Vec<Value> = Vec::new();
+            for item in items(of, elements)? {
+                if !each.contains(&item) {
+                    each.push(item);
+                }
+            }
+            Value::List(each)
+        }
+        (Type::Map(of), PluginValue::Entries(entries)) => {
+            let entry = |(name, value): (&String, &FunctionValue)| {
+                let value = result(of, value).map_err(|fault| fault.within(Step::Key(name.clone())))?;
+                Ok((name.clone(), value))
+            };
+            Value::Map(entries.values.iter().map(entry).collect::<Result<_, ValueError>>()?)
+        }
+        (Type::Object(of), PluginValue::Entries(entries)) => {
+            let null = FunctionValue::default();
+            let attribute = |(name, of): (&String, &Type)| {
+                let value = entries.values.get(name).unwrap_or(&null);
+                let value = result(of, value).map_err(|fault| fault.within(Step::Attribute(name.clone())))?;
+                Ok((name.clone(), value))
+            };
+            Value::Map(of.iter().map(attribute).collect::<Result<_, ValueError>>()?)
+        }
+        _ => return Err(ValueError::new("it is not of the type that the function says")),
+    })
+}
+
+fn items(of: &Type, elements: &FunctionValues) -> Result<Vec<Value>, ValueError> {
+    let item = |(index, item)| result(of, item).map_err(|fault| fault.within(Step::Index(index)));
+    elements.values.iter().enumerate().map(item).collect()
+}

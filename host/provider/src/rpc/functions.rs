@@ -1,0 +1,54 @@
+//! Calls of functions. Core makes them before it configures anything, and again and again.
+
+use mortise_resource::data::{CallFunctionRequest, call_function_response::Outcome};
+
+use super::{session::Session, wire::decode};
+use crate::{
+    mapping::{argument, result},
+    proto::tfplugin6::{Diagnostic, DynamicValue, FunctionError},
+    value::{PathText, Value},
+};
+
+/// Calls one.
+pub(crate) async fn call(session: &Session, name: &str, arguments: &[DynamicValue]) -> Result<Value, FunctionError> {
+    let server = session.server().await.map_err(|faults| whole(&faults))?;
+    let functions = server.functions().await.map_err(|faults| whole(&faults))?;
+    let Some(function) = functions.get(name) else {
+        return Err(error(format!("the server has no function for {name}; `mortise function list` names its own")));
+    };
+    let mut values = Vec::with_capacity(arguments.len());
+    for (index, given) in arguments.iter().enumerate() {
+        let at = |text: String| FunctionError { function_argument: i64::try_from(index).ok(), text };
+        let of = function.parameter(index).ok_or_else(|| at("there is no parameter for this argument".to_owned()))?;
+        let value = decode(Some(given), of).map_err(|faults| at(words(&faults)))?;
+        values.push(argument(&value).map_err(|fault| at(fault.to_string()))?);
+    }
+    let request =
+        CallFunctionRequest { plugin: function.plugin.clone(), name: function.name.clone(), arguments: values };
+    match server.client.call_function(request).await {
+        Ok(Outcome::Result(value)) => result(&function.returns, &value).map_err(|fault| {
+            let place = PathText(&fault.path).to_string();
+            error(format!("the result of {name} cannot be told: {place} {}", fault.what))
+        }),
+        Ok(Outcome::Fault(fault)) => {
+            Err(FunctionError { function_argument: fault.argument.map(i64::from), text: fault.text })
+        }
+        Err(status) => Err(error(format!("{name}: {}", status.message()))),
+    }
+}
+
+fn error(text: String) -> FunctionError {
+    FunctionError { text, function_argument: None }
+}
+
+fn words(faults: &[Diagnostic]) -> String {
+    let one = |fault: &Diagnostic| match fault.detail.as_str() {
+        "" => fault.summary.clone(),
+        detail => format!("{}: {detail}", fault.summary),
+    };
+    faults.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn whole(faults: &[Diagnostic]) -> FunctionError {
+    error(words(faults))
+}

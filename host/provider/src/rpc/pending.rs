@@ -1,0 +1,52 @@
+//! What core has a state of before the server has the resource: one that is to change its type, or to be taken over from
+//! the outside. Plans change nothing, so the server is only asked what would come of it; applying carries it out.
+
+use mortise_resource::{
+    data::{ImportRequest, MoveRequest},
+    pb,
+};
+use tonic::{Code, Status};
+
+use super::{diagnostic::refused, session::Server};
+use crate::{
+    proto::tfplugin6::Diagnostic,
+    schema::ResourceSchema,
+    state::{Defaults, Pending, place_of},
+    value::Value,
+};
+
+/// Asks what would come of it, or carries it out; none where there is nothing (any more) that it could come from.
+pub(crate) async fn take_over(
+    pending: &Pending,
+    of: &ResourceSchema,
+    server: &Server,
+    prior: &Value,
+    dry_run: bool,
+) -> Result<Option<pb::Resource>, Vec<Diagnostic>> {
+    let (doing, answer) = match pending {
+        Pending::Move { from } => {
+            let request =
+                MoveRequest { id: Some(from.to_id()), version: String::new(), to: Some(of.kind.clone()), dry_run };
+            ("moving", server.client.move_resource(request).await)
+        }
+        Pending::Import { external_id } => {
+            let request = ImportRequest {
+                r#type: Some(of.kind.clone()),
+                tenancy: Some(place_of(of.scope, prior, &Defaults::default())),
+                external_id: external_id.clone(),
+                name: prior.get("name").as_str().unwrap_or_default().to_owned(),
+                dry_run,
+            };
+            ("importing", server.client.import(request).await)
+        }
+    };
+    found(answer).map_err(|status| refused(doing, server.client.address(), &status))
+}
+
+fn found(answer: Result<pb::Resource, Status>) -> Result<Option<pb::Resource>, Status> {
+    match answer {
+        Ok(resource) => Ok(Some(resource)),
+        Err(status) if status.code() == Code::NotFound => Ok(None),
+        Err(status) => Err(status),
+    }
+}

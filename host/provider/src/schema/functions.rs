@@ -1,0 +1,113 @@
+//! Functions of all plugins, as core has them: `<plugin>_<function>`.
+
+use std::collections::BTreeMap;
+
+use mortise_resource::{
+    data::FunctionInfo,
+    manifest::{FunctionParameter, ValueType},
+};
+
+use crate::{
+    mapping::function_type,
+    proto::tfplugin6::{Function as ProtoFunction, StringKind, function},
+    value::Type,
+};
+
+/// The functions of a server.
+#[derive(Debug, Default)]
+pub struct FunctionSet {
+    functions: BTreeMap<String, Function>,
+    /// What was left out, and why.
+    pub left_out: Vec<String>,
+}
+
+/// A function, with its types as core has them.
+#[derive(Debug)]
+pub struct Function {
+    /// The plugin.
+    pub plugin: String,
+    /// As the plugin calls it.
+    pub name: String,
+    parameters: Vec<Type>,
+    variadic: Option<Type>,
+    /// What it answers.
+    pub returns: Type,
+    proto: ProtoFunction,
+}
+
+impl FunctionSet {
+    /// Of what the server has. Of two that would have one name, the second is left out.
+    #[must_use]
+    pub fn of(all: &[FunctionInfo]) -> Self {
+        let mut set = Self::default();
+        for info in all {
+            let Some(function) = Function::of(info) else {
+                let name = info.function.as_ref().map(|function| function.name.as_str()).unwrap_or_default();
+                set.left_out.push(format!("the function {}.{name} has a type that is not known here", info.plugin));
+                continue;
+            };
+            let name = format!("{}_{}", info.plugin.replace('-', "_"), function.name);
+            match set.functions.get(&name) {
+                Some(known) => set.left_out.push(format!(
+                    "the functions {}.{} and {}.{} would both be called {name}; the second one is left out",
+                    known.plugin, known.name, function.plugin, function.name
+                )),
+                None => drop(set.functions.insert(name, function)),
+            }
+        }
+        set
+    }
+
+    /// One by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Function> {
+        self.functions.get(name)
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.functions.keys()
+    }
+
+    /// As core has them.
+    #[must_use]
+    pub fn to_proto(&self) -> BTreeMap<String, ProtoFunction> {
+        self.functions.iter().map(|(name, function)| (name.clone(), function.proto.clone())).collect()
+    }
+}
+
+impl Function {
+    fn of(info: &FunctionInfo) -> Option<Self> {
+        let function = info.function.as_ref()?;
+        let known = |of: &Option<ValueType>| function_type(of.as_ref()?);
+        let typed = |parameter: &FunctionParameter| known(&parameter.r#type);
+        let returns = known(&function.returns)?;
+        let parameters = function.parameters.iter().map(typed).collect::<Option<Vec<_>>>()?;
+        let variadic = function.variadic.as_ref().map(|one| typed(one).ok_or(())).transpose().ok()?;
+        let described = |parameter: &FunctionParameter, of: &Type| function::Parameter {
+            name: parameter.name.clone(),
+            r#type: of.to_bytes(),
+            allow_null_value: parameter.allow_null,
+            allow_unknown_values: false,
+            description: parameter.description.clone(),
+            description_kind: StringKind::Markdown.into(),
+        };
+        let proto = ProtoFunction {
+            parameters: function.parameters.iter().zip(&parameters).map(|(one, of)| described(one, of)).collect(),
+            variadic_parameter: function.variadic.as_ref().zip(variadic.as_ref()).map(|(one, of)| described(one, of)),
+            r#return: Some(function::Return { r#type: returns.to_bytes() }),
+            summary: function.summary.clone(),
+            description: function.description.clone(),
+            description_kind: StringKind::Markdown.into(),
+            deprecation_message: function.deprecation.clone(),
+        };
+        let (plugin, name) = (info.plugin.clone(), function.name.clone());
+        Some(Self { plugin, name, parameters, variadic, returns, proto })
+    }
+
+    /// The type of the argument at an index; none where there is none.
+    #[must_use]
+    pub fn parameter(&self, index: usize) -> Option<&Type> {
+        self.parameters.get(index).or(self.variadic.as_ref())
+    }
+}
