@@ -91,7 +91,7 @@ async fn attached() -> (Server, Core) {
     (server, core)
 }
 
-fn socket(server: &Server) -> PathBuf {
+pub fn socket(server: &Server) -> PathBuf {
     server.data_dir.join("provider.sock")
 }
 
@@ -619,7 +619,7 @@ async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
 }
 
 /// Runs a real core, in a directory with a configuration.
-fn terraform(dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
+pub fn terraform(dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
     let attach = std::process::Command::new(env!("CARGO_BIN_EXE_mortise"))
         .args(["provider", "attach", "--grpc-addr", &server.grpc.to_string()])
         .output()
@@ -639,7 +639,7 @@ fn terraform(dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) 
     (output.status.success(), said)
 }
 
-const REQUIRED: &str = r#"terraform {
+pub const REQUIRED: &str = r#"terraform {
   required_providers {
     mortise = { source = "mortise.local/mortise/mortise" }
   }

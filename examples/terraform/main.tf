@@ -9,6 +9,10 @@ variable "page" {
   default = "web"
 }
 
+variable "hostname" {
+  default = "shop.example.org"
+}
+
 resource "mortise_catalog_workload" "web" {
   count    = 2
   name     = "${var.page}-${count.index}"
@@ -30,7 +34,7 @@ resource "mortise_catalog_service" "web" {
 resource "mortise_edge_route" "shop" {
   name = "shop"
   data {
-    hostname = "shop.example.org"
+    hostname = var.hostname
     service  = { name = mortise_catalog_service.web.name, port = "http" }
   }
 }
@@ -43,4 +47,8 @@ data "mortise_resources" "workloads" {
 
 output "workloads" {
   value = [for found in data.mortise_resources.workloads.resources : found.name]
+}
+
+output "route_file" {
+  value = provider::mortise::routes_file_name("default", "default", mortise_edge_route.shop.name)
 }
