@@ -20,7 +20,7 @@ async fn plans() {
     let file = |text: &str, number: i64| {
         format!("type: changes.v1.Thing\nname: a\ndata:\n  text: {text}\n  number: {number}\n")
     };
-    t.file("new.yaml", &file("one", 1));
+    t.file("new.yaml", file("one", 1));
     t.fails(4, &["plan", "-f", "new.yaml"]).await;
     t.works(&["apply", "-f", "new.yaml"]).await;
     let written = || async {
@@ -33,15 +33,15 @@ async fn plans() {
         kept.iter().any(|one| crate::common::decoded::<data::PrivateBytes>(one).value == b"2")
     })
     .await;
-    t.file("replaced.yaml", &file("one", 2));
+    t.file("replaced.yaml", file("one", 2));
     t.fails(4, &["plan", "-f", "replaced.yaml"]).await;
-    t.file("bad.yaml", &file("forbidden", 1));
+    t.file("bad.yaml", file("forbidden", 1));
     t.fails(1, &["plan", "-f", "bad.yaml"]).await;
     t.fails(2, &["plan"]).await;
     t.finish();
 
     let mut t = Transcript::new("plan_json", &server);
-    t.file("replaced.yaml", &file("one", 2));
+    t.file("replaced.yaml", file("one", 2));
     let ran = t.run(&["plan", "-f", "replaced.yaml", "-o", "json"]).await;
     let json: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&json["action"], &json["replace"][0]), (&"replace".into(), &"data.number".into()));

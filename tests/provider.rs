@@ -226,6 +226,8 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     let stored = server.write(stored).await.unwrap();
     let made = core.refresh(&made).await.unwrap().unwrap();
     assert_eq!(made.state.get("metadata"), &Value::Null, "finalizers are the server's");
+    let (warned, _) = core.plan_destroy(&made).await.unwrap();
+    assert_eq!(summaries(&warned), "|the deletion waits for finalizers: cleaner|\n");
     let (faults, state) = core.destroy(&made).await.unwrap_err();
     assert!(summaries(&faults).contains("finalizers have been taken from it: cleaner"), "{faults:?}");
     assert_eq!(state, made.state, "it is still there");

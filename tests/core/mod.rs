@@ -277,8 +277,8 @@ impl Core {
         self.refresh(&imported).await.map(|found| found.expect("it is there"))
     }
 
-    /// Plans the end of a resource, and applies that. With faults comes what is left.
-    pub async fn destroy(&mut self, of: &Instance) -> Result<(), (Faults, Value)> {
+    /// Plans the end of a resource: warnings, and what is kept beside it.
+    pub async fn plan_destroy(&mut self, of: &Instance) -> Result<(Vec<Diagnostic>, Vec<u8>), Faults> {
         let request = pb::plan_resource_change::Request {
             type_name: of.kind.clone(),
             prior_state: encode(&of.state),
@@ -288,14 +288,21 @@ impl Core {
             provider_meta: None,
         };
         let answer = self.client.plan_resource_change(request).await.unwrap().into_inner();
-        let (answer, _) = or_faults(answer.clone(), answer.diagnostics).unwrap();
+        let (answer, warnings) = or_faults(answer.clone(), answer.diagnostics)?;
         assert!(self.decode(&of.kind, answer.planned_state.as_ref()).is_null());
+        Ok((warnings, answer.planned_private))
+    }
+
+    /// Plans the end of a resource, and applies that. With faults comes what is left.
+    pub async fn destroy(&mut self, of: &Instance) -> Result<(), (Faults, Value)> {
+        let planned = self.plan_destroy(of).await;
+        let (_, planned_private) = planned.map_err(|faults| (faults, of.state.clone()))?;
         let request = pb::apply_resource_change::Request {
             type_name: of.kind.clone(),
             prior_state: encode(&of.state),
             planned_state: encode(&Value::Null),
             config: encode(&Value::Null),
-            planned_private: answer.planned_private,
+            planned_private,
             provider_meta: None,
         };
         let answer = self.client.apply_resource_change(request).await.unwrap().into_inner();

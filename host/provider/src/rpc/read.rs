@@ -1,9 +1,9 @@
 //! What there is: of a resource that core has a state of, of one by its name, of many.
 
-use mortise_resource::{Scope, pb, types::gvk};
+use mortise_resource::{Scope, meta, pb, types::gvk};
 
 use super::{
-    diagnostic::{at, error, refused},
+    diagnostic::{at, error, refused, warning},
     pending::take_over,
     session::Server,
 };
@@ -36,12 +36,27 @@ pub(crate) async fn resource(
         (Some(found), Some(_)) => (found, Private::write(&Private::read(private, of), None)),
         (None, Some(pending)) => match take_over(pending, of, server, prior, true).await? {
             Some(expected) => (expected, private.to_vec()),
-            None => return Ok((Value::Null, Vec::new())),
+            None => return Ok((Value::Null, private.to_vec())),
         },
-        (None, None) => return Ok((Value::Null, Vec::new())),
+        (None, None) => return Ok((Value::Null, private.to_vec())),
     };
     let shown = state(of, &found, prior, &Private::read(private, of));
     Ok((shown.map_err(|fault| vec![error(fault.to_string(), "")])?, kept))
+}
+
+/// A warning of the finalizers that hold a resource which is to be deleted, if there are some.
+pub(crate) async fn finalizers(
+    of: &ResourceSchema,
+    server: &Server,
+    prior: &Value,
+) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
+    let uid = prior.get("uid").as_str().unwrap_or_default().to_owned();
+    let id = pb::Id { uid, ..resource_id(of, prior, &Defaults::default()) };
+    let found = server.client.read(id).await;
+    let found = found.map_err(|status| refused("reading", server.client.address(), &status))?;
+    let held = found.map(|found| meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", "));
+    let held = held.filter(|held| !held.is_empty());
+    Ok(held.map(|held| warning(format!("the deletion waits for finalizers: {held}"))).into_iter().collect())
 }
 
 /// One by its name, for a data source.

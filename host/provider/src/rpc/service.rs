@@ -8,7 +8,7 @@ use super::{
     apply::{ApplyResult, apply},
     diagnostic::{attribute_path, error},
     functions, import, moving,
-    plan::plan,
+    plan::{Plan, plan},
     read,
     session::{Session, resource},
     validate,
@@ -18,7 +18,7 @@ use crate::{
     client::ConnectionSettings,
     proto::tfplugin6::{self as pb, Diagnostic, ServerCapabilities, provider_server::Provider},
     schema::{ProviderSchema, ResourceSchema, list_to_proto, list_type, provider_to_proto, provider_type},
-    state::{Defaults, Private},
+    state::{Defaults, Pending, Private},
     value::{Value, json},
 };
 
@@ -49,6 +49,13 @@ fn capabilities() -> ServerCapabilities {
 /// Diagnostics of a result that holds nothing else.
 fn faults(of: Result<Faults, Faults>) -> Faults {
     of.unwrap_or_else(|faults| faults)
+}
+
+/// What is planned.
+enum Planned {
+    Change(Box<Plan>, Option<Pending>),
+    /// With warnings.
+    Destroy(Faults),
 }
 
 /// What is known of the request's type.
@@ -227,26 +234,27 @@ impl Provider for ProviderService {
             let of = known.resource()?;
             let kind = of.to_type();
             let prior = decode(request.prior_state.as_ref(), &kind)?;
+            let server = session.server().await?;
             if decode(request.proposed_new_state.as_ref(), &kind)?.is_null() {
-                return Ok(None);
+                return Ok(Planned::Destroy(read::finalizers(of, &server, &prior).await?));
             }
             let config = decode_object(request.config.as_ref(), &kind)?;
-            let server = session.server().await?;
             let pending = Private::pending(&request.prior_private).filter(|_| !prior.is_null());
             let plan = plan(of, &server, &prior, &config, pending.is_some()).await?;
-            Ok(Some((plan, pending)))
+            Ok(Planned::Change(Box::new(plan), pending))
         };
         answer(match planned.await {
-            Ok(Some((plan, pending))) => pb::plan_resource_change::Response {
+            Ok(Planned::Change(plan, pending)) => pb::plan_resource_change::Response {
                 planned_state: encode(&plan.state),
                 requires_replace: plan.replace.iter().map(|path| attribute_path(path)).collect(),
                 planned_private: Private::write(&plan.divergences, pending.as_ref()),
                 diagnostics: plan.diagnostics,
                 legacy_type_system: false,
             },
-            Ok(None) => pb::plan_resource_change::Response {
+            Ok(Planned::Destroy(diagnostics)) => pb::plan_resource_change::Response {
                 planned_state: encode(&Value::Null),
                 planned_private: request.prior_private.clone(),
+                diagnostics,
                 ..Default::default()
             },
             Err(diagnostics) => pb::plan_resource_change::Response {

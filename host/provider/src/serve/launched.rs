@@ -78,6 +78,9 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> LaunchError {
     move |source| LaunchError::System { what, source }
 }
 
+/// Calls of a connection that are under way at once: core has one for each resource, as many as its `-parallelism`.
+const MAX_CALLS: u32 = 1_000;
+
 /// Every service of a socket.
 pub(super) async fn router(controller: Controller) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -86,6 +89,7 @@ pub(super) async fn router(controller: Controller) -> Router {
         .max_decoding_message_size(MAX_MESSAGE)
         .max_encoding_message_size(MAX_MESSAGE);
     Server::builder()
+        .max_concurrent_streams(MAX_CALLS)
         .add_service(provider)
         .add_service(GrpcControllerServer::new(controller))
         .add_service(GrpcStdioServer::new(Stdio))

@@ -66,7 +66,7 @@ impl ResourceService {
             return Err(Error::invalid(format!("name: {fault}")));
         }
         let mut tenancy = request.tenancy.unwrap_or_default();
-        kind.scope.check("resource", &kind.gvk.to_string(), &mut tenancy)?;
+        kind.scope.check("resource", &kind.gvk.to_string(), &tenancy)?;
         caller.fill(kind.scope, &mut tenancy);
 
         let mut hooks = RequestHooks::new(kind.clone(), caller);

@@ -32,7 +32,7 @@ pub struct FunctionCommand {
 enum Command {
     /// List the functions of the server's plugins
     #[command(after_help = crate::commands::after("mortise function list -o json"))]
-    List(List),
+    List(Box<List>),
     /// Call a function, and print its result as JSON; a text as it is
     #[command(after_help = crate::commands::after(
         "mortise function call routes.normalize_path /api//v1/\nmortise function call --json shop.total '[1, 2.5]'"
