@@ -11,13 +11,11 @@
 
 use mortise_resource::{Code, Error, manifest::FunctionValue};
 use prost::Message as _;
-use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::{
     call::{answer::FunctionFault, export::CallFunction},
     error::HookError,
     hook::Hook,
-    host::state::State,
     manifest::functions::FunctionCallError,
     request::Call,
 };
@@ -82,11 +80,4 @@ impl Call {
         decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a value that {fault}")))?;
         Ok(Ok(result))
     }
-}
-
-/// A component with imports that all end the call.
-pub(crate) fn without_imports(component: &Component) -> wasmtime::Result<InstancePre<State>> {
-    let mut linker = Linker::new(component.engine());
-    linker.define_unknown_imports_as_traps(component)?;
-    linker.instantiate_pre(component)
 }

@@ -16,7 +16,6 @@ use crate::{
     },
     engine::low_priority::LowPriorityThreads,
     error::{HookError, LoadError},
-    function::without_imports,
     grants::Grants,
     health::{
         breaker::HealthState,
@@ -33,6 +32,7 @@ use crate::{
         grants_check::{permit, running},
         settings::PluginSettings,
         settings_check,
+        without_imports::without_imports,
     },
     manifest::{controllers::ControllerDecl, document::Manifest, exports::Exports},
     sandbox::{Inner, Sandbox},

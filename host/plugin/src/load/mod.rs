@@ -11,3 +11,4 @@ pub(crate) mod loading_call;
 mod needs;
 pub(crate) mod settings;
 pub(crate) mod settings_check;
+pub(crate) mod without_imports;
