@@ -77,6 +77,7 @@ mod plugin_trust;
 mod plugins;
 mod provider;
 mod provider_changes;
+mod provider_terraform;
 mod proxy;
 mod quarantine;
 mod quotas;

@@ -24,7 +24,7 @@ use crate::{
     core::{CORE_CERTIFICATE, Core, OTHER_CERTIFICATE, check_applied, connect_tls, encode, path_of, state_json},
 };
 
-const EVERYTHING: &str = "mortise_fields_everything";
+pub const EVERYTHING: &str = "mortise_fields_everything";
 
 fn text(text: &str) -> Value {
     Value::String(text.into())
@@ -43,7 +43,7 @@ fn part(name: &str, weight: Value) -> Value {
 }
 
 /// A value of every kind, in spellings that are not the server's wherever there are several.
-fn everything() -> Vec<(&'static str, Value)> {
+pub fn everything() -> Vec<(&'static str, Value)> {
     vec![
         ("text", text("UPPER Lower")),
         ("yes", Value::Bool(false)),
@@ -202,7 +202,7 @@ async fn what_others_did_in_between_is_drift_or_refused() {
     assert!(server.read(&id_of("x")).await.is_ok(), "another uid is not deleted");
 }
 
-fn id_of(name: &str) -> mortise_resource::pb::Id {
+pub fn id_of(name: &str) -> mortise_resource::pb::Id {
     mortise_resource::pb::Id {
         name: name.into(),
         uid: String::new(),

@@ -200,7 +200,8 @@ fn pack_number(number: &Number) -> Packed {
     match (number.to_i64(), number.to_u64(), number.to_f64()) {
         (Some(number), _, _) => Packed::from(number),
         (_, Some(number), _) => Packed::from(number),
-        (_, _, Some(number)) => Packed::F64(number),
+        // Core compares whole numbers by their last digit, which a float of this size does not have.
+        (_, _, Some(number)) if number.fract() != 0.0 => Packed::F64(number),
         _ => Packed::from(number.to_string()),
     }
 }
@@ -359,6 +360,14 @@ mod tests {
         for levels in [DEPTH, 1_000, 1_000_000] {
             assert!(decode(&deep(levels), &Type::Dynamic).is_err());
             assert!(decode(&deep(levels), &of).is_err());
+        }
+    }
+
+    /// As core sends them: a whole number beyond 64 bits is its digits.
+    #[test]
+    fn large_whole_numbers_are_digits() {
+        for (text, first) in [("1e300", 0xda), ("1e30", 0xbf), ("-1e30", 0xd9), ("0.1", 0xcb), ("1e-300", 0xcb)] {
+            assert_eq!(encode(&number(text)).first(), Some(&first), "{text}");
         }
     }
 }
