@@ -22,7 +22,10 @@ use mortise_redaction::Secrets;
 use mortise_resource::pb;
 use parking_lot::Mutex;
 use prost::Message as _;
-use tokio::{sync::Semaphore, time::timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{timeout, timeout_at},
+};
 
 use crate::{
     bindings,
@@ -30,7 +33,7 @@ use crate::{
         answer::{MadeReply, Usage},
         export::{ControllerGuest, HookExport, Import, Initialize, Map, Reconcile},
         instrumented_call::InstrumentedCall,
-        warm_instance::{ControllerComponent, WarmInstance},
+        warm_instance::{ControllerComponent, IMPORTS, WarmInstance},
     },
     error::{HookError, HookFault},
     health::logs::plain,
@@ -178,6 +181,11 @@ impl Reconciler {
         host: Arc<dyn ReconcilerHost>,
         cancel: &Cancel,
     ) -> Result<MadeReply, HookError> {
+        let turn = timeout(self.component.limits.deadline(), self.component.import_turns.acquire()).await;
+        let Ok(Ok(_turn)) = turn else {
+            let fault = HookFault::Busy { limit: IMPORTS, setting: "imports of one plugin at once" };
+            return Err(self.plugin.hooks.reporter.fault(Hook::Import.name(), fault, None));
+        };
         self.call(Import { of, within, external_id }, self.call_context(host, cancel)).await
     }
 

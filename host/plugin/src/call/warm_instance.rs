@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{Engine, component::InstancePre};
 
 use crate::{
@@ -44,6 +44,9 @@ use crate::{
 /// Calls after which an instance retires.
 const CALLS: u32 = 1_000;
 
+/// Imports of a plugin at once.
+pub(crate) const IMPORTS: usize = 4;
+
 /// Growth of its memory after which an instance retires, bytes.
 const GROWTH: usize = 1 << 20;
 
@@ -56,6 +59,8 @@ pub(crate) struct ControllerComponent {
     pub(crate) http: bool,
     pub(crate) limits: Arc<Limits>,
     pub(crate) permit: Arc<Permit>,
+    /// Bounds the imports that run at once, so that callers cannot take the places of controllers.
+    pub(crate) import_turns: Semaphore,
 }
 
 /// An instance that is kept between calls.

@@ -27,7 +27,7 @@ use wasmtime::{
 use crate::{
     call::{
         export::ControllerExports,
-        warm_instance::{ControllerComponent, WarmInstance},
+        warm_instance::{ControllerComponent, IMPORTS, WarmInstance},
     },
     engine::{
         configuration,
@@ -151,6 +151,7 @@ impl ControllerEngine {
             http,
             limits: Arc::new(limits),
             permit: Arc::new(permit),
+            import_turns: Semaphore::new(IMPORTS),
         })
     }
 
