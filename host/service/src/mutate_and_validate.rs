@@ -32,14 +32,7 @@ impl ResourceService {
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         self.check_size(&resource, None)?;
-        if place.marked {
-            let id = resource.id.unwrap_or_default();
-            let tenancy = tenancy_of(&id);
-            return Err(Error::invalid(format!(
-                "tenancy marked for deletion: {}/{}",
-                tenancy.partition, tenancy.namespace
-            )));
-        }
+        place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         Ok(pb::MutateAndValidateResponse { resource: Some(resource), warnings })
     }
 }

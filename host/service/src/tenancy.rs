@@ -18,6 +18,21 @@ pub(crate) struct Place {
     pub(crate) marked: bool,
 }
 
+impl Place {
+    /// Refuses what is to be created in a unit that is marked for deletion.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(crate) fn check_unmarked(&self, tenancy: &pb::Tenancy) -> Result<(), Error> {
+        match self.marked {
+            true => {
+                Err(Error::invalid(format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace)))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 /// The reason for which a place cannot be used.
 pub(crate) enum PlaceError {
     /// The named unit does not exist.

@@ -123,8 +123,8 @@ impl FunctionDecl {
     ///
     /// # Errors
     /// The reason for which it is not of the type.
-    pub(crate) fn check_result(&self, result: &FunctionValue) -> Result<(), String> {
-        check_value(&self.returns, result).map_err(|fault| fault.to_string())
+    pub(crate) fn check_result(&self, result: &FunctionValue) -> Result<(), ValueFault> {
+        check_value(&self.returns, result)
     }
 }
 
@@ -137,7 +137,8 @@ fn check_argument(parameter: &FunctionParameter, argument: &FunctionValue) -> Re
 }
 
 /// A value that is not of its type, and where in it.
-struct ValueFault {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ValueFault {
     place: String,
     what: String,
 }

@@ -95,11 +95,7 @@ impl ResourceService {
         upgrade::set_schema_version(&kind, &mut resource);
         let (warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         self.check_size(&resource, None)?;
-        if place.marked {
-            let tenancy = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
-            let what = format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace);
-            return Err(Error::invalid(what));
-        }
+        place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         self.check_absent(&resource).await?;
         if request.dry_run {
             return Ok(ImportResponse { resource: Some(resource), warnings });

@@ -75,11 +75,7 @@ impl ResourceService {
         upgrade::set_schema_version(&new_kind, &mut resource);
         let (warnings, place) = self.admit(&mut hooks, Verb::Write, &new_kind, &mut resource, None).await?;
         self.check_size(&resource, None)?;
-        if place.marked {
-            let tenancy = tenancy_of(&old_id);
-            let what = format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace);
-            return Err(Error::invalid(what));
-        }
+        place.check_unmarked(tenancy_of(&old_id))?;
         self.check_absent(&resource).await?;
         let before = old.generation.clone();
         if request.dry_run {

@@ -56,10 +56,8 @@ impl ResourceService {
             }
             resource.status.clone_from(&stored.status);
             deletion_rules::check(stored, &resource, place.marked)?;
-        } else if place.marked {
-            let tenancy = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
-            let what = format!("tenancy marked for deletion: {}/{}", tenancy.partition, tenancy.namespace);
-            return Err(Error::invalid(what));
+        } else {
+            place.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
         }
         (resource.version, resource.generation) = (String::new(), String::new());
 
