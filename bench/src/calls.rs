@@ -12,7 +12,7 @@ use crate::{
     Outcome,
     report::line,
     servers::{Client, Server},
-    versus::{Costs, Rounds, Work, compare},
+    versus::{Rounds, Work, costs},
 };
 
 /// Bytes of data in a resource.
@@ -20,6 +20,9 @@ const DATA: usize = 512;
 
 /// Resources that reads read and writes rewrite.
 const NAMES: usize = 1_000;
+
+/// Clients that list those at once.
+const LISTERS: usize = 4;
 
 /// A `demo.v2.Artist` with 512 bytes of data.
 pub(crate) fn artist(name: &str) -> pb::Resource {
@@ -145,14 +148,14 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
         let reads = async |server: &Server| {
             Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
         };
-        compare("Read", ("mortise", reads(&ours).await?), ("ceiling", reads(&ceiling).await?), clients, rounds).await?;
+        let (a, b) = (reads(&ours).await?, reads(&ceiling).await?);
+        costs("Read", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
     }
     for clients in [1, 64] {
         let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
-        compare("Write", ("mortise", writes(&ours).await?), ("ceiling", writes(&ceiling).await?), clients, rounds)
-            .await?;
-        let durable = ("durable ceiling", writes(&durable).await?);
-        compare("Write", ("mortise", writes(&ours).await?), durable, clients, rounds).await?;
+        let (a, b, c) = (writes(&ours).await?, writes(&ceiling).await?, writes(&durable).await?);
+        costs("Write", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
+        costs("Write", ("mortise", &ours, &a), ("durable ceiling", &durable, &c), clients, rounds).await?;
     }
     ours.stop().await?;
     if only_writes { Ok(()) } else { hooked_reads(rounds).await }
@@ -172,15 +175,14 @@ pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
             Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
         };
         let (a, b) = (reads(&ours).await?, reads(&theirs).await?);
-        let mut costs = Costs::new("Read", ["this", "other"], clients);
-        costs.measure((&ours, &a), (&theirs, &b), rounds).await?;
-        costs.print()?;
+        costs("Read", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
         let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
         let (a, b) = (writes(&ours).await?, writes(&theirs).await?);
-        let mut costs = Costs::new("Write", ["this", "other"], clients);
-        costs.measure((&ours, &a), (&theirs, &b), rounds).await?;
-        costs.print()?;
+        costs("Write", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
     }
+    let lists = async |server: &Server| Outcome::Ok(Arc::new(Lists(server.clients(LISTERS).await?)));
+    let (a, b) = (lists(&ours).await?, lists(&theirs).await?);
+    costs(format!("List of {NAMES}"), ("this", &ours, &a), ("other", &theirs, &b), LISTERS, rounds).await?;
     ours.stop().await?;
     theirs.stop().await
 }
@@ -195,8 +197,8 @@ async fn hooked_reads(rounds: Rounds) -> Outcome<()> {
         let reads = async |server: &Server| {
             Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: hooked }))
         };
-        let (mortise, noop) = (("mortise", reads(&ours).await?), ("ceiling", reads(&ceiling).await?));
-        compare("Read through a hook", mortise, noop, clients, rounds).await?;
+        let (a, b) = (reads(&ours).await?, reads(&ceiling).await?);
+        costs("Read through a hook", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
     }
     ours.stop().await
 }
@@ -207,9 +209,11 @@ pub(crate) async fn lists(rounds: Rounds) -> Outcome<()> {
         let dir = tempfile::tempdir()?;
         let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(count).await?);
         fill(&ours, count).await?;
-        let lists = async |server: &Server| Outcome::Ok(Arc::new(Lists(server.clients(1).await?)));
+        let clients = if count > NAMES { 1 } else { LISTERS };
+        let lists = async |server: &Server| Outcome::Ok(Arc::new(Lists(server.clients(clients).await?)));
+        let (a, b) = (lists(&ours).await?, lists(&ceiling).await?);
         let title = format!("List of {count}");
-        compare(&title, ("mortise", lists(&ours).await?), ("ceiling", lists(&ceiling).await?), 1, rounds).await?;
+        costs(title, ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
         line(&format!("resident after it: {:.0} MiB", ours.resident_mib()?))?;
         ours.stop().await?;
     }

@@ -15,6 +15,7 @@ mod crowd;
 mod destination;
 mod disk;
 mod etcd;
+mod fanout;
 mod hooks;
 mod hostile;
 mod latencies;
@@ -59,6 +60,12 @@ enum Command {
     },
     /// List of 1,000 and of 100,000 against a server that answers the same bytes.
     Lists,
+    /// Every change to 1, 100 and 1,000 watchers.
+    Fanout {
+        /// Another `mortise` to measure as well.
+        #[arg(long)]
+        other: Option<PathBuf>,
+    },
     /// What many lists at once cost writes, and the server's memory.
     Crowd {
         /// Lists that are under way, or wait their turn, at once.
@@ -146,6 +153,7 @@ fn main() -> Outcome<()> {
             }
             Command::Calls { writes } => calls::calls(rounds, writes).await,
             Command::Lists => calls::lists(rounds).await,
+            Command::Fanout { other } => fanout::measure(rounds, other.as_deref()).await,
             Command::Crowd { lists, resources } => crowd::measure(rounds, lists, resources).await,
             Command::Apply { resources } => apply::measure(rounds.count, resources).await,
             Command::Tokens => tokens::measure(rounds).await,
@@ -165,6 +173,7 @@ fn main() -> Outcome<()> {
                 reload::measure(1_000).await?;
                 calls::calls(rounds, false).await?;
                 calls::lists(rounds).await?;
+                fanout::measure(rounds, None).await?;
                 crowd::measure(rounds, 2_000, 100_000).await?;
                 apply::measure(rounds.count, 10_000).await?;
                 tokens::measure(rounds).await?;

@@ -3,11 +3,14 @@
 
 use std::{net::SocketAddr, path::Path, pin::Pin};
 
-use futures::Stream;
+use futures::{Stream, StreamExt as _, stream};
 use mortise_api::stubs::resource_service_server::{ResourceService, ResourceServiceServer};
-use mortise_resource::pb;
+use mortise_resource::pb::{
+    self,
+    watch_event::{EndOfSnapshot, Event, Upsert},
+};
 use prost::Message as _;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::broadcast};
 use tonic::{Request, Response, Status, transport::Server, transport::server::TcpIncoming};
 
 use crate::{
@@ -19,6 +22,7 @@ use crate::{
 struct Noop {
     resource: pb::Resource,
     list: Vec<pb::Resource>,
+    changes: broadcast::Sender<pb::Resource>,
     disk: Option<Disk>,
 }
 
@@ -35,7 +39,8 @@ pub(crate) async fn serve(addr: SocketAddr, list: usize, durable: Option<&Path>)
         resource
     };
     let disk = durable.map(disk::start).transpose()?;
-    let noop = Noop { resource: stored(0), list: (0..list).map(stored).collect(), disk };
+    let changes = broadcast::Sender::new(4_096);
+    let noop = Noop { resource: stored(0), list: (0..list).map(stored).collect(), changes, disk };
     let listener = TcpListener::bind(addr).await?;
     line(&format!("grpc={}", listener.local_addr()?))?;
     Server::builder()
@@ -60,6 +65,10 @@ impl ResourceService for Noop {
         let resource = request.into_inner().resource;
         if let (Some(disk), Some(resource)) = (&self.disk, &resource) {
             disk.keep(resource.encode_to_vec()).await.ok_or_else(|| Status::internal("the disk failed"))?;
+        }
+        if let Some(resource) = &resource {
+            // Fails where nobody watches.
+            let _ = self.changes.send(resource.clone());
         }
         Ok(Response::new(pb::WriteResponse { resource, warnings: Vec::new() }))
     }
@@ -87,7 +96,14 @@ impl ResourceService for Noop {
     }
 
     async fn watch_list(&self, _: Request<pb::WatchListRequest>) -> Result<Response<Self::WatchListStream>, Status> {
-        Err(Status::unimplemented("not measured"))
+        let upsert = |resource| Event::Upsert(Upsert { resource: Some(resource) });
+        let message = |event| Ok(pb::WatchEvent { event: Some(event) });
+        let snapshot = self.list.clone().into_iter().map(upsert).chain([Event::EndOfSnapshot(EndOfSnapshot {})]);
+        let changes = stream::unfold(self.changes.subscribe(), move |mut changes| async move {
+            let changed = changes.recv().await.map(|resource| message(upsert(resource)));
+            Some((changed.unwrap_or_else(|_| Err(Status::aborted("too slow"))), changes))
+        });
+        Ok(Response::new(Box::pin(stream::iter(snapshot.map(message)).chain(changes))))
     }
 
     async fn mutate_and_validate(

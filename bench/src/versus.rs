@@ -83,6 +83,19 @@ pub(crate) async fn compare<A: Work, B: Work>(
     Ok(ratio)
 }
 
+/// Compares two servers by [`Costs`], and prints them.
+pub(crate) async fn costs<A: Work, B: Work>(
+    title: impl Into<String>,
+    (a_name, a_server, a): (&'static str, &Server, &Arc<A>),
+    (b_name, b_server, b): (&'static str, &Server, &Arc<B>),
+    clients: usize,
+    rounds: Rounds,
+) -> Outcome<()> {
+    let mut costs = Costs::new(title, [a_name, b_name], clients);
+    costs.measure((a_server, a), (b_server, b), rounds).await?;
+    costs.print()
+}
+
 /// A side's rate, and its server's processor time for an operation, µs.
 async fn cost<W: Work>(server: &Server, work: &Arc<W>, clients: usize, length: Duration) -> Outcome<(f64, f64)> {
     let before = server.processor_seconds()?;
@@ -93,7 +106,7 @@ async fn cost<W: Work>(server: &Server, work: &Arc<W>, clients: usize, length: D
 
 /// A comparison of two servers by rate and by their processor time for an operation, the steadier figure.
 pub(crate) struct Costs {
-    title: &'static str,
+    title: String,
     names: [&'static str; 2],
     clients: usize,
     /// Of each round: both rates and their ratio, both times and their ratio. The ratios are above 1 where the second is
@@ -103,15 +116,15 @@ pub(crate) struct Costs {
 
 impl Costs {
     /// Nothing is measured yet.
-    pub(crate) fn new(title: &'static str, names: [&'static str; 2], clients: usize) -> Self {
-        Self { title, names, clients, figures: Default::default() }
+    pub(crate) fn new(title: impl Into<String>, names: [&'static str; 2], clients: usize) -> Self {
+        Self { title: title.into(), names, clients, figures: Default::default() }
     }
 
     /// Measures some rounds more, perhaps of another pair of servers.
-    pub(crate) async fn measure<W: Work>(
+    pub(crate) async fn measure<A: Work, B: Work>(
         &mut self,
-        (a_server, a): (&Server, &Arc<W>),
-        (b_server, b): (&Server, &Arc<W>),
+        (a_server, a): (&Server, &Arc<A>),
+        (b_server, b): (&Server, &Arc<B>),
         rounds: Rounds,
     ) -> Outcome<()> {
         rate(a, self.clients, rounds.length / 4).await?;

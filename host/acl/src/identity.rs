@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use mortise_resource::{
-    Code, Error,
+    Code, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
     pb,
 };
@@ -107,9 +107,9 @@ impl Authorizer for Identity {
         self.rules.load().denied(permission, name)
     }
 
-    fn effect(&self, verb: Verb, of: &pb::Type, within: &pb::Tenancy, name: Option<&str>) -> Effect {
+    fn effect(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.is_valid() {
-            true => self.rules.load().effect(verb, of, within, name),
+            true => self.rules.load().effect(verb, of, name),
             false => Effect::Deny,
         }
     }

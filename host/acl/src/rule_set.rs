@@ -10,8 +10,8 @@ use std::{
 };
 
 use mortise_resource::{
+    IdRef,
     authorizer::{Effect, Verb},
-    pb,
 };
 
 use crate::{
@@ -101,10 +101,10 @@ impl RuleSet {
         !self.management && self.level(area, name) == Some(Level::Deny)
     }
 
-    pub(crate) fn effect(&self, verb: Verb, of: &pb::Type, within: &pb::Tenancy, name: Option<&str>) -> Effect {
+    pub(crate) fn effect(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.management {
             true => Effect::Allow,
-            false => type_rule::decide(&self.type_rules, verb, of, within, name),
+            false => type_rule::decide(&self.type_rules, verb, of, name),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A rule by type and place.
 
 use mortise_resource::{
+    IdRef,
     authorizer::{Effect, Verb},
-    data, pb,
+    data,
     tenancy::WILDCARD,
 };
 
@@ -45,13 +46,13 @@ impl TypePattern {
         }
     }
 
-    fn fits(&self, of: &pb::Type) -> bool {
+    fn fits(&self, of: IdRef<'_>) -> bool {
         match self {
             Self::Any => true,
-            Self::Group(group) => **group == of.group,
-            Self::Kind { group, kind } => **group == of.group && **kind == of.kind,
+            Self::Group(group) => **group == *of.group,
+            Self::Kind { group, kind } => **group == *of.group && **kind == *of.kind,
             Self::Exact { group, version, kind } => {
-                **group == of.group && **version == of.group_version && **kind == of.kind
+                **group == *of.group && **version == *of.group_version && **kind == *of.kind
             }
         }
     }
@@ -141,14 +142,14 @@ impl CompiledTypeRule {
     /// How closely the rule fits; `None` if it does not. Without a name the question is about all resources of the type
     /// in a place, where `*` is every unit: a rule for some names allows the question (each resource is looked at
     /// again), but does not deny it.
-    fn fits(&self, verb: Verb, of: &pb::Type, within: &pb::Tenancy, name: Option<&str>) -> Option<Closeness> {
+    fn fits(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Option<Closeness> {
         let unit = |units: &[Box<str>], unit: &str| {
             units.is_empty() || units.iter().any(|one| **one == *unit || **one == *WILDCARD)
         };
         let fits = self.verbs.has(verb)
             && self.types.iter().any(|pattern| pattern.fits(of))
-            && unit(&self.partitions, &within.partition)
-            && unit(&self.namespaces, &within.namespace);
+            && unit(&self.partitions, of.partition)
+            && unit(&self.namespaces, of.namespace);
         if !fits {
             return None;
         }
@@ -168,11 +169,10 @@ impl CompiledTypeRule {
 pub(crate) fn decide<'a>(
     rules: impl IntoIterator<Item = &'a CompiledTypeRule>,
     verb: Verb,
-    of: &pb::Type,
-    within: &pb::Tenancy,
+    of: IdRef<'_>,
     name: Option<&str>,
 ) -> Effect {
-    let fitting = rules.into_iter().filter_map(|rule| Some((rule.fits(verb, of, within, name)?, rule.deny)));
+    let fitting = rules.into_iter().filter_map(|rule| Some((rule.fits(verb, of, name)?, rule.deny)));
     match fitting.max() {
         None => Effect::Silent,
         Some((_, true)) => Effect::Deny,

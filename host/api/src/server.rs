@@ -40,7 +40,6 @@ use crate::{
         health::{self, Health},
         plugin_service::PluginApi,
         reflection::Reflection,
-        resource_service::ResourceApi,
         server_service::ServerApi,
         type_service::TypeApi,
     },
@@ -58,7 +57,6 @@ use crate::{
         type_service_server::TypeServiceServer,
     },
     soundness::Soundness,
-    stubs::resource_service_server::ResourceServiceServer,
     tls::{Tls, TlsError, TlsOptions},
 };
 
@@ -260,8 +258,6 @@ impl OpenPorts {
                     .max_decoding_message_size(self.options.max_request_bytes);
             let controllers = ControllerServiceServer::new(ControllerApi(controller_manager.clone()));
             let types = TypeServiceServer::new(TypeApi(registry));
-            let resource_service = ResourceServiceServer::new(ResourceApi(service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
 
             let changes = ChangeServiceServer::new(ChangeApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
@@ -310,7 +306,6 @@ impl OpenPorts {
                     request
                 }))
                 .layer(calls.layer())
-                .add_service(resource_service)
                 .add_service(plugins)
                 .add_service(types)
                 .add_service(controllers)

@@ -91,8 +91,7 @@ impl PluginResources {
             match self.backend.commit(Batch::of_all(mutations)).await {
                 Ok(stored) => {
                     for resource in stored.into_iter().flatten() {
-                        let name = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
-                        self.written.insert(name, resource);
+                        self.written.insert(resource.id().name.to_owned(), resource.decode()?);
                     }
                     break;
                 }

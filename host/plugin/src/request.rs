@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use mortise_redaction::Secrets;
-use mortise_resource::{Diagnostic, authorizer::Authorizer, pb};
+use mortise_resource::{Diagnostic, EncodedResource, authorizer::Authorizer, pb};
 use parking_lot::Mutex;
 use prost::Message as _;
 
@@ -160,15 +160,15 @@ impl Call {
     pub async fn authorize_read(
         &mut self,
         id: &pb::Id,
-        resource: Option<&pb::Resource>,
+        resource: Option<&EncodedResource>,
     ) -> Result<Decision, HookError> {
         let id = id.encode_to_vec();
-        let version = resource.map_or("", |r| r.version.as_str());
+        let version = resource.map_or("", EncodedResource::version);
         let key = self.key(u8::from(resource.is_some()), &[&id, version.as_bytes()]);
         if let Some(decision) = self.remembered(Hook::AuthorizeRead, &key) {
             return Ok(decision);
         }
-        let resource = resource.map(prost::Message::encode_to_vec);
+        let resource = resource.map(|resource| resource.bytes().to_vec());
         self.note(&[resource.as_deref().unwrap_or_default()]);
         let decision = self.call(AuthorizeRead { caller: self.caller.clone(), id, resource }).await?;
         let decision = self.decided(decision);

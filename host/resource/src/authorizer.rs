@@ -1,6 +1,6 @@
 //! Permissions of a caller, as hooks and the host ask for them.
 
-use crate::{Error, pb};
+use crate::{Error, IdRef, pb};
 
 /// Answers permission questions about a caller, as of now: what it may do can change while a stream is open.
 ///
@@ -10,13 +10,19 @@ pub trait Authorizer: Send + Sync {
     /// Whether the caller has `permission` on the thing called `name`; `name` is empty for areas without names.
     fn allowed(&self, permission: &str, name: &str) -> bool;
 
+    /// Whether every question is answered with yes, so that none need be asked.
+    fn allows_all(&self) -> bool {
+        false
+    }
+
     /// Whether rules deny `permission` on `name` outright, instead of granting nothing.
     fn denied(&self, _permission: &str, _name: &str) -> bool {
         false
     }
 
-    /// The decision of the caller's rules by type and place. `name` is `None` for the resources of a type in a place.
-    fn effect(&self, _verb: Verb, _of: &pb::Type, _within: &pb::Tenancy, _name: Option<&str>) -> Effect {
+    /// The decision of the caller's rules by type and place, which are those of `of`. `name` is `None` for the resources
+    /// of a type in a place.
+    fn effect(&self, _verb: Verb, _of: IdRef<'_>, _name: Option<&str>) -> Effect {
         Effect::Silent
     }
 
@@ -89,6 +95,10 @@ pub struct AllowAll;
 
 impl Authorizer for AllowAll {
     fn allowed(&self, _permission: &str, _name: &str) -> bool {
+        true
+    }
+
+    fn allows_all(&self) -> bool {
         true
     }
 

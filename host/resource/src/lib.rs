@@ -6,6 +6,7 @@
 
 pub mod authorizer;
 pub mod descriptors;
+pub mod encoded;
 pub mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
@@ -17,6 +18,7 @@ pub mod tenancy;
 pub mod types;
 pub mod ulid;
 
+pub use encoded::{BadEncoding, EncodedResource, IdRef};
 pub use error::{Code, Error};
 pub use path::{FieldPath, PathStep};
 pub use scope::Scope;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, name, pb, tenancy};
+use crate::{Error, IdRef, name, pb, tenancy};
 
 /// A type as it is registered and looked up: exact and case-sensitive.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +25,12 @@ impl Gvk {
     #[must_use]
     pub fn to_pb(&self) -> pb::Type {
         pb::Type { group: self.group.clone(), group_version: self.group_version.clone(), kind: self.kind.clone() }
+    }
+
+    /// Whether the id is of this type.
+    #[must_use]
+    pub fn is_of(&self, id: IdRef<'_>) -> bool {
+        self.group == id.group && self.group_version == id.group_version && self.kind == id.kind
     }
 
     /// Whether `other` names this type.

@@ -64,8 +64,8 @@ async fn snapshot(watch: &mut TypeWatch, put: impl Fn(&pb::Resource)) -> Result<
     loop {
         match watch.next().await? {
             WatchEvent::Upsert(resource) => {
-                names.insert(name_of(&resource).to_owned());
-                put(&resource);
+                names.insert(resource.id().name.to_owned());
+                put(&resource.decode()?);
             }
             WatchEvent::Delete(_) => {}
             WatchEvent::EndOfSnapshot => return Ok(names),
@@ -73,18 +73,15 @@ async fn snapshot(watch: &mut TypeWatch, put: impl Fn(&pb::Resource)) -> Result<
     }
 }
 
-fn name_of(resource: &pb::Resource) -> &str {
-    resource.id.as_ref().map(|id| id.name.as_str()).unwrap_or_default()
-}
-
-fn apply(access: &Access, kind: Kind, event: &WatchEvent) {
+fn apply(access: &Access, kind: Kind, event: &WatchEvent) -> Result<(), Error> {
     match (kind, event) {
-        (Kind::Token, WatchEvent::Upsert(resource)) => access.put_token(resource),
-        (Kind::Token, WatchEvent::Delete(resource)) => access.remove_token(name_of(resource)),
-        (Kind::Policy, WatchEvent::Upsert(resource)) => access.put_policy(resource),
-        (Kind::Policy, WatchEvent::Delete(resource)) => access.remove_policy(name_of(resource)),
+        (Kind::Token, WatchEvent::Upsert(resource)) => access.put_token(&resource.decode()?),
+        (Kind::Token, WatchEvent::Delete(resource)) => access.remove_token(resource.id().name),
+        (Kind::Policy, WatchEvent::Upsert(resource)) => access.put_policy(&resource.decode()?),
+        (Kind::Policy, WatchEvent::Delete(resource)) => access.remove_policy(resource.id().name),
         (_, WatchEvent::EndOfSnapshot) => {}
     }
+    Ok(())
 }
 
 impl ResourceService {
@@ -143,8 +140,8 @@ async fn follow(
                 continue;
             }
         };
-        match event {
-            Ok((kind, event)) => apply(access, kind, &event),
+        match event.and_then(|(kind, event)| apply(access, kind, &event)) {
+            Ok(()) => {}
             Err(ended) => {
                 tracing::warn!("the watch of tokens and policies ended, and is opened again: {ended}");
                 watches = loop {

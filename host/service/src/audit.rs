@@ -10,7 +10,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use mortise_audit::{AuditLog, Decision, Events, Place, Record};
-use mortise_resource::{Code, Error, authorizer::Authorizer, pb, types};
+use mortise_resource::{Code, EncodedResource, Error, authorizer::Authorizer, pb, types};
 
 use crate::{caller::Caller, origin::Origin, rates::Category, service::ResourceService};
 
@@ -124,6 +124,13 @@ impl Call {
     pub(crate) fn about(&mut self, id: Option<&pb::Id>) {
         if let (Some(entry), Some(id)) = (&mut self.0, id) {
             entry.id.clone_from(id);
+        }
+    }
+
+    /// As [`Call::about`], of a resource that is encoded.
+    pub(crate) fn about_encoded(&mut self, resource: &EncodedResource) {
+        if let (Some(entry), Ok(Some(id))) = (&mut self.0, resource.decode_id()) {
+            entry.id = id;
         }
     }
 

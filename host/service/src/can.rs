@@ -1,6 +1,6 @@
 //! Whether a caller may do something, decided as the request would be, without making it.
 
-use mortise_resource::{Error, authorizer::Verb, pb, types};
+use mortise_resource::{EncodedResource, Error, authorizer::Verb, pb, types};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
@@ -46,17 +46,17 @@ impl ResourceService {
             kind.check_deletable()?;
         }
         hooks.release();
-        let mut resource = match self.backend.read(Consistency::Eventual, &id).await {
+        let stored = match self.backend.read_encoded(Consistency::Eventual, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {
-                pb::Resource { id: Some(id), ..pb::Resource::default() }
+                EncodedResource::of(&pb::Resource { id: Some(id), ..pb::Resource::default() })?
             }
             Err(e) => return Err(crate::store_fault::store_fault("failed read", &e)),
         };
-        hooks.upgrade(&mut resource).await?;
+        let resource = hooks.upgraded(stored).await?;
         match verb {
             Verb::Read => hooks.authorize_read_of(&resource).await,
-            _ => hooks.authorize_write(verb, &resource, "failed write acl").await,
+            _ => hooks.authorize_write(verb, &resource.decode()?, "failed write acl").await,
         }
     }
 }

@@ -17,18 +17,18 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use mortise_resource::{Code, Error, pb, types};
+use mortise_resource::{Code, EncodedResource, Error, pb, types::Gvk};
 use mortise_store::{Cursor, Query, StoreError};
 use prost::{
-    Message as _,
     bytes::{BufMut as _, Bytes, BytesMut},
+    encoding::encode_varint,
 };
 use tracing::Instrument as _;
 
 use crate::{
     caller::Caller,
     fair::{NoShare, Share},
-    hooks::{RequestHooks, type_of},
+    hooks::RequestHooks,
     registry::{Registry, ResourceType},
     service::ResourceService,
     store_fault::store_fault,
@@ -40,8 +40,9 @@ const AT_ONCE: usize = 16;
 /// Pages of a list that are read on the threads that serve requests: the first has 64 resources, the second 1,024.
 const SHORT: usize = 2;
 
-/// What is encoded in one piece, bytes: the resource that reaches it is the last.
-const PIECE: usize = 64 << 10;
+/// What is encoded in one piece, bytes: the resource that reaches it is the last. Transports send a piece of this size as
+/// it is, and copy parts of larger ones.
+const PIECE: usize = 32 << 10;
 
 /// The field of `ListResponse` and of `ListByOwnerResponse` that has the resources, and its wire type.
 const RESOURCES: u8 = 1 << 3 | 2;
@@ -99,7 +100,7 @@ impl CheckedList {
     ) -> Result<(), E> {
         let mut pages = self.open(service).await?;
         while let Some(page) = self.next_page(&mut *pages).await? {
-            self.keep_readable(page, &mut each).await?;
+            self.keep_readable(page, |resource| each(resource.decode().map_err(Error::from)?)).await?;
         }
         Ok(())
     }
@@ -143,7 +144,7 @@ impl CheckedList {
         pages.map_err(|e| self.failed(&e))
     }
 
-    async fn next_page(&mut self, pages: &mut dyn Cursor) -> Result<Option<Vec<Arc<pb::Resource>>>, Error> {
+    async fn next_page(&mut self, pages: &mut dyn Cursor) -> Result<Option<Vec<EncodedResource>>, Error> {
         self.release();
         pages.next().await.map_err(|e| self.failed(&e))
     }
@@ -151,27 +152,26 @@ impl CheckedList {
     /// Passes on what of a page the caller may read, in its type's schema version.
     async fn keep_readable<E: From<Error>>(
         &mut self,
-        mut page: Vec<Arc<pb::Resource>>,
-        mut keep: impl FnMut(pb::Resource) -> Result<(), E>,
+        mut page: Vec<EncodedResource>,
+        mut keep: impl FnMut(EncodedResource) -> Result<(), E>,
     ) -> Result<(), E> {
         if let Selection::Owner(_) = self.selection {
             // One GroupVersion after another.
-            page.sort_by_cached_key(|child| types::gvk(&type_of_stored(child)));
+            page.sort_by_cached_key(type_of_stored);
         }
         for resource in page {
             let kind = match &self.selection {
-                Selection::Type(kind, _) if is_of(&resource, kind) => kind,
+                Selection::Type(kind, _) if resource.is_of(&kind.gvk) => kind,
                 Selection::Type(..) => continue,
-                Selection::Owner(_) => self.registry.resolve(&type_of_stored(&resource))?,
+                Selection::Owner(_) => self.registry.resolve_type(&type_of_stored(&resource))?,
             };
             if self.hooks.as_ref().is_none_or(|hooks| hooks.kind.gvk != kind.gvk) {
                 // Who waits for a second place with the first in hand may wait for itself.
                 drop(self.hooks.take());
             }
             let hooks = self.hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), &self.caller));
-            let mut resource = Arc::unwrap_or_clone(resource);
             hooks.next_item();
-            hooks.upgrade(&mut resource).await?;
+            let resource = hooks.upgraded(resource).await?;
             if hooks.may_read(&resource).await? {
                 keep(resource)?;
             }
@@ -231,16 +231,16 @@ impl Encoder {
         Ok(Progress::More)
     }
 
-    async fn encode(&mut self, page: Vec<Arc<pb::Resource>>) -> Result<(), Error> {
+    async fn encode(&mut self, page: Vec<EncodedResource>) -> Result<(), Error> {
         let Self { list, pieces, bytes, .. } = self;
-        let mut piece = BytesMut::new();
-        let encode = |resource: pb::Resource| {
+        let whole: usize = page.iter().map(|resource| resource.bytes().len() + 6).sum();
+        let mut piece = BytesMut::with_capacity(whole.min(PIECE + PIECE / 4));
+        let encode = |resource: EncodedResource| {
             let before = piece.len();
-            let length = resource.encoded_len();
-            // Neither can fail: the buffer grows.
+            let resource = resource.bytes();
             piece.put_u8(RESOURCES);
-            let _ = prost::encode_length_delimiter(length, &mut piece);
-            let _ = resource.encode(&mut piece);
+            encode_varint(resource.len() as u64, &mut piece);
+            piece.put_slice(resource);
             *bytes += piece.len() - before;
             if piece.len() >= PIECE {
                 pieces.push_back(piece.split().freeze());
@@ -279,6 +279,7 @@ pub(crate) fn is_of(resource: &pb::Resource, kind: &ResourceType) -> bool {
     resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t))
 }
 
-fn type_of_stored(resource: &pb::Resource) -> pb::Type {
-    resource.id.as_ref().map(type_of).unwrap_or_default()
+fn type_of_stored(resource: &EncodedResource) -> Gvk {
+    let id = resource.id();
+    Gvk::new(id.group, id.group_version, id.kind)
 }

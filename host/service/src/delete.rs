@@ -114,8 +114,8 @@ impl ResourceService {
         let request = pb::WriteRequest { resource: Some(marked) };
         let error = match self.write_as(caller, registry, request, Verb::Delete).await {
             Ok(written) => {
-                let marked = written.response.resource.unwrap_or_default();
-                return Ok(deleted(id, Some(marked.version), marked.generation));
+                let (version, generation) = (written.resource.version(), written.resource.generation());
+                return Ok(deleted(id, Some(version.to_owned()), generation.to_owned()));
             }
             Err(error) if error.code == Code::Aborted => return Err(Failure::Conflict(error)),
             Err(error) => error,

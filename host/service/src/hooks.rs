@@ -9,18 +9,13 @@ use std::sync::Arc;
 use crate::registry::{DataFault, Owner, ResourceType};
 use mortise_plugin_host::{Call, Decision, HookError, MadeReply, MutateReply, Permission};
 use mortise_resource::{
-    Code, Diagnostic, Error, FieldPath, PathStep, Severity,
+    Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
     authorizer::{Authorizer as _, Effect, Verb, denial},
     meta, pb,
 };
 use prost::Message as _;
 
-use crate::{builtin, caller::Caller, read::tenancy_of, ruled_caller::RuledCaller};
-
-/// The id of a resource without one; the store has none.
-static NO_ID: pb::Id = pb::Id { uid: String::new(), name: String::new(), r#type: None, tenancy: None };
-
-static NO_TYPE: pb::Type = pb::Type { group: String::new(), group_version: String::new(), kind: String::new() };
+use crate::{builtin, caller::Caller, ruled_caller::RuledCaller};
 
 /// The hooks of one type for one request.
 pub(crate) struct RequestHooks {
@@ -184,10 +179,10 @@ impl RequestHooks {
 
     /// Asks whether the caller may read the resource of this id. The hook may need the resource first.
     pub(crate) async fn authorize_read(&mut self, id: &pb::Id) -> Result<ReadDecision, Error> {
-        self.apply_rules(Verb::Read, id, Some(&id.name))?;
+        self.apply_rules(Verb::Read, id.into(), Some(&id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
             return self
-                .check_permission(&self.kind.permissions.read, id, "operator:read")
+                .check_permission(&self.kind.permissions.read, id.into(), "operator:read")
                 .map(|()| ReadDecision::Allowed);
         };
         match call.authorize_read(id, None).await.map_err(|e| Error::from(e).context("failed read acl"))? {
@@ -198,19 +193,22 @@ impl RequestHooks {
     }
 
     /// Asks whether the caller may read this resource.
-    pub(crate) async fn authorize_read_of(&mut self, resource: &pb::Resource) -> Result<(), Error> {
-        let id = resource.id.as_ref().unwrap_or(&NO_ID);
-        self.apply_rules(Verb::Read, id, Some(&id.name))?;
+    pub(crate) async fn authorize_read_of(&mut self, resource: &EncodedResource) -> Result<(), Error> {
+        if !self.kind.hooks.authorize_read && self.caller.authorizer.allows_all() {
+            return Ok(());
+        }
+        let id = resource.id();
+        self.apply_rules(Verb::Read, id, Some(id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
             return self.check_permission(&self.kind.permissions.read, id, "operator:read");
         };
-        let decision = call.authorize_read(id, Some(resource)).await;
-        settle(decision, "failed read acl")
+        let id = resource.decode_id()?.unwrap_or_default();
+        settle(call.authorize_read(&id, Some(resource)).await, "failed read acl")
     }
 
     /// Asks whether the caller may read one of many resources: a refusal is no error, and each item has a request's
     /// fuel and time.
-    pub(crate) async fn may_read(&mut self, resource: &pb::Resource) -> Result<bool, Error> {
+    pub(crate) async fn may_read(&mut self, resource: &EncodedResource) -> Result<bool, Error> {
         self.next_item();
         match self.authorize_read_of(resource).await {
             Ok(()) => Ok(true),
@@ -227,8 +225,8 @@ impl RequestHooks {
         resource: &pb::Resource,
         context: &'static str,
     ) -> Result<(), Error> {
-        let id = resource.id.as_ref().unwrap_or(&NO_ID);
-        self.apply_rules(verb, id, Some(&id.name))?;
+        let id = resource.id.as_ref().map(IdRef::from).unwrap_or_default();
+        self.apply_rules(verb, id, Some(id.name))?;
         let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
             return self.check_permission(&self.kind.permissions.write, id, "operator:write");
         };
@@ -241,10 +239,10 @@ impl RequestHooks {
         self.kind.scope.fill_query(&mut filled);
         let of = Some(self.kind.gvk.to_pb());
         let place = pb::Id { r#type: of, tenancy: Some(filled), ..pb::Id::default() };
-        self.apply_rules(Verb::List, &place, None)?;
+        self.apply_rules(Verb::List, IdRef::from(&place), None)?;
         let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
             let place = pb::Id { tenancy: Some(within.clone()), ..place };
-            return self.check_permission(&self.kind.permissions.list, &place, "operator:read");
+            return self.check_permission(&self.kind.permissions.list, IdRef::from(&place), "operator:read");
         };
         settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
     }
@@ -266,11 +264,10 @@ impl RequestHooks {
 
     /// Applies the caller's rules by type and place: refuses where they deny, and answers the hook's questions where
     /// they allow.
-    fn apply_rules(&self, verb: Verb, id: &pb::Id, name: Option<&str>) -> Result<(), Error> {
+    fn apply_rules(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Result<(), Error> {
         let caller = &*self.caller.authorizer;
         caller.check_valid()?;
-        let of = id.r#type.as_ref().unwrap_or(&NO_TYPE);
-        let effect = caller.effect(verb, of, tenancy_of(id), name);
+        let effect = caller.effect(verb, id, name);
         self.ruled.set(effect == Effect::Allow);
         match effect {
             Effect::Allow | Effect::Silent => Ok(()),
@@ -282,7 +279,7 @@ impl RequestHooks {
     }
 
     /// Checks the permission that the type declares, or else `otherwise`.
-    fn check_permission(&self, declared: &Option<Permission>, id: &pb::Id, otherwise: &str) -> Result<(), Error> {
+    fn check_permission(&self, declared: &Option<Permission>, id: IdRef<'_>, otherwise: &str) -> Result<(), Error> {
         let caller = &*self.ruled;
         match declared {
             None if caller.allows() => Ok(()),
@@ -420,7 +417,7 @@ mod tests {
         let mut hooks = RequestHooks::new(kind, &caller);
         [
             hooks.authorize_read(&id).await.is_ok(),
-            hooks.authorize_read_of(&resource).await.is_ok(),
+            hooks.authorize_read_of(&EncodedResource::of(&resource).unwrap()).await.is_ok(),
             hooks.authorize_write(Verb::Write, &resource, "").await.is_ok(),
             hooks.authorize_list(&place).await.is_ok(),
         ]

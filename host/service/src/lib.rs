@@ -51,10 +51,11 @@ pub use caller_counts::{CallerCounts, CountedOne};
 pub use checked_list::EncodedList;
 pub use delete::Deleted;
 
-pub use mortise_store::Consistency;
+pub use mortise_store::{Consistency, WatchEvent};
 pub use origin::{Origin, Remote, Surface};
 pub use rates::Rates;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;
 pub use upgrade::{UpgradeReport, schema_version};
 pub use watch_list::Events;
+pub use write::Written;

@@ -1,6 +1,6 @@
 //! Read: one resource by id.
 
-use mortise_resource::{Error, pb, types};
+use mortise_resource::{EncodedResource, Error, pb, types};
 use mortise_store::StoreError;
 
 use crate::{
@@ -19,13 +19,22 @@ impl ResourceService {
     /// `InvalidArgument`: the id, the type, the scope, another GroupVersion. `PermissionDenied`. `NotFound`: the
     /// tenancy unit, the resource, or another uid.
     pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
+        let resource = self.read_encoded(caller, request).await?.decode()?;
+        Ok(pb::ReadResponse { resource: Some(resource) })
+    }
+
+    /// Reads as [`ResourceService::read`], for who passes the resource on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_encoded(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
         let mut call = self.begin(caller, Method::Read).await?;
         call.about(request.id.as_ref());
         let answer = self.read_checked(caller, request).await;
         call.end(answer).await
     }
 
-    async fn read_checked(&self, caller: &Caller, request: pb::ReadRequest) -> Result<pb::ReadResponse, Error> {
+    async fn read_checked(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();
@@ -40,12 +49,12 @@ impl ResourceService {
         if kind.scope != mortise_resource::Scope::Undefined {
             self.place(tenancy_of(&id)).await.map_err(|e| e.for_reading())?;
         }
-        let mut resource = self.backend.read(caller.consistency, &id).await.map_err(failed)?;
-        hooks.upgrade(&mut resource).await?;
+        let stored = self.backend.read_encoded(caller.consistency, &id).await.map_err(failed)?;
+        let resource = hooks.upgraded(stored).await?;
         if reading == ReadDecision::NeedsResource {
             hooks.authorize_read_of(&resource).await?;
         }
-        Ok(pb::ReadResponse { resource: Some(resource) })
+        Ok(resource)
     }
 }
 

@@ -96,8 +96,9 @@ impl ResourceService {
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
             // Units `default` exist whoever owns them.
-            let children = page.iter().filter_map(|child| child.id.clone()).filter(|child| !builtin::is_default(child));
-            let children: Vec<_> = children.collect();
+            let children = page.iter().filter_map(|child| child.decode_id().transpose());
+            let mut children = children.collect::<Result<Vec<_>, _>>()?;
+            children.retain(|child| !builtin::is_default(child));
             // One that cannot be deleted now does not keep the others.
             outcome = outcome.and(self.delete_all_unchecked(children.into_iter()).await);
         }

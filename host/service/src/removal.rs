@@ -51,7 +51,7 @@ impl ResourceService {
             let stored = match self.backend.read(Consistency::Consistent, id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(true),
-                Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
+                Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
                 Err(e) => return Err(e),
             };
             let outcome = if !meta::has_finalizers(&stored.metadata) {

@@ -1,7 +1,7 @@
 //! The place of a resource: whether its partition and namespace exist, and whether they are marked for deletion.
 
 use mortise_resource::{
-    Error, meta, pb,
+    EncodedResource, Error, pb,
     tenancy::DEFAULT,
     types::{self, Gvk},
 };
@@ -59,18 +59,18 @@ impl ResourceService {
                 .await
                 .map_err(PlaceError::Failed)?
                 .ok_or_else(|| PlaceError::Missing(format!("{unit} not found: {name}")))?;
-            place.marked |= meta::is_marked(&stored.metadata);
+            place.marked |= stored.deletion_mark().is_some();
             place.expect.push(Expectation {
-                id: ExpectedId::from(&stored.id.unwrap_or_default()),
-                generation: Some(stored.generation),
+                id: ExpectedId::from(stored.id()),
+                generation: Some(stored.generation().to_owned()),
             });
         }
         Ok(place)
     }
 
-    async fn unit(&self, gvk: &Gvk, name: &str, within: pb::Tenancy) -> Result<Option<pb::Resource>, StoreError> {
+    async fn unit(&self, gvk: &Gvk, name: &str, within: pb::Tenancy) -> Result<Option<EncodedResource>, StoreError> {
         let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
-        match self.backend.read(Consistency::Consistent, &id).await {
+        match self.backend.read_encoded(Consistency::Consistent, &id).await {
             Ok(stored) => Ok(Some(stored)),
             Err(StoreError::NotFound) => Ok(None),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),

@@ -62,11 +62,11 @@ impl ResourceService {
                 }
             };
             if let WatchEvent::Upsert(unit) = event
-                && meta::is_marked(&unit.metadata)
-                && let Some(id) = &unit.id
+                && unit.deletion_mark().is_some()
+                && let Some(id) = unit.decode_id()?
                 && leaving.insert(id.uid.clone())
             {
-                let (service, id) = (self.clone(), id.clone());
+                let service = self.clone();
                 running.spawn(async move {
                     service.empty_unit(&id).await;
                     id.uid
@@ -105,9 +105,9 @@ impl ResourceService {
             name: partition.clone(),
             uid: String::new(),
         };
-        match self.backend.read(Consistency::Consistent, &around).await {
-            Ok(around) => Ok(meta::is_marked(&around.metadata)),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(meta::is_marked(&stored.metadata)),
+        match self.backend.read_encoded(Consistency::Consistent, &around).await {
+            Ok(around) => Ok(around.deletion_mark().is_some()),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(stored.deletion_mark().is_some()),
             Err(StoreError::NotFound) => Ok(true),
             Err(e) => Err(e),
         }
@@ -118,7 +118,7 @@ impl ResourceService {
         let unit = match self.backend.read(Consistency::Consistent, id).await {
             Ok(unit) => unit,
             Err(StoreError::NotFound) => return Ok(true),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
             Err(e) => return Err(e),
         };
         if !self.may_be_emptied(id).await? {
@@ -139,7 +139,8 @@ impl ResourceService {
             let mut cursor = self.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 empty = false;
-                let ids: Vec<_> = page.iter().filter_map(|resource| resource.id.clone()).collect();
+                let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
+                let ids = ids.collect::<Result<Vec<_>, _>>()?;
                 // A resource that cannot be deleted now does not keep the others.
                 failed = failed.and(self.delete_all_unchecked(ids.into_iter()).await);
             }

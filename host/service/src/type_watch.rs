@@ -2,13 +2,10 @@
 //! version. They ask no authorize hook, and the limit on watches does not count them: there are as many as controllers
 //! declare.
 
-use std::sync::Arc;
-
-use crate::registry::ResourceType;
-use mortise_resource::{Error, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_resource::{EncodedResource, Error, pb, tenancy::WILDCARD, types::Gvk};
 use mortise_store::{Consistency, Query, TypeKey, Watch, WatchEvent};
 
-use crate::{caller::Caller, checked_list::is_of, hooks::RequestHooks, service::ResourceService};
+use crate::{caller::Caller, hooks::RequestHooks, service::ResourceService};
 
 /// An open watch. Dropping it closes it.
 pub struct TypeWatch {
@@ -54,25 +51,16 @@ impl TypeWatch {
                 WatchEvent::Delete(resource) => return Ok(WatchEvent::Delete(resource)),
             };
             let registry = self.service.types();
-            let kind = registry.resolve(&self.wanted.to_pb())?;
-            if is_of(&resource, kind) {
-                return current(kind, resource).await.map(WatchEvent::Upsert);
+            let kind = registry.resolve_type(&self.wanted)?;
+            if resource.is_of(&kind.gvk) {
+                let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
+                return hooks.upgraded(resource).await.map(WatchEvent::Upsert);
             }
             if self.live {
                 // Its data is of another version's message.
-                return Ok(WatchEvent::Delete(Arc::new(pb::Resource { data: None, ..Arc::unwrap_or_clone(resource) })));
+                let gone = pb::Resource { data: None, ..resource.decode()? };
+                return Ok(WatchEvent::Delete(EncodedResource::of(&gone)?));
             }
         }
     }
-}
-
-/// The resource in the type's schema version. Copied only when it has to be upgraded.
-async fn current(kind: &Arc<ResourceType>, resource: Arc<pb::Resource>) -> Result<Arc<pb::Resource>, Error> {
-    if !crate::upgrade::is_older(kind, &resource) {
-        return Ok(resource);
-    }
-    let mut resource = Arc::unwrap_or_clone(resource);
-    let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
-    hooks.upgrade(&mut resource).await?;
-    Ok(Arc::new(resource))
 }

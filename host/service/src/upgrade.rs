@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::registry::{Owner, Registry, ResourceType};
 use mortise_plugin_host::UpgradeReply;
-use mortise_resource::{Diagnostic, Error, pb, types};
+use mortise_resource::{Diagnostic, EncodedResource, Error, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, Query, TypeKey};
 
 use crate::{caller::Caller, checked_list::is_of, hooks::RequestHooks, hooks::type_of, service::ResourceService};
@@ -43,9 +43,9 @@ pub(crate) fn set_schema_version(kind: &ResourceType, resource: &mut pb::Resourc
     resource.schema_version = if kind.schema_version.get() == 1 { 0 } else { kind.schema_version.get() };
 }
 
-/// Whether a stored resource has to be upgraded before the type's hooks and readers may see it.
-pub(crate) fn is_older(kind: &ResourceType, resource: &pb::Resource) -> bool {
-    matches!(kind.owner, Owner::Plugin(_)) && schema_version(resource) < kind.schema_version.get()
+/// Whether data of a schema version has to be upgraded before the type's hooks and readers may see it.
+pub(crate) fn is_older(kind: &ResourceType, schema_version: u32) -> bool {
+    matches!(kind.owner, Owner::Plugin(_)) && schema_version < kind.schema_version.get()
 }
 
 impl RequestHooks {
@@ -54,11 +54,24 @@ impl RequestHooks {
     /// # Errors
     /// The plugin's fault: a refusal to upgrade, or data that does not decode afterwards.
     pub(crate) async fn upgrade(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
-        if !is_of(resource, &self.kind) || !is_older(&self.kind, resource) {
+        if !is_of(resource, &self.kind) || !is_older(&self.kind, schema_version(resource)) {
             return Ok(());
         }
         // Rare, and its future is large: boxed, it does not enlarge those of its callers.
         Box::pin(self.upgrade_older(resource)).await
+    }
+
+    /// [`RequestHooks::upgrade`] of a resource that is encoded, which is decoded if it has to be upgraded only.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn upgraded(&mut self, stored: EncodedResource) -> Result<EncodedResource, Error> {
+        if !stored.is_of(&self.kind.gvk) || !is_older(&self.kind, stored.schema_version()) {
+            return Ok(stored);
+        }
+        let mut resource = stored.decode()?;
+        Box::pin(self.upgrade_older(&mut resource)).await?;
+        Ok(EncodedResource::of(&resource)?)
     }
 
     async fn upgrade_older(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
@@ -119,20 +132,19 @@ impl ResourceService {
             stored.next().await.map_err(failed)?
         } {
             for resource in page {
-                if !is_of(&resource, kind) {
+                if !resource.is_of(&kind.gvk) {
                     continue;
                 }
                 report.seen += 1;
-                if !is_older(kind, &resource) {
+                if !is_older(kind, resource.schema_version()) {
                     continue;
                 }
                 report.older += 1;
-                let mut resource = Arc::unwrap_or_clone(resource);
                 hooks.next_item();
-                match hooks.upgrade(&mut resource).await {
-                    Ok(()) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
+                match hooks.upgraded(resource.clone()).await.and_then(|resource| Ok(resource.decode()?)) {
+                    Ok(resource) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
                     Err(error) if report.failures.len() < max_failures => {
-                        let id = resource.id.clone().unwrap_or_default();
+                        let id = resource.decode_id().ok().flatten().unwrap_or_default();
                         report.failures.push(format!("{}: {}", types::describe(&id), error.message));
                     }
                     Err(_) => {}

@@ -7,13 +7,14 @@
 //! first [`SHORT`] resources is read on threads of low priority. Events wait in a buffer of the store that is bounded in events and bytes. A reader
 //! that falls further behind gets `Aborted` and starts again; it never misses an event unnoticed.
 //!
-//! Each event is authorized when it is delivered, with the type as it is registered then. When what the caller may do
+//! Each event is authorized when it is delivered, with the type as it is registered then; events that are there
+//! together are delivered together. When what the caller may do
 //! changes, the watch ends: with Unauthenticated without a valid token, with PermissionDenied where listing is no longer
 //! allowed, and otherwise with Aborted, since what it has shown may be too much or too little now.
 
-use std::{pin::Pin, sync::Arc};
+use std::pin::Pin;
 
-use mortise_resource::{Code, Error, pb, types::Gvk};
+use mortise_resource::{Code, EncodedResource, Error, pb, types::Gvk};
 use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -21,7 +22,6 @@ use crate::{
     audit::Method,
     caller::{Caller, Source},
     caller_counts::CountedOne,
-    checked_list::is_of,
     fair::Share,
     hooks::RequestHooks,
     list::check,
@@ -102,6 +102,27 @@ impl WatchState {
         }
         .map_err(|e| ended(&e))
     }
+
+    /// The next event, if it is there.
+    fn ready(&mut self) -> Result<Option<WatchEvent>, Error> {
+        match self {
+            Self::Snapshot { watch, seen, .. } => {
+                *seen += 1;
+                watch.ready()
+            }
+            Self::Live(watch) => watch.ready(),
+            Self::Queued(_) | Self::Ended => Ok(None),
+        }
+        .map_err(|e| ended(&e))
+    }
+
+    /// Gives back the place of a snapshot that was read.
+    fn end_snapshot(&mut self) {
+        *self = match std::mem::replace(self, Self::Ended) {
+            Self::Snapshot { watch, .. } => Self::Live(watch),
+            other => other,
+        };
+    }
 }
 
 impl ResourceService {
@@ -165,33 +186,58 @@ impl Events {
     /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch too.
     pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
         use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
+        let mut next = None;
+        self.next_ready(|event| {
+            next = Some(event);
+            false
+        })
+        .await?;
+        let event = match next {
+            Some(WatchEvent::Upsert(resource)) => Some(Event::Upsert(Upsert { resource: Some(resource.decode()?) })),
+            Some(WatchEvent::Delete(resource)) => Some(Event::Delete(Delete { resource: Some(resource.decode()?) })),
+            Some(WatchEvent::EndOfSnapshot) => Some(Event::EndOfSnapshot(EndOfSnapshot {})),
+            None => None,
+        };
+        Ok(pb::WatchEvent { event })
+    }
+
+    /// Waits as [`Events::next`], and hands over what else is there then, until `each` says that it has enough. These
+    /// are judged by the type as it is registered when the first of them comes.
+    ///
+    /// # Errors
+    /// As there. What was handed over before counts.
+    pub async fn next_ready(&mut self, mut each: impl FnMut(WatchEvent) -> bool) -> Result<(), Error> {
+        let mut handed_over = false;
+        while !handed_over {
+            let mut next = Some(self.awaited().await?);
+            let registry = self.service.types();
+            let kind = registry.resolve_type(&self.wanted)?;
+            let mut hooks = RequestHooks::new(kind.clone(), &self.caller);
+            while let Some(event) = next {
+                let more = match shown(&mut hooks, event).await? {
+                    None => true,
+                    Some(event) => {
+                        if let WatchEvent::EndOfSnapshot = event {
+                            self.state.end_snapshot();
+                        }
+                        handed_over = true;
+                        each(event)
+                    }
+                };
+                next = if more { self.state.ready()? } else { None };
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the next event, whatever it is about.
+    async fn awaited(&mut self) -> Result<WatchEvent, Error> {
         loop {
-            let event = tokio::select! {
-                event = self.state.next(&self.service, self.caller.source) => event?,
-                () = self.permission.changed() => {
-                    self.check_permission().await?;
-                    continue;
-                }
+            tokio::select! {
+                event = self.state.next(&self.service, self.caller.source) => return event,
+                () = self.permission.changed() => self.check_permission().await?,
                 () = &mut self.stopped => return Err(ended(&StoreError::Closed)),
-            };
-            let event = match event {
-                WatchEvent::EndOfSnapshot => {
-                    self.state = match std::mem::replace(&mut self.state, WatchState::Ended) {
-                        WatchState::Snapshot { watch, .. } => WatchState::Live(watch),
-                        other => other,
-                    };
-                    Event::EndOfSnapshot(EndOfSnapshot {})
-                }
-                WatchEvent::Upsert(r) => match self.show(r).await? {
-                    Some(resource) => Event::Upsert(Upsert { resource: Some(resource) }),
-                    None => continue,
-                },
-                WatchEvent::Delete(r) => match self.show(r).await? {
-                    Some(resource) => Event::Delete(Delete { resource: Some(resource) }),
-                    None => continue,
-                },
-            };
-            return Ok(pb::WatchEvent { event: Some(event) });
+            }
         }
     }
 
@@ -217,19 +263,20 @@ impl Events {
         let kind = self.service.types().resolve(&self.wanted.to_pb())?.clone();
         RequestHooks::new(kind, &self.caller).authorize_list(&self.within).await
     }
+}
 
-    /// The resource in its type's schema version, if the caller may read it.
-    async fn show(&mut self, resource: Arc<pb::Resource>) -> Result<Option<pb::Resource>, Error> {
-        let registry = self.service.types();
-        let kind = registry.resolve(&self.wanted.to_pb())?;
-        if !is_of(&resource, kind) {
-            return Ok(None);
-        }
-        let mut hooks = RequestHooks::new(kind.clone(), &self.caller);
-        let mut resource = Arc::unwrap_or_clone(resource);
-        hooks.upgrade(&mut resource).await?;
-        Ok(hooks.may_read(&resource).await?.then_some(resource))
+/// What the caller may see of an event: the resource in its type's schema version.
+async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
+    let (resource, event): (_, fn(EncodedResource) -> WatchEvent) = match event {
+        WatchEvent::EndOfSnapshot => return Ok(Some(event)),
+        WatchEvent::Upsert(resource) => (resource, WatchEvent::Upsert),
+        WatchEvent::Delete(resource) => (resource, WatchEvent::Delete),
+    };
+    if !resource.is_of(&hooks.kind.gvk) {
+        return Ok(None);
     }
+    let resource = hooks.upgraded(resource).await?;
+    Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
 }
 
 pub(crate) fn ended(error: &StoreError) -> Error {

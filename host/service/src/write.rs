@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::registry::{Owner, Registry, ResourceType};
 use mortise_resource::{
-    Code, Diagnostic, Error, Severity,
+    Code, Diagnostic, EncodedResource, Error, Severity,
     authorizer::Verb,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
     pb,
@@ -37,10 +37,22 @@ const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the Wri
 const MAX_LOOKS: u32 = 16;
 
 /// What a write came to.
-pub(crate) struct Written {
-    pub(crate) response: pb::WriteResponse,
+#[derive(Debug)]
+pub struct Written {
+    /// The resource as it is stored; as it was last, when the write took its last finalizer.
+    pub resource: EncodedResource,
+    /// What the plugin has to say about it.
+    pub warnings: Vec<Diagnostic>,
     /// The generation that was stored before; empty for none.
     before: String,
+}
+
+impl Written {
+    /// Of something that was not stored before.
+    #[must_use]
+    pub fn new(resource: EncodedResource, warnings: Vec<Diagnostic>) -> Self {
+        Self { resource, warnings, before: String::new() }
+    }
 }
 
 /// The result of the first half, and the stored version for which it holds.
@@ -58,13 +70,23 @@ impl ResourceService {
     /// Those of the first half; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid is
     /// not; `InvalidArgument` for the rules of owner, status and deletion.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<pb::WriteResponse, Error> {
+        let Written { resource, warnings, .. } = self.write_encoded(caller, request).await?;
+        Ok(pb::WriteResponse { resource: Some(resource.decode()?), warnings })
+    }
+
+    /// Writes as [`ResourceService::write`], for who passes the resource on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = self.begin(caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.write_as(caller, &self.types(), request, Verb::Write).await;
-        if let Ok(Written { response: pb::WriteResponse { resource: Some(stored), .. }, before }) = &answer {
-            call.changed(stored.id.as_ref(), before, &stored.generation);
+        if let Ok(Written { resource, before, .. }) = &answer {
+            call.about_encoded(resource);
+            call.changed(None, before, resource.generation());
         }
-        call.end(answer.map(|written| written.response)).await
+        call.end(answer).await
     }
 
     /// [`ResourceService::write`] within a call that already has its snapshot of the registry, and that is for `verb`.
@@ -108,7 +130,7 @@ impl ResourceService {
         let stored = match self.backend.read(Consistency::Eventual, &id).await {
             Ok(stored) => Some(stored),
             Err(StoreError::NotFound) => None,
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(*stored),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),
             Err(e) => return Err(unexpected(&e).into()),
         };
         let stored = match stored {
@@ -151,7 +173,7 @@ impl ResourceService {
                 self.update(kind, incoming, resource, stored, place).await?
             }
         };
-        Ok(Written { response: pb::WriteResponse { resource: Some(stored), warnings }, before })
+        Ok(Written { resource: stored, warnings, before })
     }
 
     async fn create(
@@ -160,7 +182,7 @@ impl ResourceService {
         incoming: &pb::Resource,
         mut resource: pb::Resource,
         place: Place,
-    ) -> Result<pb::Resource, AttemptError> {
+    ) -> Result<EncodedResource, AttemptError> {
         let mut id = resource.id.clone().unwrap_or_default();
         id.uid = ids::ulid();
         if !resource.status.is_empty() {
@@ -204,7 +226,7 @@ impl ResourceService {
         mut resource: pb::Resource,
         stored: pb::Resource,
         place: Place,
-    ) -> Result<pb::Resource, AttemptError> {
+    ) -> Result<EncodedResource, AttemptError> {
         // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
         // resource could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
@@ -246,7 +268,7 @@ impl ResourceService {
         {
             // The last finalizer is gone.
             Box::pin(self.remove(&stored)).await.map_err(|e| attempt_error(e, incoming))?;
-            return Ok(resource);
+            return Ok(EncodedResource::of(&resource).map_err(Error::from)?);
         }
         self.put(incoming, resource, place.expect).await
     }
@@ -256,7 +278,7 @@ impl ResourceService {
         incoming: &pb::Resource,
         resource: pb::Resource,
         expect: Vec<Expectation>,
-    ) -> Result<pb::Resource, AttemptError> {
+    ) -> Result<EncodedResource, AttemptError> {
         let batch = Batch { expect, ..Batch::of(Mutation::Put(Box::new(resource))).limited() };
         let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())

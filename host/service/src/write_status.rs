@@ -1,6 +1,6 @@
 //! WriteStatus: replaces the status entry of one controller, and nothing else.
 
-use mortise_resource::{Error, authorizer::Verb, name, pb, types, ulid};
+use mortise_resource::{EncodedResource, Error, authorizer::Verb, name, pb, types, ulid};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
@@ -26,20 +26,30 @@ impl ResourceService {
         caller: &Caller,
         request: pb::WriteStatusRequest,
     ) -> Result<pb::WriteStatusResponse, Error> {
+        let resource = self.write_status_encoded(caller, request).await?.decode()?;
+        Ok(pb::WriteStatusResponse { resource: Some(resource) })
+    }
+
+    /// Writes as [`ResourceService::write_status`], for who passes the resource on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_status_encoded(
+        &self,
+        caller: &Caller,
+        request: pb::WriteStatusRequest,
+    ) -> Result<EncodedResource, Error> {
         let mut call = self.begin(caller, Method::WriteStatus).await?;
         call.about(request.id.as_ref());
         let answer = self.written_status(caller, request).await;
-        if let Ok(pb::WriteStatusResponse { resource: Some(stored) }) = &answer {
-            call.changed(stored.id.as_ref(), &stored.generation, &stored.generation);
+        if let Ok(stored) = &answer {
+            call.about_encoded(stored);
+            call.changed(None, stored.generation(), stored.generation());
         }
         call.end(answer).await
     }
 
-    async fn written_status(
-        &self,
-        caller: &Caller,
-        request: pb::WriteStatusRequest,
-    ) -> Result<pb::WriteStatusResponse, Error> {
+    async fn written_status(&self, caller: &Caller, request: pb::WriteStatusRequest) -> Result<EncodedResource, Error> {
         check_required(&request)?;
         let pb::WriteStatusRequest { id, version, key, status } = request;
         let (mut id, mut status) = (id.unwrap_or_default(), status.unwrap_or_default());
@@ -77,8 +87,8 @@ impl ResourceService {
             hooks.release();
             status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
-            match self.backend.write_limited(stored).await {
-                Ok(resource) => return Ok(pb::WriteStatusResponse { resource: Some(resource) }),
+            match self.backend.put_limited(stored).await {
+                Ok(resource) => return Ok(resource),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,
                 Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),
                 Err(e) => return Err(store_fault("failed to write resource", &e)),

@@ -19,10 +19,10 @@
 //! A list holds its result in memory, a scan and the snapshot of a watch a page of it. A snapshot holds a page in
 //! memory, and makes no writer wait.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
 use async_trait::async_trait;
-use mortise_resource::{meta, pb};
+use mortise_resource::{EncodedResource, IdRef, meta, pb};
 use prost::Message as _;
 use tokio::sync::watch;
 
@@ -117,16 +117,21 @@ pub struct ExpectedId {
     pub uid: String,
 }
 
+impl From<IdRef<'_>> for ExpectedId {
+    fn from(id: IdRef<'_>) -> Self {
+        Self {
+            type_key: TypeKey { group: id.group.to_owned(), kind: id.kind.to_owned() },
+            partition: id.partition.to_owned(),
+            namespace: id.namespace.to_owned(),
+            name: id.name.to_owned(),
+            uid: id.uid.to_owned(),
+        }
+    }
+}
+
 impl From<&pb::Id> for ExpectedId {
     fn from(id: &pb::Id) -> Self {
-        let pb::Tenancy { partition, namespace } = id.tenancy.clone().unwrap_or_default();
-        Self {
-            type_key: TypeKey::from(&id.r#type.clone().unwrap_or_default()),
-            partition,
-            namespace,
-            name: id.name.clone(),
-            uid: id.uid.clone(),
-        }
+        Self::from(IdRef::from(id))
     }
 }
 
@@ -167,9 +172,9 @@ impl Batch {
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
     /// Created or replaced, or part of the snapshot.
-    Upsert(Arc<pb::Resource>),
+    Upsert(EncodedResource),
     /// Deleted.
-    Delete(Arc<pb::Resource>),
+    Delete(EncodedResource),
     /// The snapshot is complete; sent exactly once, also when it was empty.
     EndOfSnapshot,
 }
@@ -187,7 +192,7 @@ pub trait Cursor: Send {
     ///
     /// # Errors
     /// Faults of the store, [`StoreError::Closed`] once it is dropped. After an error the cursor is dead.
-    async fn next(&mut self) -> Result<Option<Vec<Arc<pb::Resource>>>, StoreError>;
+    async fn next(&mut self) -> Result<Option<Vec<EncodedResource>>, StoreError>;
 
     /// Whether it is known that no page follows.
     fn is_at_end(&self) -> bool {
@@ -204,6 +209,12 @@ pub trait Watch: Send {
     /// [`StoreError::WatchLagged`] when the reader fell further behind than the backend remembers;
     /// [`StoreError::WatchClosed`] when the backend replaced its content; [`StoreError::Closed`] at shutdown.
     async fn next(&mut self) -> Result<WatchEvent, StoreError>;
+
+    /// The next event, if it is there and nothing has to be waited for.
+    ///
+    /// # Errors
+    /// As [`Watch::next`].
+    fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError>;
 }
 
 /// What a record of a snapshot is.
@@ -311,14 +322,25 @@ impl Health {
 /// mark of a deletion, which has to be possible for what just fits.
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
+    let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
+    limited(resource.encoded_len(), &resource.version, mark.map(String::as_str))
+}
+
+/// [`limited_size`] of a resource that is encoded.
+#[must_use]
+pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
+    limited(resource.bytes().len(), resource.version(), resource.deletion_mark())
+}
+
+fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
     // Each entry of a map is a message of its own, with a tag and a length before it, its key, and its value.
     const ENTRY: usize = 6;
     // A mark is a point in time. Whatever else somebody puts there counts.
     const MARK: usize = 40;
-    let version = if resource.version.is_empty() { 0 } else { resource.version.len() + 2 };
-    let mark = resource.metadata.get(meta::DELETION_TIMESTAMP).filter(|value| value.len() <= MARK);
+    let version = if version.is_empty() { 0 } else { version.len() + 2 };
+    let mark = mark.filter(|value| value.len() <= MARK);
     let mark = mark.map_or(0, |value| meta::DELETION_TIMESTAMP.len() + value.len() + ENTRY);
-    resource.encoded_len().saturating_sub(version + mark)
+    size.saturating_sub(version + mark)
 }
 
 /// A store of resources. See the module's documentation for what every implementation guarantees.
@@ -329,7 +351,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::NotFound`] when absent or stored under another uid; [`StoreError::GroupVersionMismatch`], which
     /// hands over what is stored, when the id's GroupVersion is another one. The uid is judged first.
-    async fn read(&self, consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError>;
+    async fn read_encoded(&self, consistency: Consistency, id: &pb::Id) -> Result<EncodedResource, StoreError>;
 
     /// Applies a batch. Returns, for each mutation, the resource as stored after a put or a rewrite that took place,
     /// `None` otherwise.
@@ -338,7 +360,7 @@ pub trait Backend: Send + Sync + 'static {
     /// The first failing expectation or mutation, with nothing applied; [`StoreError::TooLarge`] for a resource whose
     /// [`limited_size`] is over the backend's limit and over that of what is stored; [`StoreError::QuotaExceeded`] for a
     /// batch that is [limited](Batch::limited).
-    async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError>;
+    async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError>;
 
     /// The matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace, name.
     ///
@@ -402,20 +424,28 @@ pub trait Backend: Send + Sync + 'static {
     /// Only faults of the store itself.
     async fn usage(&self, limit: usize) -> Result<Usage, StoreError>;
 
+    /// [`Backend::read_encoded`], for who looks into the resource.
+    ///
+    /// # Errors
+    /// As there.
+    async fn read(&self, consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError> {
+        Ok(self.read_encoded(consistency, id).await?.decode()?)
+    }
+
     /// [`Backend::commit`] of one put.
     ///
     /// # Errors
     /// As [`Backend::commit`].
     async fn write_cas(&self, resource: pb::Resource) -> Result<pb::Resource, StoreError> {
         let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource)))).await?;
-        stored.into_iter().flatten().next().ok_or(StoreError::Closed)
+        Ok(stored.into_iter().flatten().next().ok_or(StoreError::Closed)?.decode()?)
     }
 
-    /// [`Backend::write_cas`], with [quotas](crate::quota).
+    /// [`Backend::commit`] of one put, with [quotas](crate::quota).
     ///
     /// # Errors
     /// As [`Backend::commit`].
-    async fn write_limited(&self, resource: pb::Resource) -> Result<pb::Resource, StoreError> {
+    async fn put_limited(&self, resource: pb::Resource) -> Result<EncodedResource, StoreError> {
         let stored = self.commit(Batch::of(Mutation::Put(Box::new(resource))).limited()).await?;
         stored.into_iter().flatten().next().ok_or(StoreError::Closed)
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use mortise_durable_fs::FsError;
-use mortise_resource::pb;
+use mortise_resource::{BadEncoding, EncodedResource};
 
 use crate::quota::QuotaExceeded;
 
@@ -17,12 +17,12 @@ pub enum StoreError {
     #[error("resource not found")]
     NotFound,
     /// The resource is stored, under another GroupVersion.
-    #[error("resource was requested with GroupVersion={requested:?}, but stored with GroupVersion={:?}", stored.id.as_ref().and_then(|id| id.r#type.as_ref()).map_or("", |t| t.group_version.as_str()))]
+    #[error("resource was requested with GroupVersion={requested:?}, but stored with GroupVersion={:?}", stored.id().group_version)]
     GroupVersionMismatch {
         /// The GroupVersion of the request.
         requested: String,
         /// What is stored.
-        stored: Box<pb::Resource>,
+        stored: Box<EncodedResource>,
     },
     /// Another incarnation is stored under the name.
     #[error("write failed because the given uid doesn't match what is stored")]
@@ -135,6 +135,9 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// A resource that cannot be stored, or whose content is not what it was checked to be.
+    #[error("a resource: {0}")]
+    BadEncoding(#[from] BadEncoding),
     /// The file system refused.
     #[error("{}: {action}: {source}", path.display())]
     Io {

@@ -40,7 +40,7 @@ async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
     let last = pb::Resource { owner: owner.id.clone(), ..resource("Thing", "other", "last", 5) };
     let batch = Batch::of_all(vec![put(child), put(last)]);
     let results = store.commit(batch).await.unwrap();
-    let mut all: Vec<_> = results.into_iter().flatten().collect();
+    let mut all: Vec<_> = results.iter().flatten().map(|stored| stored.decode().unwrap()).collect();
     all.extend([large, owner]);
     all
 }

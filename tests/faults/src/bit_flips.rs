@@ -679,7 +679,7 @@ async fn new_version(store: &SledBackend, before: &Saying, must: bool) -> Option
     let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
     match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
         Ok(answers) => {
-            let version = answers.into_iter().flatten().find_map(|stored| stored.version.parse::<u64>().ok());
+            let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
             let given = before.sequence;
             version
                 .is_none_or(|version| version <= given)

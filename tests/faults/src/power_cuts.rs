@@ -405,7 +405,7 @@ fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
         let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
         match store.commit(Batch::of(Mutation::Put(Box::new(resource("after", &state))))).await {
             Ok(answers) => {
-                let version = answers.into_iter().flatten().find_map(|stored| stored.version.parse::<u64>().ok());
+                let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
                 if version.is_none_or(|version| version <= ledger.newest) {
                     cut.faults.push(format!("a write got version {version:?}, and {} was given before", ledger.newest));
                 }

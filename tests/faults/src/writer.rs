@@ -319,6 +319,7 @@ impl Writer {
                     versions.push("0".to_owned());
                 }
                 (Edit::Put(name, _) | Edit::Rewrite(name, _), Some(stored)) => {
+                    let stored = stored.decode()?;
                     let (_, state) = describe(&stored)?;
                     self.known.insert(name, state);
                     versions.push(stored.version);

@@ -56,7 +56,7 @@ use self::{
     answer::{Answer, answered},
     request::{ReceivedShare, RequestBody, SMALL},
 };
-use super::{list::ListMethod, status::status};
+use super::{resource_service::ResourceMethod, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, stranger},
     peer::{LocalUser, PeerCertificate},
@@ -300,7 +300,7 @@ where
         let share = ReceivedShare::default();
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMED.contains(&path);
-        let list = ListMethod::of(path);
+        let method = ResourceMethod::of(path);
         let recorded = calls.service.audit().is_some() && records::are_made_here(path);
         let request = request.map(|body| {
             let limit = match streamed {
@@ -310,9 +310,14 @@ where
             };
             Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
         });
-        if let Some(method) = list {
-            let listing = method.answer(calls.service.clone(), request, limits.message_bytes);
-            return async move { Ok(answered(&calls, open, guard, records::numbered(listing.await, &origin))) }.boxed();
+        if let Some(method) = method {
+            let answering = method.answer(calls.service.clone(), request, limits.message_bytes);
+            return async move {
+                let response = answering.await;
+                drop(share);
+                Ok(answered(&calls, open, guard, records::numbered(response, &origin)))
+            }
+            .boxed();
         }
         let answering = match recorded {
             true => {

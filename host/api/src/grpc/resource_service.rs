@@ -1,26 +1,34 @@
-//! The resource API on gRPC: one line for each RPC.
+//! The resource API on gRPC. It is answered here, and by no generated server: what answers carry of resources is handed
+//! on in the bytes in which it is stored ([`super::frames`]).
 
-use std::pin::Pin;
-
-use ::http::{Extensions, HeaderMap};
-use futures::{Stream, stream};
-use mortise_resource::pb;
-use mortise_service::{Caller, ResourceService, Source};
-use tonic::{Request, Response, Status, transport::server::TcpConnectInfo};
+use ::http::{Extensions, HeaderMap, Request, Response};
+use futures::{TryFutureExt as _, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use mortise_resource::{Error, pb};
+use mortise_service::{Caller, Events, ResourceService, Source};
+use prost::bytes::BytesMut;
+use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tracing::Span;
 
-use super::status::answer;
+use super::{
+    frames::{self, received},
+    list::list_body,
+    status::status,
+};
 use crate::{
     authenticate::Authenticated,
-    call::{self, span, span_of_type},
-    stubs::resource_service_server::ResourceService as Rpc,
+    call::{self, guarded, span, span_of_type},
 };
 
 /// Selects strong reads, by exactly the value `consistent`.
 const CONSISTENCY: &str = "x-consul-consistency-mode";
 
-/// The service, for gRPC.
-pub(crate) struct ResourceApi(pub(crate) ResourceService);
+/// Names how a message is compressed.
+const ENCODING: &str = "grpc-encoding";
+
+/// What is sent of a watch at once, bytes; the event that reaches it is the last.
+const BATCH: usize = 16 << 10;
 
 /// The caller of a request with this head, which the layer of all calls has authenticated.
 ///
@@ -33,7 +41,7 @@ pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Cal
     Ok(call::caller(by, strong, Source::of(connection)))
 }
 
-pub(super) fn caller_of<T>(request: &Request<T>) -> Result<Caller, Status> {
+pub(super) fn caller_of<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
     caller(request.metadata().as_ref(), request.extensions())
 }
 
@@ -41,85 +49,140 @@ fn id_of(resource: Option<&pb::Resource>) -> Option<&pb::Id> {
     resource.and_then(|resource| resource.id.as_ref())
 }
 
-#[tonic::async_trait]
-impl Rpc for ResourceApi {
-    type WatchListStream = Pin<Box<dyn Stream<Item = Result<pb::WatchEvent, Status>> + Send>>;
+/// The methods of the service.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ResourceMethod {
+    Read,
+    Write,
+    WriteStatus,
+    List,
+    ListByOwner,
+    Delete,
+    WatchList,
+    MutateAndValidate,
+}
 
-    async fn read(&self, request: Request<pb::ReadRequest>) -> Result<Response<pb::ReadResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span("Read", request.id.as_ref());
-        answer(span, Box::pin(self.0.read(&caller, request))).await
+impl ResourceMethod {
+    /// The method of a path, if it is one of these.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        Some(match path.strip_prefix("/hashicorp.consul.resource.ResourceService/")? {
+            "Read" => Self::Read,
+            "Write" => Self::Write,
+            "WriteStatus" => Self::WriteStatus,
+            "List" => Self::List,
+            "ListByOwner" => Self::ListByOwner,
+            "Delete" => Self::Delete,
+            "WatchList" => Self::WatchList,
+            "MutateAndValidate" => Self::MutateAndValidate,
+            _ => return None,
+        })
     }
 
-    async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span("Write", id_of(request.resource.as_ref()));
-        answer(span, Box::pin(self.0.write(&caller, request))).await
+    /// Answers a call. A request has at most `limit` bytes.
+    pub(super) async fn answer(self, service: ResourceService, request: Request<Body>, limit: usize) -> Response<Body> {
+        self.answered(service, request, limit).await.unwrap_or_else(Status::into_http)
     }
 
-    async fn write_status(
-        &self,
-        request: Request<pb::WriteStatusRequest>,
-    ) -> Result<Response<pb::WriteStatusResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span("WriteStatus", request.id.as_ref());
-        answer(span, Box::pin(self.0.write_status(&caller, request))).await
+    async fn answered(
+        self,
+        service: ResourceService,
+        request: Request<Body>,
+        limit: usize,
+    ) -> Result<Response<Body>, Status> {
+        let (parts, body) = request.into_parts();
+        refuse_compressed(&parts.headers)?;
+        let caller = caller(&parts.headers, &parts.extensions)?;
+        Ok(match self {
+            Self::Read => {
+                let request: pb::ReadRequest = received(body, limit).await?;
+                let span = span("Read", request.id.as_ref());
+                let resource = guard(span, service.read_encoded(&caller, request)).await?;
+                frames::one(frames::of_resource(&resource))
+            }
+            Self::Write => {
+                let request: pb::WriteRequest = received(body, limit).await?;
+                let span = span("Write", id_of(request.resource.as_ref()));
+                let written = guard(span, service.write_encoded(&caller, request)).await?;
+                frames::one(frames::of_written(written))
+            }
+            Self::WriteStatus => {
+                let request: pb::WriteStatusRequest = received(body, limit).await?;
+                let span = span("WriteStatus", request.id.as_ref());
+                let resource = guard(span, service.write_status_encoded(&caller, request)).await?;
+                frames::one(frames::of_resource(&resource))
+            }
+            Self::List => {
+                let request: pb::ListRequest = received(body, limit).await?;
+                let span = span_of_type("List", request.r#type.as_ref());
+                frames::response(list_body(guard(span, service.list_encoded(&caller, request)).await?)?)
+            }
+            Self::ListByOwner => {
+                let request: pb::ListByOwnerRequest = received(body, limit).await?;
+                let span = span("ListByOwner", request.owner.as_ref());
+                frames::response(list_body(guard(span, service.list_by_owner_encoded(&caller, request)).await?)?)
+            }
+            Self::Delete => {
+                let request: pb::DeleteRequest = received(body, limit).await?;
+                let span = span("Delete", request.id.as_ref());
+                frames::one(frames::framed(&guard(span, service.delete(&caller, request)).await?))
+            }
+            Self::WatchList => {
+                let request: pb::WatchListRequest = received(body, limit).await?;
+                let span = span_of_type("WatchList", request.r#type.as_ref());
+                frames::response(watch_body(guard(span, service.watch_list(&caller, request)).await?))
+            }
+            Self::MutateAndValidate => {
+                let request: pb::MutateAndValidateRequest = received(body, limit).await?;
+                let span = span("MutateAndValidate", id_of(request.resource.as_ref()));
+                frames::one(frames::framed(&guard(span, service.mutate_and_validate(&caller, request)).await?))
+            }
+        })
     }
+}
 
-    /// Not reached: the layer of all calls answers List in pieces ([`super::list`]).
-    async fn list(&self, request: Request<pb::ListRequest>) -> Result<Response<pb::ListResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span_of_type("List", request.r#type.as_ref());
-        answer(span, Box::pin(self.0.list(&caller, request))).await
+async fn guard<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
+    guarded(span, Box::pin(call)).map_err(status).await
+}
+
+/// Refuses what nobody here unpacks, in the words of the generated servers.
+fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
+    match headers.get(ENCODING).map(|encoding| encoding.to_str().unwrap_or("?")) {
+        None | Some("identity") => Ok(()),
+        Some(other) => {
+            let what = format!("Content is compressed with `{other}` which isn't supported");
+            let mut status = Status::unimplemented(what);
+            status
+                .metadata_mut()
+                .insert("grpc-accept-encoding", tonic::metadata::MetadataValue::from_static("identity"));
+            Err(status)
+        }
     }
+}
 
-    /// Not reached, as List.
-    async fn list_by_owner(
-        &self,
-        request: Request<pb::ListByOwnerRequest>,
-    ) -> Result<Response<pb::ListByOwnerResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span("ListByOwner", request.owner.as_ref());
-        answer(span, Box::pin(self.0.list_by_owner(&caller, request))).await
-    }
+/// How far the answer to a WatchList is.
+enum Watching {
+    Open(Events),
+    /// It has ended, and its client is yet to be told.
+    Ended(Status),
+}
 
-    async fn delete(&self, request: Request<pb::DeleteRequest>) -> Result<Response<pb::DeleteResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span("Delete", request.id.as_ref());
-        answer(span, Box::pin(self.0.delete(&caller, request))).await
-    }
-
-    async fn watch_list(
-        &self,
-        request: Request<pb::WatchListRequest>,
-    ) -> Result<Response<Self::WatchListStream>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span_of_type("WatchList", request.r#type.as_ref());
-        let events = answer(span, Box::pin(self.0.watch_list(&caller, request))).await?.into_inner();
-        let stream = stream::unfold(Some(events), async |events| {
-            let mut events = events?;
-            Some(match answer(Span::none(), Box::pin(events.next())).await {
-                Ok(event) => (Ok(event.into_inner()), Some(events)),
-                Err(status) => (Err(status), None),
-            })
+/// The answer to a WatchList. Events that are there together go out together.
+fn watch_body(events: Events) -> Body {
+    Body::new(StreamBody::new(stream::unfold(Some(Watching::Open(events)), async |watching| {
+        let mut events = match watching? {
+            Watching::Open(events) => events,
+            Watching::Ended(status) => return Some((frames::ended(&status), None)),
+        };
+        let mut out = BytesMut::new();
+        let taking = events.next_ready(|event| {
+            frames::put_event(&mut out, &event);
+            out.len() < BATCH
         });
-        Ok(Response::new(Box::pin(stream)))
-    }
-
-    async fn mutate_and_validate(
-        &self,
-        request: Request<pb::MutateAndValidateRequest>,
-    ) -> Result<Response<pb::MutateAndValidateResponse>, Status> {
-        let caller = caller_of(&request)?;
-        let request = request.into_inner();
-        let span = span("MutateAndValidate", id_of(request.resource.as_ref()));
-        answer(span, Box::pin(self.0.mutate_and_validate(&caller, request))).await
-    }
+        let taken = guard(Span::none(), taking).await;
+        Some(match (taken, out.is_empty()) {
+            (Ok(()), _) => (Ok(Frame::data(out.freeze())), Some(Watching::Open(events))),
+            (Err(status), false) => (Ok(Frame::data(out.freeze())), Some(Watching::Ended(status))),
+            (Err(status), true) => (frames::ended(&status), None),
+        })
+    })))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
-    Diagnostic, Severity,
+    Diagnostic, EncodedResource, Severity,
     authorizer::{AllowAll, Authorizer, denial},
     meta::DELETION_TIMESTAMP,
     pb,
@@ -275,7 +275,9 @@ impl<'a> HookCase<'a> {
                 if decl.hooks.authorize_read {
                     let mut answer = call.authorize_read(&id, None).await;
                     if matches!(answer, Ok(Decision::NeedResource)) {
-                        answer = call.authorize_read(&id, Some(&resource)).await;
+                        let encoded = EncodedResource::of(&resource);
+                        let encoded = encoded.map_err(|e| CaseError::field("authorize.read", e))?;
+                        answer = call.authorize_read(&id, Some(&encoded)).await;
                     }
                     self.count(&call, answer)
                 } else {
@@ -324,7 +326,7 @@ impl<'a> HookCase<'a> {
     ) -> Result<Decision, CaseError> {
         let caller = authorizer(self.case.caller.as_ref())?;
         let refused = match declared {
-            Some(permission) => permission.refusal(&*caller, id),
+            Some(permission) => permission.refusal(&*caller, id.into()),
             None => (!caller.allowed(otherwise, "")).then(|| denial(caller.caller(), otherwise, "")),
         };
         Ok(refused.map_or(Decision::Allow, |reason| Decision::Deny(reason.into())))

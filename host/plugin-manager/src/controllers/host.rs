@@ -11,7 +11,7 @@ use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_redaction::Secrets;
 use mortise_resource::{
-    Code, Error,
+    Code, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
     pb,
     tenancy::WILDCARD,
@@ -45,8 +45,8 @@ impl Authorizer for Identity {
         !permission.starts_with("operator:")
     }
 
-    fn effect(&self, verb: Verb, of: &pb::Type, _within: &pb::Tenancy, _name: Option<&str>) -> Effect {
-        let is_acl = types::token().matches(of) || types::policy().matches(of);
+    fn effect(&self, verb: Verb, of: IdRef<'_>, _name: Option<&str>) -> Effect {
+        let is_acl = types::token().is_of(of) || types::policy().is_of(of);
         match verb {
             Verb::Write | Verb::Delete if is_acl => Effect::Deny,
             _ => Effect::Allow,

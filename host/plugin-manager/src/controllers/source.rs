@@ -1,8 +1,7 @@
 //! Where controllers learn of resources: the service's own watches, with data in the types' schema versions.
 //!
-//! Controllers that watch the same type share what they hold: the snapshot of each watch is decoded anew, and what is
-//! known already is dropped in favour of the copy that others have. That costs a lookup for each event, and some 80
-//! bytes for each resource that is held.
+//! Controllers that watch the same type share what they hold: what one of them has in the same version is not decoded
+//! again. That costs a lookup for each event, and some 80 bytes for each resource that is held.
 
 use std::{
     collections::HashMap,
@@ -11,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use mortise_controller::{Event, Source, SourceError, Watch};
-use mortise_resource::pb;
+use mortise_resource::{BadEncoding, EncodedResource, pb};
 use mortise_service::{ResourceService, TypeWatch};
 use mortise_store::WatchEvent;
 use parking_lot::Mutex;
@@ -39,21 +38,24 @@ struct Shared {
 }
 
 impl Shared {
-    /// The copy that others hold of the same resource in the same version, or this one.
-    fn one_of(&mut self, resource: Arc<pb::Resource>) -> Arc<pb::Resource> {
-        let Some(id) = &resource.id else { return resource };
-        if let Some(known) = self.held.get(&id.uid).and_then(Weak::upgrade)
-            && known.version == resource.version
-            && known.schema_version == resource.schema_version
+    /// The copy that others hold of the same resource in the same version, or one that is decoded now.
+    ///
+    /// # Errors
+    /// It does not decode.
+    fn one_of(&mut self, encoded: &EncodedResource) -> Result<Arc<pb::Resource>, BadEncoding> {
+        if let Some(known) = self.held.get(encoded.uid()).and_then(Weak::upgrade)
+            && known.version == encoded.version()
+            && known.schema_version.max(1) == encoded.schema_version()
         {
-            return known;
+            return Ok(known);
         }
+        let resource = Arc::new(encoded.decode()?);
         if self.held.len() > 2 * self.swept + 1_024 {
             self.held.retain(|_, held| held.strong_count() > 0);
             self.swept = self.held.len();
         }
-        self.held.insert(id.uid.clone(), Arc::downgrade(&resource));
-        resource
+        self.held.insert(encoded.uid().to_owned(), Arc::downgrade(&resource));
+        Ok(resource)
     }
 }
 
@@ -73,9 +75,12 @@ struct Followed {
 #[async_trait]
 impl Watch for Followed {
     async fn next(&mut self) -> Result<Event, SourceError> {
+        let failed = |e: BadEncoding| SourceError::new(format!("a stored resource: {e}"));
         match self.following.next().await {
-            Ok(WatchEvent::Upsert(resource)) => Ok(Event::Upsert(self.shared.lock().one_of(resource))),
-            Ok(WatchEvent::Delete(resource)) => Ok(Event::Delete(resource)),
+            Ok(WatchEvent::Upsert(resource)) => self.shared.lock().one_of(&resource).map(Event::Upsert).map_err(failed),
+            Ok(WatchEvent::Delete(resource)) => {
+                resource.decode().map(|resource| Event::Delete(Arc::new(resource))).map_err(failed)
+            }
             Ok(WatchEvent::EndOfSnapshot) => Ok(Event::EndOfSnapshot),
             Err(e) => Err(SourceError::new(e.to_string())),
         }
@@ -86,27 +91,29 @@ impl Watch for Followed {
 mod tests {
     use super::*;
 
-    fn resource(uid: &str, version: &str) -> Arc<pb::Resource> {
+    fn resource(uid: &str, version: &str) -> EncodedResource {
         let id = pb::Id { uid: uid.into(), ..pb::Id::default() };
-        Arc::new(pb::Resource { id: Some(id), version: version.into(), ..pb::Resource::default() })
+        let resource = pb::Resource { id: Some(id), version: version.into(), ..pb::Resource::default() };
+        EncodedResource::of(&resource).unwrap()
     }
 
     #[test]
     fn what_is_known_in_the_same_version_is_held_once() {
         let mut shared = Shared::default();
-        let first = shared.one_of(resource("a", "1"));
-        assert!(Arc::ptr_eq(&first, &shared.one_of(resource("a", "1"))));
-        assert!(!Arc::ptr_eq(&first, &shared.one_of(resource("b", "1"))));
-        let second = shared.one_of(resource("a", "2"));
+        let mut one_of = |uid: &str, version: &str| shared.one_of(&resource(uid, version)).unwrap();
+        let first = one_of("a", "1");
+        assert!(Arc::ptr_eq(&first, &one_of("a", "1")));
+        assert!(!Arc::ptr_eq(&first, &one_of("b", "1")));
+        let second = one_of("a", "2");
         assert_eq!(second.version, "2");
-        assert!(Arc::ptr_eq(&second, &shared.one_of(resource("a", "2"))));
+        assert!(Arc::ptr_eq(&second, &one_of("a", "2")));
     }
 
     #[test]
     fn what_nobody_holds_is_swept_out() {
         let mut shared = Shared::default();
         for n in 0..10_000 {
-            drop(shared.one_of(resource(&n.to_string(), "1")));
+            drop(shared.one_of(&resource(&n.to_string(), "1")));
         }
         assert!(shared.held.len() <= 1_025, "{}", shared.held.len());
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, UpgradeReply};
 use mortise_resource::{
-    Scope,
+    BadEncoding, EncodedResource, Scope,
     authorizer::AllowAll,
     data,
     manifest::Scope as WireScope,
@@ -22,7 +22,6 @@ use mortise_resource::{
     types::{self, Gvk},
 };
 use mortise_service::registry::{DataFault, Schema};
-use mortise_service::schema_version;
 use mortise_store::{Backend, Query, StoreError, TypeKey, Watch, WatchEvent};
 
 use crate::load::stage::{Failure, Stage};
@@ -179,30 +178,29 @@ impl Canary {
 }
 
 impl Subject {
-    async fn check(&self, resource: &pb::Resource, faults: &mut Faults) {
-        let Some(id) = &resource.id else { return };
-        let t = id.r#type.clone().unwrap_or_default();
-        let Some(checked) = self.types.iter().find(|known| known.decl.gvk.matches(&t)) else {
-            if self.lost.iter().any(|gvk| gvk.matches(&t)) {
-                faults.lost.add(|| types::describe(id));
+    async fn check(&self, resource: &EncodedResource, faults: &mut Faults) {
+        let id = resource.id();
+        let described = || types::describe(&resource.decode_id().ok().flatten().unwrap_or_default());
+        let Some(checked) = self.types.iter().find(|known| resource.is_of(&known.decl.gvk)) else {
+            if self.lost.iter().any(|gvk| resource.is_of(gvk)) {
+                faults.lost.add(described);
             }
             return;
         };
-        let tenancy = id.tenancy.clone().unwrap_or_default();
         let fits = match checked.decl.scope {
-            Scope::Cluster => tenancy.partition.is_empty() && tenancy.namespace.is_empty(),
-            Scope::Partition => !tenancy.partition.is_empty() && tenancy.namespace.is_empty(),
-            Scope::Namespace => !tenancy.partition.is_empty() && !tenancy.namespace.is_empty(),
+            Scope::Cluster => id.partition.is_empty() && id.namespace.is_empty(),
+            Scope::Partition => !id.partition.is_empty() && id.namespace.is_empty(),
+            Scope::Namespace => !id.partition.is_empty() && !id.namespace.is_empty(),
             Scope::Undefined => true,
         };
         if !fits {
-            faults.scope.add(|| types::describe(id));
+            faults.scope.add(described);
         }
         match check_object(&self.plugin, checked, resource).await {
             Ok(()) => {}
             Err(unfit) => {
                 let list = if unfit.is_of_upgrade() { &mut faults.upgrade } else { &mut faults.data };
-                list.add(|| format!("{}: {unfit}", types::describe(id)));
+                list.add(|| format!("{}: {unfit}", described()));
             }
         }
     }
@@ -217,6 +215,8 @@ impl Subject {
 enum Unfit {
     #[error("its data is a {0:?}, not a {1}")]
     Message(String, String),
+    #[error(transparent)]
+    Encoding(#[from] BadEncoding),
     #[error(transparent)]
     Data(#[from] DataFault),
     #[error("its data is of schema version {0} already")]
@@ -237,18 +237,18 @@ enum Unfit {
 impl Unfit {
     /// Whether the upgrade is at fault, not the data.
     fn is_of_upgrade(&self) -> bool {
-        !matches!(self, Self::Message(..) | Self::Data(_))
+        !matches!(self, Self::Message(..) | Self::Encoding(_) | Self::Data(_))
     }
 }
 
 /// Whether a stored object is one of the type as the plugin has it now, once its data is in the plugin's schema
 /// version.
-async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &pb::Resource) -> Result<(), Unfit> {
-    let (wanted, since) = (checked.decl.schema_version.get(), schema_version(resource));
+async fn check_object(plugin: &Arc<Plugin>, checked: &Checked, resource: &EncodedResource) -> Result<(), Unfit> {
+    let (wanted, since) = (checked.decl.schema_version.get(), resource.schema_version());
     if since > wanted {
         return Err(Unfit::Newer(since));
     }
-    let Some(any) = &resource.data else { return Ok(()) };
+    let Some(any) = resource.decode()?.data else { return Ok(()) };
     let message = || checked.schema.message().full_name().to_owned();
     if !checked.schema.accepts_url(&any.type_url) {
         return Err(Unfit::Message(any.type_url.clone(), message()));
@@ -283,11 +283,8 @@ pub(crate) async fn any_stored(backend: &Arc<dyn Backend>, gvk: &Gvk) -> Result<
         return Ok(false);
     }
     let mut stored = backend.scan(&everywhere(key(gvk))).await?;
-    let is_of = |resource: &pb::Resource| {
-        resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|found| gvk.matches(found))
-    };
     while let Some(page) = stored.next().await? {
-        if page.iter().any(|resource| is_of(resource)) {
+        if page.iter().any(|resource| resource.is_of(gvk)) {
             return Ok(true);
         }
     }

@@ -2,8 +2,9 @@
 //! asked on. Judging one costs a few short copies, where a hook costs an instance.
 
 use mortise_resource::{
+    IdRef,
     authorizer::{Authorizer, denial},
-    manifest as wire, pb,
+    manifest as wire,
 };
 
 use crate::manifest::error::ManifestError;
@@ -107,21 +108,20 @@ impl Permission {
     /// Asks whether the caller has it on the resource of this id. Answers the refusal, which names the permission and
     /// the text that it was asked on; none for a caller who has it.
     #[must_use]
-    pub fn refusal(&self, caller: &dyn Authorizer, id: &pb::Id) -> Option<String> {
-        let (of, within) = (id.r#type.as_ref(), id.tenancy.as_ref());
+    pub fn refusal(&self, caller: &dyn Authorizer, id: IdRef<'_>) -> Option<String> {
         let part = |part| match part {
-            Part::Group => of.map(|t| t.group.as_str()),
-            Part::GroupVersion => of.map(|t| t.group_version.as_str()),
-            Part::Kind => of.map(|t| t.kind.as_str()),
-            Part::Partition => within.map(|t| t.partition.as_str()),
-            Part::Namespace => within.map(|t| t.namespace.as_str()),
-            Part::Name => Some(id.name.as_str()),
+            Part::Group => id.group,
+            Part::GroupVersion => id.group_version,
+            Part::Kind => id.kind,
+            Part::Partition => id.partition,
+            Part::Namespace => id.namespace,
+            Part::Name => id.name,
         };
         let mut on = String::with_capacity(96);
         for piece in &self.on {
             on.push_str(match piece {
                 Piece::Text(text) => text,
-                Piece::Part(which) => part(*which).unwrap_or_default(),
+                Piece::Part(which) => part(*which),
             });
         }
         (!caller.allowed(&self.permission, &on)).then(|| denial(caller.caller(), &self.permission, &on))
@@ -130,6 +130,8 @@ impl Permission {
 
 #[cfg(test)]
 mod tests {
+    use mortise_resource::pb;
+
     use super::*;
 
     struct Only(&'static str, &'static str);
@@ -170,8 +172,8 @@ mod tests {
             ("", ""),
         ] {
             let permission = permission(on).unwrap();
-            assert_eq!(permission.refusal(&Only("key:read", asked), &id()), None, "{on}");
-            let refused = permission.refusal(&Only("key:write", asked), &id()).unwrap();
+            assert_eq!(permission.refusal(&Only("key:read", asked), IdRef::from(&id())), None, "{on}");
+            let refused = permission.refusal(&Only("key:write", asked), IdRef::from(&id())).unwrap();
             assert_eq!(refused, denial("the tester", "key:read", asked), "{on}");
         }
     }

@@ -112,7 +112,8 @@ impl ResourceService {
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
             e => store_fault("failed to import resource", &e),
         })?;
-        Ok(ImportResponse { resource: stored.into_iter().flatten().next(), warnings })
+        let resource = stored.into_iter().flatten().next().map(|stored| stored.decode()).transpose()?;
+        Ok(ImportResponse { resource, warnings })
     }
 }
 

@@ -4,7 +4,7 @@
 //! it owns, or, where finalizers hold it, marked. Nothing is stored if either changed meanwhile.
 
 use mortise_resource::{
-    Code, Error,
+    Code, EncodedResource, Error,
     authorizer::Verb,
     data::{MoveRequest, MoveResponse},
     meta, pb, types,
@@ -97,7 +97,7 @@ impl ResourceService {
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
             e => failed(&e),
         })?;
-        let resource = stored.into_iter().flatten().next();
+        let resource = stored.into_iter().flatten().next().map(|stored| stored.decode()).transpose()?;
         Ok((MoveResponse { resource, warnings }, before))
     }
 
@@ -122,7 +122,7 @@ impl ResourceService {
         let mut seen = old.clone();
         hooks.upgrade(&mut seen).await?;
         if reading == ReadDecision::NeedsResource {
-            hooks.authorize_read_of(&seen).await?;
+            hooks.authorize_read_of(&EncodedResource::of(&seen)?).await?;
         }
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();

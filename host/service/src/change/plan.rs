@@ -4,7 +4,7 @@
 //! `plan` asked. Where the stored resource can become the new one, `validate` runs once more with it, as in the write.
 
 use mortise_resource::{
-    Code, Error, FieldPath, PathStep,
+    Code, EncodedResource, Error, FieldPath, PathStep,
     authorizer::Verb,
     data::{PlanRequest, PlanResponse, plan_response::Action},
     pb,
@@ -111,12 +111,12 @@ impl ResourceService {
         let stored = match self.backend.read(caller.consistency, &id).await {
             Ok(stored) => stored,
             Err(StoreError::NotFound) => return Ok(None),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => *stored,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
             Err(e) => return Err(store_fault("failed read", &e)),
         };
         let stored = self.current(registry, hooks, stored).await?;
         if reading == ReadDecision::NeedsResource {
-            hooks.authorize_read_of(&stored).await?;
+            hooks.authorize_read_of(&EncodedResource::of(&stored)?).await?;
         }
         hooks.release();
         let known = stored.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();

@@ -96,6 +96,16 @@ impl Registry {
         self.get(t).ok_or_else(|| Error::invalid(format!("resource type {} not registered", types::gvk(t))))
     }
 
+    /// The type of that name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is not registered.
+    pub fn resolve_type(&self, gvk: &Gvk) -> Result<&Arc<ResourceType>, Error> {
+        let found = self.types.binary_search_by(|known| known.gvk.cmp(gvk)).ok();
+        let found = found.and_then(|found| self.types.get(found));
+        found.ok_or_else(|| Error::invalid(format!("resource type {gvk} not registered")))
+    }
+
     /// Every type, sorted by name.
     #[must_use]
     pub fn types(&self) -> &[Arc<ResourceType>] {

@@ -1,14 +1,12 @@
 //! Commits of several mutations.
 
-use std::sync::Arc;
-
 use mortise_resource::pb;
 
 use super::fixtures::{
-    assert_silent, delete, everything, id, list, name, next, numbered, read, resource, resource_in, tenancy, type_of,
-    ulid, watch, write,
+    Event, assert_silent, commit, delete, everything, id, list, name, next, numbered, read, resource, resource_in,
+    tenancy, type_of, ulid, watch, write,
 };
-use crate::{Backend, Batch, Expectation, ExpectedId, Mutation, StoreError, WatchEvent};
+use crate::{Backend, Batch, Expectation, ExpectedId, Mutation, StoreError};
 
 fn put(resource: pb::Resource) -> Mutation {
     Mutation::Put(Box::new(resource))
@@ -30,7 +28,7 @@ fn exists(resource: &pb::Resource) -> Expectation {
 pub async fn results_stand_in_order<B: Backend>(store: &B) {
     let old = write(store, &resource("old")).await;
     let mutations = vec![put(resource("a")), delete_of(&old), put(resource("b"))];
-    let results = store.commit(Batch::of_all(mutations)).await.unwrap();
+    let results = commit(store, Batch::of_all(mutations)).await.unwrap();
     let names: Vec<_> = results.iter().map(|result| result.as_ref().map(name)).collect();
     assert_eq!(names, [Some("a".into()), None, Some("b".into())]);
     for stored in results.into_iter().flatten() {
@@ -62,7 +60,7 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
 pub async fn later_mutations_see_earlier_ones<B: Backend>(store: &B) {
     let first = write(store, &resource("a")).await;
     let second = resource("a");
-    let results = store.commit(Batch::of_all(vec![delete_of(&first), put(second.clone())])).await.unwrap();
+    let results = commit(store, Batch::of_all(vec![delete_of(&first), put(second.clone())])).await.unwrap();
     let stored = results[1].clone().unwrap();
     assert_eq!(id(&stored), id(&second));
     assert_ne!(stored.version, first.version);
@@ -145,10 +143,10 @@ pub async fn each_change_is_one_event<B: Backend>(store: &B) {
     let other_type = resource_in(type_of("v1", "B"), tenancy("default", "default"), "b");
     let again = resource("old");
     let mutations = vec![put(resource("a")), delete_of(&old), put(other_type), put(again), put(resource("c"))];
-    let results = store.commit(Batch::of_all(mutations)).await.unwrap();
-    let stored = |position: usize| WatchEvent::Upsert(Arc::new(results[position].clone().unwrap()));
+    let results = commit(store, Batch::of_all(mutations)).await.unwrap();
+    let stored = |position: usize| Event::Upsert(results[position].clone().unwrap());
     assert_eq!(next(&mut events).await, stored(0));
-    assert_eq!(next(&mut events).await, WatchEvent::Delete(Arc::new(old)));
+    assert_eq!(next(&mut events).await, Event::Delete(old));
     assert_eq!(next(&mut events).await, stored(3));
     assert_eq!(next(&mut events).await, stored(4));
     let mut versions: Vec<_> = results.iter().flatten().map(|stored| stored.version.clone()).collect();

@@ -1,16 +1,24 @@
 //! Resources to test with, and short ways to ask for them.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 
-use crate::{Backend, Consistency, Query, StoreError, TypeKey, Watch, WatchEvent};
+use crate::{Backend, Batch, Consistency, Cursor, Query, StoreError, TypeKey, Watch, WatchEvent};
+
+/// A [`WatchEvent`] whose resource is decoded.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Created or replaced, or part of the snapshot.
+    Upsert(pb::Resource),
+    /// Deleted.
+    Delete(pb::Resource),
+    /// The snapshot is complete.
+    EndOfSnapshot,
+}
 
 /// A string in the form of a ULID that was not given before in this process.
 #[must_use]
@@ -88,6 +96,18 @@ pub fn everything() -> Query {
     query("*", "*", "")
 }
 
+/// The whole resource.
+#[must_use]
+pub fn decoded(resource: &EncodedResource) -> pb::Resource {
+    resource.decode().unwrap()
+}
+
+/// Applies a batch.
+pub async fn commit<B: Backend>(store: &B, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+    let stored = store.commit(batch).await?;
+    Ok(stored.iter().map(|stored| stored.as_ref().map(decoded)).collect())
+}
+
 /// Stores a resource as given.
 pub async fn write<B: Backend>(store: &B, resource: &pb::Resource) -> pb::Resource {
     store.write_cas(resource.clone()).await.unwrap()
@@ -123,9 +143,18 @@ pub fn places(resources: &[pb::Resource]) -> Vec<String> {
     resources.iter().map(place).collect()
 }
 
+/// The next page of a scan; `None` after the last.
+pub async fn page(cursor: &mut Box<dyn Cursor>) -> Option<Vec<pb::Resource>> {
+    cursor.next().await.unwrap().map(|page| page.iter().map(decoded).collect())
+}
+
 /// The next event, which must come soon.
-pub async fn next(watch: &mut Box<dyn Watch>) -> WatchEvent {
-    tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("an event in time").unwrap()
+pub async fn next(watch: &mut Box<dyn Watch>) -> Event {
+    match tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("an event in time").unwrap() {
+        WatchEvent::Upsert(resource) => Event::Upsert(decoded(&resource)),
+        WatchEvent::Delete(resource) => Event::Delete(decoded(&resource)),
+        WatchEvent::EndOfSnapshot => Event::EndOfSnapshot,
+    }
 }
 
 /// Opens a watch and reads its snapshot.
@@ -134,9 +163,9 @@ pub async fn watch<B: Backend>(store: &B, query: &Query) -> (Vec<pb::Resource>, 
     let mut snapshot = Vec::new();
     loop {
         match next(&mut watch).await {
-            WatchEvent::Upsert(resource) => snapshot.push(Arc::unwrap_or_clone(resource)),
-            WatchEvent::Delete(resource) => panic!("a deletion in a snapshot: {resource:?}"),
-            WatchEvent::EndOfSnapshot => return (snapshot, watch),
+            Event::Upsert(resource) => snapshot.push(resource),
+            Event::Delete(resource) => panic!("a deletion in a snapshot: {resource:?}"),
+            Event::EndOfSnapshot => return (snapshot, watch),
         }
     }
 }
@@ -144,5 +173,5 @@ pub async fn watch<B: Backend>(store: &B, query: &Query) -> (Vec<pb::Resource>, 
 /// Fails unless the watch has nothing to say before the marker resource is written and seen.
 pub async fn assert_silent<B: Backend>(store: &B, watch: &mut Box<dyn Watch>, marker: &pb::Resource) {
     let marker = write(store, marker).await;
-    assert_eq!(next(watch).await, WatchEvent::Upsert(Arc::new(marker)));
+    assert_eq!(next(watch).await, Event::Upsert(marker));
 }

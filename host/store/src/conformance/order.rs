@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mortise_resource::pb;
 
 use super::fixtures::{
-    delete, everything, id, list, next, number, numbered, read, resource, resource_in, tenancy, type_of, watch, write,
+    Event, commit, delete, everything, id, list, next, number, numbered, read, resource, resource_in, tenancy, type_of,
+    watch, write,
 };
-use crate::{Backend, Batch, Mutation, WatchEvent};
+use crate::{Backend, Batch, Mutation};
 
 /// After an upsert event the resource is readable, in that state or a later one; after a delete event it is gone.
 pub async fn reads_are_not_older_than_events<B: Backend>(store: &B) {
@@ -22,7 +23,7 @@ pub async fn reads_are_not_older_than_events<B: Backend>(store: &B) {
     let reader = async {
         for _ in 0..300 {
             match next(&mut events).await {
-                WatchEvent::Upsert(seen) => {
+                Event::Upsert(seen) => {
                     let mut any = id(&seen);
                     any.uid.clear();
                     if let Some(stored) = read(store, &any).await {
@@ -31,8 +32,8 @@ pub async fn reads_are_not_older_than_events<B: Backend>(store: &B) {
                     let listed = list(store, &everything()).await;
                     assert!(listed.iter().all(|stored| number(stored) >= number(&seen)));
                 }
-                WatchEvent::Delete(last) => assert_eq!(read(store, &id(&last)).await, None),
-                WatchEvent::EndOfSnapshot => panic!("a second end marker"),
+                Event::Delete(last) => assert_eq!(read(store, &id(&last)).await, None),
+                Event::EndOfSnapshot => panic!("a second end marker"),
             }
         }
     };
@@ -77,7 +78,7 @@ pub async fn children_are_seen_after_the_owner_s_deletion<B: Backend>(store: &B)
         };
         tokio::join!(children("B"), children("C"));
         let watcher = async {
-            while !matches!(next(&mut events).await, WatchEvent::Delete(_)) {}
+            while !matches!(next(&mut events).await, Event::Delete(_)) {}
             assert_eq!(store.list_by_owner(&id(&owner)).await.unwrap().len(), 6);
         };
         tokio::join!(delete(store, &owner), watcher);
@@ -89,7 +90,7 @@ pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
     const RESOURCES: usize = 200;
     let put = |resource: pb::Resource| Mutation::Put(Box::new(resource));
     let mutations = (0..RESOURCES).map(|n| put(numbered(resource(&format!("r-{n:03}")), 10))).collect();
-    let created = store.commit(Batch::of_all(mutations)).await.unwrap();
+    let created = commit(store, Batch::of_all(mutations)).await.unwrap();
     let total = 10 * RESOURCES as u64;
     let done = AtomicBool::new(false);
     let writer = async {
@@ -102,7 +103,7 @@ pub async fn lists_are_of_one_commit<B: Backend>(store: &B) {
             }
             let less = numbered(stored[from].clone(), number(&stored[from]) - 1);
             let more = numbered(stored[to].clone(), number(&stored[to]) + 1);
-            let results = store.commit(Batch::of_all(vec![put(less), put(more)])).await.unwrap();
+            let results = commit(store, Batch::of_all(vec![put(less), put(more)])).await.unwrap();
             stored[from] = results[0].clone().unwrap();
             stored[to] = results[1].clone().unwrap();
         }

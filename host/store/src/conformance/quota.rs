@@ -7,7 +7,8 @@ use mortise_resource::{meta, pb};
 use super::{
     QUOTAS,
     fixtures::{
-        assert_silent, delete, everything, id, list, query, read, resource, resource_in, tenancy, type_of, watch, write,
+        assert_silent, commit, decoded, delete, everything, id, list, query, read, resource, resource_in, tenancy,
+        type_of, watch, write,
     },
 };
 use crate::{Backend, Batch, Mutation, Quota, QuotaExceeded, StoreError};
@@ -23,12 +24,12 @@ fn delete_of(stored: &pb::Resource) -> Mutation {
 }
 
 async fn limited<B: Backend>(store: &B, mutations: Vec<Mutation>) -> Written {
-    store.commit(Batch::of_all(mutations).limited()).await
+    commit(store, Batch::of_all(mutations).limited()).await
 }
 
 /// A limited write that is taken.
 async fn taken<B: Backend>(store: &B, resource: &pb::Resource) -> pb::Resource {
-    store.write_limited(resource.clone()).await.unwrap()
+    decoded(&store.put_limited(resource.clone()).await.unwrap())
 }
 
 #[track_caller]
@@ -49,7 +50,7 @@ fn with_text(resource: &pb::Resource, bytes: usize) -> pb::Resource {
 /// Writes `r-1` and so on without quotas.
 async fn fill<B: Backend>(store: &B, count: u64) -> Vec<pb::Resource> {
     let resources: Vec<_> = (1..=count).map(|n| put(&resource(&format!("r-{n}")))).collect();
-    store.commit(Batch::of_all(resources)).await.unwrap().into_iter().flatten().collect()
+    commit(store, Batch::of_all(resources)).await.unwrap().into_iter().flatten().collect()
 }
 
 /// The last that fits is taken and the next is refused, of this type and in this tenancy only, and only where the batch
@@ -193,7 +194,7 @@ pub async fn racing_writers_share_what_is_left<B: Backend>(store: &B) {
 
 /// How many limited writes are taken and refused that are all on their way before the first is answered.
 async fn race<B: Backend>(store: &B, resources: Vec<pb::Resource>) -> (u64, u64) {
-    let mut writers: Vec<_> = resources.into_iter().map(|resource| Box::pin(store.write_limited(resource))).collect();
+    let mut writers: Vec<_> = resources.into_iter().map(|resource| Box::pin(store.put_limited(resource))).collect();
     let (mut taken, mut refused) = (0, 0);
     for result in join_all(&mut writers).await {
         match result {

@@ -1,20 +1,21 @@
 //! Rewrite: another form of the same resource, which nobody is told of.
 
-use std::sync::Arc;
-
 use mortise_resource::pb;
 
-use super::fixtures::{everything, id, list, next, read, resource, ulid, watch, write};
-use crate::{Backend, Batch, Consistency, Mutation, StoreError, WatchEvent};
+use super::fixtures::{Event, commit, everything, id, list, next, read, resource, ulid, watch, write};
+use crate::{Backend, Batch, Consistency, Mutation, StoreError};
 
 /// The resource with data of this many bytes, each the mark.
 fn with_data(resource: &pb::Resource, mark: u8, len: usize) -> pb::Resource {
-    let data = prost_types::Any { type_url: "test".into(), value: vec![mark; len] };
-    pb::Resource { data: Some(data), ..resource.clone() }
+    let mut resource = resource.clone();
+    // An `Any`, without a dependency on the crate that defines it.
+    let data = resource.data.insert(Default::default());
+    (data.type_url, data.value) = ("test".into(), vec![mark; len]);
+    resource
 }
 
 async fn rewrite<B: Backend>(store: &B, resource: &pb::Resource) -> Option<pb::Resource> {
-    let stored = store.commit(Batch::of(Mutation::Rewrite(Box::new(resource.clone())))).await.unwrap();
+    let stored = commit(store, Batch::of(Mutation::Rewrite(Box::new(resource.clone())))).await.unwrap();
     assert_eq!(stored.len(), 1);
     stored.into_iter().next().flatten()
 }
@@ -52,7 +53,7 @@ pub async fn is_no_event<B: Backend>(store: &B) {
     let (snapshot, _) = watch(store, &everything()).await;
     assert_eq!(snapshot, std::slice::from_ref(&new));
     let written = write(store, &new).await;
-    assert_eq!(next(&mut open).await, WatchEvent::Upsert(Arc::new(written)));
+    assert_eq!(next(&mut open).await, Event::Upsert(written));
 }
 
 /// A batch that fails leaves the old form.

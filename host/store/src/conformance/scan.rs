@@ -1,11 +1,12 @@
 //! Scans in pages.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use mortise_resource::pb;
 
 use super::fixtures::{
-    delete, everything, id, list, name, number, numbered, places, query, resource, resource_in, tenancy, type_of, write,
+    decoded, delete, everything, id, list, name, number, numbered, page, places, query, resource, resource_in, tenancy,
+    type_of, write,
 };
 use crate::{Backend, Batch, Cursor, Mutation, Query};
 
@@ -25,9 +26,9 @@ async fn fill<B: Backend>(store: &B, count: u32) {
 
 async fn rest(cursor: &mut Box<dyn Cursor>) -> Vec<pb::Resource> {
     let mut found = Vec::new();
-    while let Some(page) = cursor.next().await.unwrap() {
+    while let Some(page) = page(cursor).await {
         assert!(!page.is_empty());
-        found.extend(page.into_iter().map(Arc::unwrap_or_clone));
+        found.extend(page);
     }
     assert!(cursor.next().await.unwrap().is_none(), "an end stays one");
     found
@@ -64,7 +65,7 @@ pub async fn is_of_the_commit_at_which_it_was_opened<B: Backend>(store: &B) {
     let before = list(store, &everything()).await;
     let mut untouched = store.scan(&everything()).await.unwrap();
     let mut cursor = store.scan(&everything()).await.unwrap();
-    let mut found: Vec<_> = cursor.next().await.unwrap().unwrap().into_iter().map(Arc::unwrap_or_clone).collect();
+    let mut found = page(&mut cursor).await.unwrap();
     assert!(found.len() < before.len(), "one page is not all");
     for (n, stored) in before.iter().enumerate().step_by(7) {
         match n % 3 {
@@ -119,7 +120,7 @@ pub async fn a_call_that_is_given_up_loses_nothing<B: Backend>(store: &B) {
         let polled = cursor.next().as_mut().poll(&mut std::task::Context::from_waker(waker));
         match polled {
             std::task::Poll::Ready(page) => match page.unwrap() {
-                Some(page) => found.extend(page.into_iter().map(Arc::unwrap_or_clone)),
+                Some(page) => found.extend(page.iter().map(decoded)),
                 None => break,
             },
             std::task::Poll::Pending => tokio::task::yield_now().await,
@@ -197,7 +198,7 @@ pub async fn of_an_owner_is_of_one_commit<B: Backend>(store: &B) {
     fill_owned(store, &id(&owner), MANY).await;
     let before = scan_owned(store, &id(&owner)).await;
     let mut cursor = store.scan_owned(&id(&owner)).await.unwrap();
-    let mut found: Vec<_> = cursor.next().await.unwrap().unwrap().into_iter().map(Arc::unwrap_or_clone).collect();
+    let mut found = page(&mut cursor).await.unwrap();
     assert!(found.len() < before.len(), "one page is not all");
     for (n, stored) in before.iter().enumerate().step_by(7) {
         match n % 3 {

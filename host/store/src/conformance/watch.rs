@@ -1,13 +1,13 @@
 //! WatchList.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use mortise_resource::pb;
 
 use super::{
     WATCH_BUFFER,
     fixtures::{
-        assert_silent, delete, everything, id, list, name, next, number, numbered, places, query, resource,
+        Event, assert_silent, delete, everything, id, list, name, next, number, numbered, places, query, resource,
         resource_in, tenancy, type_of, watch, write,
     },
 };
@@ -23,12 +23,7 @@ pub async fn snapshot_then_end_then_changes<B: Backend>(store: &B) {
     let c = write(store, &resource("c")).await;
     delete(store, &b).await;
     let a2 = write(store, &numbered(a.clone(), 2)).await;
-    let expected = [
-        WatchEvent::Upsert(Arc::new(a)),
-        WatchEvent::Upsert(Arc::new(c)),
-        WatchEvent::Delete(Arc::new(b)),
-        WatchEvent::Upsert(Arc::new(a2)),
-    ];
+    let expected = [Event::Upsert(a), Event::Upsert(c), Event::Delete(b), Event::Upsert(a2)];
     for event in expected {
         assert_eq!(next(&mut events).await, event);
     }
@@ -50,7 +45,7 @@ pub async fn deletion_carries_the_last_stored_resource<B: Backend>(store: &B) {
     let stored = write(store, &numbered(stored, 7)).await;
     let (_, mut events) = watch(store, &everything()).await;
     delete(store, &stored).await;
-    assert_eq!(next(&mut events).await, WatchEvent::Delete(Arc::new(stored)));
+    assert_eq!(next(&mut events).await, Event::Delete(stored));
 }
 
 /// What a watch does not ask for, it does not see.
@@ -85,7 +80,7 @@ pub async fn wildcards<B: Backend>(store: &B) {
         let (_, mut events) = watch(store, &query).await;
         for (partition, namespace) in inside {
             let stored = write(store, &at(partition, namespace)).await;
-            assert_eq!(next(&mut events).await, WatchEvent::Upsert(Arc::new(stored)), "{query:?}");
+            assert_eq!(next(&mut events).await, Event::Upsert(stored), "{query:?}");
         }
         if query.name_prefix.is_empty() {
             write(store, &at(outside.0, outside.1)).await;
@@ -126,9 +121,9 @@ pub async fn watches_are_independent<B: Backend>(store: &B) {
     let (snapshot, mut third) = watch(store, &everything()).await;
     assert_eq!(snapshot, std::slice::from_ref(&a));
     let b = write(store, &resource("b")).await;
-    assert_eq!(next(&mut first).await, WatchEvent::Upsert(Arc::new(a)));
-    assert_eq!(next(&mut first).await, WatchEvent::Upsert(Arc::new(b.clone())));
-    assert_eq!(next(&mut third).await, WatchEvent::Upsert(Arc::new(b)));
+    assert_eq!(next(&mut first).await, Event::Upsert(a));
+    assert_eq!(next(&mut first).await, Event::Upsert(b.clone()));
+    assert_eq!(next(&mut third).await, Event::Upsert(b));
 }
 
 /// Watches that are opened while writers are at work: snapshot and events add up to what is there in the end, the
@@ -170,15 +165,15 @@ async fn follow<B: Backend>(store: &B) -> BTreeMap<String, pb::Resource> {
     }
     while !state.contains_key("the-end") {
         match next(&mut events).await {
-            WatchEvent::Upsert(new) => {
-                let old = state.insert(name(&new), pb::Resource::clone(&new));
+            Event::Upsert(new) => {
+                let old = state.insert(name(&new), new.clone());
                 if let Some(old) = old {
                     assert_eq!(id(&old), id(&new), "a deletion was missed");
                     assert!(number(&old) < number(&new), "{} after {}", number(&new), number(&old));
                 }
             }
-            WatchEvent::Delete(last) => assert_eq!(state.remove(&name(&last)).as_ref(), Some(&*last)),
-            WatchEvent::EndOfSnapshot => panic!("a second end marker"),
+            Event::Delete(last) => assert_eq!(state.remove(&name(&last)), Some(last)),
+            Event::EndOfSnapshot => panic!("a second end marker"),
         }
     }
     state

@@ -25,7 +25,7 @@ mod tests;
 use std::{fmt, path::Path, sync::Arc, thread::JoinHandle};
 
 use async_trait::async_trait;
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
@@ -169,12 +169,12 @@ impl fmt::Debug for SledBackend {
 
 #[async_trait]
 impl Backend for SledBackend {
-    async fn read(&self, _consistency: Consistency, id: &pb::Id) -> Result<pb::Resource, StoreError> {
+    async fn read_encoded(&self, _consistency: Consistency, id: &pb::Id) -> Result<EncodedResource, StoreError> {
         point::read(&self.shared.table, id)
     }
 
     /// A batch that was accepted is committed even when the future is dropped before it is done.
-    async fn commit(&self, batch: Batch) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+    async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         self.shared.admit(&batch)?;
         let (reply, answer) = oneshot::channel();
         if self.shared.queue.push(Job::Commit(batch, reply)).await.is_err() {

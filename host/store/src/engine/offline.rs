@@ -24,7 +24,7 @@ use super::{
         panics::contained_read,
         record::{Kind, Meta},
         sled_file,
-        table::{Payload, Table},
+        table::Table,
     },
 };
 use crate::{
@@ -181,9 +181,8 @@ pub(crate) fn salvage(
 
 fn read(table: &Table, key: &[u8], value: sled::IVec) -> Result<Record, StoreError> {
     let head = table.head(key, &value)?;
-    let payload = table.payload(key, value)?;
-    let resource = table.decoder().decode(key, &payload)?;
-    if head.kind != Kind::Resource || matches!(payload, Payload::Torn) {
+    let resource = table.decoder().decode(key, table.payload(key, value)?)?;
+    if head.kind != Kind::Resource {
         return Err(table.damaged(key, "its head belongs to another record"));
     }
     let payload = prost::Message::encode_to_vec(&resource);

@@ -75,9 +75,9 @@ impl Writer {
         let mutations = vec![Mutation::Put(Box::new(first)), Mutation::Put(Box::new(second))];
         let mut results = self.store.commit(Batch::of_all(mutations)).await.unwrap();
         for (slot, name) in [(b, names.1), (a, names.0)] {
-            let stored = results.pop().unwrap();
-            say(&format!("done {name} {}", stored.as_ref().unwrap().version));
-            self.known[slot].1 = stored;
+            let stored = results.pop().unwrap().unwrap();
+            say(&format!("done {name} {}", stored.version()));
+            self.known[slot].1 = Some(stored.decode().unwrap());
         }
     }
 

@@ -14,6 +14,7 @@ use prost::{
     encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len},
 };
 
+use super::super::frames::{PREFIX, prefix};
 use crate::linkerd::{
     destination::{TlsIdentity, WeightedAddr, WeightedAddrSet, tls_identity},
     net,
@@ -24,9 +25,6 @@ const UPDATE_ADD: u32 = 1;
 const UPDATE_REMOVE: u32 = 2;
 const SET_ADDRS: u32 = 1;
 const WEIGHTED_ADDR_TLS_IDENTITY: u32 = 5;
-
-/// What gRPC puts before a message, bytes.
-const PREFIX: usize = 5;
 
 /// Whose messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,27 +138,12 @@ pub(super) fn empty_add() -> Bytes {
     Bytes::from_static(&[0, 0, 0, 0, 2, 0x0a, 0])
 }
 
-/// Any message.
-pub(super) fn framed(message: &impl Message) -> Bytes {
-    let mut out = Vec::with_capacity(PREFIX + message.encoded_len());
-    prefix(&mut out, message.encoded_len());
-    // Fails for a buffer that is full; this one grows.
-    let _ = message.encode(&mut out);
-    out.into()
-}
-
 /// Begins an Update whose only field has so many bytes.
 fn update(out: &mut Vec<u8>, number: u32, length: usize) {
     let message = field_len(number, length);
     out.reserve(PREFIX + message);
     prefix(out, message);
     field(out, number, length);
-}
-
-fn prefix(out: &mut Vec<u8>, length: usize) {
-    out.push(0);
-    // What is in one resource is far smaller.
-    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
 }
 
 fn field(out: &mut Vec<u8>, number: u32, length: usize) {

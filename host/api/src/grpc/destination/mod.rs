@@ -32,25 +32,25 @@ use std::{
     time::Duration,
 };
 
-use ::http::{Request, Response, header::CONTENT_TYPE};
+use ::http::{Request, Response};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream as streams};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use mortise_resource::{Code, Error};
 use mortise_service::{Caller, ResourceService};
 use tokio::sync::Semaphore;
-use tonic::{Status, body::Body, metadata::GRPC_CONTENT_TYPE, server::NamedService};
+use tonic::{Status, body::Body, server::NamedService};
 use tower::Service;
 
 use self::{
     authority::{Target, authority, target},
-    encode::{Dialect, framed},
+    encode::Dialect,
     hub::Hub,
-    stream::{Content, OpenStream, Place, ended},
+    stream::{Content, OpenStream, Place},
 };
 use super::{
     calls::{AnswerBytes, CountsItself},
-    list::received,
+    frames::{self, ended, framed, received},
     resource_service::caller,
     status::answer,
 };
@@ -271,8 +271,7 @@ impl<P: Package> Service<Request<Body>> for DestinationService<P> {
             Ok(answered.map_or_else(
                 |status| status.into_http(),
                 |body| {
-                    let mut response = Response::new(body);
-                    response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
+                    let mut response = frames::response(body);
                     response.extensions_mut().insert(CountsItself);
                     response
                 },

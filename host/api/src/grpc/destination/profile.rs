@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use hyper::body::Bytes;
 use prost::Message as _;
 
+use super::super::frames::framed;
 use super::{
     authority::{Authority, ServiceName},
-    encode::{Dialect, framed},
+    encode::Dialect,
     view::Summary,
 };
 use crate::linkerd::{

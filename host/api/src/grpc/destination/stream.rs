@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ::http::HeaderMap;
 use futures::{FutureExt as _, future::BoxFuture, stream};
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};
@@ -13,6 +12,7 @@ use tokio::{
 };
 use tonic::{Status, body::Body};
 
+use super::super::frames::ended;
 use super::{
     authority::Authority,
     encode::{self, Dialect},
@@ -138,13 +138,6 @@ impl OpenStream {
             }
         }
     }
-}
-
-/// The end of an answer.
-pub(super) fn ended(status: &Status) -> Result<Frame<Bytes>, Status> {
-    let mut trailers = HeaderMap::new();
-    status.add_header(&mut trailers)?;
-    Ok(Frame::trailers(trailers))
 }
 
 /// The place of a stream among those that may be open, counted while it is taken.

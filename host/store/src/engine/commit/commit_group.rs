@@ -3,13 +3,9 @@
 //! Nothing here writes. A batch that fails leaves no trace; the others end up as one set of slots (what each resource
 //! was and will be) and one list of changes (every step in between, for the event log and watchers).
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
-use mortise_resource::pb;
-use prost::Message;
+use mortise_resource::{EncodedResource, pb};
 
 use crate::engine::commit::room::Shortage;
 use crate::engine::options::Options;
@@ -20,7 +16,10 @@ use crate::engine::tree::{
     table::Table,
     usage::{Growth, UsageSums},
 };
-use crate::{Batch, Expectation, Mutation, Quotas, StoreError, TypeKey, backend::limited_size};
+use crate::{
+    Batch, Expectation, Mutation, Quotas, StoreError, TypeKey,
+    backend::{limited_size, limited_size_encoded},
+};
 
 /// A resource over the whole group of batches.
 pub(crate) struct Slot {
@@ -28,14 +27,14 @@ pub(crate) struct Slot {
     pub(crate) before: Option<StoredResource>,
     /// After the batches so far.
     pub(crate) now: Option<StoredResource>,
-    /// The encoding of `now`, when the group wrote it.
-    pub(crate) payload: Option<Arc<[u8]>>,
+    /// Whether the group wrote `now`.
+    pub(crate) is_written: bool,
 }
 
 impl Slot {
     /// Whether the group as a whole writes the slot.
     pub(crate) fn is_changed(&self) -> bool {
-        self.payload.is_some() || self.before.as_ref().map(|s| s.seq) != self.now.as_ref().map(|s| s.seq)
+        self.is_written || self.before.as_ref().map(|s| s.seq) != self.now.as_ref().map(|s| s.seq)
     }
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct CommitGroup<'t> {
 const MAX_OWNER: usize = 1_024;
 
 /// How a slot was before a batch touched it.
-type Undo = Vec<(Vec<u8>, Option<StoredResource>, Option<Arc<[u8]>>)>;
+type Undo = Vec<(Vec<u8>, Option<StoredResource>, bool)>;
 
 impl<'t> CommitGroup<'t> {
     /// An empty group after the commit `seq`.
@@ -88,7 +87,7 @@ impl<'t> CommitGroup<'t> {
 
     /// Adds a batch, whole or not at all; `usage` is that before the group. The result is what its caller gets once the
     /// group is durable.
-    pub(crate) fn add(&mut self, batch: Batch, usage: &UsageSums) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+    pub(crate) fn add(&mut self, batch: Batch, usage: &UsageSums) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         for (position, expectation) in batch.expect.iter().enumerate() {
             if !self.holds(expectation)? {
                 return Err(StoreError::Unexpected { expectation: position });
@@ -104,13 +103,13 @@ impl<'t> CommitGroup<'t> {
         match judged {
             Ok((results, growth)) => {
                 self.growth.extend(growth);
-                self.bytes += self.changes.iter().skip(changes).map(|change| change.payload.len()).sum::<usize>();
+                self.bytes += self.changes.iter().skip(changes).map(|change| change.payload().len()).sum::<usize>();
                 Ok(results)
             }
             Err(error) => {
-                for (key, now, payload) in undo.into_iter().rev() {
+                for (key, now, is_written) in undo.into_iter().rev() {
                     if let Some(slot) = self.slots.get_mut(&key) {
-                        (slot.now, slot.payload) = (now, payload);
+                        (slot.now, slot.is_written) = (now, is_written);
                     }
                 }
                 self.seq = seq;
@@ -125,7 +124,7 @@ impl<'t> CommitGroup<'t> {
         mutations: Vec<Mutation>,
         shortage: Option<&Shortage>,
         undo: &mut Undo,
-    ) -> Result<Vec<Option<pb::Resource>>, StoreError> {
+    ) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         let apply = |(position, mutation)| match mutation {
             Mutation::Put(resource) => self.put(position, *resource, shortage, undo),
             Mutation::Delete { id, version } => self.delete(position, &id, &version, undo),
@@ -148,7 +147,8 @@ impl<'t> CommitGroup<'t> {
         }
         if let Some(usage) = usage {
             let grows = |tenancy: &[u8]| {
-                let size = |stored: Option<&StoredResource>| stored.map_or(0, |stored| limited_size(&stored.resource));
+                let size =
+                    |stored: Option<&StoredResource>| stored.map_or(0, |stored| limited_size_encoded(&stored.resource));
                 let is_within = |key: &[u8]| keys::usage(key).is_some_and(|key| keys::usage_tenancy(&key) == tenancy);
                 let within = || before.iter().filter(|(key, _)| is_within(key));
                 let now: usize = within().map(|(key, _)| size(now(key))).sum();
@@ -163,8 +163,8 @@ impl<'t> CommitGroup<'t> {
         let Ok(key) = keys::expected(&expectation.id) else { return Ok(false) };
         let Some(stored) = self.slot(key)?.now.as_ref() else { return Ok(false) };
         let wanted = &expectation.id.uid;
-        Ok((wanted.is_empty() || uid(&stored.resource) == wanted)
-            && expectation.generation.as_ref().is_none_or(|generation| *generation == stored.resource.generation))
+        Ok((wanted.is_empty() || stored.resource.uid() == wanted)
+            && expectation.generation.as_ref().is_none_or(|generation| generation == stored.resource.generation()))
     }
 
     fn put(
@@ -173,32 +173,27 @@ impl<'t> CommitGroup<'t> {
         mut resource: pb::Resource,
         shortage: Option<&Shortage>,
         undo: &mut Undo,
-    ) -> Result<Option<pb::Resource>, StoreError> {
+    ) -> Result<Option<EncodedResource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
         let (seq, limit) = (self.seq + 1, self.max_resource_bytes);
         let slot = self.slot(key.clone())?;
         check_size(&resource, slot.now.as_ref(), limit, shortage)?;
         let version = match &slot.now {
-            Some(stored) if uid(&stored.resource) != uid(&resource) => return Err(StoreError::WrongUid),
-            Some(stored) => stored.resource.version.as_str(),
+            Some(stored) if stored.resource.uid() != uid(&resource) => return Err(StoreError::WrongUid),
+            Some(stored) => stored.resource.version(),
             None => "",
         };
         if resource.version != version {
             return Err(StoreError::CasFailure { mutation: position });
         }
         resource.version = seq.to_string();
-        let payload: Arc<[u8]> = resource.encode_to_vec().into();
-        let resource = Arc::new(resource);
-        // The size limit keeps the length far below 4 GiB.
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let stored = StoredResource { resource: resource.clone(), seq, len };
-        let was = slot.now.replace(stored);
+        let resource = EncodedResource::of(&resource)?;
+        let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         let prior = was.as_ref().map(|s| s.resource.clone());
-        undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
+        undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
         self.seq = seq;
-        let now = Some(resource.clone());
-        self.changes.push(Change { key, type_key, seq, is_event: true, prior, now, payload });
-        Ok(Some(pb::Resource::clone(&resource)))
+        self.changes.push(Change { key, type_key, seq, is_event: true, prior, now: Some(resource.clone()) });
+        Ok(Some(resource))
     }
 
     fn rewrite(
@@ -206,24 +201,21 @@ impl<'t> CommitGroup<'t> {
         resource: pb::Resource,
         shortage: Option<&Shortage>,
         undo: &mut Undo,
-    ) -> Result<Option<pb::Resource>, StoreError> {
+    ) -> Result<Option<EncodedResource>, StoreError> {
         let (key, type_key) = complete(&resource)?;
         let limit = self.max_resource_bytes;
         let slot = self.slot(key.clone())?;
         check_size(&resource, slot.now.as_ref(), limit, shortage)?;
         let same = |stored: &&StoredResource| {
-            uid(&stored.resource) == uid(&resource) && stored.resource.version == resource.version
+            stored.resource.uid() == uid(&resource) && stored.resource.version() == resource.version
         };
         let Some(stored) = slot.now.as_ref().filter(same) else { return Ok(None) };
         let (seq, prior) = (stored.seq, Some(stored.resource.clone()));
-        let payload: Arc<[u8]> = resource.encode_to_vec().into();
-        let resource = Arc::new(resource);
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let was = slot.now.replace(StoredResource { resource: resource.clone(), seq, len });
-        undo.push((key.clone(), was, slot.payload.replace(payload.clone())));
-        let now = Some(resource.clone());
-        self.changes.push(Change { key, type_key, seq, is_event: false, prior, now, payload });
-        Ok(Some(pb::Resource::clone(&resource)))
+        let resource = EncodedResource::of(&resource)?;
+        let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
+        undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
+        self.changes.push(Change { key, type_key, seq, is_event: false, prior, now: Some(resource.clone()) });
+        Ok(Some(resource))
     }
 
     fn delete(
@@ -232,31 +224,22 @@ impl<'t> CommitGroup<'t> {
         id: &pb::Id,
         version: &str,
         undo: &mut Undo,
-    ) -> Result<Option<pb::Resource>, StoreError> {
+    ) -> Result<Option<EncodedResource>, StoreError> {
         // An id that no key can hold is the id of nothing.
         let Ok(key) = keys::resource(id) else { return Ok(None) };
         let seq = self.seq + 1;
         let slot = self.slot(key.clone())?;
-        let Some(stored) = slot.now.as_ref().filter(|stored| uid(&stored.resource) == id.uid) else {
+        let Some(stored) = slot.now.as_ref().filter(|stored| stored.resource.uid() == id.uid) else {
             return Ok(None);
         };
-        if stored.resource.version != version {
+        if stored.resource.version() != version {
             return Err(StoreError::CasFailure { mutation: position });
         }
         let prior = stored.resource.clone();
-        let payload = match slot.payload.take() {
-            Some(payload) => {
-                undo.push((key.clone(), slot.now.take(), Some(payload.clone())));
-                payload
-            }
-            None => {
-                undo.push((key.clone(), slot.now.take(), None));
-                prior.encode_to_vec().into()
-            }
-        };
+        undo.push((key.clone(), slot.now.take(), std::mem::take(&mut slot.is_written)));
         self.seq = seq;
         let type_key = type_key(id);
-        self.changes.push(Change { key, type_key, seq, is_event: true, prior: Some(prior), now: None, payload });
+        self.changes.push(Change { key, type_key, seq, is_event: true, prior: Some(prior), now: None });
         Ok(None)
     }
 
@@ -266,7 +249,7 @@ impl<'t> CommitGroup<'t> {
             Entry::Occupied(slot) => Ok(slot.into_mut()),
             Entry::Vacant(place) => {
                 let before = self.table.load(place.key())?;
-                Ok(place.insert(Slot { now: before.clone(), before, payload: None }))
+                Ok(place.insert(Slot { now: before.clone(), before, is_written: false }))
             }
         }
     }
@@ -281,7 +264,7 @@ fn check_size(
     shortage: Option<&Shortage>,
 ) -> Result<(), StoreError> {
     let size = limited_size(resource);
-    let grows = || stored.is_none_or(|stored| size > limited_size(&stored.resource));
+    let grows = || stored.is_none_or(|stored| size > limited_size_encoded(&stored.resource));
     match shortage {
         _ if size > limit && grows() => Err(StoreError::TooLarge { size, limit }),
         Some(shortage) if grows() => Err(shortage.error()),

@@ -18,8 +18,6 @@
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Instant};
 
-use mortise_resource::pb;
-
 use crate::engine::{
     commit::{
         checkpoint_thread::Checkpoints,
@@ -431,24 +429,21 @@ fn ended() -> StoreError {
 
 /// Adds what a group makes of one resource to its batch: record, chunks, owner index.
 fn write(batch: &mut WriteBatch, key: &[u8], slot: &Slot) -> Result<(), StoreError> {
-    let entry = |resource: &pb::Resource| {
-        resource.owner.as_ref().map(|owner| keys::ownership(owner, key)).transpose().map_err(StoreError::IncompleteId)
-    };
     if let Some(before) = &slot.before {
         record::remove_chunks(batch, keys::RESOURCE, before.seq, before.len);
-        if let Some(entry) = entry(&before.resource)? {
+        if let Some(entry) = before.owner_entry(key)? {
             batch.remove(entry);
         }
     }
-    match (&slot.now, &slot.payload) {
-        (Some(now), Some(payload)) => {
-            record::write(batch, key, Kind::Resource, now.seq, payload);
+    match &slot.now {
+        Some(now) => {
+            record::write(batch, key, Kind::Resource, now.seq, now.resource.bytes());
             // After the removal of the old entry, which is the same one unless the owner changed.
-            if let Some(entry) = entry(&now.resource)? {
+            if let Some(entry) = now.owner_entry(key)? {
                 batch.insert(entry, &[]);
             }
         }
-        _ => batch.remove(key),
+        None => batch.remove(key),
     }
     Ok(())
 }

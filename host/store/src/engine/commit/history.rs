@@ -50,7 +50,7 @@ impl History {
             } else {
                 meta.skipped += change.seq.saturating_sub(meta.last_seq + 1);
             }
-            let len = u32::try_from(change.payload.len()).unwrap_or(u32::MAX);
+            let len = u32::try_from(change.payload().len()).unwrap_or(u32::MAX);
             self.lens.push_back(len);
             meta.last_seq = change.seq;
             meta.highest = change.seq;
@@ -87,7 +87,7 @@ impl History {
         }
         for change in events().filter(|change| change.seq >= meta.first_event) {
             let kind = if change.now.is_some() { Kind::Upsert } else { Kind::Delete };
-            record::write(batch, &keys::event(change.seq), kind, change.seq, &change.payload);
+            record::write(batch, &keys::event(change.seq), kind, change.seq, change.payload());
         }
         (meta, trimmed)
     }

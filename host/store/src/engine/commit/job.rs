@@ -1,6 +1,6 @@
 //! What the commit thread is asked for.
 
-use mortise_resource::pb;
+use mortise_resource::EncodedResource;
 use tokio::sync::oneshot;
 
 use crate::{Batch, SnapshotHead, StoreError, Usage, check::Problem, engine::read::snapshot::SledSnapshot};
@@ -8,7 +8,7 @@ use crate::{Batch, SnapshotHead, StoreError, Usage, check::Problem, engine::read
 /// What a caller waits for.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// The resources after a batch.
-pub(crate) type Results = Vec<Option<pb::Resource>>;
+pub(crate) type Results = Vec<Option<EncodedResource>>;
 
 /// Work for the commit thread.
 pub(crate) enum Job {

@@ -93,7 +93,7 @@ pub(crate) fn steps(key: &[u8], slot: &Slot, mut step: impl FnMut(Step, &[u8], u
     for (what, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
         let Some(stored) = of else { continue };
         step(what, key, stored.seq);
-        if let Some(Ok(entry)) = stored.resource.owner.as_ref().map(|owner| keys::ownership(owner, key)) {
+        if let Ok(Some(entry)) = stored.owner_entry(key) {
             step(what, &entry, 0);
         }
     }

@@ -1,6 +1,6 @@
 //! Which resources a scan is about, as a predicate over resources.
 
-use mortise_resource::{pb, tenancy};
+use mortise_resource::{EncodedResource, IdRef, pb, tenancy};
 
 use crate::Query;
 
@@ -15,35 +15,21 @@ pub(crate) enum Filter {
 
 impl Filter {
     /// Whether the resource is asked for.
-    pub(crate) fn matches(&self, resource: &pb::Resource) -> bool {
+    pub(crate) fn matches(&self, resource: &EncodedResource) -> bool {
         match self {
             Self::Query(query) => matches_query(query, resource),
-            Self::Owner(owner) => resource.owner.as_ref().is_some_and(|id| same_incarnation(id, owner)),
+            // An owner that does not decode is nobody's.
+            Self::Owner(owner) => matches!(
+                resource.decode_owner(), Ok(Some(id)) if IdRef::from(&id).is_same_incarnation(IdRef::from(owner))
+            ),
         }
     }
 }
 
-fn matches_query(query: &Query, resource: &pb::Resource) -> bool {
-    let unit = |wanted: &str, found: &str| wanted == tenancy::WILDCARD || wanted == found;
-    let Some(id) = &resource.id else { return false };
-    let (group, kind) = kind(id);
-    let (partition, namespace) = units(id);
-    group == query.type_key.group
-        && kind == query.type_key.kind
-        && unit(&query.tenancy.partition, partition)
-        && unit(&query.tenancy.namespace, namespace)
-        && id.name.starts_with(&query.name_prefix)
-}
-
-/// Whether two ids name one incarnation, GroupVersion aside. An absent tenancy is an empty one, as in keys.
-pub(crate) fn same_incarnation(a: &pb::Id, b: &pb::Id) -> bool {
-    a.uid == b.uid && a.name == b.name && kind(a) == kind(b) && units(a) == units(b)
-}
-
-fn kind(id: &pb::Id) -> (&str, &str) {
-    id.r#type.as_ref().map_or(("", ""), |t| (&t.group, &t.kind))
-}
-
-fn units(id: &pb::Id) -> (&str, &str) {
-    id.tenancy.as_ref().map_or(("", ""), |t| (&t.partition, &t.namespace))
+fn matches_query(query: &Query, resource: &EncodedResource) -> bool {
+    let Query { type_key, tenancy: pb::Tenancy { partition, namespace }, name_prefix } = query;
+    resource.is_of_kind(&type_key.group, &type_key.kind)
+        && (partition == tenancy::WILDCARD || partition == resource.partition())
+        && (namespace == tenancy::WILDCARD || namespace == resource.namespace())
+        && (name_prefix.is_empty() || resource.name().starts_with(name_prefix))
 }

@@ -158,7 +158,8 @@ impl HubReader {
         }
     }
 
-    fn take(&mut self) -> Option<Result<WatchEvent, HubEnd>> {
+    /// The next event, if it is there.
+    pub(crate) fn take(&mut self) -> Option<Result<WatchEvent, HubEnd>> {
         let mut state = self.hub.state.lock();
         let Some(ahead) = self.next.checked_sub(state.first) else { return Some(Err(HubEnd::Lagged)) };
         let Some(waiting) = usize::try_from(ahead).ok().and_then(|ahead| state.waiting.get_mut(ahead)) else {
@@ -190,7 +191,7 @@ impl Drop for Hub {
 
 #[cfg(test)]
 mod tests {
-    use mortise_resource::pb;
+    use mortise_resource::{EncodedResource, pb};
 
     use super::*;
 
@@ -202,7 +203,8 @@ mod tests {
     }
 
     fn event(version: usize) -> WatchEvent {
-        WatchEvent::Upsert(Arc::new(pb::Resource { version: version.to_string(), ..pb::Resource::default() }))
+        let resource = pb::Resource { version: version.to_string(), ..pb::Resource::default() };
+        WatchEvent::Upsert(EncodedResource::of(&resource).unwrap())
     }
 
     #[tokio::test]

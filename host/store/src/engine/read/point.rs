@@ -1,6 +1,6 @@
 //! Point reads.
 
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 
 use crate::{
     StoreError,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The published resource under an id, of any incarnation and GroupVersion.
-fn published(table: &Table, id: &pb::Id) -> Result<Option<pb::Resource>, StoreError> {
+fn published(table: &Table, id: &pb::Id) -> Result<Option<EncodedResource>, StoreError> {
     // An id that no key can hold is the id of nothing.
     let Ok(key) = keys::resource(id) else { return Ok(None) };
     let mut torn = None;
@@ -21,20 +21,19 @@ fn published(table: &Table, id: &pb::Id) -> Result<Option<pb::Resource>, StoreEr
             // A writer replaced the record between its head and its chunks: then there is another head now. A head has
             // the checksum of what it belongs to, so the same one again means that the chunks are damaged in earnest.
             Payload::Torn if torn.as_ref() != Some(&value) => torn = Some(value),
-            payload => return table.decoder().decode(&key, &payload).map(Some),
+            payload => return table.decoder().parse(&key, payload).map(Some),
         }
     }
 }
 
-/// As [`Backend::read`](crate::Backend::read).
-pub(crate) fn read(table: &Table, id: &pb::Id) -> Result<pb::Resource, StoreError> {
+/// As [`Backend::read_encoded`](crate::Backend::read_encoded).
+pub(crate) fn read(table: &Table, id: &pb::Id) -> Result<EncodedResource, StoreError> {
     let stored = published(table, id)?.ok_or(StoreError::NotFound)?;
-    let found = stored.id.as_ref().ok_or(StoreError::NotFound)?;
-    if !id.uid.is_empty() && id.uid != found.uid {
+    if !id.uid.is_empty() && id.uid != stored.uid() {
         return Err(StoreError::NotFound);
     }
     let requested = group_version(id);
-    if requested != group_version(found) {
+    if requested != stored.id().group_version {
         let requested = requested.to_owned();
         return Err(StoreError::GroupVersionMismatch { requested, stored: Box::new(stored) });
     }

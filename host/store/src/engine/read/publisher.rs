@@ -34,7 +34,7 @@ use std::{
     },
 };
 
-use mortise_resource::pb;
+use mortise_resource::EncodedResource;
 use parking_lot::Mutex;
 
 use crate::engine::{
@@ -48,7 +48,7 @@ use crate::engine::{
 use crate::{StoreError, TypeKey, WatchEvent};
 
 /// States by key as of a window's commit, `None` where there was nothing that matched.
-pub(crate) type States = BTreeMap<Vec<u8>, Option<Arc<pb::Resource>>>;
+pub(crate) type States = BTreeMap<Vec<u8>, Option<EncodedResource>>;
 
 /// Who has to hear of what is published.
 pub(crate) struct Publisher {
@@ -121,7 +121,7 @@ impl Publisher {
                 && let Some(hub) = hubs.get(&change.type_key)
                 && let Some(event) = event(change)
             {
-                hub.send(event, change.payload.len() + EVENT, self.limits);
+                hub.send(event, change.payload().len() + EVENT, self.limits);
             }
         }
         while self.bytes.load(Ordering::Relaxed) > self.max_bytes {
@@ -215,19 +215,43 @@ impl Subscription {
         if let Events::Open(events) = &mut self.events {
             match events.next().await {
                 Ok(event) => return Ok(event),
-                Err(HubEnd::Lagged) => {
-                    metrics::watch_lagged();
-                    self.events = Events::Lagged;
-                }
-                Err(HubEnd::Closed) => self.events = Events::Closed,
+                Err(end) => self.end(end),
             }
         }
-        Err(match self.events {
+        Err(self.fault())
+    }
+
+    /// The next event of the type, if it is there.
+    ///
+    /// # Errors
+    /// As [`Subscription::next`].
+    pub(crate) fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+        if let Events::Open(events) = &mut self.events {
+            match events.take().transpose() {
+                Ok(event) => return Ok(event),
+                Err(end) => self.end(end),
+            }
+        }
+        Err(self.fault())
+    }
+
+    fn end(&mut self, end: HubEnd) {
+        self.events = match end {
+            HubEnd::Lagged => {
+                metrics::watch_lagged();
+                Events::Lagged
+            }
+            HubEnd::Closed => Events::Closed,
+        };
+    }
+
+    fn fault(&self) -> StoreError {
+        match self.events {
             Events::Lagged => {
                 StoreError::WatchLagged { bound: self.publisher.limits.events, bytes: self.publisher.limits.bytes }
             }
             Events::Open(_) | Events::Closed => StoreError::Closed,
-        })
+        }
     }
 }
 
@@ -253,7 +277,7 @@ impl WindowChanges {
         if self.passed.as_ref().is_some_and(|passed| change.key <= *passed) || self.states.contains_key(&change.key) {
             return;
         }
-        let matching = |resource: &&Arc<pb::Resource>| self.filter.matches(resource);
+        let matching = |resource: &&EncodedResource| self.filter.matches(resource);
         let prior = change.prior.as_ref().filter(matching).cloned();
         if prior.is_some() || change.now.as_ref().filter(matching).is_some() {
             self.states.insert(change.key.clone(), prior);

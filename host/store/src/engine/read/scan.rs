@@ -15,7 +15,7 @@
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinError, JoinHandle},
@@ -84,7 +84,10 @@ impl Scanner {
     pub(crate) async fn list(&self, filter: Filter) -> Result<Vec<pb::Resource>, StoreError> {
         let (mut position, mut resources) = (self.begin(filter), Vec::new());
         let decode = |matches: Vec<Match>, decoder: &Decoder, resources: &mut Vec<pb::Resource>| {
-            matches.into_iter().try_for_each(|found| found.into_resource(decoder).map(|found| resources.push(found)))
+            matches.into_iter().try_for_each(|found| {
+                resources.push(decoder.decode(&found.key, found.payload)?);
+                Ok::<_, StoreError>(())
+            })
         };
         let (matches, ended) = position.step(&self.table, INLINE)?;
         decode(matches, self.table.decoder(), &mut resources)?;
@@ -140,7 +143,7 @@ impl Scanner {
         let (matches, ended) = position.step(&self.table, limit)?;
         position.walk.rest();
         let decoder = self.table.decoder();
-        let resources = matches.into_iter().map(|found| found.into_shared(decoder)).collect::<Result<Vec<_>, _>>()?;
+        let resources = matches.into_iter().map(|found| found.parse(decoder)).collect::<Result<Vec<_>, _>>()?;
         let position = (!ended).then_some(position);
         Ok(Page { resources, position })
     }
@@ -153,7 +156,7 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreEr
 
 /// What one step of a cursor came upon.
 struct Page {
-    resources: Vec<Arc<pb::Resource>>,
+    resources: Vec<EncodedResource>,
     /// Where the next one begins; `None` at the end.
     position: Option<Box<Position>>,
 }
@@ -179,7 +182,7 @@ enum State {
 
 impl SledCursor {
     /// Goes on where the page ends.
-    fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<Arc<pb::Resource>>, StoreError> {
+    fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<EncodedResource>, StoreError> {
         self.state = State::Failed;
         let Page { resources, position } = page?;
         self.steps += 1;
@@ -190,7 +193,7 @@ impl SledCursor {
 
 #[async_trait]
 impl Cursor for SledCursor {
-    async fn next(&mut self) -> Result<Option<Vec<Arc<pb::Resource>>>, StoreError> {
+    async fn next(&mut self) -> Result<Option<Vec<EncodedResource>>, StoreError> {
         loop {
             let resources = match std::mem::replace(&mut self.state, State::Failed) {
                 State::First(position) => {
@@ -252,7 +255,7 @@ fn merge(table: &Table, found: Vec<Match>, states: States) -> Result<Vec<Match>,
         found.iter().try_for_each(whole)?;
         return Ok(found);
     }
-    let live = |(key, state): (Vec<u8>, Option<Arc<pb::Resource>>)| {
+    let live = |(key, state): (Vec<u8>, Option<EncodedResource>)| {
         state.map(|resource| Match { key: key.into(), payload: Payload::Live(resource) })
     };
     let mut items = Vec::with_capacity(found.len() + states.len());
@@ -273,19 +276,8 @@ fn merge(table: &Table, found: Vec<Match>, states: States) -> Result<Vec<Match>,
 }
 
 impl Match {
-    /// The resource, to keep.
-    fn into_resource(self, decoder: &Decoder) -> Result<pb::Resource, StoreError> {
-        match self.payload {
-            Payload::Live(resource) => Ok(Arc::unwrap_or_clone(resource)),
-            payload => decoder.decode(&self.key, &payload),
-        }
-    }
-
-    /// The resource, to share.
-    fn into_shared(self, decoder: &Decoder) -> Result<Arc<pb::Resource>, StoreError> {
-        match self.payload {
-            Payload::Live(resource) => Ok(resource),
-            payload => decoder.decode(&self.key, &payload).map(Arc::new),
-        }
+    /// The resource, its checksum compared.
+    fn parse(self, decoder: &Decoder) -> Result<EncodedResource, StoreError> {
+        decoder.parse(&self.key, self.payload)
     }
 }

@@ -3,10 +3,10 @@
 //! It holds nothing of the store but the publisher, so a watch that a caller forgot keeps neither the database open nor
 //! the directory locked. Of its snapshot it holds one page, and what changed that it has yet to deliver.
 
-use std::{sync::Arc, vec};
+use std::vec;
 
 use async_trait::async_trait;
-use mortise_resource::pb;
+use mortise_resource::EncodedResource;
 
 use crate::{
     Cursor as _, StoreError, Watch, WatchEvent,
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct SledWatch {
     /// Gone once the snapshot is delivered.
     snapshot: Option<SledCursor>,
-    page: vec::IntoIter<Arc<pb::Resource>>,
+    page: vec::IntoIter<EncodedResource>,
     filter: Filter,
     events: Subscription,
 }
@@ -26,6 +26,13 @@ impl SledWatch {
     /// Delivers the snapshot, the end marker, then those of `events` that match the filter.
     pub(crate) fn new(snapshot: SledCursor, filter: Filter, events: Subscription) -> Self {
         Self { snapshot: Some(snapshot), page: Vec::new().into_iter(), filter, events }
+    }
+
+    fn is_wanted(&self, event: &WatchEvent) -> bool {
+        match event {
+            WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) => self.filter.matches(resource),
+            WatchEvent::EndOfSnapshot => false,
+        }
     }
 }
 
@@ -47,12 +54,28 @@ impl Watch for SledWatch {
         }
         loop {
             let event = self.events.next().await?;
-            match &event {
-                WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) if self.filter.matches(resource) => {
-                    return Ok(event);
-                }
-                _ => {}
+            if self.is_wanted(&event) {
+                return Ok(event);
             }
         }
+    }
+
+    fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+        if let Some(snapshot) = &self.snapshot {
+            if let Some(resource) = self.page.next() {
+                return Ok(Some(WatchEvent::Upsert(resource)));
+            }
+            if !snapshot.is_at_end() {
+                return Ok(None);
+            }
+            self.snapshot = None;
+            return Ok(Some(WatchEvent::EndOfSnapshot));
+        }
+        while let Some(event) = self.events.ready()? {
+            if self.is_wanted(&event) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
     }
 }

@@ -42,7 +42,7 @@ async fn several_versions_in_one_batch_leave_the_last() {
     let gone = Mutation::Delete { id: id(&first), version: "3".into() };
     let third = sized(resource("a"), 70_000);
     let mutations = vec![put(&first), put(&second), gone, put(&third)];
-    let results = store.commit(Batch::of_all(mutations)).await.unwrap();
+    let results = commit(&*store, Batch::of_all(mutations)).await.unwrap();
     assert_eq!(read(&*store, &id(&third)).await, results[3]);
     assert!(store.list_by_owner(&id(&owner)).await.unwrap().is_empty());
     assert_eq!(store.count(b'e'), 5);

@@ -91,7 +91,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
     for n in 0.. {
         let pair = [resource(&format!("x-{n:05}")), sized(resource(&format!("y-{n:05}")), 20_000)];
         let mutations = pair.map(|resource| Mutation::Put(Box::new(resource)));
-        match store.commit(Batch::of_all(mutations.into())).await {
+        match commit(&store, Batch::of_all(mutations.into())).await {
             Ok(written) => kept.extend(written.into_iter().flatten()),
             Err(error) => {
                 assert!(is_full(&error), "{error}");
@@ -120,7 +120,7 @@ async fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
         Mutation::Delete { id: id(&last), version: last.version.clone() },
         Mutation::Put(Box::new(resource("tombstone"))),
     ]);
-    kept.push(store.commit(tombstone).await.unwrap().remove(1).unwrap());
+    kept.push(commit(&store, tombstone).await.unwrap().remove(1).unwrap());
     let smaller = pb::Resource { metadata: Default::default(), ..kept[0].clone() };
     kept[0] = write(&store, &smaller).await;
 

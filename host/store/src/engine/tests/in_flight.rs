@@ -7,7 +7,6 @@ use std::{
 };
 
 use super::*;
-use crate::WatchEvent;
 
 /// A disk whose syncs wait for the test.
 struct Disk {
@@ -125,9 +124,9 @@ async fn a_batch_in_flight_is_seen_by_nobody_and_then_whole() {
     ];
     assert_eq!(after, expected);
     for watch in [&mut events, &mut late] {
-        assert!(matches!(next(watch).await, WatchEvent::Delete(r) if name(&r) == "deleted"));
+        assert!(matches!(next(watch).await, Event::Delete(r) if name(&r) == "deleted"));
         for expected in ["deleted", "new", "updated", "moved"] {
-            assert!(matches!(next(watch).await, WatchEvent::Upsert(r) if name(&r) == expected));
+            assert!(matches!(next(watch).await, Event::Upsert(r) if name(&r) == expected));
         }
     }
     drop(disk);
@@ -210,7 +209,7 @@ async fn closing_finishes_what_was_accepted_and_ends_watches() {
     disk.finish(Ok(()));
     let stored = writing.await.unwrap().unwrap();
     closing.await.unwrap();
-    assert_eq!(next(&mut events).await, WatchEvent::Upsert(Arc::new(stored.clone())));
+    assert_eq!(next(&mut events).await, Event::Upsert(stored.clone()));
     assert!(matches!(events.next().await, Err(StoreError::Closed)));
     assert!(matches!(store.watch_list(&everything()).await, Err(StoreError::Closed)));
     assert_eq!(read(&**store, &id(&stored)).await, Some(stored), "reads go on");

@@ -174,3 +174,25 @@ async fn snapshots_are_bounded_and_a_poisoned_store_has_none() {
     assert!(matches!(poisoned.snapshot().await.err(), Some(StoreError::Poisoned(_))));
     assert!(poisoned.stats().await.unwrap().health.poisoned.is_some());
 }
+
+/// A record from elsewhere may have a message several times, which protobuf merges: what is counted and removed is what
+/// is stored of it, not what it would be anew.
+#[tokio::test]
+async fn a_record_that_is_encoded_otherwise_goes_whole() {
+    let store = Fresh::new(|options| options);
+    write(&*store, &sized(resource("a"), 10_000)).await;
+    let (head, mut records) = taken(&store).await;
+    let record = records.iter_mut().find(|record| record.kind == RecordKind::Resource).unwrap();
+    let stored = <pb::Resource as prost::Message>::decode(record.payload.as_slice()).unwrap();
+    let again = prost::Message::encode_to_vec(&pb::Resource { id: stored.id.clone(), ..pb::Resource::default() });
+    (0..300).for_each(|_| record.payload.extend(&again));
+    let dir = tempfile::tempdir().unwrap();
+    load(dir.path(), &head, &records).unwrap();
+    let loaded = SledBackend::open(Options::new(dir.path())).unwrap();
+    assert_eq!(loaded.read(Consistency::Eventual, stored.id.as_ref().unwrap()).await.unwrap(), stored);
+    let small = pb::Resource { data: None, metadata: [].into(), ..stored };
+    let small = loaded.write_cas(small).await.unwrap();
+    assert_eq!(loaded.check().await.unwrap(), [], "no chunk is left over");
+    let usage = loaded.usage(10).await.unwrap();
+    assert_eq!(usage.bytes, prost::Message::encoded_len(&small) as u64);
+}

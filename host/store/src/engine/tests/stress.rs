@@ -9,7 +9,6 @@ use std::{
 };
 
 use super::*;
-use crate::WatchEvent;
 
 /// Writers move amounts between resources; every list, from any thread, at any moment, has the same total, and no
 /// reader ever sees a number of commits go back.
@@ -20,7 +19,7 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
     let owner = write(&**store, &resource_in(type_of("v1", "Owner"), tenancy("", ""), "owner")).await;
     let account = |n: u64| owned(numbered(resource(&format!("r-{n:03}")), 10), &owner);
     let mutations = (0..ACCOUNTS).map(|n| Mutation::Put(Box::new(account(n)))).collect();
-    let created = store.commit(Batch::of_all(mutations)).await.unwrap();
+    let created = commit(&**store, Batch::of_all(mutations)).await.unwrap();
     let ids: Arc<Vec<_>> = Arc::new(created.iter().flatten().map(id).collect());
     let (moved, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
 
@@ -102,8 +101,8 @@ async fn lists_and_snapshots_are_exact_beside_writers() {
         loop {
             for _ in 0..2 {
                 match next(&mut events).await {
-                    WatchEvent::Upsert(r) if name(&r) == "the-end" => return state,
-                    WatchEvent::Upsert(r) => drop(state.insert(name(&r), number(&r))),
+                    Event::Upsert(r) if name(&r) == "the-end" => return state,
+                    Event::Upsert(r) => drop(state.insert(name(&r), number(&r))),
                     event => panic!("{event:?}"),
                 }
             }

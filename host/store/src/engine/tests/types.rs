@@ -50,7 +50,7 @@ async fn a_type_that_empties_again_and_again_comes_and_goes() {
             left -= 1;
         }
         mutations.extend((left..target).map(|n| Mutation::Put(Box::new(resource(&format!("r-{round}-{n}"))))));
-        let made = store.commit(Batch::of_all(mutations)).await.unwrap();
+        let made = commit(&*store, Batch::of_all(mutations)).await.unwrap();
         stored.extend(made.into_iter().flatten());
         assert_eq!(store.types().await.unwrap().len(), usize::from(!stored.is_empty()), "{round}");
     }
@@ -58,7 +58,7 @@ async fn a_type_that_empties_again_and_again_comes_and_goes() {
     for resource in stored.drain(..) {
         delete(&*store, &resource).await;
     }
-    let made = store.commit(Batch::of(one)).await.unwrap().remove(0).unwrap();
+    let made = commit(&*store, Batch::of(one)).await.unwrap().remove(0).unwrap();
     assert_eq!(store.types().await.unwrap().len(), 1);
     delete(&*store, &made).await;
     assert_eq!(store.types().await.unwrap().len(), 0);

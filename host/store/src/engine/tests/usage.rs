@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use mortise_resource::meta;
+use mortise_resource::{EncodedResource, meta};
 use prost::Message as _;
 
 use super::*;
@@ -308,14 +308,14 @@ async fn the_byte_limit_is_exact() {
     let bytes = stored.encoded_len() as u64;
     store.options.quotas = Quotas { resources: 10, bytes: bytes + 100 };
     store.reopen();
-    let error = store.write_limited(sized(stored.clone(), 401)).await.unwrap_err().to_string();
+    let error = store.put_limited(sized(stored.clone(), 401)).await.unwrap_err().to_string();
     let expected = format!(
         "the quota of partition default, namespace default is exceeded: it holds {bytes} bytes of resources, the write \
          adds 101, and the limit is {} (quotas.bytes)",
         bytes + 100
     );
     assert!(error.starts_with(&expected), "{error}");
-    store.write_limited(sized(stored, 400)).await.unwrap();
+    store.put_limited(sized(stored, 400)).await.unwrap();
 }
 
 /// A limit that was lowered: only what grows is refused, and a mark is no growth.
@@ -324,27 +324,27 @@ async fn a_lowered_limit_refuses_only_what_grows() {
     let mut store = Fresh::new(unlimited);
     let mut stored = Vec::new();
     for n in 0..12 {
-        stored.push(store.write_limited(sized(resource(&format!("r-{n}")), 100)).await.unwrap());
+        stored.push(decoded(&store.put_limited(sized(resource(&format!("r-{n}")), 100)).await.unwrap()));
     }
     let room_for_four = 4 * stored[11].encoded_len() as u64;
     store.options.quotas = Quotas { resources: 5, bytes: room_for_four };
     store.reopen();
-    let is_refused = |result: Result<pb::Resource, StoreError>| matches!(result, Err(StoreError::QuotaExceeded(_)));
-    assert!(is_refused(store.write_limited(resource("more")).await));
-    assert!(is_refused(store.write_limited(sized(stored[0].clone(), 101)).await));
-    stored[0] = store.write_limited(stored[0].clone()).await.unwrap();
+    let is_refused = |result: Result<EncodedResource, StoreError>| matches!(result, Err(StoreError::QuotaExceeded(_)));
+    assert!(is_refused(store.put_limited(resource("more")).await));
+    assert!(is_refused(store.put_limited(sized(stored[0].clone(), 101)).await));
+    stored[0] = decoded(&store.put_limited(stored[0].clone()).await.unwrap());
     let mut marked = stored[0].clone();
     marked.metadata.insert(meta::DELETION_TIMESTAMP.into(), "2026-11-23T06:00:00Z".into());
-    stored[0] = store.write_limited(marked).await.unwrap();
-    stored[1] = store.write_limited(sized(stored[1].clone(), 10)).await.unwrap();
+    stored[0] = decoded(&store.put_limited(marked).await.unwrap());
+    stored[1] = decoded(&store.put_limited(sized(stored[1].clone(), 10)).await.unwrap());
     for stored in stored.drain(..8) {
         store.commit(Batch::of(Mutation::Delete { id: id(&stored), version: stored.version }).limited()).await.unwrap();
     }
-    assert!(is_refused(store.write_limited(resource("more")).await), "four are all that there is room for");
+    assert!(is_refused(store.put_limited(resource("more")).await), "four are all that there is room for");
     for stored in stored.drain(..2) {
         delete(&*store, &stored).await;
     }
-    store.write_limited(resource("more")).await.unwrap();
+    store.put_limited(resource("more")).await.unwrap();
     assert_true(&store).await;
 }
 

@@ -1,8 +1,6 @@
 //! One change of a resource, as the history, counts and watchers take it.
 
-use std::sync::Arc;
-
-use mortise_resource::pb;
+use mortise_resource::EncodedResource;
 
 use crate::TypeKey;
 
@@ -17,9 +15,14 @@ pub(crate) struct Change {
     /// Whether watchers and the history hear of it: all but a rewrite.
     pub(crate) is_event: bool,
     /// What it was, `None` before a creation.
-    pub(crate) prior: Option<Arc<pb::Resource>>,
+    pub(crate) prior: Option<EncodedResource>,
     /// What it is, `None` after a deletion.
-    pub(crate) now: Option<Arc<pb::Resource>>,
+    pub(crate) now: Option<EncodedResource>,
+}
+
+impl Change {
     /// The encoding of what the event carries: `now`, or `prior` of a deletion.
-    pub(crate) payload: Arc<[u8]>,
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.now.as_ref().or(self.prior.as_ref()).map_or(&[], |resource| resource.bytes())
+    }
 }

@@ -19,7 +19,7 @@ use crate::engine::tree::{
     keys,
     record::{Head, Kind, Meta},
     sums::Sums,
-    table::{Payload, Table},
+    table::Table,
     usage::UsageSums,
 };
 use crate::{StoreError, check::Problem, set_hash::Step};
@@ -113,10 +113,7 @@ impl<'t> Check<'t> {
         let read = || {
             let head = self.table.head(key, &value)?;
             let payload = self.table.payload(key, value.clone())?;
-            if matches!(payload, Payload::Torn) {
-                return Err(self.table.damaged(key, "a chunk is missing or damaged"));
-            }
-            self.table.decoder().decode(key, &payload).map(|resource| (head, resource))
+            self.table.decoder().decode(key, payload).map(|resource| (head, resource))
         };
         match read() {
             Ok((head, resource)) => {
@@ -192,8 +189,7 @@ impl<'t> Check<'t> {
         match stored {
             None => self.problem(key, "the child does not exist"),
             Some(stored) => {
-                let owner = stored.resource.owner.as_ref().map(|owner| keys::ownership(owner, &child));
-                if owner.and_then(Result::ok).as_deref() != Some(key) {
+                if stored.owner_entry(&child).ok().flatten().as_deref() != Some(key) {
                     self.problem(key, "the child has another owner");
                 }
             }

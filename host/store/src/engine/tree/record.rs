@@ -15,11 +15,12 @@
 //! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds
 //! chunks missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
-use mortise_resource::pb;
+use mortise_resource::EncodedResource;
 use sled::IVec;
 
+use crate::StoreError;
 use crate::engine::tree::{keys, totals::Totals, write_batch::WriteBatch};
 
 /// Largest value in the tree.
@@ -162,11 +163,26 @@ fn crc(key: &[u8], prefix: &[u8], payload: &[u8]) -> u32 {
 #[derive(Debug, Clone)]
 pub(crate) struct StoredResource {
     /// The resource.
-    pub(crate) resource: Arc<pb::Resource>,
+    pub(crate) resource: EncodedResource,
     /// The commit that wrote it, which is its version.
     pub(crate) seq: u64,
-    /// Length of its encoding.
+    /// Length of its record's payload. That of a record from elsewhere may have been another encoding.
     pub(crate) len: u32,
+}
+
+impl StoredResource {
+    /// One that the commit `seq` writes.
+    pub(crate) fn new(resource: EncodedResource, seq: u64) -> Self {
+        // The size limit keeps it far below 4 GiB.
+        let len = u32::try_from(resource.bytes().len()).unwrap_or(u32::MAX);
+        Self { resource, seq, len }
+    }
+
+    /// Its key in the index of owners, if it has an owner; `key` is its own.
+    pub(crate) fn owner_entry(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let owner = self.resource.decode_owner()?;
+        owner.map(|owner| keys::ownership(&owner, key)).transpose().map_err(StoreError::IncompleteId)
+    }
 }
 
 /// The counters, written with every batch: layout (3), then ten big-endian numbers of 8 bytes, then a CRC-32 of them.

@@ -9,8 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use mortise_resource::pb;
-use prost::Message;
+use mortise_resource::{EncodedResource, pb};
+use prost::bytes::Bytes;
 use sled::IVec;
 
 use crate::StoreError;
@@ -31,7 +31,7 @@ pub(crate) struct Table {
     decoder: Decoder,
 }
 
-/// Checks and decodes records.
+/// Checks records and finds the resources in them.
 #[derive(Clone)]
 pub(crate) struct Decoder {
     /// Sled's data file, which errors name.
@@ -45,7 +45,7 @@ pub(crate) enum Payload {
     /// Put together from chunks, and checked.
     Whole(Vec<u8>),
     /// Not from the tree but from a change that was published since.
-    Live(Arc<pb::Resource>),
+    Live(EncodedResource),
     /// Chunks are missing or of another record: a writer replaced or removed the record after its head was read, or the
     /// store is damaged.
     Torn,
@@ -158,8 +158,7 @@ impl Table {
         let Some(value) = self.get(key)? else { return Ok(None) };
         let head = self.head(key, &value)?;
         let payload = self.payload(key, value)?;
-        let resource = Arc::new(self.decoder.decode(key, &payload)?);
-        Ok(Some(StoredResource { resource, seq: head.seq, len: head.len }))
+        Ok(Some(StoredResource { resource: self.decoder.parse(key, payload)?, seq: head.seq, len: head.len }))
     }
 
     /// An error that names the file and the record.
@@ -188,18 +187,23 @@ impl Table {
 }
 
 impl Decoder {
-    /// The resource in a payload.
-    pub(crate) fn decode(&self, key: &[u8], payload: &Payload) -> Result<pb::Resource, StoreError> {
-        let decoded = match payload {
-            Payload::Inline(value) => match Head::parse(value) {
-                Some((head, inline)) if head.fits(key, inline) => pb::Resource::decode(inline),
+    /// The resource in a payload, its checksum compared.
+    pub(crate) fn parse(&self, key: &[u8], payload: Payload) -> Result<EncodedResource, StoreError> {
+        let bytes = match payload {
+            Payload::Inline(value) => match Head::parse(&value) {
+                Some((head, inline)) if head.fits(key, inline) => Bytes::copy_from_slice(inline),
                 _ => return Err(self.damaged(key, "the checksum does not match")),
             },
-            Payload::Whole(bytes) => pb::Resource::decode(bytes.as_slice()),
-            Payload::Live(resource) => return Ok(pb::Resource::clone(resource)),
+            Payload::Whole(bytes) => bytes.into(),
+            Payload::Live(resource) => return Ok(resource),
             Payload::Torn => return Err(self.damaged(key, "a chunk is missing or damaged")),
         };
-        decoded.map_err(|e| self.damaged(key, &format!("it does not decode: {e}")))
+        EncodedResource::parse(bytes).map_err(|fault| self.damaged(key, &fault.to_string()))
+    }
+
+    /// As [`Decoder::parse`], decoded whole: to look whether it can be.
+    pub(crate) fn decode(&self, key: &[u8], payload: Payload) -> Result<pb::Resource, StoreError> {
+        self.parse(key, payload)?.decode().map_err(|fault| self.damaged(key, &fault.to_string()))
     }
 
     /// An error that names the file and the record.

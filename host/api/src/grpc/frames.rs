@@ -1,0 +1,172 @@
+//! Messages of gRPC, for answers that are made without a generated server: what is stored is sent as it is stored, and
+//! what many take is encoded once. A generated server would decode and encode it for each of them.
+
+use std::convert::Infallible;
+
+use ::http::{HeaderMap, HeaderValue, Response, header::CONTENT_TYPE};
+use futures::stream;
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use mortise_resource::{EncodedResource, pb};
+use mortise_service::{WatchEvent, Written};
+use prost::{
+    Message,
+    bytes::{BufMut, BytesMut},
+    encoding::{encode_varint, encoded_len_varint},
+};
+use tonic::{
+    Status,
+    body::Body,
+    codec::{Codec as _, Streaming},
+    metadata::GRPC_CONTENT_TYPE,
+};
+use tonic_prost::ProstCodec;
+
+/// Bytes before a message: whether it is compressed, and its length.
+pub(super) const PREFIX: usize = 5;
+
+/// The only message of a request.
+pub(super) async fn received<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
+    let decoder = ProstCodec::<(), M>::default().decoder();
+    let mut messages = Streaming::new_request(decoder, body, None, Some(limit));
+    messages.message().await?.ok_or_else(|| Status::internal("Missing request message."))
+}
+
+/// Begins a message that is not compressed.
+pub(super) fn prefix(out: &mut impl BufMut, length: usize) {
+    out.put_u8(0);
+    // What is in one resource is far smaller; a list is compared with it before.
+    out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+}
+
+/// Any message.
+pub(super) fn framed(message: &impl Message) -> Bytes {
+    let mut out = BytesMut::with_capacity(PREFIX + message.encoded_len());
+    prefix(&mut out, message.encoded_len());
+    // Fails for a buffer that is full; this one grows.
+    let _ = message.encode(&mut out);
+    out.freeze()
+}
+
+/// A message whose first field is a resource: the answers to Read and WriteStatus.
+pub(super) fn of_resource(resource: &EncodedResource) -> Bytes {
+    with_resource(resource, &())
+}
+
+/// The answer to Write.
+pub(super) fn of_written(written: Written) -> Bytes {
+    let Written { resource, warnings, .. } = written;
+    with_resource(&resource, &pb::WriteResponse { resource: None, warnings })
+}
+
+/// A resource as the first field, and after it those of `rest`.
+fn with_resource(resource: &EncodedResource, rest: &impl Message) -> Bytes {
+    let length = field_length(resource.bytes().len()) + rest.encoded_len();
+    let mut out = BytesMut::with_capacity(PREFIX + length);
+    prefix(&mut out, length);
+    field(&mut out, 1, resource.bytes().len());
+    out.put_slice(resource.bytes());
+    let _ = rest.encode(&mut out);
+    out.freeze()
+}
+
+/// Adds an event of a watch.
+pub(super) fn put_event(out: &mut BytesMut, event: &WatchEvent) {
+    let (number, resource) = match event {
+        WatchEvent::Upsert(resource) => (1, resource.bytes()),
+        WatchEvent::Delete(resource) => (2, resource.bytes()),
+        WatchEvent::EndOfSnapshot => {
+            prefix(out, field_length(0));
+            return field(out, 3, 0);
+        }
+    };
+    let inner = field_length(resource.len());
+    let length = field_length(inner);
+    out.reserve(PREFIX + length);
+    prefix(out, length);
+    field(out, number, inner);
+    field(out, 1, resource.len());
+    out.put_slice(resource);
+}
+
+/// Begins a field of so many bytes. Its number is below 16, so that it takes one byte.
+fn field(out: &mut BytesMut, number: u8, length: usize) {
+    out.put_u8(number << 3 | 2);
+    encode_varint(length as u64, out);
+}
+
+fn field_length(length: usize) -> usize {
+    1 + encoded_len_varint(length as u64) + length
+}
+
+/// The end of an answer.
+pub(super) fn ended(status: &Status) -> Result<Frame<Bytes>, Status> {
+    let mut trailers = HeaderMap::new();
+    status.add_header(&mut trailers)?;
+    Ok(Frame::trailers(trailers))
+}
+
+/// The end of an answer that went well.
+pub(super) fn ended_well() -> Frame<Bytes> {
+    Frame::trailers(HeaderMap::from_iter([(Status::GRPC_STATUS, HeaderValue::from_static("0"))]))
+}
+
+/// An answer with this body.
+pub(super) fn response(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
+    response
+}
+
+/// An answer of one message, framed.
+pub(super) fn one(message: Bytes) -> Response<Body> {
+    let frames = [Ok::<_, Infallible>(Frame::data(message)), Ok(ended_well())];
+    response(Body::new(StreamBody::new(stream::iter(frames))))
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::{Diagnostic, pb::watch_event};
+
+    use super::*;
+
+    fn resource(bytes: usize) -> pb::Resource {
+        let data = prost_types::Any { type_url: "t".into(), value: vec![7; bytes] };
+        pb::Resource { version: "1".into(), data: Some(data), ..pb::Resource::default() }
+    }
+
+    /// What is put together of bytes is what a generated server sends.
+    #[test]
+    fn messages_are_those_of_a_generated_server() {
+        let mut events = 0;
+        for size in [0, 1, 100, 127, 128, 16_383, 16_384, 1 << 21] {
+            let resource = resource(size);
+            let encoded = EncodedResource::of(&resource).unwrap();
+            let some = Some(resource.clone());
+            assert_eq!(of_resource(&encoded), framed(&pb::ReadResponse { resource: some.clone() }));
+            assert_eq!(of_resource(&encoded), framed(&pb::WriteStatusResponse { resource: some.clone() }));
+            for count in 0..3 {
+                let warnings = vec![Diagnostic { summary: "w".into(), ..Diagnostic::default() }; count];
+                let written = Written::new(encoded.clone(), warnings.clone());
+                assert_eq!(of_written(written), framed(&pb::WriteResponse { resource: some.clone(), warnings }));
+            }
+            for (event, message) in [
+                (
+                    WatchEvent::Upsert(encoded.clone()),
+                    watch_event::Event::Upsert(watch_event::Upsert { resource: some.clone() }),
+                ),
+                (
+                    WatchEvent::Delete(encoded.clone()),
+                    watch_event::Event::Delete(watch_event::Delete { resource: some.clone() }),
+                ),
+                (WatchEvent::EndOfSnapshot, watch_event::Event::EndOfSnapshot(watch_event::EndOfSnapshot {})),
+            ] {
+                let mut out = BytesMut::new();
+                put_event(&mut out, &event);
+                assert_eq!(out, framed(&pb::WatchEvent { event: Some(message) }));
+                events += 1;
+            }
+        }
+        assert_eq!(events, 24);
+    }
+}
