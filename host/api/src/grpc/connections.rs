@@ -9,7 +9,7 @@
 //! word: clients take that for a server that is not there and come back later, where an answer in HTTP/2 would have
 //! them try again at once.
 //!
-//! Cost: about 16 KiB for a connection without calls, and a timer besides until it has begun; no task of its own.
+//! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer besides until it has begun; no task of its own.
 
 use std::{
     io,
@@ -34,6 +34,7 @@ use tokio::{
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
+use super::small_writes::SmallWrites;
 use crate::{
     peer::{LocalUser, PeerCertificate},
     port::Port,
@@ -94,7 +95,7 @@ pub(crate) fn accept(
                 }
             };
             let preface = Some(Preface::new(bounds.preface, stopping));
-            Some((Ok(Connection { transport, preface, _permit: permit }), (port, handshakes)))
+            Some((Ok(Connection::new(transport, preface, permit)), (port, handshakes)))
         }
     })
 }
@@ -123,8 +124,7 @@ pub(crate) fn accept_local(
                 let Ok(permit) = places.clone().try_acquire_owned() else { continue };
                 let permit = CountedPermit::new(permit);
                 let preface = Some(Preface::new(bounds.preface, stopping));
-                let transport = Transport::Unix(stream);
-                return Some((Ok(Connection { transport, preface, _permit: permit }), listener));
+                return Some((Ok(Connection::new(Transport::Unix(stream), preface, permit)), listener));
             }
         }
     })
@@ -151,10 +151,16 @@ impl Peer {
 
 /// One connection. Reading fails if its client does not begin.
 pub(crate) struct Connection {
-    transport: Transport,
+    transport: SmallWrites<Transport>,
     /// Until it has begun.
     preface: Option<Preface>,
     _permit: CountedPermit,
+}
+
+impl Connection {
+    fn new(transport: Transport, preface: Option<Preface>, permit: CountedPermit) -> Self {
+        Self { transport: SmallWrites::new(transport), preface, _permit: permit }
+    }
 }
 
 /// What is waited for, and how long.
@@ -207,11 +213,8 @@ impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        Peer {
-            tcp: self.transport.connect_info(),
-            certificate: self.transport.peer_certificate(),
-            local: self.transport.local_user(),
-        }
+        let transport = self.transport.inner();
+        Peer { tcp: transport.connect_info(), certificate: transport.peer_certificate(), local: transport.local_user() }
     }
 }
 
@@ -242,18 +245,6 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.transport).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.transport).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.transport.is_write_vectored()
     }
 }
 
@@ -365,7 +356,7 @@ mod tests {
         let client = TcpStream::connect(addr).await.unwrap();
         let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
         assert_eq!(server.connect_info().tcp.unwrap().remote_addr(), Some(client.local_addr().unwrap()));
-        assert!(server.transport.tcp().unwrap().nodelay().unwrap());
+        assert!(server.transport.inner().tcp().unwrap().nodelay().unwrap());
     }
 
     /// What requests on such a connection have among their extensions.

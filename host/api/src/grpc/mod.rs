@@ -18,5 +18,6 @@ pub(crate) mod plugin_service;
 pub(crate) mod reflection;
 pub(crate) mod resource_service;
 pub(crate) mod server_service;
+mod small_writes;
 pub(crate) mod status;
 pub(crate) mod type_service;

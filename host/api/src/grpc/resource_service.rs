@@ -161,14 +161,14 @@ fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
 
 /// How far the answer to a WatchList is.
 enum Watching {
-    Open(Events),
+    Open(Box<Events>),
     /// It has ended, and its client is yet to be told.
     Ended(Status),
 }
 
 /// The answer to a WatchList. Events that are there together go out together.
 fn watch_body(events: Events) -> Body {
-    Body::new(StreamBody::new(stream::unfold(Some(Watching::Open(events)), async |watching| {
+    Body::new(StreamBody::new(stream::unfold(Some(Watching::Open(Box::new(events))), async |watching| {
         let mut events = match watching? {
             Watching::Open(events) => events,
             Watching::Ended(status) => return Some((frames::ended(&status), None)),
