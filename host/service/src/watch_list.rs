@@ -32,6 +32,9 @@ use crate::{
 /// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.
 const SHORT: usize = 64 + 1_024;
 
+/// Events that are looked at together at most, so that a watch of little among much leaves others their turns.
+const TOGETHER: usize = 256;
+
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
     service: ResourceService,
@@ -213,6 +216,7 @@ impl Events {
             let registry = self.service.types();
             let kind = registry.resolve_type(&self.wanted)?;
             let mut hooks = RequestHooks::new(kind.clone(), &self.caller);
+            let mut looked_at = 1;
             while let Some(event) = next {
                 let more = match shown(&mut hooks, event).await? {
                     None => true,
@@ -224,7 +228,8 @@ impl Events {
                         each(event)
                     }
                 };
-                next = if more { self.state.ready()? } else { None };
+                next = if more && looked_at < TOGETHER { self.state.ready()? } else { None };
+                looked_at += 1;
             }
         }
         Ok(())

@@ -44,15 +44,7 @@ pub struct Written {
     /// What the plugin has to say about it.
     pub warnings: Vec<Diagnostic>,
     /// The generation that was stored before; empty for none.
-    before: String,
-}
-
-impl Written {
-    /// Of something that was not stored before.
-    #[must_use]
-    pub fn new(resource: EncodedResource, warnings: Vec<Diagnostic>) -> Self {
-        Self { resource, warnings, before: String::new() }
-    }
+    pub before: String,
 }
 
 /// The result of the first half, and the stored version for which it holds.

@@ -147,7 +147,8 @@ mod tests {
             assert_eq!(of_resource(&encoded), framed(&pb::WriteStatusResponse { resource: some.clone() }));
             for count in 0..3 {
                 let warnings = vec![Diagnostic { summary: "w".into(), ..Diagnostic::default() }; count];
-                let written = Written::new(encoded.clone(), warnings.clone());
+                let (resource, before) = (encoded.clone(), String::new());
+                let written = Written { resource, warnings: warnings.clone(), before };
                 assert_eq!(of_written(written), framed(&pb::WriteResponse { resource: some.clone(), warnings }));
             }
             for (event, message) in [
