@@ -1,5 +1,6 @@
 //! The `mortise` binary: command line, configuration, wiring.
 
+mod arenas;
 mod bootstrap;
 mod bundled;
 mod cli;
@@ -17,14 +18,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use cli::{Command, Mode, PluginCommand};
 
-/// docs/performance.md says what it brings, and what it costs in memory.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// The configuration is wrong; nothing was started.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    arenas::limit();
     if let Some(provider) = mortise_cli::commands::provider::launch() {
         return provider;
     }

@@ -33,7 +33,7 @@ mod sandbox;
 pub use call::answer::{Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{
     low_priority::LowPriorityThreads,
-    pool::{PoolSize, physical_memory},
+    pool::{PoolSize, address_space, physical_memory},
 };
 pub use error::{HookError, HookFault, LoadError};
 pub use function::FunctionError;

@@ -173,7 +173,7 @@ pub fn physical_memory() -> Option<u64> {
 
 /// Address space that this process may still take, bytes, if it has a limit (`RLIMIT_AS`).
 #[must_use]
-pub(crate) fn address_space() -> Option<u64> {
+pub fn address_space() -> Option<u64> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     // One line of a file: `procfs` would read and keep all of it.
     let status = fs::read_to_string("/proc/self/status").ok()?;
