@@ -69,7 +69,7 @@ impl Watchers {
             }
             Err("a watch ended".into())
         };
-        let opened = try_join_all((0..count).map(|n| open(connections[n % CONNECTIONS].clone()))).await?;
+        let opened = try_join_all(connections.iter().cycle().take(count).cloned().map(open)).await?;
         let took = begun.elapsed();
         for (number, mut events) in opened.into_iter().enumerate() {
             let (received, begins) = (received.clone(), begins.clone());
