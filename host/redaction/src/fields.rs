@@ -1,12 +1,12 @@
 //! Which fields are not to be shown.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use prost::Message;
-use prost_reflect::{DescriptorPool, FieldDescriptor, FileDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 
 /// Which fields of each message are marked, by the message's name, as far as was asked. For those who meet messages of
 /// any pool, one after the other; asking costs a decoding of the message's file, once for each message.
@@ -29,7 +29,15 @@ impl RedactedFields {
 
 /// The fields of a pool's messages that are marked with `debug_redact`. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Redaction(Arc<HashMap<String, BTreeSet<u32>>>);
+pub struct Redaction(Arc<Marked>);
+
+#[derive(Debug)]
+struct Marked {
+    /// Numbers of the fields, by their message's name.
+    fields: HashMap<String, BTreeSet<u32>>,
+    /// Names of the messages that have such a field, or may have one somewhere within: an `Any` may hold any message.
+    messages: HashSet<String>,
+}
 
 impl Redaction {
     /// Of a pool's messages; none when no field is marked.
@@ -39,14 +47,43 @@ impl Redaction {
         for file in pool.files().filter(|file| file.package_name() != "google.protobuf") {
             of_file(&file, &mut marked);
         }
-        (!marked.is_empty()).then(|| Self(Arc::new(marked)))
+        (!marked.is_empty()).then(|| Self(Arc::new(Marked { messages: holders(pool, &marked), fields: marked })))
+    }
+
+    /// Whether data of a message may hold such a field, however deep.
+    #[must_use]
+    pub fn is_within(&self, message: &MessageDescriptor) -> bool {
+        self.0.messages.contains(message.full_name())
     }
 
     /// Whether a field is one of them.
     #[must_use]
     pub fn covers(&self, field: &FieldDescriptor) -> bool {
-        self.0.get(field.parent_message().full_name()).is_some_and(|marked| marked.contains(&field.number()))
+        self.0.fields.get(field.parent_message().full_name()).is_some_and(|marked| marked.contains(&field.number()))
     }
+}
+
+/// The messages that have a marked field, or that have one of these messages within.
+fn holders(pool: &DescriptorPool, marked: &HashMap<String, BTreeSet<u32>>) -> HashSet<String> {
+    let mut parents: HashMap<String, Vec<MessageDescriptor>> = HashMap::new();
+    for message in pool.all_messages() {
+        for field in message.fields() {
+            if let Kind::Message(part) = field.kind() {
+                parents.entry(part.full_name().to_owned()).or_default().push(message.clone());
+            }
+        }
+    }
+    let mut found: HashSet<String> = marked.keys().cloned().collect();
+    found.insert("google.protobuf.Any".to_owned());
+    let mut unseen: Vec<String> = found.iter().cloned().collect();
+    while let Some(part) = unseen.pop() {
+        for parent in parents.remove(&part).unwrap_or_default() {
+            if found.insert(parent.full_name().to_owned()) {
+                unseen.push(parent.full_name().to_owned());
+            }
+        }
+    }
+    found
 }
 
 fn of_file(file: &FileDescriptor, marked: &mut HashMap<String, BTreeSet<u32>>) {

@@ -13,7 +13,7 @@
 //! are not shown at all.
 //!
 //! # Cost
-//! Nothing for schemas without such a field; else decoding the data, and a search for each value in each text.
+//! Nothing for messages without such a field, however deep; else decoding the data, and a search for each value in each text.
 
 mod fields;
 mod secrets;

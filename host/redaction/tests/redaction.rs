@@ -24,7 +24,10 @@ message Door {
     string code = 2 [debug_redact = true, json_name = "theCode"];
   }
 }
-message Plain { string key = 2; }
+message Plain { string key = 2; Plain within = 3; }
+message House { repeated Door doors = 1; }
+message Street { map<string, House> houses = 1; Street crossing = 2; }
+message Letter { google.protobuf.Any content = 1; }
 "#;
 
 fn pool(proto: &str) -> DescriptorPool {
@@ -80,6 +83,21 @@ fn the_marked_fields_are_found_and_no_others() {
     }
     let unmarked = PROTO.replace("debug_redact = true, ", "").replace("[debug_redact = true]", "");
     assert!(Redaction::of(&pool(&unmarked)).is_none());
+}
+
+#[test]
+fn a_message_may_hold_one_however_deep() {
+    let of = door();
+    let redaction = Redaction::of(of.parent_pool()).unwrap();
+    let ours = of.parent_pool().all_messages().filter(|message| message.package_name() == "lock.v1");
+    let (within, without): (Vec<_>, Vec<_>) = ours.partition(|message| redaction.is_within(message));
+    let names = |of: Vec<MessageDescriptor>| {
+        let mut names: Vec<_> = of.iter().map(|message| message.full_name().replace("lock.v1.", "")).collect();
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(names(within), "Door Door.ByNameEntry Door.Lock House Letter Street Street.HousesEntry");
+    assert_eq!(names(without), "Door.CodesEntry Plain");
 }
 
 #[test]

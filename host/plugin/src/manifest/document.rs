@@ -35,7 +35,7 @@ pub struct Manifest {
     pub types: Vec<TypeDecl>,
     /// Every message that it defines, and the well-known ones.
     pub pool: DescriptorPool,
-    /// The fields of its messages that are marked with `debug_redact`; none: there is no such field.
+    /// The fields that are marked with `debug_redact`; none: no type's data has one.
     pub redaction: Option<Redaction>,
     /// What it asks to be held to.
     pub limits: wire::Limits,
@@ -153,12 +153,13 @@ impl Manifest {
         let functions = functions::read(wire.functions, exports)?;
         let requests = wire.requests.map(GrantRequests::read).transpose();
         let requests = requests.map_err(|source| ManifestError::of(source).at("requests"))?;
+        let redaction = Redaction::of(&pool).filter(|of| types.iter().any(|decl| of.is_within(&decl.message)));
         Ok(Self {
             requests,
             name: wire.name.into(),
             version: wire.version.into(),
             types,
-            redaction: Redaction::of(&pool),
+            redaction,
             pool,
             limits: wire.limits.unwrap_or_default(),
             controllers,
@@ -177,7 +178,9 @@ impl Manifest {
     /// The same of a type's encoded data.
     pub(crate) fn note_secrets_of_data(&self, of: &pb::Type, data: &[u8], secrets: &mut Secrets) {
         let Some(redaction) = &self.redaction else { return };
-        if let Some(decl) = self.types.iter().find(|decl| decl.gvk.matches(of)) {
+        if let Some(decl) = self.types.iter().find(|decl| decl.gvk.matches(of))
+            && redaction.is_within(&decl.message)
+        {
             secrets.note(redaction, &decl.message, data);
         }
     }
