@@ -1,5 +1,5 @@
-//! Read, Write and List against the server that does nothing. Writes are durable and pass all hooks, mutate, validate
-//! and authorize in a fresh instance of a guest each; reads and lists are of the demo plugin's type, whose
+//! Read, Write and List against the server that does nothing. Writes are durable, and pass mutate, validate and authorize
+//! in a fresh instance of a guest each, or no hook; reads and lists are of the demo plugin's type, whose
 //! authorisation is declared. "Read through a hook" asks the guest each time: no decision is remembered.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -60,6 +60,15 @@ pub(crate) fn hooked(name: &str) -> pb::Resource {
     resource
 }
 
+/// An [`artist`]'s data, of the type that has no hook.
+pub(crate) fn unhooked(name: &str) -> pb::Resource {
+    let mut resource = artist(name);
+    if let Some(id) = &mut resource.id {
+        id.r#type = Some(Gvk::new("no_hook", "v1", "Artist").to_pb());
+    }
+    resource
+}
+
 /// The name of the resource for a client's turn: clients avoid each other's resources, as 64 different users would.
 pub(crate) fn name(client: usize, turn: u64, of: usize) -> String {
     // A stride that visits every name before it repeats one.
@@ -70,8 +79,8 @@ pub(crate) fn name(client: usize, turn: u64, of: usize) -> String {
 pub(crate) struct Reads {
     pub(crate) clients: Vec<Client>,
     pub(crate) of: usize,
-    /// Makes the resource of a name, whose id is read.
-    pub(crate) resource: fn(&str) -> pb::Resource,
+    /// Whose id is read.
+    pub(crate) resource: MakeResource,
 }
 
 impl Work for Reads {
@@ -85,11 +94,18 @@ impl Work for Reads {
 
 pub(crate) struct Writes {
     pub(crate) clients: Vec<Client>,
+    pub(crate) resource: MakeResource,
 }
+
+/// Makes the resource of a name.
+pub(crate) type MakeResource = fn(&str) -> pb::Resource;
+
+/// Writes with all hooks and without any: what they are called, and what is written.
+pub(crate) const WRITES: [(&str, MakeResource); 2] = [("Write", hooked), ("Write without hooks", unhooked)];
 
 impl Work for Writes {
     async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
-        let resource = hooked(&format!("artist-{client}-{}", turn % 16));
+        let resource = (self.resource)(&format!("artist-{client}-{}", turn % 16));
         let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
         stub.write(pb::WriteRequest { resource: Some(resource) }).await?;
         Ok(())
@@ -120,7 +136,7 @@ pub(crate) async fn fill(server: &Server, count: usize) -> Outcome<()> {
 }
 
 /// Writes `count` of what `resource` makes of their names.
-async fn fill_with(server: &Server, count: usize, resource: fn(&str) -> pb::Resource) -> Outcome<()> {
+async fn fill_with(server: &Server, count: usize, resource: MakeResource) -> Outcome<()> {
     let clients = server.clients(LANES).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for (lane, mut client) in clients.into_iter().enumerate() {
@@ -151,11 +167,12 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
         let (a, b) = (reads(&ours).await?, reads(&ceiling).await?);
         costs("Read", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
     }
-    for clients in [1, 64] {
-        let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
+    for (clients, (title, resource)) in [1, 64].into_iter().flat_map(|clients| WRITES.map(|of| (clients, of))) {
+        let writes =
+            async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await?, resource }));
         let (a, b, c) = (writes(&ours).await?, writes(&ceiling).await?, writes(&durable).await?);
-        costs("Write", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
-        costs("Write", ("mortise", &ours, &a), ("durable ceiling", &durable, &c), clients, rounds).await?;
+        costs(title, ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
+        costs(title, ("mortise", &ours, &a), ("durable ceiling", &durable, &c), clients, rounds).await?;
     }
     ours.stop().await?;
     if only_writes { Ok(()) } else { hooked_reads(rounds).await }
@@ -176,9 +193,13 @@ pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
         };
         let (a, b) = (reads(&ours).await?, reads(&theirs).await?);
         costs("Read", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
-        let writes = async |server: &Server| Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await? }));
-        let (a, b) = (writes(&ours).await?, writes(&theirs).await?);
-        costs("Write", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
+        for (title, resource) in WRITES {
+            let writes = async |server: &Server| {
+                Outcome::Ok(Arc::new(Writes { clients: server.clients(clients).await?, resource }))
+            };
+            let (a, b) = (writes(&ours).await?, writes(&theirs).await?);
+            costs(title, ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
+        }
     }
     let lists = async |server: &Server| Outcome::Ok(Arc::new(Lists(server.clients(LISTERS).await?)));
     let (a, b) = (lists(&ours).await?, lists(&theirs).await?);

@@ -9,7 +9,7 @@ use tonic::{client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
 
 use crate::{
     Outcome,
-    calls::{Writes, artist},
+    calls::{WRITES, Writes, artist},
     report::line,
     servers::{Server, channel},
     versus::{Rounds, Work, compare},
@@ -79,13 +79,13 @@ pub(crate) async fn run(rounds: Rounds) -> Outcome<()> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let ours = Server::mortise(dir.path(), &[]).await?;
-    for clients in [1, 64] {
+    for (clients, (title, resource)) in [1, 64].into_iter().flat_map(|clients| WRITES.map(|of| (clients, of))) {
         let mut channels = Vec::new();
         for _ in 0..clients {
             channels.push(channel(addr).await?);
         }
-        let writes = Arc::new(Writes { clients: ours.clients(clients).await? });
-        compare("durable Write", ("mortise", writes), ("etcd", Arc::new(Puts(channels))), clients, rounds).await?;
+        let writes = Arc::new(Writes { clients: ours.clients(clients).await?, resource });
+        compare(title, ("mortise", writes), ("etcd", Arc::new(Puts(channels))), clients, rounds).await?;
     }
     ours.stop().await
 }

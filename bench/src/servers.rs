@@ -44,14 +44,16 @@ async fn start(mut command: Command) -> Outcome<Server> {
 }
 
 impl Server {
-    /// Starts the release binary next to this one, with the demo plugin and the guest that has every hook.
+    /// Starts the release binary next to this one, with the demo plugin and the guests that have every hook and none.
     pub(crate) async fn mortise(data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
         Self::of_binary(&sibling("mortise")?, data, env).await
     }
 
     /// Starts a binary as [`Server::mortise`] does.
     pub(crate) async fn of_binary(binary: &Path, data: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
-        std::fs::copy(mortise_test_guests::component("every-hook"), data.join("every-hook.wasm"))?;
+        for guest in ["every-hook", "no-hook"] {
+            std::fs::copy(mortise_test_guests::component(guest), data.join(guest).with_extension("wasm"))?;
+        }
         let mut command = Command::new(binary);
         command
             .args(["dev", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])

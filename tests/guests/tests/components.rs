@@ -65,6 +65,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("mutate-owner", &["mutating", "plugin"]),
         ("mutate-status", &["mutating", "plugin"]),
         ("mutate-twice", &["mutating", "plugin"]),
+        ("no-hook", &["plugin"]),
         ("oversized-reply", all),
         ("own-limits", all),
         ("panic", all),

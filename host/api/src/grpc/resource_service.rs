@@ -140,8 +140,9 @@ impl ResourceMethod {
     }
 }
 
-async fn guard<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
-    guarded(span, Box::pin(call)).map_err(status).await
+/// Boxes a call at once: an `async fn` would carry it for as long as it runs, and so would every layer on the way here.
+fn guard<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> impl Future<Output = Result<T, Status>> {
+    guarded(span, Box::pin(call)).map_err(status)
 }
 
 /// Refuses what nobody here unpacks, in the words of the generated servers.
