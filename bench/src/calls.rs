@@ -53,18 +53,19 @@ pub(crate) fn artist(name: &str) -> pb::Resource {
 
 /// An [`artist`]'s data, of the type that has every hook in its guest.
 pub(crate) fn hooked(name: &str) -> pb::Resource {
-    let mut resource = artist(name);
-    if let Some(id) = &mut resource.id {
-        id.r#type = Some(Gvk::new("every_hook", "v1", "Artist").to_pb());
-    }
-    resource
+    artist_of("every_hook", name)
 }
 
-/// An [`artist`]'s data, of the type that has no hook.
-pub(crate) fn unhooked(name: &str) -> pb::Resource {
+/// The same, of the type that has no hook.
+fn unhooked(name: &str) -> pb::Resource {
+    artist_of("no_hook", name)
+}
+
+/// An [`artist`]'s data, of the type of a test guest.
+fn artist_of(group: &str, name: &str) -> pb::Resource {
     let mut resource = artist(name);
     if let Some(id) = &mut resource.id {
-        id.r#type = Some(Gvk::new("no_hook", "v1", "Artist").to_pb());
+        id.r#type = Some(Gvk::new(group, "v1", "Artist").to_pb());
     }
     resource
 }

@@ -13,7 +13,8 @@
 //! are not shown at all.
 //!
 //! # Cost
-//! Nothing for messages without such a field, however deep; else decoding the data, and a search for each value in each text.
+//! For a message without such a field, however deep, a look-up of its name; else decoding the data, and a search for each
+//! value in each text. What messages hold is found once, by a walk over all fields of the pool.
 
 mod fields;
 mod secrets;
