@@ -10,7 +10,13 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 15] = [
+const FILES: [&str; 22] = [
+    "goten/types/memo.proto",
+    "goten/types/meta.proto",
+    "goten/types/multi_region_policy.proto",
+    "goten/types/selector.proto",
+    "goten/types/view.proto",
+    "goten/types/watch_type.proto",
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
@@ -23,6 +29,7 @@ const FILES: [&str; 15] = [
     "mortise/v1/plugin.proto",
     "mortise/v1/plugin_service.proto",
     "mortise/v1/private_bytes.proto",
+    "mortise/v1/query_service.proto",
     "mortise/v1/server_service.proto",
     "mortise/v1/type_service.proto",
     "mortise/v1/value.proto",
@@ -39,6 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     prost_build::Config::new()
         // Encoding must be deterministic: stored bytes are compared.
         .btree_map(["."])
+        // A resource is moved often, and looked into seldom.
+        .boxed(".hashicorp.consul.resource.Resource.meta")
         .extern_path(".google.protobuf.FileDescriptorSet", "crate::descriptors::FileDescriptorSet")
         .include_file("proto.rs")
         .service_generator(Box::new(NoServices))
@@ -58,6 +67,7 @@ fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Res
     fs::create_dir_all(out)?;
     tonic_prost_build::configure()
         .out_dir(out)
+        .extern_path(".goten.types", "crate::goten")
         .extern_path(".hashicorp.consul.resource", "crate::pb")
         .extern_path(".mortise.plugin.v1", "crate::manifest")
         .extern_path(".mortise.v1", "crate::data")

@@ -35,6 +35,7 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));
 }
 
+pub use proto::goten::types as goten;
 pub use proto::hashicorp::consul::resource as pb;
 pub use proto::mortise::v1::{Diagnostic, diagnostic::Severity};
 
