@@ -19,7 +19,7 @@ use prost::{
     encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 
-use crate::{meta::DELETION_TIMESTAMP, pb, types::Gvk};
+use crate::{goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
 
 /// A resource as it is stored and sent. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,11 @@ impl Span {
     }
 }
 
+/// The field of a resource that has its meta.
+const META: u32 = 1001;
+/// The field of a meta that has the labels.
+const LABELS: u32 = 5;
+
 /// What the rules ask for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Head {
@@ -90,6 +95,7 @@ struct Head {
     generation: Span,
     deletion_mark: Option<Span>,
     schema_version: u32,
+    meta: Option<Span>,
 }
 
 impl<'r> From<&'r pb::Id> for IdRef<'r> {
@@ -237,6 +243,43 @@ impl EncodedResource {
         self.head.owner.is_some()
     }
 
+    /// Its meta, as a message of its own.
+    ///
+    /// # Errors
+    /// It does not decode.
+    pub fn decode_meta(&self) -> Result<Option<Meta>, BadEncoding> {
+        Ok(self.head.meta.map(|span| Meta::decode(part(&self.bytes, span))).transpose()?)
+    }
+
+    /// Its labels, in no particular order; a key may come again, and the last counts.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut fields = self.head.meta.map(|span| Fields::of(&self.bytes, span));
+        std::iter::from_fn(move || {
+            let fields = fields.as_mut()?;
+            while let Ok(Some((tag, value))) = fields.next() {
+                if let (LABELS, Value::Bytes(entry)) = (tag, value) {
+                    return self.entry(entry);
+                }
+            }
+            None
+        })
+    }
+
+    /// The two texts of a map's entry.
+    fn entry(&self, span: Span) -> Option<(&str, &str)> {
+        let (mut key, mut value) = (Span::default(), Span::default());
+        let mut fields = Fields::of(&self.bytes, span);
+        while let Ok(Some((tag, found))) = fields.next() {
+            match (tag, found) {
+                (1, Value::Bytes(span)) => key = span,
+                (2, Value::Bytes(span)) => value = span,
+                _ => {}
+            }
+        }
+        let text = |span| str::from_utf8(part(&self.bytes, span)).ok();
+        Some((text(key)?, text(value)?))
+    }
+
     /// Its id, as a message of its own.
     ///
     /// # Errors
@@ -291,7 +334,10 @@ impl Head {
                 (5, Value::Bytes(span)) => head.find_mark(bytes, span)?,
                 // As protobuf has it, the lower half counts.
                 (1000, Value::Number(number)) => head.schema_version = number as u32,
-                (1..=7 | 1000, Value::Number(_) | Value::Other) | (1000, Value::Bytes(_)) => return Ok(None),
+                (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
+                (1..=7 | 1000 | META, Value::Number(_) | Value::Other) | (1000 | META, Value::Bytes(_)) => {
+                    return Ok(None);
+                }
                 _ => {}
             }
         }
@@ -433,6 +479,11 @@ mod tests {
             )]),
             data: Some(prost_types::Any { type_url: "t".into(), value: vec![0xff; 300] }),
             schema_version: 3,
+            meta: Some(Box::new(Meta {
+                generation: 7,
+                labels: BTreeMap::from([("env".into(), "prod".into()), ("none".into(), String::new())]),
+                ..Meta::default()
+            })),
         }
     }
 
@@ -464,6 +515,10 @@ mod tests {
             assert_eq!(encoded.decode_id().unwrap(), resource.id);
             assert_eq!(encoded.decode_owner().unwrap(), resource.owner);
             assert_eq!(encoded.has_owner(), resource.owner.is_some());
+            assert_eq!(encoded.decode_meta().unwrap(), resource.meta.as_deref().cloned());
+            let labels = resource.meta.as_ref().map(|meta| meta.labels.clone()).unwrap_or_default();
+            let found = encoded.labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            assert_eq!(found.collect::<BTreeMap<_, _>>(), labels);
             assert_eq!((encoded.version(), encoded.generation()), (&*resource.version, &*resource.generation));
             assert_eq!(encoded.schema_version(), resource.schema_version.max(1));
             assert_eq!(encoded.deletion_mark(), resource.metadata.get(DELETION_TIMESTAMP).map(String::as_str));
@@ -535,6 +590,7 @@ mod tests {
                         assert_eq!(encoded.decode_owner().unwrap(), decoded.owner);
                         let mark = decoded.metadata.get(DELETION_TIMESTAMP).map(String::as_str);
                         assert_eq!(encoded.deletion_mark(), mark);
+                        assert_eq!(encoded.decode_meta().unwrap(), decoded.meta.as_deref().cloned(), "{position}");
                     }
                 }
             }

@@ -13,6 +13,7 @@ pub mod grpc;
 pub mod meta;
 pub mod name;
 pub mod path;
+pub mod resource_meta;
 pub mod scope;
 pub mod tenancy;
 pub mod types;

@@ -27,6 +27,13 @@ impl FieldPath {
         Self(vec![PathStep::Field(name.into())])
     }
 
+    /// The path, one step further.
+    #[must_use]
+    pub fn with(mut self, step: PathStep) -> Self {
+        self.0.push(step);
+        self
+    }
+
     /// Reads a path, as far as it makes sense.
     #[must_use]
     pub fn parse(text: &str) -> Self {

@@ -12,9 +12,27 @@ pub fn is_valid(text: &str) -> bool {
     bytes.len() == 26 && bytes.first().is_some_and(|b| (b'0'..=b'7').contains(b)) && bytes.iter().all(digit)
 }
 
+/// When a ULID was made, milliseconds since 1970; `None` for what is none.
+#[must_use]
+pub fn millis(text: &str) -> Option<u64> {
+    const DIGITS: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let time = text.get(..10).filter(|_| is_valid(text))?;
+    time.chars().try_fold(0, |millis, digit| {
+        let value = DIGITS.find(digit.to_ascii_uppercase())?;
+        Some(millis * 32 + value as u64)
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_valid;
+    use super::{is_valid, millis};
+
+    #[test]
+    fn the_first_ten_digits_are_the_time() {
+        assert_eq!(millis("01ARZ3NDEKTSV4RRFFQ69G5FAV"), Some(1_469_922_850_259));
+        assert_eq!(millis("7ZZZZZZZZZZZZZZZZZZZZZZZZZ"), Some((1 << 48) - 1));
+        assert_eq!(millis("01ARZ3NDEK"), None);
+    }
 
     #[test]
     fn strict() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::registry::{Registry, ResourceType};
-use mortise_resource::{Diagnostic, Error, Scope, authorizer::Verb, pb, types};
+use mortise_resource::{Diagnostic, Error, Scope, authorizer::Verb, pb, resource_meta, types};
 use mortise_store::{StoreError, limited_size};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 ///
 /// # Errors
 /// `InvalidArgument`, in this order: required fields, the id, the owner's id, the type, the scope, the data's type, the
-/// data's content.
+/// data's content, the client's part of `meta`.
 pub(crate) fn shape(
     caller: &Caller,
     registry: &Registry,
@@ -40,8 +40,23 @@ pub(crate) fn shape(
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
     }
+    if let Some(meta) = &mut resource.meta {
+        resource_meta::check(meta).map_err(bad_meta)?;
+        **meta = resource_meta::normalized(resource_meta::client_part(meta));
+    }
     upgrade::set_schema_version(&kind, &mut resource);
     Ok((resource, kind))
+}
+
+fn bad_meta(fault: resource_meta::MetaFault) -> Error {
+    let mut error = Error::invalid(fault.to_string());
+    error.violations = vec![Diagnostic {
+        severity: mortise_resource::Severity::Error.into(),
+        path: fault.path.to_string(),
+        summary: fault.what,
+        detail: String::new(),
+    }];
+    error
 }
 
 /// Holds data to its type.

@@ -319,8 +319,9 @@ enum UnusableResult {
 /// Decodes the result of `mutate`, and checks that it changed data and metadata only.
 fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, UnusableResult> {
     let mut after = pb::Resource::decode(bytes).map_err(UnusableResult::NoResource)?;
-    // A guest may not know the field, and lose it.
+    // A guest may not know these fields, and lose them.
     after.schema_version = before.schema_version;
+    after.meta.clone_from(&before.meta);
     for (field, same) in [
         ("id", after.id == before.id),
         ("owner", after.owner == before.owner),

@@ -19,6 +19,13 @@ pub(crate) fn timestamp() -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: now.as_second(), nanos: now.subsec_nanosecond() }
 }
 
+/// Now, as protobuf has it, to the millisecond, as a uid has it.
+pub(crate) fn milliseconds() -> prost_types::Timestamp {
+    let now = Timestamp::now();
+    let nanos = now.subsec_nanosecond();
+    prost_types::Timestamp { seconds: now.as_second(), nanos: nanos - nanos % 1_000_000 }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -34,6 +34,7 @@ pub mod registry;
 mod removal;
 mod retry;
 mod ruled_caller;
+mod server_meta;
 mod service;
 mod store_fault;
 mod tenancy;

@@ -7,7 +7,7 @@ use mortise_resource::{meta, name, pb, types};
 use mortise_store::{Batch, Consistency, Mutation, StoreError};
 use prost::Message as _;
 
-use crate::{ids, service::ResourceService};
+use crate::{ids, server_meta, service::ResourceService};
 
 /// Metadata key of a tombstone that holds the time of the deletion.
 const GENERATED_AT: &str = "generated_at";
@@ -62,6 +62,7 @@ impl ResourceService {
                 let mut marked = stored;
                 mark(&mut marked);
                 marked.generation = ids::ulid();
+                server_meta::set_touched(&mut marked);
                 self.backend.write_cas(marked).await.map(|_| false)
             };
             attempts += 1;

@@ -26,6 +26,7 @@ use crate::{
     ids,
     read::tenancy_of,
     retry::{Failure, Retry},
+    server_meta,
     service::ResourceService,
     store_fault::store_fault,
     tenancy::{Place, proto_text},
@@ -142,12 +143,14 @@ impl ResourceService {
         let (resource, place) = match admitted {
             None => {
                 let mut resource = incoming.clone();
+                resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
                 let (warnings, place) = self.admit(hooks, verb, kind, &mut resource, stored.as_ref()).await?;
                 *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
                 (resource, place)
             }
             Some(known) => {
                 if known.prior != version {
+                    known.resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
                     known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
                     version.clone_into(&mut known.prior);
                 }
@@ -199,6 +202,7 @@ impl ResourceService {
         }
         resource.id = Some(id);
         resource.generation = ids::ulid();
+        server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
         self.put(incoming, resource, expect).await
     }
 
@@ -254,6 +258,7 @@ impl ResourceService {
         check_immutable(kind, &resource, &stored)?;
 
         resource.generation = ids::ulid();
+        server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)

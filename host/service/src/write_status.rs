@@ -9,6 +9,7 @@ use crate::{
     hooks::{RequestHooks, type_of},
     ids,
     retry::{Failure, Retry},
+    server_meta,
     service::ResourceService,
     store_fault::store_fault,
     write::cas_failure,
@@ -87,6 +88,7 @@ impl ResourceService {
             hooks.release();
             status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
+            server_meta::set_touched(&mut stored);
             match self.backend.put_limited(stored).await {
                 Ok(resource) => return Ok(resource),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,

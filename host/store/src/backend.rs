@@ -22,7 +22,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use async_trait::async_trait;
-use mortise_resource::{EncodedResource, IdRef, meta, pb};
+use mortise_resource::{EncodedResource, IdRef, meta, pb, resource_meta};
 use prost::Message as _;
 use tokio::sync::watch;
 
@@ -70,12 +70,32 @@ pub struct Query {
     pub name_prefix: String,
 }
 
+/// Which resources of a query a scan gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScanPart {
+    /// Those with this label and its value; `None` for all.
+    pub label: Option<(String, String)>,
+    /// Those behind this place in the order of the scan; `None` from the beginning.
+    pub after: Option<Place>,
+}
+
+/// A place among the resources of a type, in the order of lists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The partition; empty for types without one.
+    pub partition: String,
+    /// The namespace; empty for types without one.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
 /// One change within a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mutation {
     /// Creates (empty `version`) or replaces (the stored `version`) a whole resource.
     ///
-    /// The id must be complete: type, tenancy, name, uid. Fails with [`StoreError::WrongUid`] when another incarnation
+    /// The id must be complete: type, tenancy, name, uid. The store sets the version, in `meta`, too, if there is one. Fails with [`StoreError::WrongUid`] when another incarnation
     /// is stored, which is judged first, and with [`StoreError::CasFailure`] when the version is not the stored one:
     /// a version for an absent resource and no version for a present one included. The GroupVersion is never judged.
     Put(Box<pb::Resource>),
@@ -318,18 +338,21 @@ impl Health {
     }
 }
 
-/// Bytes of a resource as limits count them: encoded, without its version, which is the store's own, and without the
-/// mark of a deletion, which has to be possible for what just fits.
+/// Bytes of a resource as limits count them: encoded, without its version and the server's part of its meta, which no
+/// client can make shorter, and without the mark of a deletion, which has to be possible for what just fits.
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
     let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
-    limited(resource.encoded_len(), &resource.version, mark.map(String::as_str))
+    let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_len);
+    limited(resource.encoded_len() - meta, &resource.version, mark.map(String::as_str))
 }
 
 /// [`limited_size`] of a resource that is encoded.
 #[must_use]
 pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
-    limited(resource.bytes().len(), resource.version(), resource.deletion_mark())
+    let meta = resource.decode_meta().ok().flatten();
+    let meta = meta.as_ref().map_or(0, resource_meta::server_part_len);
+    limited(resource.bytes().len().saturating_sub(meta), resource.version(), resource.deletion_mark())
 }
 
 fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
@@ -373,6 +396,13 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError>;
+
+    /// As [`Backend::scan`], of a part. Those with a label are found by an index, and those behind a place without
+    /// looking at what is before it.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn scan_part(&self, query: &Query, part: &ScanPart) -> Result<Box<dyn Cursor>, StoreError>;
 
     /// Resources owned by exactly this incarnation (GroupVersion aside), of every type, in no particular order. The
     /// owner may be long gone.

@@ -20,8 +20,8 @@ pub mod quota;
 mod set_hash;
 
 pub use backend::{
-    Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Query, Record, RecordKind,
-    Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
+    Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Place, Query, Record, RecordKind,
+    ScanPart, Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
 };
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;

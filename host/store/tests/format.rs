@@ -8,8 +8,8 @@
 
 use std::{fs, path::Path};
 
-use mortise_resource::pb;
-use mortise_store::{Backend, Batch, Consistency, Health, Mutation, Options, Query, SledBackend};
+use mortise_resource::{goten::Meta, pb};
+use mortise_store::{Backend, Batch, Consistency, Health, Mutation, Options, Query, ScanPart, SledBackend};
 
 fn resource(kind: &str, namespace: &str, name: &str, uid: u32) -> pb::Resource {
     let mut resource = pb::Resource {
@@ -26,12 +26,16 @@ fn resource(kind: &str, namespace: &str, name: &str, uid: u32) -> pb::Resource {
     resource
 }
 
-/// The store of the fixture, commit by commit. Versions follow from the order.
-async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
+/// The store of the fixture, commit by commit. Versions follow from the order. Since format 5 one has a label.
+async fn fill(store: &SledBackend, labels: bool) -> Vec<pb::Resource> {
     let owner = store.write_cas(resource("Owner", "", "owner", 1)).await.unwrap();
     let gone = store.write_cas(resource("Thing", "default", "gone", 2)).await.unwrap();
     let child = pb::Resource { owner: owner.id.clone(), ..resource("Thing", "default", "child", 3) };
     let child = store.write_cas(child).await.unwrap();
+    let child = match labels {
+        true => pb::Resource { meta: Some(Box::new(labelled("env", "prod"))), ..child },
+        false => child,
+    };
     let mut large = resource("Thing", "other", "large", 4);
     large.metadata.insert("text".into(), "0123456789".repeat(1_000));
     let large = store.write_cas(large).await.unwrap();
@@ -43,6 +47,10 @@ async fn fill(store: &SledBackend) -> Vec<pb::Resource> {
     let mut all: Vec<_> = results.iter().flatten().map(|stored| stored.decode().unwrap()).collect();
     all.extend([large, owner]);
     all
+}
+
+fn labelled(label: &str, value: &str) -> Meta {
+    Meta { labels: [(label.to_owned(), value.to_owned())].into(), ..Meta::default() }
 }
 
 async fn contents(store: &SledBackend) -> Vec<pb::Resource> {
@@ -76,55 +84,66 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn format_1_opens() {
-    opens("store-v1", "4194312").await;
+    opens("store-v1", false, "4194312").await;
 }
 
 #[tokio::test]
 async fn format_2_opens() {
-    opens("store-v2", "8").await;
+    opens("store-v2", false, "8").await;
 }
 
 #[tokio::test]
 async fn format_2_opens_after_a_crash() {
     assert!(fs::metadata(folder("store-v2-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v2-killed", "4194312").await;
+    opens("store-v2-killed", false, "4194312").await;
 }
 
 #[tokio::test]
 async fn format_3_opens() {
-    opens("store-v3", "8").await;
+    opens("store-v3", false, "8").await;
 }
 
 #[tokio::test]
 async fn format_3_opens_after_a_crash() {
     assert!(fs::metadata(folder("store-v3-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v3-killed", "4194312").await;
+    opens("store-v3-killed", false, "4194312").await;
 }
 
 #[tokio::test]
 async fn format_4_opens() {
-    opens("store-v4", "8").await;
+    opens("store-v4", false, "8").await;
 }
 
 #[tokio::test]
 async fn format_4_opens_after_a_crash() {
     assert!(fs::metadata(folder("store-v4-killed").join("wal.1")).unwrap().len() > 1_000);
-    opens("store-v4-killed", "4194312").await;
+    opens("store-v4-killed", false, "4194312").await;
+}
+
+#[tokio::test]
+async fn format_5_opens() {
+    opens("store-v5", true, "8").await;
+}
+
+#[tokio::test]
+async fn format_5_opens_after_a_crash() {
+    assert!(fs::metadata(folder("store-v5-killed").join("wal.1")).unwrap().len() > 1_000);
+    opens("store-v5-killed", true, "4194312").await;
 }
 
 /// `expected` is the version that comes next: one that was not closed in good order may have lost its end, and passes
 /// some over.
-async fn opens(format: &str, expected: &str) {
+async fn opens(format: &str, labels: bool, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     copy(&folder(format), &dir.path().join("store"));
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
     assert_eq!(store.check().await.unwrap(), []);
     assert_eq!(*store.health().borrow(), Health::default());
-    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 4\n");
+    assert_eq!(fs::read_to_string(dir.path().join("store/format")).unwrap(), "mortise-store 5\n");
 
     // What was written is what a store of today, filled alike, has.
     let today = tempfile::tempdir().unwrap();
-    let filled = fill(&SledBackend::open(Options::new(today.path())).unwrap()).await;
+    let filled = fill(&SledBackend::open(Options::new(today.path())).unwrap(), labels).await;
     let found = contents(&store).await;
     assert_eq!(by_version(found.clone()), by_version(filled));
     let usage = store.usage(10).await.unwrap();
@@ -136,6 +155,14 @@ async fn opens(format: &str, expected: &str) {
     assert_eq!(types, ["fixture.Owner", "fixture.Thing"]);
     let owner = found.iter().find_map(|resource| resource.owner.clone()).unwrap();
     assert_eq!(store.list_by_owner(&owner).await.unwrap().len(), 2);
+    let query = Query {
+        type_key: (&resource("Thing", "", "", 0).id.unwrap().r#type.unwrap()).into(),
+        tenancy: pb::Tenancy { partition: "*".into(), namespace: "*".into() },
+        name_prefix: String::new(),
+    };
+    let part = ScanPart { label: Some(("env".into(), "prod".into())), after: None };
+    let page = store.scan_part(&query, &part).await.unwrap().next().await.unwrap();
+    assert_eq!(page.map_or(0, |page| page.len()), usize::from(labels));
     // The deletion counted, too.
     let next = store.write_cas(resource("Thing", "default", "gone", 6)).await.unwrap();
     assert_eq!(next.version, expected);
@@ -147,13 +174,13 @@ async fn opens(format: &str, expected: &str) {
 async fn make() {
     let dir = tempfile::tempdir().unwrap();
     let store = SledBackend::open(Options::new(dir.path())).unwrap();
-    let _ = fill(&store).await;
-    let killed = folder("store-v4-killed");
+    let _ = fill(&store, true).await;
+    let killed = folder("store-v5-killed");
     copy(&dir.path().join("store"), &killed);
     // What the log was extended by is zeros, and as good as absent.
     let log = fs::read(killed.join("wal.1")).unwrap();
     let written = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     fs::write(killed.join("wal.1"), &log[..written.next_multiple_of(4096)]).unwrap();
     drop(store);
-    copy(&dir.path().join("store"), &folder("store-v4"));
+    copy(&dir.path().join("store"), &folder("store-v5"));
 }

@@ -101,10 +101,20 @@ fn fill(id: &mut pb::Id, partition: &str, namespace: &str, types: &dyn Types) {
     }
 }
 
-/// The descriptor of a status, from the messages that the resource crate is generated from.
+/// The descriptor of a status.
 pub(crate) fn status_descriptor() -> Option<MessageDescriptor> {
+    descriptor("hashicorp.consul.resource.Status")
+}
+
+/// The descriptor of a resource's meta.
+pub(crate) fn meta_descriptor() -> Option<MessageDescriptor> {
+    descriptor("goten.types.Meta")
+}
+
+/// One of the messages that the resource crate is generated from.
+fn descriptor(name: &str) -> Option<MessageDescriptor> {
     static POOL: LazyLock<Option<DescriptorPool>> = LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).ok());
-    POOL.as_ref()?.get_message_by_name("hashicorp.consul.resource.Status")
+    POOL.as_ref()?.get_message_by_name(name)
 }
 
 /// Takes a text's values apart into those that each describe a resource: lists and `{"resources": […]}` hold several.

@@ -3,18 +3,20 @@
 //! The id is under `id`, as on the wire, or flat at the top, as a person would write it. A type is a map of its three
 //! parts or `group.version.Kind`; an id is a map or `group.version.Kind/name`.
 
-use mortise_resource::{FieldPath, PathStep, pb, types::gvk};
+use mortise_resource::{FieldPath, PathStep, goten::Meta, pb, types::gvk};
+use prost::Message as _;
 use prost_types::Any;
 
 use crate::{
     Format, Types,
     data::{BYTES, TYPE, decode::Decoder, names, wellknown, wire},
+    document::meta_descriptor,
     node::{Entry, Node, Value},
     place::Span,
 };
 
 /// Every key that may be at the top. Status, schema version and what is flat are dealt with here.
-const TOP: [&str; 13] = [
+const TOP: [&str; 14] = [
     "id",
     "type",
     "name",
@@ -26,6 +28,7 @@ const TOP: [&str; 13] = [
     "version",
     "generation",
     "metadata",
+    "meta",
     "data",
     "status",
 ];
@@ -55,6 +58,9 @@ pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Re
     resource.generation = top.text("generation", decoder);
     if let Some(entry) = top.get("metadata") {
         within(decoder, "metadata", entry, |decoder| metadata(&entry.value, decoder, &mut resource));
+    }
+    if let Some(entry) = top.get("meta") {
+        resource.meta = within(decoder, "meta", entry, |decoder| meta(&entry.value, decoder));
     }
     let ty = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
     if let Some(ty) = ty {
@@ -362,6 +368,12 @@ fn metadata(node: &Node, decoder: &mut Decoder<'_, '_>, resource: &mut pb::Resou
             }
         });
     }
+}
+
+/// The meta, whole; the server ignores its own part.
+fn meta(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<Box<Meta>> {
+    let message = decoder.message(&meta_descriptor()?, node)?;
+    Meta::decode(wire::encode(&message).as_slice()).ok().map(Box::new)
 }
 
 /// The data, typed by the id's type, which may come later in the text.

@@ -14,6 +14,7 @@
 //! namespace: default          # partition and namespace, as far as the type has them, may be left to `place_in`
 //! owner: demo.v1.RecordLabel/immortal
 //! metadata: {genre: nu-metal}
+//! meta: {labels: {env: prod}, tags: [live]}
 //! data:
 //!   name: Korn
 //!   genre: GENRE_METAL
@@ -21,9 +22,10 @@
 //! ```
 //!
 //! A text holds any number of them: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
-//! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Data is proto3's
-//! JSON in YAML and JSON, with these additions: names may be protobuf's, durations may be written as Go does (`1h30m`),
-//! `@unknown` holds fields that the descriptor does not know, and data without a form in JSON is `@type` and `@bytes`.
+//! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Of `meta` the client's
+//! part is printed, and the server heeds no other. Data is proto3's JSON in YAML and JSON, with these additions: names may
+//! be protobuf's, durations may be written as Go does (`1h30m`), `@unknown` holds fields that the descriptor does not know,
+//! and data without a form in JSON is `@type` and `@bytes`.
 //! A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
 //!
 //! # Cost and limits

@@ -9,6 +9,7 @@ use mortise_resource::{
     Diagnostic,
     meta::{DELETION_TIMESTAMP, FINALIZERS},
     pb,
+    resource_meta::strip_server_part,
 };
 use mortise_text::{Indent, Types};
 
@@ -199,6 +200,7 @@ pub(crate) fn bare(resource: &pb::Resource) -> pb::Resource {
     bare.generation.clear();
     bare.status.clear();
     bare.schema_version = 0;
+    strip_server_part(&mut bare);
     for id in [&mut bare.id, &mut bare.owner].into_iter().flatten() {
         id.uid.clear();
     }

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mortise_resource::pb;
+use mortise_resource::{pb, resource_meta::strip_server_part};
 use mortise_text::{Document, Format, Source};
 
 use crate::{
@@ -155,6 +155,7 @@ fn editable(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliErr
     resource.generation.clear();
     resource.status.clear();
     resource.schema_version = 0;
+    strip_server_part(&mut resource);
     show::yaml(&resource, catalog)
 }
 

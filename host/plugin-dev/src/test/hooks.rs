@@ -389,7 +389,7 @@ impl<'a> HookCase<'a> {
 
 /// What data of the type is checked against.
 fn schema(decl: &TypeDecl) -> Schema {
-    Schema::new(decl.message.clone(), decl.immutable.clone())
+    Schema::new(decl.message.clone(), decl.immutable.clone(), decl.query.spec.clone())
 }
 
 fn type_of(resource: &pb::Resource) -> String {

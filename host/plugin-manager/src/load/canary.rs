@@ -60,7 +60,7 @@ impl Canary {
     #[must_use]
     pub(crate) fn new(backend: Arc<dyn Backend>, plugin: Arc<Plugin>, before: &[data::PluginType]) -> Self {
         let checked = |decl: &TypeDecl| Checked {
-            schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
+            schema: Schema::new(decl.message.clone(), decl.immutable.clone(), decl.query.spec.clone()),
             decl: decl.clone(),
         };
         let types: Vec<_> = plugin.manifest().types.iter().map(checked).collect();

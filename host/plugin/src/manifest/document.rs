@@ -70,6 +70,19 @@ pub struct TypeDecl {
     pub short_names: Vec<String>,
     /// Types whose resources can become resources of this one.
     pub moved_from: Vec<Gvk>,
+    /// How its resources are counted, shown and found.
+    pub query: QueryDecl,
+}
+
+/// How resources of a type are counted, shown and found.
+#[derive(Debug, Clone, Default)]
+pub struct QueryDecl {
+    /// Fields whose changes make the generation rise; without any, all do.
+    pub spec: Vec<Vec<FieldDescriptor>>,
+    /// Paths that the view BASIC shows.
+    pub basic_view: Vec<String>,
+    /// Paths that the view DETAIL shows.
+    pub detail_view: Vec<String>,
 }
 
 /// Which hooks are called for a type.
@@ -214,11 +227,18 @@ impl TypeDecl {
                 return Err(at(fault(format!("{question} has both a hook and a permission; keep one of the two"))));
             }
         }
-        let immutable = wire
-            .immutable_fields
-            .iter()
-            .map(|path| resolve(&message, path).map_err(|source| at(ManifestError::of(source).at("immutable_fields"))))
-            .collect::<Result<_, _>>()?;
+        let fields = |of: &'static str, paths: &[String]| -> Result<Vec<Vec<FieldDescriptor>>, ManifestError> {
+            let resolve =
+                |path: &String| resolve(&message, path).map_err(|source| at(ManifestError::of(source).at(of)));
+            paths.iter().map(resolve).collect()
+        };
+        let immutable = fields("immutable_fields", &wire.immutable_fields)?;
+        let query = wire.query.unwrap_or_default();
+        let query = QueryDecl {
+            spec: fields("query.spec_fields", &query.spec_fields)?,
+            basic_view: query.basic_view,
+            detail_view: query.detail_view,
+        };
         let bad_short = wire.short_names.iter().find(|s| !name::is_valid(s));
         if let Some(short) = bad_short {
             let fault = fault(format!("must be lower-case letters, digits and dashes, got: {short:?}"));
@@ -235,6 +255,7 @@ impl TypeDecl {
             columns: wire.printer_columns,
             short_names: wire.short_names,
             moved_from,
+            query,
             gvk,
         })
     }

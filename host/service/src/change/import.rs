@@ -20,7 +20,7 @@ use super::{
     outside::Outside,
 };
 use crate::{
-    audit::Method, caller::Caller, hooks::RequestHooks, ids, read::tenancy_of, registry::ResourceType,
+    audit::Method, caller::Caller, hooks::RequestHooks, ids, read::tenancy_of, registry::ResourceType, server_meta,
     service::ResourceService, store_fault::store_fault, upgrade,
 };
 
@@ -104,6 +104,7 @@ impl ResourceService {
             id.uid = ids::ulid();
         }
         resource.generation = ids::ulid();
+        server_meta::set(&kind, &mut resource, None, None);
         let id = resource.id.clone().unwrap_or_default();
         let batch = made.batch(&kind, resource, place.expect);
         let stored = self.backend.commit(batch).await.map_err(|e| match e {

@@ -7,7 +7,7 @@ use mortise_resource::{
     Code, EncodedResource, Error,
     authorizer::Verb,
     data::{MoveRequest, MoveResponse},
-    meta, pb, types,
+    meta, pb, resource_meta, types,
 };
 use mortise_store::{Consistency, Expectation, ExpectedId, Mutation, StoreError};
 
@@ -20,7 +20,7 @@ use crate::{
     ids,
     read::tenancy_of,
     registry::{Owner, ResourceType},
-    removal,
+    removal, server_meta,
     service::ResourceService,
     store_fault::store_fault,
     upgrade,
@@ -68,6 +68,7 @@ impl ResourceService {
         let mut resource = pb::Resource {
             id: Some(pb::Id { r#type: Some(new_kind.gvk.to_pb()), uid: String::new(), ..old_id.clone() }),
             owner: old.owner.clone(),
+            meta: old.meta.as_deref().map(|meta| Box::new(resource_meta::client_part(meta))),
             metadata: std::mem::take(&mut made.resource.metadata),
             data: made.resource.data.take(),
             ..pb::Resource::default()
@@ -85,6 +86,8 @@ impl ResourceService {
             id.uid = ids::ulid();
         }
         resource.generation = ids::ulid();
+        let client = resource.meta.take();
+        server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
         // The old one is still there, in this incarnation; its deletion compares the version.
         let source = Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()) };
         let expect = place.expect.into_iter().chain([source]).collect();
@@ -165,6 +168,7 @@ fn removal(old: pb::Resource) -> Vec<Mutation> {
     let mut marked = old;
     removal::mark(&mut marked);
     marked.generation = ids::ulid();
+    server_meta::set_touched(&mut marked);
     vec![Mutation::Put(Box::new(marked))]
 }
 

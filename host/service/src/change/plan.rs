@@ -7,7 +7,7 @@ use mortise_resource::{
     Code, EncodedResource, Error, FieldPath, PathStep,
     authorizer::Verb,
     data::{PlanRequest, PlanResponse, plan_response::Action},
-    pb,
+    pb, resource_meta,
 };
 use mortise_store::StoreError;
 
@@ -19,6 +19,7 @@ use crate::{
     hooks::{ReadDecision, RequestHooks},
     read::tenancy_of,
     registry::{Registry, ResourceType},
+    server_meta,
     service::ResourceService,
     store_fault::store_fault,
     write::{cas_failure, with_reserved_metadata},
@@ -47,6 +48,7 @@ impl ResourceService {
             false => self.stored_for_plan(caller, &registry, &mut hooks, &incoming).await?,
         };
         let mut resource = incoming.clone();
+        resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
         let (mut warnings, place) = self.admit(&mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         self.check_size(&resource, stored.as_ref())?;
         if let Some(stored) = &stored {
@@ -150,5 +152,8 @@ fn fixed_by_host(kind: &ResourceType, resource: &mut pb::Resource, stored: &pb::
 /// Whether a write would change nothing but what every write makes anew.
 fn is_same(stored: &pb::Resource, resource: &pb::Resource) -> bool {
     let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
-    stored.data == resource.data && stored.metadata == resource.metadata && of(stored) == of(resource)
+    stored.data == resource.data
+        && stored.metadata == resource.metadata
+        && resource_meta::is_same_client_part(stored.meta.as_deref(), resource.meta.as_deref())
+        && of(stored) == of(resource)
 }

@@ -41,7 +41,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
         Ok(ResourceType {
             gvk,
             scope,
-            schema: Schema::new(message, Vec::new()),
+            schema: Schema::new(message, Vec::new(), Vec::new()),
             schema_version: NonZeroU32::MIN,
             hooks: Hooks::default(),
             permissions: Permissions::default(),

@@ -74,7 +74,7 @@ impl ResourceType {
         Self {
             gvk: decl.gvk.clone(),
             scope: decl.scope,
-            schema: Schema::new(decl.message.clone(), decl.immutable.clone()),
+            schema: Schema::new(decl.message.clone(), decl.immutable.clone(), decl.query.spec.clone()),
             schema_version: decl.schema_version,
             hooks,
             // A declared permission needs no hook.

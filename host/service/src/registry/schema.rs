@@ -5,11 +5,12 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor};
 
 use super::wire::{Bytes, MAX_DEPTH, message};
 
-/// A message, and the fields of it that may not change.
+/// A message, the fields of it that may not change, and those whose changes count.
 #[derive(Debug, Clone)]
 pub struct Schema {
     message: MessageDescriptor,
     immutable: Vec<Vec<FieldDescriptor>>,
+    spec: Vec<Vec<FieldDescriptor>>,
 }
 
 /// A fault in encoded data.
@@ -23,10 +24,15 @@ pub struct DataFault {
 }
 
 impl Schema {
-    /// Makes a schema of a message and of the paths of fields that may not change.
+    /// Makes a schema of a message, of the paths of fields that may not change, and of those that are the specification:
+    /// without any, all are.
     #[must_use]
-    pub fn new(message: MessageDescriptor, immutable: Vec<Vec<FieldDescriptor>>) -> Self {
-        Self { message, immutable }
+    pub fn new(
+        message: MessageDescriptor,
+        immutable: Vec<Vec<FieldDescriptor>>,
+        spec: Vec<Vec<FieldDescriptor>>,
+    ) -> Self {
+        Self { message, immutable, spec }
     }
 
     /// The message.
@@ -67,15 +73,29 @@ impl Schema {
         if self.immutable.is_empty() || before == after {
             return Vec::new();
         }
-        let decode = |bytes| {
-            DynamicMessage::decode(self.message.clone(), bytes)
-                .unwrap_or_else(|_| DynamicMessage::new(self.message.clone()))
-        };
-        let (before, after) = (decode(before), decode(after));
+        let (before, after) = (self.decode(before), self.decode(after));
         let changed = self.immutable.iter().filter(|path| at(&before, path) != at(&after, path));
         let step = |field: &FieldDescriptor| PathStep::Field(field.name().to_owned());
         let whole = |path: &Vec<_>| [PathStep::Field("data".into())].into_iter().chain(path.iter().map(step)).collect();
         changed.map(|path| FieldPath(whole(path))).collect()
+    }
+
+    /// Whether the specification differs, whatever the encoding. Data that does not decode counts as empty.
+    #[must_use]
+    pub fn changes_spec(&self, before: &[u8], after: &[u8]) -> bool {
+        if before == after {
+            return false;
+        }
+        let (before, after) = (self.decode(before), self.decode(after));
+        match self.spec.as_slice() {
+            [] => before != after,
+            spec => spec.iter().any(|path| at(&before, path) != at(&after, path)),
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> DynamicMessage {
+        DynamicMessage::decode(self.message.clone(), bytes)
+            .unwrap_or_else(|_| DynamicMessage::new(self.message.clone()))
     }
 }
 
@@ -99,7 +119,7 @@ mod tests {
 
     fn schema(name: &str) -> Schema {
         let pool = crate::registry::builtin::pool().unwrap();
-        Schema::new(pool.get_message_by_name(name).unwrap(), Vec::new())
+        Schema::new(pool.get_message_by_name(name).unwrap(), Vec::new(), Vec::new())
     }
 
     fn text(schema: &Schema, bytes: &[u8]) -> String {

@@ -55,6 +55,13 @@ pub fn resource(name: &str) -> pb::Resource {
     resource_in(type_of("v1", "A"), tenancy("default", "default"), name)
 }
 
+/// The same resource with a label.
+#[must_use]
+pub fn labelled(mut resource: pb::Resource, label: &str, value: &str) -> pb::Resource {
+    resource.meta.get_or_insert_default().labels.insert(label.into(), value.into());
+    resource
+}
+
 /// The resource's id.
 #[must_use]
 pub fn id(resource: &pb::Resource) -> pb::Id {

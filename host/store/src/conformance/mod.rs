@@ -33,6 +33,7 @@ pub mod quota;
 pub mod read;
 pub mod rewrite;
 pub mod scan;
+pub mod scan_part;
 pub mod snapshot;
 pub mod watch;
 pub mod write;
@@ -126,6 +127,11 @@ macro_rules! conformance_tests {
             order::reads_and_lists_never_go_back,
             order::children_are_seen_after_the_owner_s_deletion,
             order::lists_are_of_one_commit,
+            scan_part::of_a_label_gives_what_has_it_in_order,
+            scan_part::of_a_label_is_of_one_commit,
+            scan_part::labels_follow_what_is_written,
+            scan_part::behind_a_place_is_the_rest,
+            scan_part::the_version_is_in_meta_too,
             scan::of_nothing_ends_at_once,
             scan::gives_what_a_list_gives,
             scan::is_of_the_commit_at_which_it_was_opened,

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use mortise_resource::EncodedResource;
+
 use super::{
     comparison::{Comparison, Place},
     files::{
@@ -96,8 +98,7 @@ impl Loader {
         };
         record::write(&mut self.batch, &key, kind, record.sequence, &record.payload);
         if kind == Kind::Resource {
-            if let Some(owner) = &resource.owner {
-                let entry = keys::ownership(owner, &key).map_err(StoreError::IncompleteId)?;
+            for entry in record::index_entries(&EncodedResource::of(&resource)?, &key)? {
                 self.sums.step(Step::Add, &entry, 0);
                 self.batch.insert(entry, &[]);
             }

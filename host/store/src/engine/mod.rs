@@ -42,8 +42,8 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, Consistency, Cursor, Health, Query, Record, Snapshot, Stats, StoreError, TypeKey, Usage, Watch,
-    check::Problem,
+    Backend, Batch, Consistency, Cursor, Health, Query, Record, ScanPart, Snapshot, Stats, StoreError, TypeKey, Usage,
+    Watch, check::Problem,
 };
 
 /// A store in a directory of this machine.
@@ -189,6 +189,10 @@ impl Backend for SledBackend {
 
     async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError> {
         Ok(Box::new(self.shared.scanner.cursor(Filter::Query(query.clone()))))
+    }
+
+    async fn scan_part(&self, query: &Query, part: &ScanPart) -> Result<Box<dyn Cursor>, StoreError> {
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Part(query.clone(), part.clone()))))
     }
 
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError> {

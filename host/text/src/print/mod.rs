@@ -3,22 +3,22 @@
 pub(crate) mod json;
 pub(crate) mod yaml;
 
-use mortise_resource::pb;
+use mortise_resource::{goten::Meta, pb, resource_meta::client_part};
 use prost::Message;
-use prost_reflect::DynamicMessage;
+use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 use crate::{
     Types,
     data::{encode, hidden::Hidden},
-    document::status_descriptor,
+    document::{meta_descriptor, status_descriptor},
     tree::Tree,
 };
 
-/// A resource, id first; the data in the order of its fields.
+/// A resource, id first; the data in the order of its fields. Of its meta the client's part.
 ///
 /// With `hidden`, values of redacted fields are not in it.
 pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
-    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version } = resource;
+    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta } = resource;
     let mut entries = Vec::new();
     let mut put = |key: &str, value: Tree| entries.push((key.to_owned(), value));
     if let Some(id) = id {
@@ -37,6 +37,10 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Optio
         let pairs = metadata.iter().map(|(key, value)| (key.clone(), Tree::Text(value.clone())));
         put("metadata", Tree::Map(pairs.collect()));
     }
+    let meta = meta.as_ref().map(|meta| client_part(meta)).filter(|meta| *meta != Meta::default());
+    if let Some(meta) = meta.and_then(|meta| known(meta_descriptor(), &meta, types)) {
+        put("meta", meta);
+    }
     if let Some(data) = data {
         put("data", encode::data(data, id.as_ref().and_then(|id| id.r#type.as_ref()), types, hidden));
     }
@@ -44,7 +48,7 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Optio
         put("schemaVersion", Tree::Int(i64::from(*schema_version)));
     }
     let statuses: Vec<_> =
-        status.iter().filter_map(|(key, one)| Some((key.clone(), self::status(one, types)?))).collect();
+        status.iter().filter_map(|(key, one)| Some((key.clone(), known(status_descriptor(), one, types)?))).collect();
     if !statuses.is_empty() {
         put("status", Tree::Map(statuses));
     }
@@ -73,7 +77,8 @@ fn strings<const N: usize>(entries: [(&str, &String); N]) -> Tree {
     Tree::Map(set.map(|(key, text)| (key.to_owned(), Tree::Text(text.clone()))).collect())
 }
 
-fn status(status: &pb::Status, types: &dyn Types) -> Option<Tree> {
-    let message = DynamicMessage::decode(status_descriptor()?, status.encode_to_vec().as_slice()).ok()?;
+/// One of the vocabulary's messages.
+fn known(descriptor: Option<MessageDescriptor>, message: &impl Message, types: &dyn Types) -> Option<Tree> {
+    let message = DynamicMessage::decode(descriptor?, message.encode_to_vec().as_slice()).ok()?;
     encode::known(&message, types)
 }

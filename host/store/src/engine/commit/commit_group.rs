@@ -60,6 +60,9 @@ pub(crate) struct CommitGroup<'t> {
 /// sync them.
 const MAX_OWNER: usize = 1_024;
 
+/// Longest label with its value, bytes: as above.
+const MAX_LABEL: usize = 1_024;
+
 /// How a slot was before a batch touched it.
 type Undo = Vec<(Vec<u8>, Option<StoredResource>, bool)>;
 
@@ -187,6 +190,9 @@ impl<'t> CommitGroup<'t> {
             return Err(StoreError::CasFailure { mutation: position });
         }
         resource.version = seq.to_string();
+        if let Some(meta) = &mut resource.meta {
+            meta.resource_version.clone_from(&resource.version);
+        }
         let resource = EncodedResource::of(&resource)?;
         let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         let prior = was.as_ref().map(|s| s.resource.clone());
@@ -288,6 +294,12 @@ pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), St
         let entry = keys::owned_by(owner).map_err(|_| StoreError::IncompleteId("owner"))?;
         if entry.len() > MAX_OWNER {
             return Err(StoreError::IncompleteId("owner"));
+        }
+    }
+    let labels = resource.meta.iter().flat_map(|meta| &meta.labels);
+    for (label, value) in labels {
+        if label.len() + value.len() > MAX_LABEL || label.contains('\0') || value.contains('\0') {
+            return Err(StoreError::IncompleteId("meta.labels"));
         }
     }
     let key = keys::resource(id).map_err(StoreError::IncompleteId)?;

@@ -34,7 +34,7 @@ use crate::engine::{
     tree::{
         check, keys,
         panics::contained,
-        record::{self, Kind, Meta},
+        record::{self, Kind, Meta, StoredResource},
         sums::Sums,
         write_batch::WriteBatch,
     },
@@ -427,22 +427,21 @@ fn ended() -> StoreError {
     StoreError::Poisoned("the checkpoint thread ended".to_owned())
 }
 
-/// Adds what a group makes of one resource to its batch: record, chunks, owner index.
+/// Adds what a group makes of one resource to its batch: record, chunks, indexes.
 fn write(batch: &mut WriteBatch, key: &[u8], slot: &Slot) -> Result<(), StoreError> {
     if let Some(before) = &slot.before {
         record::remove_chunks(batch, keys::RESOURCE, before.seq, before.len);
-        if let Some(entry) = before.owner_entry(key)? {
-            batch.remove(entry);
-        }
+    }
+    let entries = |of: &Option<StoredResource>| of.as_ref().map_or(Ok(Vec::new()), |of| of.index_entries(key));
+    let (before, now) = (entries(&slot.before)?, entries(&slot.now)?);
+    for entry in before.iter().filter(|entry| !now.contains(entry)) {
+        batch.remove(entry.as_slice());
+    }
+    for entry in now.iter().filter(|entry| !before.contains(entry)) {
+        batch.insert(entry.as_slice(), &[]);
     }
     match &slot.now {
-        Some(now) => {
-            record::write(batch, key, Kind::Resource, now.seq, now.resource.bytes());
-            // After the removal of the old entry, which is the same one unless the owner changed.
-            if let Some(entry) = now.owner_entry(key)? {
-                batch.insert(entry, &[]);
-            }
-        }
+        Some(now) => record::write(batch, key, Kind::Resource, now.seq, now.resource.bytes()),
         None => batch.remove(key),
     }
     Ok(())

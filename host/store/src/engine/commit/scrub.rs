@@ -1,4 +1,4 @@
-//! The scrub: a slow walk over all resources and the owner index that compares them with their sums, again and again,
+//! The scrub: a slow walk over all resources and their indexes that compares them with their sums, again and again,
 //! while the store is in use.
 //!
 //! A thread decides the pace. It reads a slice ahead, so that what has to come from the disk is in memory, and then has
@@ -93,7 +93,7 @@ pub(crate) fn steps(key: &[u8], slot: &Slot, mut step: impl FnMut(Step, &[u8], u
     for (what, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
         let Some(stored) = of else { continue };
         step(what, key, stored.seq);
-        if let Ok(Some(entry)) = stored.owner_entry(key) {
+        for entry in stored.index_entries(key).unwrap_or_default() {
             step(what, &entry, 0);
         }
     }

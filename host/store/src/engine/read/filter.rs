@@ -2,13 +2,15 @@
 
 use mortise_resource::{EncodedResource, IdRef, pb, tenancy};
 
-use crate::Query;
+use crate::{Query, ScanPart};
 
 /// What a list, a watch or a list by owner asks for.
 #[derive(Debug, Clone)]
 pub(crate) enum Filter {
     /// Of a type, in a tenancy, by prefix.
     Query(Query),
+    /// A part of these.
+    Part(Query, ScanPart),
     /// Children of an incarnation.
     Owner(pb::Id),
 }
@@ -18,6 +20,7 @@ impl Filter {
     pub(crate) fn matches(&self, resource: &EncodedResource) -> bool {
         match self {
             Self::Query(query) => matches_query(query, resource),
+            Self::Part(query, part) => matches_query(query, resource) && matches_part(part, resource),
             // An owner that does not decode is nobody's.
             Self::Owner(owner) => matches!(
                 resource.decode_owner(), Ok(Some(id)) if IdRef::from(&id).is_same_incarnation(IdRef::from(owner))
@@ -32,4 +35,13 @@ fn matches_query(query: &Query, resource: &EncodedResource) -> bool {
         && (partition == tenancy::WILDCARD || partition == resource.partition())
         && (namespace == tenancy::WILDCARD || namespace == resource.namespace())
         && (name_prefix.is_empty() || resource.name().starts_with(name_prefix))
+}
+
+fn matches_part(ScanPart { label, after }: &ScanPart, resource: &EncodedResource) -> bool {
+    let place = || (resource.partition(), resource.namespace(), resource.name());
+    after.as_ref().is_none_or(|after| place() > (&after.partition, &after.namespace, &after.name))
+        && label.as_ref().is_none_or(|(label, value)| {
+            // Of a label that comes twice the last counts, as in the index.
+            resource.labels().filter(|(key, _)| key == label).last().is_some_and(|(_, found)| found == value)
+        })
 }

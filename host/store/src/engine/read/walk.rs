@@ -19,7 +19,7 @@ use crate::engine::{
         table::{Payload, Table},
     },
 };
-use crate::{Query, StoreError};
+use crate::{Place, Query, ScanPart, StoreError};
 
 /// A record that matched.
 pub(crate) struct Match {
@@ -47,10 +47,12 @@ enum Plan {
     Query(QueryPlan),
     /// Over the owner index.
     Owner,
+    /// Over the label index.
+    Label(QueryPlan),
 }
 
 struct QueryPlan {
-    /// What the keys of the type begin with.
+    /// What the keys of the type, or of a label of it, begin with.
     base: Vec<u8>,
     /// The namespace, if it is one.
     namespace: Option<String>,
@@ -78,14 +80,24 @@ impl Walk {
     /// At its beginning. A filter with a zero byte in it, which no key can hold, matches nothing.
     pub(crate) fn new(filter: &Filter) -> Self {
         let start = match filter {
-            Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start)),
-            Filter::Owner(owner) => keys::owned_by(owner).map(|start| (Plan::Owner, start)),
+            Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start, None)),
+            Filter::Part(query, part) => Plan::of_part(query, part),
+            Filter::Owner(owner) => keys::owned_by(owner).map(|start| (Plan::Owner, start, None)),
         };
-        let Ok((plan, start)) = start else {
+        let Ok((plan, start, after)) = start else {
             let nothing = Bound::Included(Vec::new());
             return Self { plan: Plan::Owner, from: nothing, end: Vec::new(), seen: None, items: None };
         };
-        Self { plan, end: keys::after(&start), from: Bound::Included(start), seen: None, items: None }
+        let mut end = keys::after(&start);
+        let from = match after {
+            Some(after) if after >= end => {
+                end.clear();
+                Bound::Included(start)
+            }
+            Some(after) if after >= start => Bound::Excluded(after),
+            _ => Bound::Included(start),
+        };
+        Self { plan, end, from, seen: None, items: None }
     }
 
     /// Lets go of the table and of the maps in front of its tree until the next step, which takes them as they are
@@ -119,11 +131,14 @@ impl Walk {
             let Some((key, value)) = item? else { continue };
             self.seen = Some(key.clone());
             match &self.plan {
-                Plan::Query(plan) => match plan.judge(&key) {
+                Plan::Query(plan) | Plan::Label(plan) => match plan.judge(&key) {
                     Some(Verdict::Take) => {
-                        let payload = table.payload(&key, value)?;
-                        bytes += payload.len();
-                        found.push(Match { key, payload });
+                        let found_at = match &self.plan {
+                            Plan::Label(_) => indexed(table, keys::labelled_resource(&key), &key)?,
+                            _ => Match { payload: table.payload(&key, value)?, key },
+                        };
+                        bytes += found_at.payload.len();
+                        found.push(found_at);
                     }
                     Some(Verdict::Seek(from)) => {
                         // A match beyond the end cannot be one.
@@ -138,14 +153,9 @@ impl Walk {
                     None => return Err(table.damaged(&key, "its key is not one")),
                 },
                 Plan::Owner => {
-                    let child = keys::child(&key).ok_or_else(|| table.damaged(&key, "its key is not one"))?;
-                    let payload = match table.get(&child)? {
-                        Some(value) => table.payload(&child, value)?,
-                        // A writer was faster, or the index is damaged; the scan that makes the walk exact knows.
-                        None => Payload::Torn,
-                    };
-                    bytes += payload.len();
-                    found.push(Match { key: child.into(), payload });
+                    let found_at = indexed(table, keys::child(&key), &key)?;
+                    bytes += found_at.payload.len();
+                    found.push(found_at);
                 }
             }
         }
@@ -153,16 +163,52 @@ impl Walk {
     }
 }
 
+/// The resource that an entry of an index is about.
+fn indexed(table: &Table, resource: Option<Vec<u8>>, entry: &[u8]) -> Result<Match, StoreError> {
+    let key = resource.ok_or_else(|| table.damaged(entry, "its key is not one"))?;
+    let payload = match table.get(&key)? {
+        Some(value) => table.payload(&key, value)?,
+        // A writer was faster, or the index is damaged; the scan that makes the walk exact knows.
+        None => Payload::Torn,
+    };
+    Ok(Match { key: key.into(), payload })
+}
+
+/// A plan, where its walk begins, and the key behind which it does, if it is further.
+type Start = (Plan, Vec<u8>, Option<Vec<u8>>);
+
+impl Plan {
+    fn of_part(query: &Query, ScanPart { label, after }: &ScanPart) -> Result<Start, &'static str> {
+        let base = match label {
+            Some((label, value)) => keys::labelled(&query.type_key, label, value)?,
+            None => keys::of_type(&query.type_key)?,
+        };
+        let after = after.as_ref().map(|Place { partition, namespace, name }| {
+            let mut key = base.clone();
+            let segments = [("after", partition.as_str()), ("after", namespace), ("after", name)];
+            keys::push(&mut key, &segments).map(|()| key)
+        });
+        let after = after.transpose()?;
+        let (plan, start) = QueryPlan::on(base, query)?;
+        let plan = if label.is_some() { Self::Label(plan) } else { Self::Query(plan) };
+        Ok((plan, start, after))
+    }
+}
+
 impl QueryPlan {
     /// The plan, and where the walk begins.
     fn new(query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
+        Self::on(keys::of_type(&query.type_key)?, query)
+    }
+
+    /// The same over keys that begin with `base`, and go on with partition, namespace and name.
+    fn on(base: Vec<u8>, query: &Query) -> Result<(Self, Vec<u8>), &'static str> {
         let pb::Tenancy { partition, namespace } = &query.tenancy;
         let exact = |unit: &str| unit != tenancy::WILDCARD;
         // No key has one. A search for it would come to the key before it for ever.
         if query.name_prefix.contains('\0') {
             return Err("name_prefix");
         }
-        let base = keys::of_type(&query.type_key)?;
         let mut fixed = base.clone();
         if exact(partition) {
             keys::push(&mut fixed, &[("tenancy.partition", partition)])?;
@@ -184,9 +230,9 @@ impl QueryPlan {
         Ok((plan, fixed))
     }
 
-    /// `None` for a key that is not one of a resource.
+    /// `None` for a key that is not one.
     fn judge(&self, key: &[u8]) -> Option<Verdict> {
-        let [_, _, partition, namespace, name] = keys::split(key)?;
+        let [partition, namespace, name] = keys::place(key.strip_prefix(self.base.as_slice())?)?;
         if let Some(wanted) = &self.namespace {
             match namespace.cmp(wanted) {
                 Ordering::Less => return Some(Verdict::Seek(self.at(partition, Some(wanted)))),

@@ -40,7 +40,7 @@ async fn a_damaged_record_is_an_error_that_names_it_and_the_others_are_well() {
 #[tokio::test]
 async fn the_check_finds_whatever_does_not_agree() {
     type Tamper = fn(&sled::Db, &[u8]);
-    let cases: [(&str, Tamper); 12] = [
+    let cases: [(&str, Tamper); 14] = [
         ("a chunk is missing", |db, _| drop(db.remove(keys::chunk(3, b'r', 1)).unwrap())),
         ("a chunk is missing", |db, _| drop(db.remove(keys::chunk(3, b'e', 0)).unwrap())),
         ("chunk 7 of version 99: nothing refers to it", |db, _| {
@@ -57,6 +57,13 @@ async fn the_check_finds_whatever_does_not_agree() {
             let child = keys::resource(&id(&resource("child"))).unwrap();
             db.insert(keys::ownership(&owner, &child).unwrap(), &[]).unwrap();
         }),
+        ("the label index does not have it", |db, _| {
+            let entry = db.scan_prefix([b'p']).next().unwrap().unwrap().0;
+            db.remove(entry).unwrap();
+        }),
+        ("the resource has another label", |db, child| {
+            drop(db.insert(keys::label(child, "env", "test").unwrap(), &[]).unwrap());
+        }),
         ("it counts 3 events, there are 2", |db, _| drop(db.remove(keys::event(2)).unwrap())),
         ("bytes of events", |db, _| drop(db.remove(keys::event(1)).unwrap())),
         ("nothing of that kind is stored here", |db, _| drop(db.insert("zebra", "x").unwrap())),
@@ -66,7 +73,7 @@ async fn the_check_finds_whatever_does_not_agree() {
     for (expected, tamper) in cases {
         let mut store = Fresh::new(|options| options);
         let owner = write(&*store, &resource("owner")).await;
-        let child = write(&*store, &owned(resource("child"), &owner)).await;
+        let child = write(&*store, &labelled(owned(resource("child"), &owner), "env", "prod")).await;
         write(&*store, &sized(resource("large"), 20_000)).await;
         store.shut();
         store.tamper(|db| tamper(db, &keys::resource(&id(&child)).unwrap()));

@@ -12,12 +12,12 @@ use std::{
     path::Path,
 };
 
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 
 use crate::engine::tree::{
     checkpoint_position::CheckpointPosition,
     keys,
-    record::{Head, Kind, Meta},
+    record::{self, Head, Kind, Meta},
     sums::Sums,
     table::Table,
     usage::UsageSums,
@@ -44,7 +44,11 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
             }
             Some(&keys::OWNER) => {
                 check.found.step(Step::Add, &key, 0);
-                check.owner_entry(&key);
+                check.index_entry(&key, keys::child(&key), ["child", "owner"]);
+            }
+            Some(&keys::LABEL) => {
+                check.found.step(Step::Add, &key, 0);
+                check.index_entry(&key, keys::labelled_resource(&key), ["resource", "label"]);
             }
             Some(&keys::SUM) if meta.sums.is_some() => {
                 if keys::sum_type(&key).is_none() {
@@ -171,26 +175,30 @@ impl<'t> Check<'t> {
             None if head.seq >= self.meta.first_event => self.problem(key, "the event about its version is missing"),
             _ => {}
         }
-        if let Some(owner) = &resource.owner {
-            let entry = keys::ownership(owner, key);
-            if !matches!(entry.as_ref().map(|entry| self.table.get(entry)), Ok(Ok(Some(_)))) {
-                self.problem(key, "the owner index does not have it");
-            }
+        let entries = EncodedResource::of(&resource).map(|resource| record::index_entries(&resource, key));
+        let Ok(Ok(entries)) = entries else {
+            self.problem(key, "no index can have it");
+            return;
+        };
+        for entry in entries.iter().filter(|entry| !matches!(self.table.get(entry), Ok(Some(_)))) {
+            let index = if entry.first() == Some(&keys::OWNER) { "owner" } else { "label" };
+            self.problem(key, format!("the {index} index does not have it"));
         }
     }
 
-    fn owner_entry(&mut self, key: &[u8]) {
-        let Some(child) = keys::child(key) else {
+    /// Looks whether the resource of an index's key is there, and belongs under it.
+    fn index_entry(&mut self, key: &[u8], resource: Option<Vec<u8>>, [what, by]: [&str; 2]) {
+        let Some(resource) = resource else {
             self.problem(key, "its key is not one");
             return;
         };
-        // A child that cannot be read was a problem already.
-        let Ok(stored) = self.table.load(&child) else { return };
+        // A resource that cannot be read was a problem already.
+        let Ok(stored) = self.table.load(&resource) else { return };
         match stored {
-            None => self.problem(key, "the child does not exist"),
+            None => self.problem(key, format!("the {what} does not exist")),
             Some(stored) => {
-                if stored.owner_entry(&child).ok().flatten().as_deref() != Some(key) {
-                    self.problem(key, "the child has another owner");
+                if !stored.index_entries(&resource).is_ok_and(|entries| entries.iter().any(|entry| entry == key)) {
+                    self.problem(key, format!("the {what} has another {by}"));
                 }
             }
         }

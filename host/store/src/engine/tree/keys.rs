@@ -8,6 +8,7 @@
 //! | checkpoint position | `w` | [`CheckpointPosition`](crate::engine::tree::checkpoint_position::CheckpointPosition); only in the tree, not in the log |
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
+//! | label index | `p` group 0 kind 0 label 0 value 0, then the rest of the resource's key | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |
 //! | sums | `h` group 0 kind 0 | count and hash of a type's resources ([`sums`](crate::engine::tree::sums)) |
 //! | usage | `u` partition 0 namespace 0 group 0 kind 0 | count and bytes of a type's resources in a tenancy ([`usage`](crate::engine::tree::usage)) |
@@ -27,6 +28,8 @@ pub(crate) const CHECKPOINT: &[u8] = b"w";
 pub(crate) const RESOURCE: u8 = b'r';
 /// First byte of the owner index.
 pub(crate) const OWNER: u8 = b'o';
+/// First byte of the label index. It is between the owner index and the resources, so that one walk has all three.
+pub(crate) const LABEL: u8 = b'p';
 /// First byte of events.
 pub(crate) const EVENT: u8 = b'e';
 /// First byte of the sums of types.
@@ -40,6 +43,10 @@ pub(crate) const CHUNK: u8 = b'c';
 const RESOURCE_SEGMENTS: usize = 5;
 /// Segments of an owner's part of a key of the index.
 const OWNER_SEGMENTS: usize = 6;
+/// Segments of a key of the label index before the place of the resource: its type, the label and the value.
+const LABEL_SEGMENTS: usize = 4;
+/// Segments of a type.
+const TYPE_SEGMENTS: usize = 2;
 
 /// Appends terminated segments. The error names the first that cannot be one.
 pub(crate) fn push(key: &mut Vec<u8>, segments: &[(&'static str, &str)]) -> Result<(), &'static str> {
@@ -154,10 +161,50 @@ pub(crate) fn ownership(owner: &pb::Id, child: &[u8]) -> Result<Vec<u8>, &'stati
 /// The resource's key out of a key of the index.
 pub(crate) fn child(ownership: &[u8]) -> Option<Vec<u8>> {
     let rest = ownership.split_first().filter(|(space, _)| **space == OWNER)?.1;
-    let (end, _) = rest.iter().enumerate().filter(|(_, b)| **b == 0).nth(OWNER_SEGMENTS - 1)?;
     let mut key = vec![RESOURCE];
-    key.extend_from_slice(rest.get(end + 1..)?);
+    key.extend_from_slice(rest.get(end_of(rest, OWNER_SEGMENTS)?..)?);
     Some(key)
+}
+
+/// What the index keys of all resources of a type with a label begin with.
+pub(crate) fn labelled(type_key: &TypeKey, label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
+    let mut key = Vec::with_capacity(192);
+    key.push(LABEL);
+    let segments = [
+        ("type.group", type_key.group.as_str()),
+        ("type.kind", &type_key.kind),
+        ("meta.labels", label),
+        ("meta.labels", value),
+    ];
+    push(&mut key, &segments)?;
+    Ok(key)
+}
+
+/// The index key of a label of a resource, whose key `resource` is.
+pub(crate) fn label(resource: &[u8], label: &str, value: &str) -> Result<Vec<u8>, &'static str> {
+    let rest = resource.get(1..).unwrap_or_default();
+    let (of_type, place) = rest.split_at_checked(end_of(rest, TYPE_SEGMENTS).unwrap_or(rest.len())).unwrap_or_default();
+    let mut key = Vec::with_capacity(resource.len() + label.len() + value.len() + 2);
+    key.push(LABEL);
+    key.extend_from_slice(of_type);
+    push(&mut key, &[("meta.labels", label), ("meta.labels", value)])?;
+    key.extend_from_slice(place);
+    Ok(key)
+}
+
+/// The resource's key out of a key of the label index.
+pub(crate) fn labelled_resource(entry: &[u8]) -> Option<Vec<u8>> {
+    let rest = entry.split_first().filter(|(space, _)| **space == LABEL)?.1;
+    let mut key = Vec::with_capacity(entry.len());
+    key.push(RESOURCE);
+    key.extend_from_slice(rest.get(..end_of(rest, TYPE_SEGMENTS)?)?);
+    key.extend_from_slice(rest.get(end_of(rest, LABEL_SEGMENTS)?..)?);
+    Some(key)
+}
+
+/// Where so many segments end.
+fn end_of(segments: &[u8], count: usize) -> Option<usize> {
+    segments.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(count - 1).map(|(end, _)| end + 1)
 }
 
 /// The key of an event.
@@ -200,6 +247,13 @@ pub(crate) fn split(key: &[u8]) -> Option<[&str; RESOURCE_SEGMENTS]> {
     parts.next().is_none().then_some(segments)
 }
 
+/// The last segments of a resource's key, or of one of the label index: partition, namespace, name.
+pub(crate) fn place(segments: &[u8]) -> Option<[&str; 3]> {
+    let mut parts = std::str::from_utf8(segments.strip_suffix(&[0])?).ok()?.split('\0');
+    let segments = [parts.next()?, parts.next()?, parts.next()?];
+    parts.next().is_none().then_some(segments)
+}
+
 /// The first key after every key that begins with `prefix`, which is not empty and holds no byte 255: ours are UTF-8.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
@@ -218,6 +272,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         }),
         Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
         Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
+        Some((&LABEL, rest)) => Some(format!("label entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
         Some((&SUM, _)) => sum_type(key).map(|type_key| format!("the sum of type {type_key}")),
         Some((&USAGE, _)) => usage_parts(key).map(|parts| format!("the usage of {}", parts.join("/"))),
         _ if key == CHECKPOINT => Some("the mark of the write-ahead log".to_owned()),
@@ -255,6 +310,11 @@ mod tests {
         let entry = ownership(&id("", "", "owner"), &key).unwrap();
         assert_eq!(child(&entry), Some(key.clone()));
         assert!(entry.starts_with(&owned_by(&id("", "", "owner")).unwrap()));
+        let label = label(&key, "env", "").unwrap();
+        assert_eq!(label, b"pg\0K\0env\0\0p\0\0n\0");
+        assert!(label.starts_with(&labelled(&TypeKey { group: "g".into(), kind: "K".into() }, "env", "").unwrap()));
+        assert_eq!(labelled_resource(&label), Some(key.clone()));
+        assert_eq!((labelled_resource(b"pg\0K\0env\0"), labelled_resource(&key)), (None, None));
         let usage = usage(&key).unwrap();
         assert_eq!((usage_parts(&usage), usage_tenancy(&usage)), (Some(["p", "", "g", "K"]), &b"up\0\0"[..]));
         assert_eq!(event_seq(&event(7)), Some(7));

@@ -15,7 +15,7 @@
 //! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds
 //! chunks missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use mortise_resource::EncodedResource;
 use sled::IVec;
@@ -178,11 +178,20 @@ impl StoredResource {
         Self { resource, seq, len }
     }
 
-    /// Its key in the index of owners, if it has an owner; `key` is its own.
-    pub(crate) fn owner_entry(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let owner = self.resource.decode_owner()?;
-        owner.map(|owner| keys::ownership(&owner, key)).transpose().map_err(StoreError::IncompleteId)
+    /// Its keys in the indexes; `key` is its own.
+    pub(crate) fn index_entries(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+        index_entries(&self.resource, key)
     }
+}
+
+/// The keys of a resource in the indexes, each once; `key` is its own.
+pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+    let owner = resource.decode_owner()?;
+    let owner = owner.iter().map(|owner| keys::ownership(owner, key));
+    // Of a label that comes twice the last counts.
+    let labels: BTreeMap<_, _> = resource.labels().collect();
+    let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
+    owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)
 }
 
 /// The counters, written with every batch: layout (3), then ten big-endian numbers of 8 bytes, then a CRC-32 of them.

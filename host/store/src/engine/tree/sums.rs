@@ -3,14 +3,14 @@
 //!
 //! Sled drops a page whose checksum is wrong when it opens after a crash, and goes on with an older one. No record that
 //! is still there shows it. So each type has a count and a hash of the set of its keys and versions, and the owner
-//! index a hash of its keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each
+//! and label indexes a hash of their keys. The hash of a set is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 of each
 //! member: adding and taking away need no order and no look at the others. The counters hold the sums over all types,
 //! so that a type's sum cannot go with its resources. Whatever does not agree once does not agree later, either: a
 //! write to a resource that is gone adds it, and takes nothing away.
 //!
 //! # Cost
 //! Some 200 ns for each resource that a commit changes, and one edit of about 60 bytes for each type; and the cost of
-//! the [usage](crate::engine::tree::usage). A comparison walks over all resources and the owner index, about 1.5 µs
+//! the [usage](crate::engine::tree::usage). A comparison walks over all resources and both indexes, about 1.5 µs
 //! for each.
 //!
 //! # Limits
@@ -44,7 +44,8 @@ pub(crate) struct TypeSum {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     types: BTreeMap<TypeKey, TypeSum>,
-    owners: SetHash,
+    /// Of the keys of both indexes.
+    indexes: SetHash,
     /// What tenancies hold, which is kept beside the hashes: commits change it by what they add up to.
     pub(crate) usage: UsageSums,
 }
@@ -52,8 +53,8 @@ pub(crate) struct Sums {
 impl Sums {
     /// Takes a member in, or away. Keys of other spaces are nobody's.
     pub(crate) fn step(&mut self, step: Step, key: &[u8], version: u64) {
-        if key.first() == Some(&keys::OWNER) {
-            self.owners.step(step, key, 0);
+        if matches!(key.first(), Some(&keys::OWNER | &keys::LABEL)) {
+            self.indexes.step(step, key, 0);
         } else if let Some([group, kind, ..]) = keys::split(key) {
             let type_key = TypeKey { group: group.to_owned(), kind: kind.to_owned() };
             let sum = self.types.entry(type_key).or_default();
@@ -85,7 +86,7 @@ impl Sums {
     /// The sums over all types.
     pub(crate) fn totals(&self) -> Totals {
         let resources = self.types.values().fold(SetHash::default(), |sum, of| sum.plus(of.hash));
-        Totals { resources, owners: self.owners }
+        Totals { resources, indexes: self.indexes }
     }
 
     /// Adds to a batch what is written of the types.
@@ -137,7 +138,7 @@ impl Sums {
             sums.types.insert(type_key, TypeSum { count, hash: SetHash::of_halves(high, low) });
         }
         let totals = meta.sums.ok_or_else(|| table.damaged(keys::META, "it has no sums"))?;
-        sums.owners = totals.owners;
+        sums.indexes = totals.indexes;
         if sums.totals() != totals {
             return Err(table.damaged(keys::META, "the sums of the types do not come to its own: one is gone, or old"));
         }
@@ -150,7 +151,7 @@ impl Sums {
     /// The sums of what is there.
     pub(crate) fn count(table: &Table) -> Result<Self, StoreError> {
         let mut sums = Self::default();
-        for space in [keys::OWNER, keys::RESOURCE] {
+        for space in [keys::OWNER, keys::LABEL, keys::RESOURCE] {
             for item in table.range(vec![space]..vec![space + 1]) {
                 let (key, value) = item?;
                 sums.found(table, &key, &value)?;
@@ -175,9 +176,9 @@ impl Sums {
             };
             problems.push(Problem { thing: format!("resources of type {type_key}"), fault });
         }
-        if self.owners != should.owners {
-            let fault = "it has not the entries that it should have".to_owned();
-            problems.push(Problem { thing: "the owner index".to_owned(), fault });
+        if self.indexes != should.indexes {
+            let fault = "they have not the entries that they should have".to_owned();
+            problems.push(Problem { thing: "the indexes of owners and labels".to_owned(), fault });
         }
         // Of a type whose resources differ, the usage does, too.
         let differ = |type_key: &TypeKey| self.types.get(type_key) != should.types.get(type_key);

@@ -2,24 +2,24 @@
 
 use crate::set_hash::SetHash;
 
-/// What the counters hold: the hashes of all resources and of the owner index.
+/// What the counters hold: the hashes of all resources and of the indexes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Of all resources.
     pub(crate) resources: SetHash,
-    /// Of the owner index.
-    pub(crate) owners: SetHash,
+    /// Of the indexes of owners and labels.
+    pub(crate) indexes: SetHash,
 }
 
 impl Totals {
     /// As the counters hold them.
     pub(crate) fn numbers(self) -> [u64; 4] {
-        let ([a, b], [c, d]) = (self.resources.halves(), self.owners.halves());
+        let ([a, b], [c, d]) = (self.resources.halves(), self.indexes.halves());
         [a, b, c, d]
     }
 
     /// From the counters.
     pub(crate) fn of_numbers([a, b, c, d]: [u64; 4]) -> Self {
-        Self { resources: SetHash::of_halves(a, b), owners: SetHash::of_halves(c, d) }
+        Self { resources: SetHash::of_halves(a, b), indexes: SetHash::of_halves(c, d) }
     }
 }

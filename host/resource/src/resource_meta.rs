@@ -1,0 +1,356 @@
+//! A resource's `meta`: the client's part (tags, labels, annotations, owner references, services) and the server's part,
+//! which is everything else.
+//!
+//! # Limits
+//! [`MAX_TAGS`], [`MAX_LABELS`], [`MAX_ANNOTATIONS`], [`MAX_OWNERS`], [`MAX_SERVICES`], and [`MAX_TEXT`] bytes for what
+//! may be looked up. The size of annotations is bounded by that of the resource.
+
+use prost::encoding;
+use prost_types::Timestamp;
+
+use crate::{
+    FieldPath, PathStep,
+    goten::{Lifecycle, Meta, lifecycle::State},
+    meta, pb, ulid,
+};
+
+/// Tags of a resource.
+pub const MAX_TAGS: usize = 32;
+/// Labels of a resource: each is an entry of an index.
+pub const MAX_LABELS: usize = 64;
+/// Annotations of a resource.
+pub const MAX_ANNOTATIONS: usize = 256;
+/// Owner references of a resource.
+pub const MAX_OWNERS: usize = 64;
+/// Services that a resource allows.
+pub const MAX_SERVICES: usize = 256;
+/// Bytes of a tag, of a label's key and value, of an annotation's key, and of each text of references and services.
+pub const MAX_TEXT: usize = 256;
+
+/// A fault in a client's part.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("resource.{path} {what}")]
+pub struct MetaFault {
+    /// Where in the resource.
+    pub path: FieldPath,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// The client's part alone.
+#[must_use]
+pub fn client_part(meta: &Meta) -> Meta {
+    Meta {
+        tags: meta.tags.clone(),
+        labels: meta.labels.clone(),
+        annotations: meta.annotations.clone(),
+        owner_references: meta.owner_references.clone(),
+        services: meta.services.clone(),
+        ..Meta::default()
+    }
+}
+
+/// Whether the client's parts are the same; an absent message has an empty one.
+#[must_use]
+pub fn is_same_client_part(a: Option<&Meta>, b: Option<&Meta>) -> bool {
+    let none = Meta::default();
+    let (a, b) = (a.unwrap_or(&none), b.unwrap_or(&none));
+    a.tags == b.tags
+        && a.labels == b.labels
+        && a.annotations == b.annotations
+        && a.owner_references == b.owner_references
+        && a.services.clone().unwrap_or_default() == b.services.clone().unwrap_or_default()
+}
+
+/// Takes the server's part away; a message without any other is absent then.
+pub fn strip_server_part(resource: &mut pb::Resource) {
+    if let Some(meta) = resource.meta.take() {
+        let kept = client_part(&meta);
+        resource.meta = (kept != Meta::default()).then(|| Box::new(kept));
+    }
+}
+
+/// Checks a client's part.
+///
+/// # Errors
+/// The first fault, with its place.
+pub fn check(meta: &Meta) -> Result<(), MetaFault> {
+    check_count("tags", meta.tags.len(), MAX_TAGS)?;
+    for (i, tag) in meta.tags.iter().enumerate() {
+        let at = || path("tags").with(index(i));
+        check_text(at, tag, true)?;
+        if meta.tags.iter().take(i).any(|other| other == tag) {
+            return Err(fault(at(), format!("is {tag:?}, as another one is")));
+        }
+    }
+    check_count("labels", meta.labels.len(), MAX_LABELS)?;
+    for (key, value) in &meta.labels {
+        let at = || path("labels").with(PathStep::Key(key.clone()));
+        check_text(at, key, true)?;
+        check_text(at, value, false)?;
+    }
+    check_count("annotations", meta.annotations.len(), MAX_ANNOTATIONS)?;
+    for key in meta.annotations.keys() {
+        check_text(|| path("annotations").with(PathStep::Key(key.clone())), key, true)?;
+    }
+    check_owners(meta)?;
+    if let Some(services) = &meta.services {
+        check_count("services.allowed_services", services.allowed_services.len(), MAX_SERVICES)?;
+        check_text(
+            || path("services").with(PathStep::Field("owning_service".into())),
+            &services.owning_service,
+            false,
+        )?;
+        for (i, service) in services.allowed_services.iter().enumerate() {
+            let at = || path("services").with(PathStep::Field("allowed_services".into())).with(index(i));
+            check_text(at, service, true)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_owners(meta: &Meta) -> Result<(), MetaFault> {
+    check_count("owner_references", meta.owner_references.len(), MAX_OWNERS)?;
+    let mut controlled = false;
+    for (i, owner) in meta.owner_references.iter().enumerate() {
+        let at = |field: &str| path("owner_references").with(index(i)).with(PathStep::Field(field.to_owned()));
+        for (field, text, needed) in [
+            ("name", &owner.name, true),
+            ("kind", &owner.kind, true),
+            ("version", &owner.version, false),
+            ("region", &owner.region, false),
+        ] {
+            check_text(|| at(field), text, needed)?;
+        }
+        let same = |other: &&crate::goten::OwnerReference| other.name == owner.name && other.kind == owner.kind;
+        if meta.owner_references.iter().take(i).any(|other| same(&other)) {
+            return Err(fault(at("name"), format!("is {:?}, as another one of its kind is", owner.name)));
+        }
+        if owner.controller && std::mem::replace(&mut controlled, true) {
+            return Err(fault(at("controller"), "is set in more than one; a resource has one controller".into()));
+        }
+    }
+    Ok(())
+}
+
+fn index(i: usize) -> PathStep {
+    PathStep::Index(u32::try_from(i).unwrap_or(u32::MAX))
+}
+
+fn path(field: &str) -> FieldPath {
+    FieldPath::field("meta").with(PathStep::Field(field.to_owned()))
+}
+
+fn fault(path: FieldPath, what: String) -> MetaFault {
+    MetaFault { path, what }
+}
+
+fn check_count(field: &str, count: usize, most: usize) -> Result<(), MetaFault> {
+    if count <= most {
+        Ok(())
+    } else {
+        Err(fault(path(field), format!("has {count} entries, and {most} are the most")))
+    }
+}
+
+fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), MetaFault> {
+    if needed && text.is_empty() {
+        return Err(fault(at(), "is empty".into()));
+    }
+    if text.len() > MAX_TEXT {
+        return Err(fault(at(), format!("has {} bytes, and {MAX_TEXT} are the most", text.len())));
+    }
+    // It ends a part of a key in the store.
+    if text.contains('\0') { Err(fault(at(), "has a zero byte in it".into())) } else { Ok(()) }
+}
+
+/// A client's part in the form that is stored: allowed services sorted, each once.
+#[must_use]
+pub fn normalized(mut meta: Meta) -> Meta {
+    if let Some(services) = &mut meta.services {
+        services.allowed_services.sort();
+        services.allowed_services.dedup();
+    }
+    meta
+}
+
+/// The server's part of a resource that has none, from what else the server set: of one that was stored before there was
+/// any.
+#[must_use]
+pub fn derived(resource: &pb::Resource) -> Meta {
+    let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
+    let marked = meta::is_marked(&resource.metadata);
+    Meta {
+        create_time: time_of(uid),
+        update_time: time_of(&resource.generation).or_else(|| time_of(uid)),
+        uuid: uid.to_owned(),
+        generation: 1,
+        resource_version: resource.version.clone(),
+        lifecycle: Some(lifecycle(marked)),
+        ..Meta::default()
+    }
+}
+
+/// Fills in the server's part where it is missing.
+pub fn complete(resource: &mut pb::Resource) {
+    if resource.meta.as_ref().is_none_or(|meta| meta.uuid.is_empty()) {
+        let mut meta = derived(resource);
+        if let Some(client) = resource.meta.take() {
+            meta = Meta { ..merge(*client, meta) };
+        }
+        resource.meta = Some(Box::new(meta));
+    }
+}
+
+/// The one's client's part with the other's server's part.
+#[must_use]
+pub fn merge(client: Meta, server: Meta) -> Meta {
+    Meta {
+        tags: client.tags,
+        labels: client.labels,
+        annotations: client.annotations,
+        owner_references: client.owner_references,
+        services: client.services,
+        ..server
+    }
+}
+
+/// The state of a resource that is marked for deletion, or is not.
+#[must_use]
+pub fn lifecycle(marked: bool) -> Lifecycle {
+    let state = if marked { State::Deleting } else { State::Active };
+    Lifecycle { state: state.into(), block_deletion: false }
+}
+
+/// When a ULID was made; `None` for what is none.
+#[must_use]
+pub fn time_of(id: &str) -> Option<Timestamp> {
+    let millis = ulid::millis(id)?;
+    let nanos = i32::try_from(millis % 1_000).ok()? * 1_000_000;
+    Some(Timestamp { seconds: i64::try_from(millis / 1_000).ok()?, nanos })
+}
+
+/// Bytes that the server's part takes in an encoded resource.
+#[must_use]
+pub fn server_part_len(meta: &Meta) -> usize {
+    let whole = prost::Message::encoded_len(meta);
+    let server = server_fields_len(meta);
+    let field = |len: usize| match len {
+        0 => 0,
+        len => 2 + encoding::encoded_len_varint(len as u64) + len,
+    };
+    field(whole) - field(whole.saturating_sub(server))
+}
+
+fn server_fields_len(meta: &Meta) -> usize {
+    let text = |tag, text: &String| if text.is_empty() { 0 } else { encoding::string::encoded_len(tag, text) };
+    let time =
+        |tag, time: &Option<Timestamp>| time.as_ref().map_or(0, |time| encoding::message::encoded_len(tag, time));
+    let generation = if meta.generation == 0 { 0 } else { encoding::int64::encoded_len(7, &meta.generation) };
+    time(1, &meta.create_time)
+        + time(2, &meta.update_time)
+        + text(3, &meta.uuid)
+        + generation
+        + text(8, &meta.resource_version)
+        + encoding::btree_map::encoded_len(
+            encoding::string::encoded_len,
+            encoding::int64::encoded_len,
+            14,
+            &meta.shards,
+        )
+        + meta.syncing.as_ref().map_or(0, |syncing| encoding::message::encoded_len(15, syncing))
+        + time(16, &meta.delete_time)
+        + meta.lifecycle.as_ref().map_or(0, |lifecycle| encoding::message::encoded_len(17, lifecycle))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use prost::Message as _;
+
+    use super::*;
+    use crate::goten::{OwnerReference, ServicesInfo, SyncingMeta};
+
+    fn whole() -> Meta {
+        Meta {
+            create_time: Some(Timestamp { seconds: 1, nanos: 2 }),
+            update_time: Some(Timestamp { seconds: 3, nanos: 4 }),
+            uuid: "u".into(),
+            tags: vec!["a".into(), "b".into()],
+            labels: BTreeMap::from([("env".into(), "prod".into()), ("empty".into(), String::new())]),
+            annotations: BTreeMap::from([("note".into(), "x".repeat(1_000))]),
+            generation: 300,
+            resource_version: "17".into(),
+            owner_references: vec![OwnerReference { kind: "k".into(), name: "n".into(), ..Default::default() }],
+            shards: BTreeMap::from([("byNameMod16".into(), 7)]),
+            syncing: Some(SyncingMeta { owning_region: "us".into(), regions: vec!["*".into()] }),
+            delete_time: Some(Timestamp::default()),
+            lifecycle: Some(lifecycle(true)),
+            services: Some(ServicesInfo { owning_service: "s".into(), allowed_services: vec!["t".into()] }),
+        }
+    }
+
+    #[test]
+    fn the_parts_are_the_whole() {
+        let whole = whole();
+        let client = client_part(&whole);
+        assert!(is_same_client_part(Some(&client), Some(&whole)));
+        assert_eq!(server_fields_len(&client), 0);
+        let server = Meta { tags: vec![], labels: BTreeMap::new(), ..merge(Meta::default(), whole.clone()) };
+        assert_eq!(server_fields_len(&whole), server.encoded_len());
+        assert_eq!(merge(client.clone(), server.clone()), whole);
+        let sized =
+            |meta: Option<Meta>| pb::Resource { meta: meta.map(Box::new), ..pb::Resource::default() }.encoded_len();
+        assert_eq!(server_part_len(&whole), sized(Some(whole.clone())) - sized(Some(client)));
+        assert_eq!(server_part_len(&server), sized(Some(server.clone())));
+        assert_eq!(server_part_len(&Meta::default()), 0);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_named() {
+        assert_eq!(check(&whole()), Ok(()));
+        let text = |meta: Meta| check(&meta).unwrap_err().to_string();
+        let tags = |tags: &[&str]| Meta { tags: tags.iter().map(|tag| (*tag).to_owned()).collect(), ..Meta::default() };
+        assert_eq!(text(tags(&["a", ""])), "resource.meta.tags[1] is empty");
+        assert_eq!(text(tags(&["a", "b", "a"])), "resource.meta.tags[2] is \"a\", as another one is");
+        assert_eq!(text(tags(&["x"; 33])), "resource.meta.tags has 33 entries, and 32 are the most");
+        let labels = |key: &str, value: &str| Meta {
+            labels: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+            ..Meta::default()
+        };
+        assert_eq!(check(&labels("k", "")), Ok(()));
+        assert!(text(labels("", "v")).ends_with("is empty"));
+        assert!(text(labels("k", &"x".repeat(257))).ends_with("has 257 bytes, and 256 are the most"));
+        assert!(text(labels("k", "a\0b")).ends_with("has a zero byte in it"));
+        let owner = |name: &str, controller| OwnerReference {
+            kind: "k".into(),
+            name: name.into(),
+            controller,
+            ..OwnerReference::default()
+        };
+        let owners = |owner_references| Meta { owner_references, ..Meta::default() };
+        assert_eq!(check(&owners(vec![owner("a", true), owner("b", false)])), Ok(()));
+        assert!(text(owners(vec![owner("a", true), owner("b", true)])).contains("one controller"));
+        assert!(text(owners(vec![owner("a", true), owner("a", false)])).contains("as another one of its kind"));
+        assert!(text(owners(vec![owner("", true)])).contains("owner_references[0].name is empty"));
+    }
+
+    #[test]
+    fn what_was_stored_before_gets_what_its_ids_say() {
+        let id = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..pb::Id::default() };
+        let client = Meta { tags: vec!["t".into()], ..Meta::default() };
+        let mut resource =
+            pb::Resource { id: Some(id), version: "9".into(), meta: Some(Box::new(client)), ..pb::Resource::default() };
+        complete(&mut resource);
+        let meta = resource.meta.clone().unwrap();
+        // The ULID's own example: 2016-07-30T23:54:10.259Z.
+        assert_eq!(meta.create_time, Some(Timestamp { seconds: 1_469_922_850, nanos: 259_000_000 }));
+        assert_eq!(meta.update_time, meta.create_time);
+        assert_eq!((meta.generation, &*meta.resource_version, meta.tags.len()), (1, "9", 1));
+        assert_eq!(meta.lifecycle.unwrap().state(), State::Active);
+        let before = resource.clone();
+        complete(&mut resource);
+        assert_eq!(resource, before);
+    }
+}
