@@ -234,7 +234,11 @@ async fn one_key_changes_with_version_and_time_and_nothing_else() {
     let times = one.status["one"].updated_at.unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert!(now.abs_diff(u64::try_from(times.seconds).unwrap()) < 60, "the server's clock");
-    let rest = pb::Resource { version: stored.version.clone(), status: stored.status.clone(), ..one.clone() };
+    let mut rest = pb::Resource { version: stored.version.clone(), status: stored.status.clone(), ..one.clone() };
+    // These say of the version what the version says.
+    let (known, noted) = (stored.meta.as_ref().unwrap(), rest.meta.as_mut().unwrap());
+    assert_eq!(std::mem::replace(&mut noted.resource_version, known.resource_version.clone()), one.version);
+    assert!(std::mem::replace(&mut noted.update_time, known.update_time) >= known.update_time);
     assert_eq!(rest, stored, "generation, data, metadata, owner");
     assert_eq!(server.read(&id_of(&stored)).await.unwrap(), one);
 

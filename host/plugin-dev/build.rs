@@ -19,8 +19,14 @@ use toml::{Table, Value};
 const CRATES: [&str; 2] = ["host/resource", "plugins/sdk"];
 
 /// What they read beside their own folders; folders are taken whole.
-const DATA: [&str; 5] =
-    ["LICENSE", "proto/hashicorp/consul/resource", "proto/hashicorp/consul/tenancy", "proto/mortise", "wit/v0.1.0"];
+const DATA: [&str; 6] = [
+    "LICENSE",
+    "proto/goten",
+    "proto/hashicorp/consul/resource",
+    "proto/hashicorp/consul/tenancy",
+    "proto/mortise",
+    "wit/v0.1.0",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = fs::canonicalize(PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../.."))?;

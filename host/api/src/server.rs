@@ -39,6 +39,7 @@ use crate::{
         function_service::FunctionApi,
         health::{self, Health},
         plugin_service::PluginApi,
+        query_service::QueryApi,
         reflection::Reflection,
         server_service::ServerApi,
         type_service::TypeApi,
@@ -53,8 +54,8 @@ use crate::{
     plugin_stubs::{
         auth_service_server::AuthServiceServer, change_service_server::ChangeServiceServer,
         controller_service_server::ControllerServiceServer, function_service_server::FunctionServiceServer,
-        plugin_service_server::PluginServiceServer, server_service_server::ServerServiceServer,
-        type_service_server::TypeServiceServer,
+        plugin_service_server::PluginServiceServer, query_service_server::QueryServiceServer,
+        server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
     },
     soundness::Soundness,
     tls::{Tls, TlsError, TlsOptions},
@@ -261,6 +262,8 @@ impl OpenPorts {
 
             let changes = ChangeServiceServer::new(ChangeApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
+            let queries = QueryServiceServer::new(QueryApi(service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
             let functions = FunctionServiceServer::new(FunctionApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
 
@@ -313,6 +316,7 @@ impl OpenPorts {
                 .add_service(AuthServiceServer::new(AuthApi(service.clone())))
                 .add_service(changes)
                 .add_service(functions)
+                .add_service(queries)
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))
                 .add_service(HealthServer::new(Health {

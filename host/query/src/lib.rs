@@ -1,1 +1,47 @@
-//! Queries over typed resources.
+//! Queries over typed resources: filters, label selectors, orders, page tokens and field masks.
+//!
+//! What is queried is a `hashicorp.consul.resource.Resource`. A [`Schema`] says which message its `data` holds; paths go
+//! into `data` as though it were a field of that message. docs/query.md describes the language for users.
+//!
+//! # Contract
+//! Everything here is pure: no I/O, no clock, no state. A query is compiled once against a [`Schema`], and refused with a
+//! [`QueryError`] that names the place, the fault and the remedy; it is evaluated against one [`Candidate`] at a time.
+//! Evaluation fails only for a resource that does not decode ([`Undecodable`]). Input of any size and shape is safe:
+//! see [`limits`].
+//!
+//! # Cost
+//! Compiling takes time in proportion to the text. Evaluating decodes what the query looks at and no more: the name of a
+//! resource costs nothing, `data` is decoded at most once, and only when a path goes into it.
+//!
+//! # Limits
+//! Paths address what descriptors declare: no extensions, no fields inside an `Any` other than `data`.
+
+mod candidate;
+mod equality;
+mod error;
+mod fact;
+mod filter;
+pub mod limits;
+mod literal;
+mod mask;
+mod name;
+mod number;
+mod order;
+mod page;
+mod path;
+mod scalar;
+mod schema;
+mod selector;
+mod value_type;
+mod walk;
+
+pub use candidate::Candidate;
+pub use error::{Kind, QueryError, Undecodable};
+pub use fact::{Fact, Subject};
+pub use filter::Filter;
+pub use mask::{Mask, changed_paths};
+pub use order::{OrderBy, SortKey};
+pub use page::{Binding, Direction, PageToken, page_size};
+pub use path::Path;
+pub use schema::Schema;
+pub use selector::Selector;

@@ -243,6 +243,12 @@ impl EncodedResource {
         self.head.owner.is_some()
     }
 
+    /// Whether it has a meta.
+    #[must_use]
+    pub fn has_meta(&self) -> bool {
+        self.head.meta.is_some()
+    }
+
     /// Its meta, as a message of its own.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub enum Code {
     FailedPrecondition = 9,
     /// A concurrent change came first; read again and retry.
     Aborted = 10,
+    /// What was asked for is known and not there.
+    Unimplemented = 12,
     /// A fault of the server or of a plugin.
     Internal = 13,
     /// The server is shutting down or not ready.
@@ -43,6 +45,7 @@ impl Code {
             Self::ResourceExhausted => "ResourceExhausted",
             Self::FailedPrecondition => "FailedPrecondition",
             Self::Aborted => "Aborted",
+            Self::Unimplemented => "Unimplemented",
             Self::Internal => "Internal",
             Self::Unavailable => "Unavailable",
             Self::Unauthenticated => "Unauthenticated",

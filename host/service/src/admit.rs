@@ -40,9 +40,8 @@ pub(crate) fn shape(
     if let Some(data) = &resource.data {
         check_data(&kind, data)?;
     }
-    if let Some(meta) = &mut resource.meta {
+    if let Some(meta) = &resource.meta {
         resource_meta::check(meta).map_err(bad_meta)?;
-        **meta = resource_meta::normalized(resource_meta::client_part(meta));
     }
     upgrade::set_schema_version(&kind, &mut resource);
     Ok((resource, kind))

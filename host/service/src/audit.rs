@@ -30,6 +30,9 @@ pub(crate) enum Method {
     Delete,
     Move,
     Import,
+    Search,
+    BatchGet,
+    Update,
 }
 
 impl Method {
@@ -48,12 +51,17 @@ impl Method {
             Self::Delete => "Delete",
             Self::Move => "Move",
             Self::Import => "Import",
+            Self::Search => "Search",
+            Self::BatchGet => "BatchGet",
+            Self::Update => "Update",
         }
     }
 
     fn category(self) -> Category {
         match self {
-            Self::Write | Self::WriteStatus | Self::Delete | Self::Move | Self::Import => Category::Write,
+            Self::Write | Self::WriteStatus | Self::Delete | Self::Move | Self::Import | Self::Update => {
+                Category::Write
+            }
             _ => Category::Read,
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     retry::{Failure, Retry},
     service::ResourceService,
     store_fault::store_fault,
-    write::cas_failure,
+    write::{WriteMode, cas_failure},
 };
 
 /// An incarnation that was deleted.
@@ -112,7 +112,7 @@ impl ResourceService {
         let mut marked = stored;
         removal::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
-        let error = match self.write_as(caller, registry, request, Verb::Delete).await {
+        let error = match self.write_as(caller, registry, request, WriteMode::of(Verb::Delete)).await {
             Ok(written) => {
                 let (version, generation) = (written.resource.version(), written.resource.generation());
                 return Ok(deleted(id, Some(version.to_owned()), generation.to_owned()));

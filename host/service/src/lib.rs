@@ -27,6 +27,7 @@ mod list_by_owner;
 mod mutate_and_validate;
 mod origin;
 mod private_bytes;
+mod query;
 mod rates;
 mod read;
 mod reaper;

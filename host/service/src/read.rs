@@ -34,7 +34,12 @@ impl ResourceService {
         call.end(answer).await
     }
 
-    async fn read_checked(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
+    /// [`ResourceService::read_encoded`] within a call that was begun.
+    pub(crate) async fn read_checked(
+        &self,
+        caller: &Caller,
+        request: pb::ReadRequest,
+    ) -> Result<EncodedResource, Error> {
         let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
         types::check_id("id", &mut id)?;
         let registry = self.types();

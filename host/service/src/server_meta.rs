@@ -8,7 +8,7 @@
 use mortise_resource::{
     goten::Meta,
     meta, pb,
-    resource_meta::{self, lifecycle, merge, time_of},
+    resource_meta::{self, lifecycle, merge, normalized, time_of},
 };
 
 use crate::{ids, registry::ResourceType};
@@ -18,7 +18,7 @@ pub(crate) fn proposed(incoming: Option<&Meta>, stored: Option<&pb::Resource>) -
     let known = stored.map(known);
     match (incoming, known) {
         (None, known) => known.map(Box::new),
-        (Some(incoming), known) => Some(Box::new(merge(incoming.clone(), known.unwrap_or_default()))),
+        (Some(incoming), known) => Some(Box::new(merge(normalized(incoming.clone()), known.unwrap_or_default()))),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Options {
     pub list_bytes: usize,
     /// Lists and watches that may wait like that; one more is refused.
     pub max_waiting: usize,
+    /// Resources that one search looks at; one that would look at more is refused.
+    pub search_resources: usize,
     /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
     /// the same limit for the result of the hooks.
     pub max_resource_bytes: usize,
@@ -57,6 +59,7 @@ impl Default for Options {
             max_snapshots: 32,
             list_bytes: 256 << 20,
             max_waiting: 20_000,
+            search_resources: 2_000_000,
             max_resource_bytes: 1 << 20,
             second_pass: Duration::from_secs(30),
             rates: Rates::default(),

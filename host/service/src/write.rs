@@ -12,7 +12,7 @@ use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error, Severity,
     authorizer::Verb,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
-    pb,
+    pb, resource_meta,
 };
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError};
 
@@ -36,6 +36,22 @@ const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the Wri
 
 /// Attempts of a write whose place or owner changes between look-up and commit.
 const MAX_LOOKS: u32 = 16;
+
+/// How a write goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WriteMode {
+    /// What it is for.
+    pub(crate) verb: Verb,
+    /// Whether a resource that has the content already is left as it is: no new version, no event.
+    pub(crate) keep_unchanged: bool,
+}
+
+impl WriteMode {
+    /// A write that always makes a new version, as Consul's does.
+    pub(crate) const fn of(verb: Verb) -> Self {
+        Self { verb, keep_unchanged: false }
+    }
+}
 
 /// What a write came to.
 #[derive(Debug)]
@@ -74,7 +90,7 @@ impl ResourceService {
     pub async fn write_encoded(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = self.begin(caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
-        let answer = self.write_as(caller, &self.types(), request, Verb::Write).await;
+        let answer = self.write_as(caller, &self.types(), request, WriteMode::of(Verb::Write)).await;
         if let Ok(Written { resource, before, .. }) = &answer {
             call.about_encoded(resource);
             call.changed(None, before, resource.generation());
@@ -82,13 +98,13 @@ impl ResourceService {
         call.end(answer).await
     }
 
-    /// [`ResourceService::write`] within a call that already has its snapshot of the registry, and that is for `verb`.
+    /// [`ResourceService::write`] within a call that already has its snapshot of the registry.
     pub(crate) async fn write_as(
         &self,
         caller: &Caller,
         registry: &Registry,
         request: pb::WriteRequest,
-        verb: Verb,
+        mode: WriteMode,
     ) -> Result<Written, Error> {
         let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
@@ -96,7 +112,7 @@ impl ResourceService {
         let mut looks = 0;
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
-            match self.attempt(registry, &mut hooks, verb, &kind, &incoming, &mut admitted).await {
+            match self.attempt(registry, &mut hooks, mode, &kind, &incoming, &mut admitted).await {
                 Ok(written) => {
                     self.settle(&kind).await?;
                     return Ok(written);
@@ -114,7 +130,7 @@ impl ResourceService {
         &self,
         registry: &Registry,
         hooks: &mut RequestHooks,
-        verb: Verb,
+        mode: WriteMode,
         kind: &Arc<ResourceType>,
         incoming: &pb::Resource,
         admitted: &mut Option<AdmittedResource>,
@@ -144,7 +160,7 @@ impl ResourceService {
             None => {
                 let mut resource = incoming.clone();
                 resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-                let (warnings, place) = self.admit(hooks, verb, kind, &mut resource, stored.as_ref()).await?;
+                let (warnings, place) = self.admit(hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
                 *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
                 (resource, place)
             }
@@ -165,7 +181,10 @@ impl ResourceService {
             None => self.create(kind, incoming, resource, place).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
-                self.update(kind, incoming, resource, stored, place).await?
+                match mode.keep_unchanged && is_unchanged(incoming, &resource, &stored) {
+                    true => EncodedResource::of(&stored).map_err(Error::from)?,
+                    false => self.replace(kind, incoming, resource, stored, place).await?,
+                }
             }
         };
         Ok(Written { resource: stored, warnings, before })
@@ -215,7 +234,7 @@ impl ResourceService {
         }
     }
 
-    async fn update(
+    async fn replace(
         &self,
         kind: &ResourceType,
         incoming: &pb::Resource,
@@ -280,6 +299,17 @@ impl ResourceService {
         let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
+}
+
+/// Whether a resource that passed its hooks is as it is stored, but for what the server sets.
+fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::Resource) -> bool {
+    let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+    resource.data == stored.data
+        && with_reserved_metadata(incoming, stored, &resource.metadata) == stored.metadata
+        && resource_meta::is_same_client_part(resource.meta.as_deref(), stored.meta.as_deref())
+        && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
+        && (incoming.version.is_empty() || incoming.version == stored.version)
+        && of(resource) == of(stored)
 }
 
 /// Metadata with the reserved keys that a blanket write leaves as they are.

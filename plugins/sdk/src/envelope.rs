@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::pb;
+use mortise_resource::{goten::Meta, pb};
 use prost::{DecodeError, Message};
 use prost_types::Any;
 
-/// [`pb::Resource`] with owner and status left as bytes, the same on the wire: every hook decodes one, few look there,
+/// [`pb::Resource`] with owner, status and meta left as bytes, the same on the wire: every hook decodes one, few look there,
 /// and a fresh instance pays for every branch of a message that it decodes.
 #[derive(Clone, PartialEq, Message)]
 pub struct Envelope {
@@ -24,6 +24,8 @@ pub struct Envelope {
     pub(crate) status: Vec<Vec<u8>>,
     #[prost(message, optional, tag = "7")]
     pub(crate) data: Option<Any>,
+    #[prost(bytes = "vec", optional, tag = "1001")]
+    pub(crate) meta: Option<Vec<u8>>,
 }
 
 /// An entry of the map `status`, which is a message on the wire.
@@ -56,6 +58,11 @@ impl Envelope {
         self.owner.as_ref().and_then(|bytes| pb::Id::decode(bytes.as_slice()).ok())
     }
 
+    /// The meta, unless there is none or the host sent nonsense.
+    pub(crate) fn read_meta(&self) -> Option<Meta> {
+        self.meta.as_ref().and_then(|bytes| Meta::decode(bytes.as_slice()).ok())
+    }
+
     /// What controllers found out, without entries that are nonsense.
     pub(crate) fn read_status(&self) -> BTreeMap<String, pb::Status> {
         let entries = self.status.iter().filter_map(|bytes| StatusEntry::decode(bytes.as_slice()).ok());
@@ -86,9 +93,11 @@ mod tests {
             status: BTreeMap::from([("one".into(), status), ("two".into(), pb::Status::default())]),
             data: Some(Any { type_url: "t".into(), value: vec![1] }),
             schema_version: 2,
+            meta: Some(Box::new(Meta { generation: 3, ..Meta::default() })),
         };
         let envelope = Envelope::read(&resource.encode_to_vec()).unwrap();
         assert_eq!((&envelope.id, envelope.read_owner()), (&resource.id, resource.owner.clone()));
+        assert_eq!(envelope.read_meta(), resource.meta.as_deref().cloned());
         assert_eq!(envelope.read_status(), resource.status);
         assert_eq!(envelope.read_status_under("one").as_ref(), resource.status.get("one"));
         assert_eq!((envelope.read_status_under("three"), envelope.name()), (None, "korn"));

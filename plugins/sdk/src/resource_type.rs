@@ -83,6 +83,25 @@ pub struct Spec {
     columns: &'static [(&'static str, &'static str)],
     short_names: &'static [&'static str],
     moved_from: Option<(&'static [TypeName], EncodeTypeNames)>,
+    query: Option<(Query, DescribeQuery)>,
+}
+
+/// How resources of a type are counted and shown.
+#[derive(Clone, Copy)]
+struct Query {
+    spec: &'static [&'static str],
+    basic: &'static [&'static str],
+    detail: &'static [&'static str],
+}
+
+/// Reached by a pointer, so that plugins without it do not carry it.
+type DescribeQuery = fn(Query) -> Vec<u8>;
+
+fn describe_query(Query { spec, basic, detail }: Query) -> Vec<u8> {
+    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    let query =
+        manifest::QueryOptions { spec_fields: owned(spec), basic_view: owned(basic), detail_view: owned(detail) };
+    query.encode_to_vec()
 }
 
 impl<M: Message + Name + Default + 'static> ResourceType<M> {
@@ -103,6 +122,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
             columns: &[],
             short_names: &[],
             moved_from: None,
+            query: None,
         };
         Self {
             spec,
@@ -290,6 +310,23 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
+    /// Fields of the message whose changes count in `meta.generation`: names joined by dots. Without any, all do.
+    #[must_use]
+    pub const fn spec_fields(mut self, spec: &'static [&'static str]) -> Self {
+        let Query { basic, detail, .. } = self.spec.query();
+        self.spec.query = Some((Query { spec, basic, detail }, describe_query));
+        self
+    }
+
+    /// What the views BASIC and DETAIL of a query show: paths such as `data.genre`. A view without any shows what the
+    /// query's mask says.
+    #[must_use]
+    pub const fn views(mut self, basic: &'static [&'static str], detail: &'static [&'static str]) -> Self {
+        let Query { spec, .. } = self.spec.query();
+        self.spec.query = Some((Query { spec, basic, detail }, describe_query));
+        self
+    }
+
     /// Columns for tables of resources: heading, and a path such as `data.genre`.
     #[must_use]
     pub const fn columns(mut self, columns: &'static [(&'static str, &'static str)]) -> Self {
@@ -349,6 +386,8 @@ pub(crate) struct TypeEntry {
     permissions: Option<manifest::Permissions>,
     #[prost(bytes = "vec", repeated, tag = "1000")]
     moved_from: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1001")]
+    query: Option<Vec<u8>>,
 }
 
 impl Permissions {
@@ -361,6 +400,13 @@ impl Permissions {
 }
 
 impl Spec {
+    const fn query(&self) -> Query {
+        match self.query {
+            Some((query, _)) => query,
+            None => Query { spec: &[], basic: &[], detail: &[] },
+        }
+    }
+
     /// Whether `of` names this type.
     pub(crate) fn is(&self, of: &pb::Type) -> bool {
         of.group == self.group && of.group_version == self.group_version && of.kind == self.kind
@@ -389,6 +435,7 @@ impl Spec {
             short_names: owned(self.short_names),
             permissions: self.permissions.describe(),
             moved_from: self.moved_from.map_or_else(Vec::new, |(types, encode)| encode(types)),
+            query: self.query.map(|(query, describe)| describe(query)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::pb;
+use mortise_resource::{goten::Meta, pb};
 use prost::{Message, Name};
 use prost_types::Any;
 
@@ -175,6 +175,11 @@ impl<M> Typed<M> {
     /// The resource that this one belongs to. Decoded by each call.
     pub fn owner(&self) -> Option<pb::Id> {
         self.rest.read_owner()
+    }
+
+    /// Its meta: labels, tags and the like, and what the server notes about it. Decoded by each call.
+    pub fn meta(&self) -> Meta {
+        self.rest.read_meta().unwrap_or_default()
     }
 
     /// Makes it belong to another resource, and go with it: by its whole id, as that of a resource that was read. Only

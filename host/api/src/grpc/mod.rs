@@ -15,6 +15,7 @@ mod imports;
 mod list;
 pub(crate) mod plugin_logs;
 pub(crate) mod plugin_service;
+pub(crate) mod query_service;
 pub(crate) mod reflection;
 pub(crate) mod resource_service;
 pub(crate) mod server_service;

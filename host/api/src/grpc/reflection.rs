@@ -27,7 +27,7 @@ pub(crate) struct Reflection {
 }
 
 /// Services that this server has, if their files are there.
-const SERVICES: [&str; 13] = [
+const SERVICES: [&str; 14] = [
     "conduit.proxy.destination.Destination",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
@@ -39,6 +39,7 @@ const SERVICES: [&str; 13] = [
     "mortise.v1.ControllerService",
     "mortise.v1.FunctionService",
     "mortise.v1.PluginService",
+    "mortise.v1.QueryService",
     "mortise.v1.ServerService",
     "mortise.v1.TypeService",
 ];

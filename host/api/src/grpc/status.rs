@@ -65,6 +65,7 @@ fn code(code: Code) -> tonic::Code {
         Code::FailedPrecondition => tonic::Code::FailedPrecondition,
         Code::AlreadyExists => tonic::Code::AlreadyExists,
         Code::Aborted => tonic::Code::Aborted,
+        Code::Unimplemented => tonic::Code::Unimplemented,
         Code::Internal => tonic::Code::Internal,
         Code::Unavailable => tonic::Code::Unavailable,
         Code::Unauthenticated => tonic::Code::Unauthenticated,

@@ -220,6 +220,7 @@ impl ErrorKind {
             Self::Service(Code::NotFound) | Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Service(Code::Aborted | Code::FailedPrecondition | Code::AlreadyExists) => StatusCode::CONFLICT,
             Self::Service(Code::ResourceExhausted) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Service(Code::Unimplemented) => StatusCode::NOT_IMPLEMENTED,
             Self::Service(Code::Internal) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Service(Code::Unavailable) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Service(Code::DeadlineExceeded) => StatusCode::GATEWAY_TIMEOUT,
@@ -242,6 +243,7 @@ impl ErrorKind {
                 ("failed-precondition", "The server is not in a state that allows this")
             }
             Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was hit"),
+            Self::Service(Code::Unimplemented) => ("unimplemented", "What was asked for is not there"),
             Self::Service(Code::Internal) => ("internal", "A fault that is not the caller's"),
             Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not now; try again later"),
             Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),

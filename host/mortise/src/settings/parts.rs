@@ -112,6 +112,7 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
         caller_watches: config.service.caller_watches,
         max_snapshots: config.service.max_snapshots,
         list_bytes: config.service.list_bytes,
+        search_resources: config.service.search_resources,
         max_waiting: config.service.max_waiting,
         max_resource_bytes: config.store.max_resource_bytes,
         second_pass: Duration::from_millis(config.service.second_pass_ms),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use mortise_plugin_host::{Hooks, Permissions};
+use mortise_plugin_host::{Hooks, Permissions, QueryDecl};
 use mortise_resource::{DESCRIPTORS, Scope, types};
 use prost_reflect::DescriptorPool;
 
@@ -48,6 +48,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
             columns: Vec::new(),
             short_names: Vec::new(),
             moved_from: Vec::new(),
+            query: QueryDecl::default(),
             owner: Owner::Host,
         })
     })

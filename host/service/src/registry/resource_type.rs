@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use mortise_plugin_host::{Hooks, Permissions, Plugin, TypeDecl};
+use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, TypeDecl};
 use mortise_resource::{
     Code, Error, Scope,
     manifest::PrinterColumn,
@@ -43,6 +43,8 @@ pub struct ResourceType {
     pub short_names: Vec<String>,
     /// Types whose resources can become resources of this one.
     pub moved_from: Vec<Gvk>,
+    /// What views of its resources show.
+    pub query: QueryDecl,
     /// The provider of the type.
     pub owner: Owner,
 }
@@ -82,6 +84,7 @@ impl ResourceType {
             columns: decl.columns.clone(),
             short_names: decl.short_names.clone(),
             moved_from: decl.moved_from.clone(),
+            query: decl.query.clone(),
             owner,
         }
     }

@@ -1,0 +1,157 @@
+//! A resource that a query is evaluated against.
+
+use std::{cell::OnceCell, collections::BTreeMap};
+
+use mortise_resource::{EncodedResource, IdRef};
+use prost::{Message as _, bytes::Bytes};
+use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
+
+use crate::{
+    Path, Schema, Undecodable,
+    path::Root,
+    scalar::Scalar,
+    walk::{self, Slot},
+};
+
+/// A resource, decoded as far as queries look into it: its id not at all, the rest and `data` once each.
+#[derive(Debug)]
+pub struct Candidate<'r> {
+    resource: &'r EncodedResource,
+    schema: &'r Schema,
+    whole: OnceCell<Value>,
+    data: OnceCell<Option<Value>>,
+    labels: OnceCell<BTreeMap<String, String>>,
+}
+
+impl<'r> Candidate<'r> {
+    /// Makes a candidate; nothing is decoded yet.
+    #[must_use]
+    pub fn new(resource: &'r EncodedResource, schema: &'r Schema) -> Self {
+        Self { resource, schema, whole: OnceCell::new(), data: OnceCell::new(), labels: OnceCell::new() }
+    }
+
+    /// The resource.
+    #[must_use]
+    pub fn resource(&self) -> &'r EncodedResource {
+        self.resource
+    }
+
+    /// Whether something of it was decoded.
+    #[must_use]
+    pub fn is_decoded(&self) -> bool {
+        self.whole.get().is_some() || self.data.get().is_some() || self.labels.get().is_some()
+    }
+
+    /// Its labels, for a [`Selector`](crate::Selector). The rest is skipped.
+    ///
+    /// # Errors
+    /// It does not decode.
+    pub fn labels(&self) -> Result<&BTreeMap<String, String>, Undecodable> {
+        if let Some(labels) = self.labels.get() {
+            return Ok(labels);
+        }
+        let meta = Labelled::decode(self.resource.bytes().clone())?.meta;
+        Ok(self.labels.get_or_init(|| meta.unwrap_or_default().labels))
+    }
+
+    /// The values at a path as an index holds them, sorted and each once: what a [`Subject::Field`](crate::Subject::Field)
+    /// is looked up by. Zero values, floats, messages and absent values have none; of a list there is one per element.
+    ///
+    /// # Errors
+    /// What is looked at does not decode.
+    pub fn index_values(&self, path: &Path) -> Result<Vec<String>, Undecodable> {
+        let mut texts = Vec::new();
+        let mut add = |value: &Value| texts.extend(Scalar::of(value).and_then(|value| value.index_text()));
+        self.any(path, &mut |slot| {
+            match slot {
+                Slot::Value(Value::List(items)) => items.iter().for_each(&mut add),
+                Slot::Value(value) => add(value),
+                Slot::Unset | Slot::Absent => {}
+            }
+            false
+        })?;
+        texts.sort();
+        texts.dedup();
+        Ok(texts)
+    }
+
+    pub(crate) fn id(&self) -> IdRef<'r> {
+        self.resource.id()
+    }
+
+    /// Whether something holds for a value at a path.
+    pub(crate) fn any<'c>(
+        &'c self,
+        path: &Path,
+        is_sought: &mut dyn FnMut(Slot<'c>) -> bool,
+    ) -> Result<bool, Undecodable> {
+        let root = match path.root {
+            Root::Data => self.data()?,
+            Root::Resource | Root::Name => Some(self.whole()?),
+        };
+        Ok(walk::any(root.map_or(Slot::Absent, Slot::Value), &path.steps, is_sought))
+    }
+
+    fn whole(&self) -> Result<&Value, Undecodable> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole);
+        }
+        let whole = DynamicMessage::decode(Schema::resource().clone(), self.resource.bytes().clone())?;
+        Ok(self.whole.get_or_init(|| Value::Message(whole)))
+    }
+
+    fn data(&self) -> Result<Option<&Value>, Undecodable> {
+        if let Some(data) = self.data.get() {
+            return Ok(data.as_ref());
+        }
+        let any = Content::decode(self.resource.bytes().clone())?.data;
+        let decode = |any: AnyBytes| match self.schema.data() {
+            Some(_) => decode_data(self.schema, &any.type_url, any.value),
+            // Paths then lead to the data as a whole, of which only the presence is known.
+            None => Ok(DynamicMessage::new(().descriptor())),
+        };
+        let data = any.map(decode).transpose()?;
+        Ok(self.data.get_or_init(|| data.map(Value::Message)).as_ref())
+    }
+}
+
+/// Decodes data of the type's message.
+pub(crate) fn decode_data(schema: &Schema, type_url: &str, value: Bytes) -> Result<DynamicMessage, Undecodable> {
+    let found = type_url.rsplit('/').next().unwrap_or_default();
+    let Some(message) = schema.data().filter(|message| message.full_name() == found) else {
+        let expected = schema.data().map_or_else(|| "not known".to_owned(), |message| message.full_name().to_owned());
+        return Err(Undecodable::OtherMessage { expected, found: found.to_owned() });
+    };
+    DynamicMessage::decode(message.clone(), value)
+        .map_err(|source| Undecodable::Data { message: message.full_name().to_owned(), source })
+}
+
+/// Of a resource, its data only. Decoding skips the rest and copies nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Content {
+    #[prost(message, optional, tag = "7")]
+    data: Option<AnyBytes>,
+}
+
+/// `google.protobuf.Any`, sharing the bytes that it was decoded from.
+#[derive(Clone, PartialEq, prost::Message)]
+struct AnyBytes {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+/// Of a resource, its labels only.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Labelled {
+    #[prost(message, optional, tag = "1001")]
+    meta: Option<MetaLabels>,
+}
+
+/// Of `goten.types.Meta`, its labels only.
+#[derive(Clone, PartialEq, prost::Message)]
+struct MetaLabels {
+    #[prost(btree_map = "string, string", tag = "5")]
+    labels: BTreeMap<String, String>,
+}

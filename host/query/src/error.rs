@@ -1,0 +1,108 @@
+//! What is wrong with a query, and what is wrong with a resource.
+
+use mortise_resource::BadEncoding;
+
+/// Which code a [`QueryError`] is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// InvalidArgument.
+    Invalid,
+    /// Unimplemented.
+    Unimplemented,
+}
+
+/// A query that is refused. The text names the part of the request, the place, the fault and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// A filter does not parse, or does not fit the schema. Characters count from 1.
+    #[error("filter, at character {at}: {fault}")]
+    Filter {
+        /// Character of the text.
+        at: usize,
+        /// Thing, fault and remedy.
+        fault: String,
+    },
+    /// A filter uses `LIKE`. Characters count from 1.
+    #[error("filter, at character {at}: LIKE is not implemented; compare with =, IN or CONTAINS")]
+    Like {
+        /// Character of the text.
+        at: usize,
+    },
+    /// A filter is too large.
+    #[error("filter: {0}")]
+    TooLarge(String),
+    /// A path leads nowhere.
+    #[error("path {path:?}: {fault}")]
+    Path {
+        /// The path, cut off if it is long.
+        path: String,
+        /// Fault and remedy.
+        fault: String,
+    },
+    /// A label selector contradicts itself or is too large.
+    #[error("selector: {0}")]
+    Selector(String),
+    /// An order does not parse, or names what has no order.
+    #[error("order_by: {0}")]
+    Order(String),
+    /// A page token that was not given out for this query.
+    #[error("page_token: {0}")]
+    Token(String),
+    /// A negative page size.
+    #[error("page_size: {0} is negative; say 0 for the default, or at least 1")]
+    PageSize(i32),
+    /// A field mask that cannot be applied.
+    #[error("field mask: {0}")]
+    Mask(String),
+}
+
+impl QueryError {
+    /// Which code it is answered with.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Like { .. } => Kind::Unimplemented,
+            _ => Kind::Invalid,
+        }
+    }
+
+    pub(crate) fn path(path: &str, fault: impl Into<String>) -> Self {
+        Self::Path { path: shown(path), fault: fault.into() }
+    }
+}
+
+/// A resource that a query cannot look into. The caller knows which one it is, and names it.
+#[derive(Debug, thiserror::Error)]
+pub enum Undecodable {
+    /// The resource itself.
+    #[error("the resource is no resource: {0}")]
+    Resource(#[from] BadEncoding),
+    /// Its encoding.
+    #[error("the resource does not decode: {0}")]
+    Encoding(#[from] prost::DecodeError),
+    /// The data does not decode as the message of the type.
+    #[error("its data does not decode as {message}: {source}")]
+    Data {
+        /// Message of the type.
+        message: String,
+        /// What is wrong with the bytes.
+        source: prost::DecodeError,
+    },
+    /// The data is of another message than the type's.
+    #[error("its data is a {found:?}, and the type's message is {expected}")]
+    OtherMessage {
+        /// Message of the type.
+        expected: String,
+        /// What `type_url` says.
+        found: String,
+    },
+}
+
+/// A text for a message, cut off where it becomes long.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    if text.chars().nth(MOST).is_none() {
+        return text.to_owned();
+    }
+    text.chars().take(MOST).chain("...".chars()).collect()
+}

@@ -1,0 +1,143 @@
+//! From syntax to what is evaluated: paths are resolved, values converted.
+
+use prost_reflect::Kind;
+
+use super::{
+    evaluate::{Node, Test},
+    fault::{Fault, character},
+    syntax::{self, Comparison, Condition, Expression, Term, TermValue},
+    values::Values,
+};
+use crate::{
+    Path, QueryError, Schema,
+    literal::{literal, scalar},
+    name::NamePattern,
+    path::Root,
+    scalar::Scalar,
+    value_type::{Shape, ValueType},
+};
+
+/// Why a filter does not compile.
+pub(super) enum BadFilter {
+    Fault(Fault),
+    Like { at: usize },
+}
+
+impl From<Fault> for BadFilter {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl BadFilter {
+    pub(super) fn into_error(self, filter: &str) -> QueryError {
+        match self {
+            Self::Fault(fault) => fault.into_error(filter),
+            Self::Like { at } => QueryError::Like { at: character(filter, at) },
+        }
+    }
+}
+
+/// Compiles an expression, whose depth the parser has bounded.
+pub(super) fn compile(expression: &Expression<'_>, schema: &Schema) -> Result<Node, BadFilter> {
+    let many = |parts: &[Expression<'_>]| parts.iter().map(|part| compile(part, schema)).collect::<Result<_, _>>();
+    Ok(match expression {
+        Expression::All(parts) => Node::All(many(parts)?),
+        Expression::Any(parts) => Node::Any(many(parts)?),
+        Expression::Not(inner) => Node::Not(Box::new(compile(inner, schema)?)),
+        Expression::Condition(condition) => {
+            let path =
+                Path::parse(condition.path, schema).map_err(|error| Fault::new(condition.at, error.to_string()))?;
+            test(condition, path, &condition.test)?
+        }
+    })
+}
+
+fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Result<Node, BadFilter> {
+    match test {
+        syntax::Test::Not(inner) => Ok(Node::Not(Box::new(self::test(condition, path, inner)?))),
+        syntax::Test::Like => Err(BadFilter::Like { at: condition.at }),
+        syntax::Test::Compare(comparison, Term { value: TermValue::Null, at }) => {
+            let is_null = || self::test(condition, path, &syntax::Test::IsNull);
+            match comparison {
+                Comparison::Equal => is_null(),
+                Comparison::NotEqual => Ok(Node::Not(Box::new(is_null()?))),
+                _ => Err(Fault::new(*at, "NULL has no order; write IS NULL or IS NOT NULL").into()),
+            }
+        }
+        test if path.root == Root::Name => Ok(name(test)?),
+        test => Ok(field(condition, path, test)?),
+    }
+}
+
+/// Tests of the virtual field `name`.
+fn name(test: &syntax::Test<'_>) -> Result<Node, Fault> {
+    let pattern = |term: &Term<'_>| match scalar(term, &ValueType::Text)? {
+        Scalar::Text(text) => NamePattern::parse(&text).map_err(|fault| Fault::new(term.at, fault)),
+        _ => Err(Fault::new(term.at, "a name stands in double quotes")),
+    };
+    match test {
+        syntax::Test::Compare(comparison, term) => {
+            let equal = Node::Name(vec![pattern(term)?]);
+            Ok(match comparison {
+                Comparison::Equal => equal,
+                Comparison::NotEqual => Node::Not(Box::new(equal)),
+                _ => Node::Constant(false),
+            })
+        }
+        syntax::Test::In(terms) => Ok(Node::Name(terms.iter().map(pattern).collect::<Result<_, _>>()?)),
+        _ => Ok(Node::Constant(false)),
+    }
+}
+
+/// Tests of anything else.
+fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Result<Node, Fault> {
+    let literals = |terms: &[Term<'_>], of: &ValueType| -> Result<Values, Fault> {
+        let literals = terms.iter().map(|term| literal(term, of)).collect::<Result<_, _>>()?;
+        Ok(Values::new(literals))
+    };
+    let test = match (test, &path.shape) {
+        (
+            syntax::Test::Compare(comparison, _),
+            Shape::One(ValueType::Message(_)) | Shape::List(_) | Shape::Map { .. },
+        ) if comparison.is_ordering() => {
+            let fault = format!("{path} has no order, so {} does not apply", comparison.symbol());
+            return Err(Fault::new(condition.at, fault));
+        }
+        (syntax::Test::Compare(comparison, term), Shape::One(of)) => Test::Compare(*comparison, literal(term, of)?),
+        (syntax::Test::In(terms), Shape::One(of)) => Test::In(literals(terms, of)?),
+        // Lists and maps equal nothing, and differ from nothing.
+        (syntax::Test::Compare(..) | syntax::Test::In(_), _) => return Ok(Node::Constant(false)),
+        (syntax::Test::IsNull, _) => Test::IsNull,
+        (syntax::Test::IsNan, Shape::One(of)) if is_float(of) => Test::IsNan,
+        (syntax::Test::IsNan, _) => return Ok(Node::Constant(false)),
+        (syntax::Test::Contains { all, values }, Shape::List(of)) => {
+            Test::Contains { all: *all, values: literals(values, of)? }
+        }
+        (syntax::Test::Contains { all, values }, Shape::Map { key: Kind::String, value: ValueType::Text }) => {
+            Test::HasEntry { all: *all, entries: values.iter().map(entry).collect::<Result<_, _>>()? }
+        }
+        (syntax::Test::Contains { .. }, _) => {
+            let fault = format!("{path} is neither a list nor a map of strings, so CONTAINS does not apply");
+            return Err(Fault::new(condition.at, fault));
+        }
+        // Taken apart before.
+        (syntax::Test::Like | syntax::Test::Not(_), _) => return Ok(Node::Constant(false)),
+    };
+    Ok(Node::Test { path, test })
+}
+
+fn entry(term: &Term<'_>) -> Result<String, Fault> {
+    match scalar(term, &ValueType::Text)? {
+        Scalar::Text(text) if text.contains(':') => Ok(text),
+        _ => Err(Fault::new(term.at, "an entry of a map is written \"key:value\"")),
+    }
+}
+
+fn is_float(of: &ValueType) -> bool {
+    match of {
+        ValueType::Float { .. } => true,
+        ValueType::Wrapper(inner) => is_float(inner),
+        _ => false,
+    }
+}

@@ -1,0 +1,144 @@
+//! Evaluation of a compiled filter.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashMap},
+};
+
+use prost_reflect::{MapKey, Value};
+
+use super::{syntax::Comparison, values::Values};
+use crate::{
+    Candidate, Path, Undecodable, equality::is_same, literal::Literal, name::NamePattern, scalar::Scalar, walk::Slot,
+};
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    Constant(bool),
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    /// The name matches one of the patterns.
+    Name(Vec<NamePattern>),
+    Test {
+        path: Path,
+        test: Test,
+    },
+}
+
+/// A test of the values at a path.
+#[derive(Debug, Clone)]
+pub(super) enum Test {
+    Compare(Comparison, Literal),
+    IsNull,
+    IsNan,
+    In(Values),
+    /// Some of the values, or all, are elements of the list.
+    Contains {
+        all: bool,
+        values: Values,
+    },
+    /// Some of the entries, or all, are in the map; each is `key:value`.
+    HasEntry {
+        all: bool,
+        entries: Vec<String>,
+    },
+}
+
+impl Node {
+    pub(super) fn matches(&self, candidate: &Candidate<'_>) -> Result<bool, Undecodable> {
+        match self {
+            Self::Constant(value) => Ok(*value),
+            Self::All(parts) => {
+                for part in parts {
+                    if !part.matches(candidate)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Self::Any(parts) => {
+                for part in parts {
+                    if part.matches(candidate)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Self::Not(inner) => Ok(!inner.matches(candidate)?),
+            Self::Name(patterns) => Ok(patterns.iter().any(|pattern| pattern.matches(candidate.id()))),
+            Self::Test { path, test: Test::IsNull } => {
+                Ok(!candidate.any(path, &mut |slot| !matches!(slot, Slot::Absent))?)
+            }
+            Self::Test { path, test } => candidate.any(path, &mut |slot| test.holds(slot, path.zero.as_ref())),
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, slot: Slot<'_>, zero: Option<&Scalar>) -> bool {
+        match (self, slot) {
+            (Self::Compare(comparison, literal), slot) => comparison.holds(order(slot, zero, literal)),
+            (Self::In(values), slot) => values.find(slot, zero).is_some(),
+            (Self::IsNull, slot) => matches!(slot, Slot::Absent),
+            (Self::IsNan, Slot::Value(value)) => {
+                matches!(Scalar::of(value), Some(Scalar::Float(number)) if number.is_nan())
+            }
+            (Self::Contains { all, values }, Slot::Value(Value::List(items))) => {
+                let mut found = items.iter().filter_map(|item| values.find(Slot::Value(item), None));
+                if !*all {
+                    return found.next().is_some();
+                }
+                found.collect::<BTreeSet<usize>>().len() == values.len()
+            }
+            (Self::HasEntry { all, entries }, Slot::Value(Value::Map(map))) => {
+                if *all {
+                    entries.iter().all(|entry| has_entry(map, entry))
+                } else {
+                    entries.iter().any(|entry| has_entry(map, entry))
+                }
+            }
+            (Self::IsNan | Self::Contains { .. } | Self::HasEntry { .. }, _) => false,
+        }
+    }
+}
+
+/// Whether a map has an entry that is written `key:value`. Keys may hold colons, so each entry is looked at.
+fn has_entry(map: &HashMap<MapKey, Value>, entry: &str) -> bool {
+    map.iter().any(|(key, value)| match (key, value) {
+        (MapKey::String(key), Value::String(value)) => {
+            entry.strip_prefix(key.as_str()).and_then(|rest| rest.strip_prefix(':')) == Some(value)
+        }
+        _ => false,
+    })
+}
+
+/// How what is at a path compares with a value; `None` if it only differs.
+pub(super) fn order(slot: Slot<'_>, zero: Option<&Scalar>, literal: &Literal) -> Option<Ordering> {
+    match (slot, literal) {
+        (Slot::Value(Value::Message(message)), Literal::Message(literal)) => {
+            is_same(message, literal).then_some(Ordering::Equal)
+        }
+        (Slot::Value(value), Literal::Scalar(literal)) => literal.compare(value),
+        (Slot::Unset | Slot::Absent, Literal::Scalar(literal)) => match zero {
+            Some(zero) => zero.order(literal),
+            // A timestamp or a duration that is absent precedes all.
+            None => Some(Ordering::Less),
+        },
+        (_, Literal::Message(_)) => None,
+    }
+}
+
+impl Comparison {
+    fn holds(self, order: Option<Ordering>) -> bool {
+        match self {
+            Self::Equal => order == Some(Ordering::Equal),
+            Self::NotEqual => order != Some(Ordering::Equal),
+            Self::Less => order.is_some_and(Ordering::is_lt),
+            Self::LessOrEqual => order.is_some_and(Ordering::is_le),
+            Self::Greater => order.is_some_and(Ordering::is_gt),
+            Self::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What a filter requires of every match.
+//!
+//! Facts are conjunctive: AND has those of all its parts, OR those about subjects that every branch has a fact about. NOT
+//! has none.
+
+use prost_reflect::{FieldDescriptor, MapKey};
+
+use super::{
+    evaluate::{Node, Test},
+    syntax::Comparison,
+};
+use crate::{
+    Fact, Path, Subject,
+    fact::either,
+    literal::Literal,
+    name::NamePattern,
+    path::{Root, Step},
+    value_type::Shape,
+};
+
+pub(super) fn of(node: &Node) -> Vec<Fact> {
+    match node {
+        Node::All(parts) => parts.iter().flat_map(of).collect(),
+        Node::Any(parts) => either(parts.iter().map(of)),
+        Node::Name(patterns) => names(patterns),
+        Node::Not(inner) => match inner.as_ref() {
+            Node::Test { path, test: Test::IsNull } => presence(path),
+            Node::Not(inner) => of(inner),
+            _ => Vec::new(),
+        },
+        Node::Test { path, test } => tested(path, test),
+        Node::Constant(_) => Vec::new(),
+    }
+}
+
+fn names(patterns: &[NamePattern]) -> Vec<Fact> {
+    either(patterns.iter().map(|pattern| {
+        let part = |subject, value: &Option<String>| value.clone().map(|value| Fact::new(subject, [value]));
+        let parts = [
+            part(Subject::Name, &pattern.name),
+            part(Subject::Namespace, &pattern.namespace),
+            part(Subject::Partition, &pattern.partition),
+        ];
+        parts.into_iter().flatten().collect()
+    }))
+}
+
+/// That something is not NULL.
+fn presence(path: &Path) -> Vec<Fact> {
+    match subject(path) {
+        Some(Subject::Label(key)) => vec![Fact::new(Subject::LabelPresence(key), [])],
+        _ => Vec::new(),
+    }
+}
+
+fn tested(path: &Path, test: &Test) -> Vec<Fact> {
+    if let (Test::HasEntry { all, entries }, true) = (test, is_labels(path)) {
+        return labels(*all, entries);
+    }
+    let Some(subject) = subject(path) else { return Vec::new() };
+    let fact = |literals: &[Literal]| {
+        let values: Option<Vec<String>> = literals.iter().map(text).collect();
+        values.map(|values| Fact::new(subject.clone(), values))
+    };
+    match (test, &path.shape) {
+        (Test::Compare(Comparison::Equal, literal), Shape::One(_)) => {
+            fact(std::slice::from_ref(literal)).into_iter().collect()
+        }
+        (Test::In(literals), Shape::One(_)) => fact(literals.as_slice()).into_iter().collect(),
+        (Test::Contains { all: false, values }, Shape::List(_)) => fact(values.as_slice()).into_iter().collect(),
+        (Test::Contains { all: true, values }, Shape::List(_)) => {
+            values.as_slice().iter().filter_map(|value| fact(std::slice::from_ref(value))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Entries `key:value` of the labels. With several colons, there are several ways to read one.
+fn labels(all: bool, entries: &[String]) -> Vec<Fact> {
+    let facts = entries.iter().map(|entry| match entry.split_once(':') {
+        Some((key, value)) if !value.is_empty() && !value.contains(':') => {
+            vec![Fact::new(Subject::Label(key.to_owned()), [value.to_owned()])]
+        }
+        _ => Vec::new(),
+    });
+    if all { facts.flatten().collect() } else { either(facts) }
+}
+
+fn is_labels(path: &Path) -> bool {
+    path.root == Root::Resource && path.to_string() == "meta.labels"
+}
+
+/// The value as an index holds it; none for those that an absent field is taken for.
+fn text(literal: &Literal) -> Option<String> {
+    match literal {
+        Literal::Scalar(scalar) => scalar.index_text(),
+        Literal::Message(_) => None,
+    }
+}
+
+/// What a path is about, if an index may know it.
+fn subject(path: &Path) -> Option<Subject> {
+    let field = |step: &Step, name: &str| matches!(step, Step::Field(field) if field.name() == name);
+    match (path.root, path.steps.as_slice()) {
+        // A default that the schema declares is what an absent field is taken for.
+        (Root::Data, steps)
+            if !steps.is_empty() && path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) =>
+        {
+            Some(Subject::Field(path.to_string()))
+        }
+        (Root::Resource, [meta, labels, Step::Key(MapKey::String(key))])
+            if field(meta, "meta") && field(labels, "labels") =>
+        {
+            Some(Subject::Label(key.clone()))
+        }
+        (Root::Resource, [id, name]) if field(id, "id") && field(name, "name") => Some(Subject::Name),
+        (Root::Resource, [id, uid]) if field(id, "id") && field(uid, "uid") => Some(Subject::Uid),
+        (Root::Resource, [id, tenancy, unit]) if field(id, "id") && field(tenancy, "tenancy") => match unit {
+            Step::Field(unit) => tenancy_unit(unit),
+            Step::Key(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn tenancy_unit(unit: &FieldDescriptor) -> Option<Subject> {
+    match unit.name() {
+        "partition" => Some(Subject::Partition),
+        "namespace" => Some(Subject::Namespace),
+        _ => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! Faults while a filter is read: a place and a text.
+
+use winnow::{
+    error::{ErrMode, ParserError},
+    stream::Stream,
+};
+
+use crate::QueryError;
+
+/// What is wrong, and the byte of the text where it is. `None` stands for a place that the parser's caller knows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fault {
+    pub(crate) at: Option<usize>,
+    pub(crate) text: String,
+}
+
+impl Fault {
+    pub(crate) fn new(at: usize, text: impl Into<String>) -> Self {
+        Self { at: Some(at), text: text.into() }
+    }
+
+    /// As the parsers return it: no other branch is tried.
+    pub(crate) fn cut(at: usize, text: impl Into<String>) -> ErrMode<Self> {
+        ErrMode::Cut(Self::new(at, text))
+    }
+
+    /// With the place as a character of the filter, from 1.
+    pub(crate) fn into_error(self, filter: &str) -> QueryError {
+        let at = self.at.unwrap_or(filter.len());
+        QueryError::Filter { at: character(filter, at), fault: self.text }
+    }
+}
+
+/// The character, from 1, that a byte of a text belongs to.
+pub(crate) fn character(text: &str, at: usize) -> usize {
+    1 + text.char_indices().take_while(|(start, _)| *start < at).count()
+}
+
+impl<I: Stream> ParserError<I> for Fault {
+    type Inner = Self;
+
+    fn from_input(_: &I) -> Self {
+        Self { at: None, text: "it cannot be read".to_owned() }
+    }
+
+    fn into_inner(self) -> Result<Self, Self> {
+        Ok(self)
+    }
+}

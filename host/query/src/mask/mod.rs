@@ -1,0 +1,233 @@
+//! Field masks: which parts of a resource are shown, written or compared.
+//!
+//! # Contract
+//! A mask without paths means everything. `data` is addressed as in a filter; a path may end at one key of a map. What a
+//! mask keeps is kept as it is encoded, fields that no descriptor knows included; of a message that is kept in part, only
+//! the fields that the mask names are.
+//!
+//! # Cost
+//! Showing and writing walk over the encoding, once; nothing of `data` is decoded. Comparing decodes both sides.
+
+mod compare;
+mod selection;
+mod wire;
+
+pub use compare::changed_paths;
+
+use mortise_resource::{goten, pb};
+use prost::Message as _;
+
+use crate::{
+    Path, QueryError, Schema, Undecodable,
+    error::shown,
+    limits,
+    path::{Root, Step},
+    schema::DATA,
+};
+use selection::Selection;
+
+/// Fields of a resource that only the server writes.
+const OUTPUT_ONLY: [&str; 6] = ["id", "name", "version", "generation", "status", "schema_version"];
+/// Fields of `meta` that clients write.
+const WRITABLE_META: [&str; 5] = ["tags", "labels", "annotations", "owner_references", "services"];
+/// Fields of a resource that clients write.
+const WRITABLE: [&str; 4] = ["owner", "metadata", "data", "meta"];
+
+/// A field mask, resolved. Comparing and changing fail only for resources that do not decode.
+#[derive(Debug, Clone)]
+pub struct Mask {
+    schema: Schema,
+    /// What of the resource is meant. The selection of its field `data` is one of the message in it.
+    root: Selection,
+}
+
+impl Mask {
+    /// Reads a mask of what is shown or compared. Without paths it means everything.
+    ///
+    /// # Errors
+    /// A path leads nowhere, or there are more than [`limits::MASK_PATHS`].
+    pub fn parse(paths: &[String], schema: &Schema) -> Result<Self, QueryError> {
+        let mut mask = Self { schema: schema.clone(), root: Selection::Whole };
+        if paths.is_empty() {
+            return Ok(mask);
+        }
+        mask.root = Selection::nothing();
+        for path in resolve(paths, schema)? {
+            mask.add(&path);
+        }
+        Ok(mask)
+    }
+
+    /// Reads the mask of an answer: the paths of a view and a mask together. `declared` holds what the type declares for
+    /// the view; without it, BASIC and DETAIL add nothing.
+    ///
+    /// # Errors
+    /// Those of [`Mask::parse`].
+    pub fn of_view(
+        view: goten::View,
+        declared: Option<&[String]>,
+        paths: &[String],
+        schema: &Schema,
+    ) -> Result<Self, QueryError> {
+        let name = ["name".to_owned()];
+        let of_view: &[String] = match view {
+            goten::View::Full => return Self::parse(&[], schema),
+            goten::View::Name => &name,
+            goten::View::Basic | goten::View::Detail => declared.unwrap_or_default(),
+            goten::View::Unspecified => &[],
+        };
+        let all: Vec<String> = of_view.iter().chain(paths).cloned().collect();
+        Self::parse(&all, schema)
+    }
+
+    /// Reads a mask of what is written. Without paths it means everything that a client may write; of the paths that are
+    /// given, those of the server's own fields are dropped, so nothing may be left.
+    ///
+    /// # Errors
+    /// Those of [`Mask::parse`], or a path goes through a list of messages.
+    pub fn parse_write(paths: &[String], schema: &Schema) -> Result<Self, QueryError> {
+        let everything = WRITABLE.map(str::to_owned);
+        let mut mask = Self { schema: schema.clone(), root: Selection::nothing() };
+        let paths = if paths.is_empty() { &everything } else { paths };
+        for path in resolve(paths, schema)? {
+            for path in writable(path, schema)? {
+                if path.is_through_list() {
+                    let path = shown(&path.to_string());
+                    let fault = format!(
+                        "{path} goes through a list, whose messages cannot be written one by one; name the list"
+                    );
+                    return Err(QueryError::Mask(fault));
+                }
+                mask.add(&path);
+            }
+        }
+        Ok(mask)
+    }
+
+    /// Whether it means everything.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        matches!(self.root, Selection::Whole)
+    }
+
+    /// Whether it means nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.root.is_nothing()
+    }
+
+    /// The resource with what the mask means, and its id.
+    ///
+    /// # Errors
+    /// What the mask goes into does not decode.
+    pub fn project(&self, resource: &pb::Resource) -> Result<pb::Resource, Undecodable> {
+        let projected = self.project_strictly(resource)?;
+        Ok(pb::Resource { id: resource.id.clone(), ..projected })
+    }
+
+    /// The stored resource, with what the mask means as it is in the incoming one: what is absent there is cleared, lists
+    /// and maps are replaced, and a key of a map is set or removed. Choosing a member of a oneof clears the others.
+    ///
+    /// # Errors
+    /// What the mask goes into does not decode.
+    pub fn update(&self, stored: &pb::Resource, incoming: &pb::Resource) -> Result<pb::Resource, Undecodable> {
+        let head = self.root.merge(&head(stored), &head(incoming))?;
+        let data = match self.root.field(DATA) {
+            None => stored.data.clone(),
+            Some(Selection::Whole) => incoming.data.clone(),
+            Some(selection) => {
+                let (old, new) = (self.content(stored.data.as_ref())?, self.content(incoming.data.as_ref())?);
+                let value = selection.merge(old, new)?;
+                let url = stored.data.as_ref().or(incoming.data.as_ref()).map(|data| data.type_url.clone());
+                url.map(|type_url| prost_types::Any { type_url, value })
+            }
+        };
+        Ok(pb::Resource { data, ..pb::Resource::decode(head.as_slice())? })
+    }
+
+    fn project_strictly(&self, resource: &pb::Resource) -> Result<pb::Resource, Undecodable> {
+        if self.is_everything() {
+            return Ok(resource.clone());
+        }
+        let head = self.root.project(&head(resource))?;
+        let data = match (self.root.field(DATA), &resource.data) {
+            (Some(Selection::Whole), Some(data)) => Some(data.clone()),
+            (Some(selection), Some(data)) => {
+                let value = selection.project(self.content(Some(data))?)?;
+                Some(prost_types::Any { type_url: data.type_url.clone(), value })
+            }
+            _ => None,
+        };
+        Ok(pb::Resource { data, ..pb::Resource::decode(head.as_slice())? })
+    }
+
+    /// Bytes of data, which have to be of the type's message.
+    fn content<'d>(&self, data: Option<&'d prost_types::Any>) -> Result<&'d [u8], Undecodable> {
+        let Some(data) = data else { return Ok(&[]) };
+        let found = data.type_url.rsplit('/').next().unwrap_or_default();
+        match self.schema.data() {
+            Some(message) if message.full_name() == found => Ok(&data.value),
+            message => {
+                let expected = message.map_or("not known", |message| message.full_name()).to_owned();
+                Err(Undecodable::OtherMessage { expected, found: found.to_owned() })
+            }
+        }
+    }
+
+    fn add(&mut self, path: &Path) {
+        let resource = Schema::resource();
+        let field = |name: &str| resource.get_field_by_name(name).map(Step::Field);
+        let begin = match path.root {
+            Root::Resource => None,
+            Root::Data => field("data"),
+            Root::Name => field("id"),
+        };
+        let steps: Vec<Step> = begin.into_iter().chain(path.steps.iter().cloned()).collect();
+        self.root.add(&steps);
+    }
+}
+
+/// The encoding of a resource without its data.
+fn head(resource: &pb::Resource) -> Vec<u8> {
+    let pb::Resource { id, owner, version, generation, metadata, status, data: _, schema_version, meta } = resource;
+    let head = pb::Resource {
+        id: id.clone(),
+        owner: owner.clone(),
+        version: version.clone(),
+        generation: generation.clone(),
+        metadata: metadata.clone(),
+        status: status.clone(),
+        data: None,
+        schema_version: *schema_version,
+        meta: meta.clone(),
+    };
+    head.encode_to_vec()
+}
+
+fn resolve(paths: &[String], schema: &Schema) -> Result<Vec<Path>, QueryError> {
+    if paths.len() > limits::MASK_PATHS {
+        let fault = format!("it has {} paths, and {} are the most", paths.len(), limits::MASK_PATHS);
+        return Err(QueryError::Mask(fault));
+    }
+    paths.iter().map(|path| Path::parse(path, schema)).collect()
+}
+
+/// What of a path a client may write.
+fn writable(path: Path, schema: &Schema) -> Result<Vec<Path>, QueryError> {
+    let name = |step: Option<&Step>| match step {
+        Some(Step::Field(field)) => field.name().to_owned(),
+        _ => String::new(),
+    };
+    let (first, second) = (name(path.steps.first()), name(path.steps.get(1)));
+    Ok(match (path.root, first.as_str(), second.as_str()) {
+        (Root::Data, ..) => vec![path],
+        (Root::Name, ..) => Vec::new(),
+        (_, first, _) if OUTPUT_ONLY.contains(&first) => Vec::new(),
+        (_, "meta", "") => {
+            let parts = WRITABLE_META.iter().map(|part| Path::parse(&format!("meta.{part}"), schema));
+            parts.collect::<Result<_, _>>()?
+        }
+        (_, "meta", part) if !WRITABLE_META.contains(&part) => Vec::new(),
+        _ => vec![path],
+    })
+}

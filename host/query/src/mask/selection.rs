@@ -1,0 +1,221 @@
+//! What a mask means of one message, and how it is applied to encoded messages.
+
+use std::collections::BTreeMap;
+
+use prost::DecodeError;
+use prost_reflect::{Kind, MapKey, MessageDescriptor};
+
+use super::wire::{self, Record, records};
+use crate::path::Step;
+
+/// What is meant of a value.
+#[derive(Debug, Clone)]
+pub(super) enum Selection {
+    /// All of it.
+    Whole,
+    /// Of a message, or of each message of a list, these fields; none without fields.
+    Fields { message: Option<MessageDescriptor>, fields: BTreeMap<u32, Selection> },
+    /// Of a map, these entries.
+    Keys { kind: Kind, keys: BTreeMap<MapKey, Selection> },
+}
+
+impl Selection {
+    pub(super) fn nothing() -> Self {
+        Self::Fields { message: None, fields: BTreeMap::new() }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Fields { fields, .. } if fields.is_empty())
+    }
+
+    /// What is meant of a field.
+    pub(super) fn field(&self, number: u32) -> Option<&Self> {
+        match self {
+            Self::Whole => Some(self),
+            Self::Fields { fields, .. } => fields.get(&number),
+            Self::Keys { .. } => None,
+        }
+    }
+
+    /// Adds what is at the end of steps.
+    pub(super) fn add(&mut self, steps: &[Step]) {
+        let mut at = self;
+        for (index, step) in steps.iter().enumerate() {
+            if matches!(at, Self::Whole) {
+                return;
+            }
+            let below = || match steps.get(index + 1) {
+                None => Self::Whole,
+                Some(Step::Field(_)) => Self::nothing(),
+                // Keys follow the field of their map.
+                Some(Step::Key(_)) => Self::Keys { kind: key_kind(step), keys: BTreeMap::new() },
+            };
+            at = match (at, step) {
+                (Self::Fields { message, fields }, Step::Field(field)) => {
+                    message.get_or_insert_with(|| field.parent_message().clone());
+                    fields.entry(field.number()).or_insert_with(below)
+                }
+                (Self::Keys { keys, .. }, Step::Key(key)) => keys.entry(key.clone()).or_insert_with(below),
+                // The steps of a path fit one another.
+                _ => return,
+            };
+        }
+        *at = Self::Whole;
+    }
+
+    /// What is meant of an encoded message.
+    pub(super) fn project(&self, message: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let Self::Fields { fields, .. } = self else { return Ok(message.to_vec()) };
+        let mut out = Vec::new();
+        for record in records(message)? {
+            match (fields.get(&record.number), record.value.bytes()) {
+                (None, _) => {}
+                (Some(Self::Whole), _) => out.extend_from_slice(record.raw),
+                (Some(below @ Self::Fields { .. }), Some(inner)) => {
+                    wire::write(record.number, &below.project(inner)?, &mut out);
+                }
+                (Some(Self::Keys { kind, keys }), Some(entry)) => {
+                    let key = wire::entry_key(entry, kind)?;
+                    match key.and_then(|key| keys.get(&key)) {
+                        None => {}
+                        Some(Self::Whole) => out.extend_from_slice(record.raw),
+                        Some(below) => wire::write(record.number, &below.project_entry(entry)?, &mut out),
+                    }
+                }
+                // Of another kind than its descriptor says, which a decoder rejects.
+                (Some(_), None) => out.extend_from_slice(record.raw),
+            }
+        }
+        Ok(out)
+    }
+
+    fn project_entry(&self, entry: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let mut out = Vec::new();
+        for record in records(entry)? {
+            match (record.number, record.value.bytes()) {
+                (2, Some(value)) => wire::write(2, &self.project(value)?, &mut out),
+                _ => out.extend_from_slice(record.raw),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The encoded message `stored`, with what is meant as it is in `incoming`. Fields are written by number.
+    pub(super) fn merge(&self, stored: &[u8], incoming: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let Self::Fields { message, fields } = self else { return Ok(incoming.to_vec()) };
+        let (mut stored, incoming) = (by_number(stored)?, by_number(incoming)?);
+        let mut merged: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        for (number, below) in fields {
+            let (old, new) = (stored.remove(number).unwrap_or_default(), incoming.get(number));
+            let new = new.map(Vec::as_slice).unwrap_or_default();
+            if !new.is_empty() {
+                for sibling in siblings(message.as_ref(), *number) {
+                    stored.remove(&sibling);
+                }
+            }
+            let value = match below {
+                Self::Whole => raw(new),
+                Self::Fields { .. } if old.is_empty() && new.is_empty() => Vec::new(),
+                Self::Fields { .. } => {
+                    let mut out = Vec::new();
+                    wire::write(*number, &below.merge(&joined(&old), &joined(new))?, &mut out);
+                    out
+                }
+                Self::Keys { kind, keys } => merge_entries(*number, kind, keys, &old, new)?,
+            };
+            merged.insert(*number, value);
+        }
+        for (number, records) in stored {
+            merged.insert(number, raw(&records));
+        }
+        Ok(merged.into_values().flatten().collect())
+    }
+}
+
+/// Entries of a map, of which those with some keys are replaced. They are written in the order of their keys.
+fn merge_entries(
+    number: u32,
+    kind: &Kind,
+    keys: &BTreeMap<MapKey, Selection>,
+    old: &[Record<'_>],
+    new: &[Record<'_>],
+) -> Result<Vec<u8>, DecodeError> {
+    let (mut old, new) = (entries(old, kind)?, entries(new, kind)?);
+    for (key, below) in keys {
+        let stored = old.remove(key);
+        let entry = match (below, stored, new.get(key)) {
+            (Selection::Whole, _, new) => new.cloned(),
+            (_, None, None) => None,
+            (below, stored, new) => {
+                let value = below.merge(&entry_value(stored.as_deref())?, &entry_value(new.map(Vec::as_slice))?)?;
+                let key = stored.as_deref().or(new.map(Vec::as_slice)).unwrap_or_default();
+                let mut entry: Vec<u8> = records(key)?
+                    .into_iter()
+                    .filter(|record| record.number == 1)
+                    .flat_map(|key| key.raw.to_vec())
+                    .collect();
+                wire::write(2, &value, &mut entry);
+                Some(entry)
+            }
+        };
+        if let Some(entry) = entry {
+            old.insert(key.clone(), entry);
+        }
+    }
+    let mut out = Vec::new();
+    for entry in old.values() {
+        wire::write(number, entry, &mut out);
+    }
+    Ok(out)
+}
+
+/// Encoded entries, by key; of several with one key, the last.
+fn entries(records: &[Record<'_>], kind: &Kind) -> Result<BTreeMap<MapKey, Vec<u8>>, DecodeError> {
+    let mut entries = BTreeMap::new();
+    for entry in records.iter().filter_map(|record| record.value.bytes()) {
+        if let Some(key) = wire::entry_key(entry, kind)? {
+            entries.insert(key, entry.to_vec());
+        }
+    }
+    Ok(entries)
+}
+
+fn entry_value(entry: Option<&[u8]>) -> Result<Vec<u8>, DecodeError> {
+    let values = records(entry.unwrap_or_default())?.into_iter().filter(|record| record.number == 2);
+    Ok(values.filter_map(|record| record.value.bytes()).flatten().copied().collect())
+}
+
+fn by_number(message: &[u8]) -> Result<BTreeMap<u32, Vec<Record<'_>>>, DecodeError> {
+    let mut numbers: BTreeMap<u32, Vec<Record<'_>>> = BTreeMap::new();
+    for record in records(message)? {
+        numbers.entry(record.number).or_default().push(record);
+    }
+    Ok(numbers)
+}
+
+fn raw(records: &[Record<'_>]) -> Vec<u8> {
+    records.iter().flat_map(|record| record.raw).copied().collect()
+}
+
+/// A message that is written in several parts, in one: parts that follow one another are merged by a decoder.
+fn joined(records: &[Record<'_>]) -> Vec<u8> {
+    records.iter().filter_map(|record| record.value.bytes()).flatten().copied().collect()
+}
+
+/// The other members of a field's oneof.
+fn siblings(message: Option<&MessageDescriptor>, number: u32) -> Vec<u32> {
+    let oneof = message.and_then(|message| message.get_field(number)).and_then(|field| field.containing_oneof());
+    let numbers = |oneof: prost_reflect::OneofDescriptor| oneof.fields().map(|field| field.number()).collect();
+    let all: Vec<u32> = oneof.map(numbers).unwrap_or_default();
+    all.into_iter().filter(|sibling| *sibling != number).collect()
+}
+
+fn key_kind(step: &Step) -> Kind {
+    match step {
+        Step::Field(field) => match field.kind() {
+            Kind::Message(entry) if field.is_map() => entry.map_entry_key_field().kind(),
+            kind => kind,
+        },
+        Step::Key(_) => Kind::String,
+    }
+}

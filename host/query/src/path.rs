@@ -1,0 +1,202 @@
+//! Paths into resources, resolved against the descriptors.
+//!
+//! Segments are joined by `.`; a segment names a field as snake_case, lowerCamelCase or kebab-case, or is a key of a map,
+//! taken literally, with `\.` for a dot in it. A path passes through a list of messages into each of them. Timestamps,
+//! durations and wrappers are leaves. `Struct`, `Value`, `Any` and other messages are plain messages.
+
+use std::fmt;
+
+use prost_reflect::{FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage as _};
+
+use crate::{
+    QueryError, Schema, limits,
+    scalar::Scalar,
+    schema::DATA,
+    value_type::{Shape, ValueType, zero_of},
+};
+
+/// Where a path begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// At the resource.
+    Resource,
+    /// At the message in its `data`.
+    Data,
+    /// The virtual field `name`.
+    Name,
+}
+
+/// One step of a path.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Into a field; if it is a list and steps follow, into each of its messages.
+    Field(FieldDescriptor),
+    /// Into an entry of a map.
+    Key(MapKey),
+}
+
+/// A path that leads somewhere. `Display` writes its canonical form, in snake_case.
+#[derive(Debug, Clone)]
+pub struct Path {
+    pub(crate) root: Root,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) shape: Shape,
+    /// What an absent value is compared as.
+    pub(crate) zero: Option<Scalar>,
+}
+
+impl Path {
+    /// Resolves a path.
+    ///
+    /// # Errors
+    /// It is no path, or leads nowhere.
+    pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
+        let fault = |fault: String| QueryError::path(text, fault);
+        let segments = split(text).map_err(fault)?;
+        let Some((first, rest)) = segments.split_first() else {
+            return Err(fault("it is empty".to_owned()));
+        };
+        if first == "name" {
+            let path = Self { root: Root::Name, steps: Vec::new(), shape: Shape::One(ValueType::Text), zero: None };
+            return if rest.is_empty() { Ok(path) } else { Err(fault("name has no fields".to_owned())) };
+        }
+        let (root, message, segments) = match find(Schema::resource(), first) {
+            Some(field) if field.number() == DATA => match schema.data() {
+                Some(data) => (Root::Data, data.clone(), rest),
+                // The whole of it is known well enough.
+                None if rest.is_empty() => (Root::Data, ().descriptor(), rest),
+                None => return Err(fault("the message of the type's data is not known".to_owned())),
+            },
+            _ => (Root::Resource, Schema::resource().clone(), segments.as_slice()),
+        };
+        let mut path =
+            Self { root, steps: Vec::new(), shape: Shape::One(ValueType::Message(message.clone())), zero: None };
+        for segment in segments {
+            path.step(segment).map_err(fault)?;
+        }
+        Ok(path)
+    }
+
+    /// Whether it passes through a list of messages on its way.
+    pub(crate) fn is_through_list(&self) -> bool {
+        passes_list(&self.steps)
+    }
+
+    fn step(&mut self, segment: &str) -> Result<(), String> {
+        match &self.shape {
+            Shape::Map { key, value } => {
+                let key = map_key(key, segment)?;
+                self.steps.push(Step::Key(key));
+                self.zero = value.zero();
+                self.shape = Shape::One(value.clone());
+            }
+            Shape::One(ValueType::Message(message)) | Shape::List(ValueType::Message(message)) => {
+                let field = find(message, segment).ok_or_else(|| unknown(message, segment))?;
+                self.zero = zero_of(&field);
+                self.shape = Shape::of(&field);
+                self.steps.push(Step::Field(field));
+            }
+            Shape::One(_) if matches!(self.steps.last(), Some(Step::Key(_))) => {
+                return Err(format!(
+                    "{segment:?} follows a key of a map, whose values have no fields; write a dot in a key as \\."
+                ));
+            }
+            Shape::One(_) => return Err(format!("{segment:?} is asked of a value that has no fields")),
+            Shape::List(_) => return Err(format!("{segment:?} is asked of a list of values that have no fields")),
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let root = match self.root {
+            Root::Name => Some("name"),
+            Root::Data => Some("data"),
+            Root::Resource => None,
+        };
+        let steps = self.steps.iter().map(|step| match step {
+            Step::Field(field) => field.name().to_owned(),
+            Step::Key(key) => key_text(key).replace('.', "\\."),
+        });
+        let segments: Vec<String> = root.map(str::to_owned).into_iter().chain(steps).collect();
+        f.write_str(&segments.join("."))
+    }
+}
+
+/// Whether steps pass through a list of messages before their end.
+pub(crate) fn passes_list(steps: &[Step]) -> bool {
+    let before = steps.split_last().map_or(steps, |(_, before)| before);
+    before.iter().any(|step| matches!(step, Step::Field(field) if field.is_list()))
+}
+
+/// The key as a segment of a path has it, without escapes.
+fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
+    }
+}
+
+/// Segments of a path, with their escapes undone.
+fn split(text: &str) -> Result<Vec<String>, String> {
+    if text.len() > limits::PATH_BYTES {
+        return Err(format!("it has {} bytes, and {} are the most", text.len(), limits::PATH_BYTES));
+    }
+    let mut segments = vec![String::new()];
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, segments.last_mut()) {
+            ('.', _) => segments.push(String::new()),
+            ('\\', Some(segment)) if letters.next_if_eq(&'.').is_some() => segment.push('.'),
+            (letter, Some(segment)) => segment.push(letter),
+            (_, None) => {}
+        }
+    }
+    if segments.len() > limits::PATH_SEGMENTS {
+        return Err(format!("it has {} segments, and {} are the most", segments.len(), limits::PATH_SEGMENTS));
+    }
+    match segments.iter().any(String::is_empty) {
+        true => Err("a segment is empty; write a.b".to_owned()),
+        false => Ok(segments),
+    }
+}
+
+/// The field that a segment names, in any of its spellings.
+pub(crate) fn find(message: &MessageDescriptor, segment: &str) -> Option<FieldDescriptor> {
+    message
+        .get_field_by_name(segment)
+        .or_else(|| message.get_field_by_json_name(segment))
+        .or_else(|| segment.contains('-').then(|| message.get_field_by_name(&segment.replace('-', "_"))).flatten())
+}
+
+/// Names the fault, and the fields where they are few.
+fn unknown(message: &MessageDescriptor, segment: &str) -> String {
+    const MOST: usize = 20;
+    let names: Vec<String> = message.fields().take(MOST + 1).map(|field| field.name().to_owned()).collect();
+    let fault = format!("{} has no field {segment:?}", message.full_name());
+    match names.len() {
+        1..=MOST => format!("{fault}; it has {}", names.join(", ")),
+        _ => fault,
+    }
+}
+
+pub(crate) fn map_key(kind: &Kind, text: &str) -> Result<MapKey, String> {
+    let fault = |_| format!("{text:?} is no key of the map, whose keys are numbers");
+    Ok(match kind {
+        Kind::Bool => MapKey::Bool(match text {
+            "true" => true,
+            "false" => false,
+            _ => return Err(format!("{text:?} is no key of the map, whose keys are true and false")),
+        }),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => MapKey::I32(text.parse().map_err(fault)?),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => MapKey::I64(text.parse().map_err(fault)?),
+        Kind::Uint32 | Kind::Fixed32 => MapKey::U32(text.parse().map_err(fault)?),
+        Kind::Uint64 | Kind::Fixed64 => MapKey::U64(text.parse().map_err(fault)?),
+        _ => MapKey::String(text.to_owned()),
+    })
+}

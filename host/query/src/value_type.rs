@@ -1,0 +1,139 @@
+//! What a path leads to.
+
+use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Value};
+
+use crate::scalar::Scalar;
+
+/// The type of one value.
+#[derive(Debug, Clone)]
+pub(crate) enum ValueType {
+    Bool,
+    /// An integer, and how far it goes.
+    Int {
+        low: i128,
+        high: i128,
+    },
+    /// A float; `single` has 32 bits.
+    Float {
+        single: bool,
+    },
+    Text,
+    Bytes,
+    Enum(EnumDescriptor),
+    Timestamp,
+    Duration,
+    /// One of protobuf's wrappers, by what it wraps.
+    Wrapper(Box<ValueType>),
+    Message(MessageDescriptor),
+}
+
+/// Whether a message, by its full name, is one of protobuf's wrappers.
+pub(crate) fn is_wrapper(message: &str) -> bool {
+    matches!(
+        message,
+        "google.protobuf.BoolValue"
+            | "google.protobuf.Int32Value"
+            | "google.protobuf.Int64Value"
+            | "google.protobuf.UInt32Value"
+            | "google.protobuf.UInt64Value"
+            | "google.protobuf.FloatValue"
+            | "google.protobuf.DoubleValue"
+            | "google.protobuf.StringValue"
+            | "google.protobuf.BytesValue"
+    )
+}
+
+/// Whether it is one, a list, or a map.
+#[derive(Debug, Clone)]
+pub(crate) enum Shape {
+    One(ValueType),
+    List(ValueType),
+    Map { key: Kind, value: ValueType },
+}
+
+impl Shape {
+    pub(crate) fn of(field: &FieldDescriptor) -> Self {
+        match field.kind() {
+            Kind::Message(entry) if field.is_map() => Self::Map {
+                key: entry.map_entry_key_field().kind(),
+                value: ValueType::of(entry.map_entry_value_field().kind()),
+            },
+            kind if field.is_list() => Self::List(ValueType::of(kind)),
+            kind => Self::One(ValueType::of(kind)),
+        }
+    }
+
+    /// The type, if it is one value with an order.
+    pub(crate) fn scalar(&self) -> Option<&ValueType> {
+        match self {
+            Self::One(ValueType::Message(_)) | Self::List(_) | Self::Map { .. } => None,
+            Self::One(of) => Some(of),
+        }
+    }
+}
+
+impl ValueType {
+    pub(crate) fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Bool => Self::Bool,
+            Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => Self::Int { low: i32::MIN.into(), high: i32::MAX.into() },
+            Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Self::Int { low: i64::MIN.into(), high: i64::MAX.into() },
+            Kind::Uint32 | Kind::Fixed32 => Self::Int { low: 0, high: u32::MAX.into() },
+            Kind::Uint64 | Kind::Fixed64 => Self::Int { low: 0, high: u64::MAX.into() },
+            Kind::Float => Self::Float { single: true },
+            Kind::Double => Self::Float { single: false },
+            Kind::String => Self::Text,
+            Kind::Bytes => Self::Bytes,
+            Kind::Enum(of) => Self::Enum(of),
+            Kind::Message(message) => Self::of_message(message),
+        }
+    }
+
+    fn of_message(message: MessageDescriptor) -> Self {
+        match (message.full_name(), message.get_field(1)) {
+            ("google.protobuf.Timestamp", _) => Self::Timestamp,
+            ("google.protobuf.Duration", _) => Self::Duration,
+            (name, Some(field)) if is_wrapper(name) => Self::Wrapper(Box::new(Self::of(field.kind()))),
+            _ => Self::Message(message),
+        }
+    }
+
+    /// The value that an absent one is compared as; timestamps, durations and messages have none.
+    pub(crate) fn zero(&self) -> Option<Scalar> {
+        match self {
+            Self::Bool => Some(Scalar::Bool(false)),
+            Self::Int { .. } => Some(Scalar::Int(0)),
+            Self::Enum(of) => Some(Scalar::Int(of.default_value().number().into())),
+            Self::Float { .. } => Some(Scalar::Float(0.0)),
+            Self::Text => Some(Scalar::Text(String::new())),
+            Self::Bytes => Some(Scalar::Bytes(Vec::new())),
+            Self::Wrapper(inner) => inner.zero(),
+            Self::Timestamp | Self::Duration | Self::Message(_) => None,
+        }
+    }
+
+    /// For messages to users.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Bool => "a boolean: TRUE or FALSE".to_owned(),
+            Self::Int { low, high } => format!("an integer from {low} to {high}"),
+            Self::Float { .. } => "a number".to_owned(),
+            Self::Text => "a text in double quotes".to_owned(),
+            Self::Bytes => "bytes, in base64 and double quotes".to_owned(),
+            Self::Enum(of) => format!("a value of {}, its name in double quotes or its number", of.full_name()),
+            Self::Timestamp => "a timestamp as \"2026-01-31T12:00:00Z\"".to_owned(),
+            Self::Duration => "a duration as \"1.5s\"".to_owned(),
+            Self::Wrapper(inner) => inner.describe(),
+            Self::Message(of) => format!("a {} in braces", of.full_name()),
+        }
+    }
+}
+
+/// The value that a field without one is compared as; the default that the field declares, if it does.
+pub(crate) fn zero_of(field: &FieldDescriptor) -> Option<Scalar> {
+    match Shape::of(field) {
+        Shape::One(of @ (ValueType::Wrapper(_) | ValueType::Timestamp | ValueType::Duration)) => of.zero(),
+        Shape::One(ValueType::Message(_)) | Shape::List(_) | Shape::Map { .. } => None,
+        Shape::One(_) => Scalar::of(&Value::default_value_for_field(field)),
+    }
+}

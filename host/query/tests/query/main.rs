@@ -1,0 +1,14 @@
+//! Queries, from their texts to the resources that they find.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod changes;
+mod common;
+mod fact;
+mod filter;
+mod hostile;
+mod mask;
+mod order;
+mod page;
+mod path;
+mod selector;
+mod update;

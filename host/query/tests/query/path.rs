@@ -1,0 +1,88 @@
+//! Paths, where they lead and what is said of those that lead nowhere.
+
+use mortise_query::{Path, Schema};
+
+use crate::common::SCHEMA;
+
+#[test]
+fn every_spelling_leads_to_the_same_field() {
+    for (texts, canonical) in [
+        (["data.track_count", "data.trackCount", "data.track-count"], "data.track_count"),
+        (["meta.create_time", "meta.createTime", "meta.create-time"], "meta.create_time"),
+        (
+            [
+                "meta.owner_references.unset_on_delete",
+                "meta.ownerReferences.unsetOnDelete",
+                "meta.owner-references.unset-on-delete",
+            ],
+            "meta.owner_references.unset_on_delete",
+        ),
+        (["data.parts.a-b.count", "data.parts.a-b.count", "data.parts.a-b.count"], "data.parts.a-b.count"),
+    ] {
+        for text in texts {
+            assert_eq!(Path::parse(text, &SCHEMA).unwrap().to_string(), canonical);
+        }
+    }
+}
+
+#[test]
+fn keys_are_literal_and_dots_in_them_are_escaped() {
+    for text in [
+        "metadata.trackCount",
+        r"metadata.a\.b",
+        r"meta.labels.example\.com/x",
+        "status.sync.conditions.state",
+        "data.by_number.-5",
+        "data.by_bool.true",
+        "data.by_signed.7.name",
+        "name",
+        "data",
+        "meta.shards.byName",
+        "data.extra.fields.k.string_value",
+    ] {
+        assert_eq!(Path::parse(text, &SCHEMA).unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn faults_name_the_path_and_the_fault() {
+    let rows = [
+        ("", r#"path "": a segment is empty; write a.b"#),
+        ("data..title", r#"path "data..title": a segment is empty; write a.b"#),
+        ("data.title.", r#"path "data.title.": a segment is empty; write a.b"#),
+        ("data.titel", r#"path "data.titel": test.v1.Album has no field "titel""#),
+        (
+            "metadata.a.b",
+            r#"path "metadata.a.b": "b" follows a key of a map, whose values have no fields; write a dot in a key as \."#,
+        ),
+        ("data.title.x", r#"path "data.title.x": "x" is asked of a value that has no fields"#),
+        ("data.names.x", r#"path "data.names.x": "x" is asked of a list of values that have no fields"#),
+        (
+            "meta.create_time.seconds",
+            r#"path "meta.create_time.seconds": "seconds" is asked of a value that has no fields"#,
+        ),
+        ("data.by_number.x", r#"path "data.by_number.x": "x" is no key of the map, whose keys are numbers"#),
+        ("data.type_url", r#"path "data.type_url": test.v1.Album has no field "type_url""#),
+        ("name.x", r#"path "name.x": name has no fields"#),
+        (
+            "data.inner.nope",
+            r#"path "data.inner.nope": test.v1.Inner has no field "nope"; it has name, count, below, tags, more"#,
+        ),
+    ];
+    for (text, fault) in rows {
+        assert_eq!(Path::parse(text, &SCHEMA).unwrap_err().to_string(), fault);
+    }
+    let unknown = Schema::new(None);
+    assert!(Path::parse("data", &unknown).is_ok());
+    assert_eq!(
+        Path::parse("data.x", &unknown).unwrap_err().to_string(),
+        r#"path "data.x": the message of the type's data is not known"#
+    );
+    assert!(Path::parse(&"a.".repeat(5_000), &SCHEMA).unwrap_err().to_string().contains("are the most"));
+    assert!(
+        Path::parse(&format!("data.inner{}", ".below".repeat(70)), &SCHEMA)
+            .unwrap_err()
+            .to_string()
+            .contains("64 are the most")
+    );
+}

@@ -1,0 +1,161 @@
+//! What a search asks for, checked: the type and the place as a list checks them, and the texts of the query.
+
+use std::sync::Arc;
+
+use mortise_query::{
+    Binding, Candidate, Fact, Filter, Kind, Mask, OrderBy, PageToken, QueryError, Schema, Selector, Undecodable,
+    page_size,
+};
+use mortise_resource::{Code, Error, Scope, data::SearchRequest, goten::View, pb, resource_meta};
+use mortise_store::{Place, Query, TypeKey};
+use prost::Message as _;
+
+use crate::{
+    caller::Caller,
+    hooks::RequestHooks,
+    list,
+    registry::{Registry, ResourceType},
+};
+
+/// A search that may be made.
+pub(super) struct Search {
+    pub(super) kind: Arc<ResourceType>,
+    pub(super) query: Query,
+    pub(super) schema: Schema,
+    pub(super) order: OrderBy,
+    pub(super) page_size: usize,
+    pub(super) binding: Binding,
+    pub(super) token: Option<PageToken>,
+    pub(super) mask: Mask,
+    pub(super) counts: bool,
+    pub(super) explains: bool,
+    filter: Option<Filter>,
+    selector: Option<Selector>,
+}
+
+impl Search {
+    /// Checks a request, up to where the store is asked.
+    ///
+    /// # Errors
+    /// Those of a list; `InvalidArgument` and `Unimplemented` of the query's texts.
+    pub(super) async fn compile(caller: &Caller, registry: &Registry, request: SearchRequest) -> Result<Self, Error> {
+        let wanted = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
+        let mut tenancy = request.tenancy.clone().unwrap_or_default();
+        let kind = list::check(registry, &wanted, &tenancy, &request.parent)?;
+        if kind.scope == Scope::Partition {
+            kind.scope.check_query("type", &kind.gvk.to_string(), &tenancy)?;
+        }
+        caller.fill_own(kind.scope, &mut tenancy);
+        RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
+        kind.scope.fill_query(&mut tenancy);
+
+        let schema = Schema::new(Some(kind.schema.message().clone()));
+        let filter = match request.filter.is_empty() {
+            true => None,
+            false => Some(Filter::parse(&request.filter, &schema).map_err(refused)?),
+        };
+        let selector = request.selector.as_ref().map(Selector::new).transpose().map_err(refused)?;
+        let order = OrderBy::parse(&request.order_by, &schema).map_err(refused)?;
+        let binding = Binding::new(&[
+            wanted.encode_to_vec().as_slice(),
+            &tenancy.encode_to_vec(),
+            request.parent.as_bytes(),
+            &request.selector.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default(),
+            request.filter.as_bytes(),
+            request.order_by.as_bytes(),
+        ]);
+        let token = match request.page_token.is_empty() {
+            true => None,
+            false => Some(PageToken::decode(&request.page_token, &binding, &order).map_err(refused)?),
+        };
+        let mask = shown(&kind, &schema, request.view, request.field_mask.as_ref())?;
+        let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.parent };
+        Ok(Self {
+            page_size: page_size(request.page_size).map_err(refused)?,
+            kind,
+            query,
+            schema,
+            order,
+            binding,
+            token,
+            mask,
+            counts: request.include_paging_info,
+            explains: request.explain,
+            filter,
+            selector,
+        })
+    }
+
+    /// What holds for whatever matches.
+    pub(super) fn facts(&self) -> Vec<Fact> {
+        let of_filter = self.filter.as_ref().map(Filter::required).unwrap_or_default();
+        of_filter.into_iter().chain(self.selector.as_ref().map(Selector::required).unwrap_or_default()).collect()
+    }
+
+    /// Whether resources in the order of lists come in the order of the search.
+    pub(super) fn is_by_name(&self) -> bool {
+        self.order.is_by_name()
+    }
+
+    /// The place behind which the page begins, of a search in the order of lists that counts nothing.
+    pub(super) fn after(&self) -> Option<Place> {
+        let token = self.token.as_ref().filter(|token| {
+            self.is_by_name()
+                && !self.counts
+                && token.direction == mortise_query::Direction::Right
+                && !token.is_inclusive
+        })?;
+        let [partition, namespace, name] = token.boundary.place()?;
+        Some(Place { partition: partition.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// Whether a resource matches.
+    pub(super) fn matches(&self, candidate: &Candidate<'_>) -> Result<bool, Undecodable> {
+        if let Some(selector) = &self.selector {
+            let labels = candidate.resource().labels().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            if !selector.matches(&labels.collect()) {
+                return Ok(false);
+            }
+        }
+        self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(candidate))
+    }
+}
+
+/// What an answer shows: a view and a mask together.
+pub(super) fn shown(
+    kind: &ResourceType,
+    schema: &Schema,
+    view: i32,
+    mask: Option<&prost_types::FieldMask>,
+) -> Result<Mask, Error> {
+    let view = View::try_from(view).map_err(|_| Error::invalid(format!("view: there is no view {view}")))?;
+    let declared = match view {
+        View::Basic => kind.query.basic_view.as_slice(),
+        View::Detail => kind.query.detail_view.as_slice(),
+        View::Unspecified | View::Name | View::Full => &[],
+    };
+    let declared = Some(declared).filter(|declared| !declared.is_empty());
+    let paths = mask.map(|mask| mask.paths.as_slice()).unwrap_or_default();
+    Mask::of_view(view, declared, paths, schema).map_err(refused)
+}
+
+/// The error of a query that is none.
+pub(super) fn refused(error: QueryError) -> Error {
+    let code = match error.kind() {
+        Kind::Invalid => Code::InvalidArgument,
+        Kind::Unimplemented => Code::Unimplemented,
+    };
+    Error::new(code, error.to_string())
+}
+
+/// The error of a stored resource that cannot be looked into.
+pub(super) fn undecodable(id: &pb::Id, error: &Undecodable) -> Error {
+    Error::internal(format!("{}: {error}", mortise_resource::types::describe(id)))
+}
+
+/// A resource as an answer has it: with all of its meta, and what the mask means.
+pub(super) fn project(mask: &Mask, mut resource: pb::Resource) -> Result<pb::Resource, Error> {
+    resource_meta::complete(&mut resource);
+    let id = resource.id.clone().unwrap_or_default();
+    mask.project(&resource).map_err(|e| undecodable(&id, &e))
+}

@@ -1,0 +1,12 @@
+//! Queries: resources by what is in them, and changes of single fields.
+//!
+//! The language of filters, selectors, orders and masks is `mortise_query`'s; here is what it is asked of: the resources
+//! of a type, read as a list reads them, by the same checks and hooks. What a caller may not read neither shows nor
+//! counts.
+
+mod access;
+mod batch_get;
+mod collect;
+mod compile;
+mod search;
+mod update;

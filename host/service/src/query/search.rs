@@ -1,0 +1,200 @@
+//! Search: resources of a type by filter, selector and order, a page at a time.
+//!
+//! # Limits
+//! A page has at most [`PAGE_BYTES`] of resources, and so may have fewer of them than were asked for; one alone may be
+//! larger. A search looks at `service.search_resources` at most. What it keeps counts against `service.list_bytes`.
+//!
+//! # Cost
+//! A page in the order of lists ends when it is full; any other order, and the counts, need a look at everything that
+//! may match. What comes after the first [`SHORT`] pages of candidates is read at low priority, as of long lists.
+
+use std::time::Instant;
+
+use mortise_query::{Candidate, Direction, PageToken};
+use mortise_resource::{
+    Code, EncodedResource, Error,
+    data::{QueryPlan, SearchRequest, SearchResponse},
+    resource_meta,
+};
+use tracing::Instrument as _;
+
+use super::{
+    access::{self, Candidates},
+    collect::{Collector, Page},
+    compile::{Search, project},
+};
+use crate::{audit::Method, caller::Caller, hooks::RequestHooks, service::ResourceService, store_fault::store_fault};
+
+/// Bytes of the resources of one page.
+const PAGE_BYTES: usize = 3 << 20;
+/// Pages of candidates that are read on the threads that serve requests: of 64 resources, and of 1,024.
+const SHORT: usize = 2;
+
+impl ResourceService {
+    /// Answers one page of what matches, of what the caller may read.
+    ///
+    /// # Errors
+    /// Those of List; `InvalidArgument`: a text of the query, or a token of another one; `Unimplemented`: LIKE;
+    /// `ResourceExhausted`: it looks at more than a search may.
+    pub async fn search(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
+        let mut call = self.begin(caller, Method::Search).await?;
+        call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.parent);
+        let answer = self.searched(caller, request).await;
+        call.end(answer).await
+    }
+
+    async fn searched(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
+        let begun = Instant::now();
+        let search = Search::compile(caller, &self.types(), request).await?;
+        let share = self.lists.acquire(caller.source, self.lists.total().min(PAGE_BYTES)).await;
+        let _share = share.map_err(|e| self.no_room(e))?;
+        let (of, facts) = (search.kind.gvk.to_pb(), search.facts());
+        let candidates = access::choose(&*self.backend, &search.query, &of, &facts, search.after()).await;
+        let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
+        let ordered = candidates.in_order && search.is_by_name();
+        let mut reading = Reading {
+            service: self.clone(),
+            hooks: RequestHooks::new(search.kind.clone(), caller),
+            collector: Collector::new(search.page_size, PAGE_BYTES, search.token.clone()),
+            ends_early: ordered && !search.counts,
+            scanned: 0,
+            decoded: 0,
+            candidates,
+            search,
+        };
+        if !reading.pages(SHORT).await? {
+            let rest = async move { reading.pages(usize::MAX).await.map(|_| reading) };
+            let read = self.low_priority.run(rest.in_current_span()).await;
+            reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
+        }
+        let Reading { search, candidates, collector, scanned, decoded, .. } = reading;
+        let plan = search.explains.then(|| QueryPlan {
+            access: candidates.access.into(),
+            keys: candidates.keys,
+            scanned,
+            decoded,
+            matched: count(collector.offered()),
+            sorted: !ordered,
+            duration_us: i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX),
+        });
+        answer(&search, collector.finish(), plan)
+    }
+}
+
+/// A search under way.
+struct Reading {
+    service: ResourceService,
+    search: Search,
+    hooks: RequestHooks,
+    candidates: Candidates,
+    collector: Collector,
+    /// Whether it ends with a page that is full.
+    ends_early: bool,
+    scanned: i64,
+    decoded: i64,
+}
+
+impl Reading {
+    /// Reads so many pages of candidates at most. True at the end.
+    async fn pages(&mut self, most: usize) -> Result<bool, Error> {
+        for _ in 0..most {
+            self.hooks.release();
+            let page = self.candidates.next(&*self.service.backend).await;
+            let Some(page) = page.map_err(|e| store_fault("failed search", &e))? else { return Ok(true) };
+            self.scanned = self.scanned.saturating_add_unsigned(page.len() as u64);
+            let limit = self.service.options.search_resources;
+            if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > limit) {
+                return Err(too_many(limit));
+            }
+            for resource in page {
+                self.look_at(resource).await?;
+                if self.ends_early && self.collector.is_full() {
+                    return Ok(true);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(false)
+    }
+
+    async fn look_at(&mut self, resource: EncodedResource) -> Result<(), Error> {
+        if !resource.is_of(&self.search.kind.gvk) {
+            return Ok(());
+        }
+        self.hooks.next_item();
+        let resource = complete(self.hooks.upgraded(resource).await?)?;
+        let looked = {
+            let candidate = Candidate::new(&resource, &self.search.schema);
+            let key = self.search.matches(&candidate).and_then(|matches| match matches {
+                true => self.search.order.key(&candidate).map(Some),
+                false => Ok(None),
+            });
+            self.decoded += i64::from(candidate.is_decoded());
+            key
+        };
+        match looked {
+            Ok(Some(key)) => {
+                if self.hooks.may_read(&resource).await? {
+                    self.collector.offer(key, resource);
+                }
+            }
+            Ok(None) => {}
+            // One that cannot be looked into is no reason to hide the others.
+            Err(error) => tracing::warn!(name = resource.name(), %error, "a search passes a resource over"),
+        }
+        Ok(())
+    }
+}
+
+/// The resource with the server's part of its meta, which those that were stored before there was one lack.
+fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
+    if resource.has_meta() {
+        return Ok(resource);
+    }
+    let mut whole = resource.decode()?;
+    resource_meta::complete(&mut whole);
+    Ok(EncodedResource::of(&whole)?)
+}
+
+fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<SearchResponse, Error> {
+    let Page { resources, ends, more, offset, total } = page;
+    let encode = |token: PageToken| token.encode(&search.binding);
+    let (prev, next) = match (&search.token, ends) {
+        (None, ends) => (None, ends.filter(|_| more).map(|(_, last)| PageToken::after(last))),
+        (Some(token), ends) if token.direction == Direction::Right => {
+            (Some(token.flipped()), ends.filter(|_| more).map(|(_, last)| PageToken::after(last)))
+        }
+        // Before the first of this page is what it did not have room for.
+        (Some(token), ends) => {
+            let before = ends.filter(|_| more).map(|(first, _)| PageToken {
+                direction: Direction::Left,
+                is_inclusive: false,
+                boundary: first,
+            });
+            (before, Some(token.flipped()))
+        }
+    };
+    let shown = |resource: EncodedResource| project(&search.mask, resource.decode()?);
+    Ok(SearchResponse {
+        resources: resources.into_iter().map(shown).collect::<Result<_, _>>()?,
+        prev_page_token: prev.map(encode).unwrap_or_default(),
+        next_page_token: next.map(encode).unwrap_or_default(),
+        current_offset: if search.counts { i32::try_from(offset).unwrap_or(i32::MAX) } else { 0 },
+        total_results_count: if search.counts { i32::try_from(total).unwrap_or(i32::MAX) } else { 0 },
+        plan,
+    })
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn too_many(limit: usize) -> Error {
+    Error::new(
+        Code::ResourceExhausted,
+        format!(
+            "the search looks at more than {limit} resources (limit service.search_resources); narrow it by a parent, a \
+             tenancy, or a label"
+        ),
+    )
+}
