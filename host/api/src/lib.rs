@@ -30,6 +30,6 @@ pub use tls::{ClientCerts, TlsError, TlsOptions};
 
 pub use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,
-    LinkerdDestinationClient, PluginServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
-    catalog, conduit, linkerd, mortise as plugin_stubs, resource as stubs,
+    LinkerdDestinationClient, PluginServiceClient, QueryServiceClient, ResourceServiceClient, ServerServiceClient,
+    TypeServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs, resource as stubs,
 };

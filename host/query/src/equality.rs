@@ -44,9 +44,8 @@ fn same_value(a: &Value, b: &Value, leniently: bool) -> bool {
         (Value::Message(a), Value::Message(b)) => compare(a, b, leniently),
         (Value::F32(a), Value::F32(b)) => a == b || (a.is_nan() && b.is_nan()),
         (Value::F64(a), Value::F64(b)) => a == b || (a.is_nan() && b.is_nan()),
-        (Value::List(a), Value::List(b)) => {
-            (a.len() == b.len() && a.iter().zip(b).all(same)) || (leniently && is_empty_list(a) && is_empty_list(b))
-        }
+        // One that is empty is absent, so both have elements.
+        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(same),
         (Value::Map(a), Value::Map(b)) => {
             let has = |key, value| match b.get(key) {
                 Some(other) => same_value(value, other, leniently),

@@ -9,9 +9,22 @@
 //! Evaluation fails only for a resource that does not decode ([`Undecodable`]). Input of any size and shape is safe:
 //! see [`limits`].
 //!
+//! ```
+//! use mortise_query::{Candidate, Filter, Schema};
+//! use mortise_resource::{EncodedResource, pb};
+//!
+//! let schema = Schema::new(None);
+//! let filter = Filter::parse(r#"metadata.team = "search" AND schema_version < 3"#, &schema)?;
+//! let metadata = [("team".to_owned(), "search".to_owned())].into();
+//! let resource = EncodedResource::of(&pb::Resource { metadata, ..Default::default() })?;
+//! assert!(filter.matches(&Candidate::new(&resource, &schema))?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Cost
 //! Compiling takes time in proportion to the text. Evaluating decodes what the query looks at and no more: the name of a
-//! resource costs nothing, `data` is decoded at most once, and only when a path goes into it.
+//! resource costs nothing, `data` is decoded at most once, and only when a path goes into it. Each condition visits the
+//! values at its path once, and looks each up among its own.
 //!
 //! # Limits
 //! Paths address what descriptors declare: no extensions, no fields inside an `Any` other than `data`.

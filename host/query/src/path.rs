@@ -35,6 +35,19 @@ pub(crate) enum Step {
     Key(MapKey),
 }
 
+/// Why a path leads nowhere.
+struct Unresolved {
+    fault: String,
+    /// The field was removed, and its message reserves its name.
+    is_reserved: bool,
+}
+
+impl From<String> for Unresolved {
+    fn from(fault: String) -> Self {
+        Self { fault, is_reserved: false }
+    }
+}
+
 /// A path that leads somewhere. `Display` writes its canonical form, in snake_case.
 #[derive(Debug, Clone)]
 pub struct Path {
@@ -51,28 +64,38 @@ impl Path {
     /// # Errors
     /// It is no path, or leads nowhere.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, QueryError> {
-        let fault = |fault: String| QueryError::path(text, fault);
-        let segments = split(text).map_err(fault)?;
-        let Some((first, rest)) = segments.split_first() else {
-            return Err(fault("it is empty".to_owned()));
-        };
+        Self::resolve(text, schema).map_err(|unresolved| QueryError::path(text, unresolved.fault))
+    }
+
+    /// Resolves a path; `None` if it names a field that was removed, and whose name its message reserves.
+    pub(crate) fn parse_unless_reserved(text: &str, schema: &Schema) -> Result<Option<Self>, QueryError> {
+        match Self::resolve(text, schema) {
+            Ok(path) => Ok(Some(path)),
+            Err(Unresolved { is_reserved: true, .. }) => Ok(None),
+            Err(Unresolved { fault, .. }) => Err(QueryError::path(text, fault)),
+        }
+    }
+
+    fn resolve(text: &str, schema: &Schema) -> Result<Self, Unresolved> {
+        let fault = |fault: &str| Err(Unresolved::from(fault.to_owned()));
+        let segments = split(text)?;
+        let Some((first, rest)) = segments.split_first() else { return fault("it is empty") };
         if first == "name" {
             let path = Self { root: Root::Name, steps: Vec::new(), shape: Shape::One(ValueType::Text), zero: None };
-            return if rest.is_empty() { Ok(path) } else { Err(fault("name has no fields".to_owned())) };
+            return if rest.is_empty() { Ok(path) } else { fault("name has no fields") };
         }
         let (root, message, segments) = match find(Schema::resource(), first) {
             Some(field) if field.number() == DATA => match schema.data() {
                 Some(data) => (Root::Data, data.clone(), rest),
                 // The whole of it is known well enough.
                 None if rest.is_empty() => (Root::Data, ().descriptor(), rest),
-                None => return Err(fault("the message of the type's data is not known".to_owned())),
+                None => return fault("the message of the type's data is not known"),
             },
             _ => (Root::Resource, Schema::resource().clone(), segments.as_slice()),
         };
-        let mut path =
-            Self { root, steps: Vec::new(), shape: Shape::One(ValueType::Message(message.clone())), zero: None };
+        let mut path = Self { root, steps: Vec::new(), shape: Shape::One(ValueType::Message(message)), zero: None };
         for segment in segments {
-            path.step(segment).map_err(fault)?;
+            path.step(segment)?;
         }
         Ok(path)
     }
@@ -82,7 +105,7 @@ impl Path {
         passes_list(&self.steps)
     }
 
-    fn step(&mut self, segment: &str) -> Result<(), String> {
+    fn step(&mut self, segment: &str) -> Result<(), Unresolved> {
         match &self.shape {
             Shape::Map { key, value } => {
                 let key = map_key(key, segment)?;
@@ -97,12 +120,13 @@ impl Path {
                 self.steps.push(Step::Field(field));
             }
             Shape::One(_) if matches!(self.steps.last(), Some(Step::Key(_))) => {
-                return Err(format!(
-                    "{segment:?} follows a key of a map, whose values have no fields; write a dot in a key as \\."
-                ));
+                let fault = "follows a key of a map, whose values have no fields; write a dot in a key as \\.";
+                return Err(format!("{segment:?} {fault}").into());
             }
-            Shape::One(_) => return Err(format!("{segment:?} is asked of a value that has no fields")),
-            Shape::List(_) => return Err(format!("{segment:?} is asked of a list of values that have no fields")),
+            Shape::One(_) => return Err(format!("{segment:?} is asked of a value that has no fields").into()),
+            Shape::List(_) => {
+                return Err(format!("{segment:?} is asked of a list of values that have no fields").into());
+            }
         }
         Ok(())
     }
@@ -175,14 +199,30 @@ pub(crate) fn find(message: &MessageDescriptor, segment: &str) -> Option<FieldDe
 }
 
 /// Names the fault, and the fields where they are few.
-fn unknown(message: &MessageDescriptor, segment: &str) -> String {
+fn unknown(message: &MessageDescriptor, segment: &str) -> Unresolved {
     const MOST: usize = 20;
     let names: Vec<String> = message.fields().take(MOST + 1).map(|field| field.name().to_owned()).collect();
     let fault = format!("{} has no field {segment:?}", message.full_name());
+    let snake = segment.replace('-', "_");
+    let is_reserved = message.reserved_names().any(|name| name == snake || is_lower_camel_of(segment, name));
     match names.len() {
-        1..=MOST => format!("{fault}; it has {}", names.join(", ")),
-        _ => fault,
+        1..=MOST => Unresolved { fault: format!("{fault}; it has {}", names.join(", ")), is_reserved },
+        _ => Unresolved { fault, is_reserved },
     }
+}
+
+/// Whether a text is the lowerCamelCase form of a name.
+fn is_lower_camel_of(text: &str, name: &str) -> bool {
+    let mut is_upper = false;
+    let mut letters = name.chars().filter_map(|letter| match letter {
+        '_' => {
+            is_upper = true;
+            None
+        }
+        letter if std::mem::take(&mut is_upper) => Some(letter.to_ascii_uppercase()),
+        letter => Some(letter),
+    });
+    text.chars().all(|letter| letters.next() == Some(letter)) && letters.next().is_none()
 }
 
 pub(crate) fn map_key(kind: &Kind, text: &str) -> Result<MapKey, String> {

@@ -106,6 +106,7 @@ fn what_is_accepted_means_this() {
         ("a = 1 OR IN = 2", "(a=1 | IN=2)"),
         ("a = 1 AND NOT (b = 2 | c = 3)", "(a=1 & !(b=2 | c=3))"),
         ("a = 1 AND AND = 2", "(a=1 & AND=2)"),
+        ("a = 1 AND = 2", "(a=1 & AND=2)"),
         (r#"a LIKE "x%""#, "a like"),
         (r#"a = "\"\\\n\t\x41\u00e9\U0001F600\101""#, r#"a="\"\\\n\tAé😀A""#),
         ("((((a = 1))))", "a=1"),

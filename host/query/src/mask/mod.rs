@@ -1,7 +1,8 @@
 //! Field masks: which parts of a resource are shown, written or compared.
 //!
 //! # Contract
-//! A mask without paths means everything. `data` is addressed as in a filter; a path may end at one key of a map. What a
+//! A mask without paths means everything. Paths of fields that were removed, and whose names their messages reserve, are
+//! skipped. `data` is addressed as in a filter; a path may end at one key of a map. What a
 //! mask keeps is kept as it is encoded, fields that no descriptor knows included; of a message that is kept in part, only
 //! the fields that the mask names are.
 //!
@@ -209,7 +210,7 @@ fn resolve(paths: &[String], schema: &Schema) -> Result<Vec<Path>, QueryError> {
         let fault = format!("it has {} paths, and {} are the most", paths.len(), limits::MASK_PATHS);
         return Err(QueryError::Mask(fault));
     }
-    paths.iter().map(|path| Path::parse(path, schema)).collect()
+    paths.iter().filter_map(|path| Path::parse_unless_reserved(path, schema).transpose()).collect()
 }
 
 /// What of a path a client may write.

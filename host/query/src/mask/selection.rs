@@ -111,6 +111,7 @@ impl Selection {
             if !new.is_empty() {
                 for sibling in siblings(message.as_ref(), *number) {
                     stored.remove(&sibling);
+                    merged.remove(&sibling);
                 }
             }
             let value = match below {

@@ -19,6 +19,8 @@ enum Genre { GENRE_NONE = 0; GENRE_JAZZ = 1; GENRE_ROCK = 2; }
 message Inner { string name = 1; int32 count = 2; Inner below = 3; repeated string tags = 4; map<string, Inner> more = 5; }
 message Old { string title = 1; Inner inner = 5; }
 message Album {
+  reserved 50;
+  reserved "old_title";
   string title = 1;
   int32 track_count = 2;
   int64 plays = 3;
@@ -55,6 +57,7 @@ message Album {
   repeated Genre genres = 36;
   map<sint64, Inner> by_signed = 37;
   repeated google.protobuf.Timestamp dates = 38;
+  oneof pick { Inner first = 39; string second = 40; }
 }
 "#;
 

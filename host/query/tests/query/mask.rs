@@ -102,6 +102,17 @@ fn what_is_unknown_survives_where_it_is_shown_whole() {
 }
 
 #[test]
+fn removed_fields_are_skipped() {
+    let of = resource(r#"{"title": "x"}"#);
+    let shown = project(&of, &["data.old_title", "data.oldTitle", "data.old-title", "data.title"]);
+    assert_eq!(json(&shown.data.unwrap()), r#"{"title":"x"}"#);
+    assert_eq!(project(&of, &["data.old_title"]), pb::Resource { id: of.id.clone(), ..Default::default() });
+    assert!(Mask::parse_write(&paths(&["data.oldTitle"]), &SCHEMA).unwrap().is_nothing());
+    assert!(Mask::parse(&paths(&["data.oldTitles"]), &SCHEMA).is_err());
+    assert!(mortise_query::Path::parse("data.old_title", &SCHEMA).is_err());
+}
+
+#[test]
 fn faults() {
     let fault = |mask: &[&str]| Mask::parse(&paths(mask), &SCHEMA).unwrap_err().to_string();
     assert!(fault(&["data.nope"]).starts_with(r#"path "data.nope": "#));

@@ -141,3 +141,103 @@ fn what_is_unknown_survives_and_bytes_are_canonical() {
     assert_eq!(found.data.unwrap(), album(r#"{"title": "y"}"#));
     assert_eq!(mask(&["data.title"]).update(&empty, &empty).unwrap(), empty);
 }
+
+#[test]
+fn choosing_a_member_of_a_oneof_clears_the_others() {
+    let rows: [(&str, &str, &[&str], &str); 6] = [
+        (
+            r#"{"first": {"name": "c", "count": 1}}"#,
+            r#"{"second": "s"}"#,
+            &["data.first.name", "data.second"],
+            r#"{"second":"s"}"#,
+        ),
+        (r#"{"number": 5}"#, r#"{"word": "w"}"#, &["data.word"], r#"{"word":"w"}"#),
+        (r#"{"chosen": {"name": "c"}}"#, r#"{"word": "w"}"#, &["data.word"], r#"{"word":"w"}"#),
+        (r#"{"word": "w"}"#, r#"{"number": 0}"#, &["data.word", "data.number"], r#"{"number":0}"#),
+        (r#"{"chosen": {"name": "c"}}"#, r#"{"number": 5}"#, &["data.chosen.name", "data.number"], r#"{"number":5}"#),
+        (r#"{"chosen": {"name": "c"}}"#, "{}", &["data.number"], r#"{"chosen":{"name":"c"}}"#),
+    ];
+    for (stored, incoming, paths, expected) in rows {
+        assert_eq!(updated(stored, incoming, paths), expected, "{stored} {incoming} {paths:?}");
+        // Nor are the others in the bytes, where a decoder would not see them.
+        let incoming = pb::Resource { data: Some(album(incoming)), ..Default::default() };
+        let found = mask(paths).update(&resource(stored), &incoming).unwrap();
+        assert_eq!(found.data, Some(album(expected)));
+    }
+}
+
+/// A few fields of each kind, some of them there.
+fn random_album(random: &mut fastrand::Rng) -> String {
+    let parts = [
+        r#""title": "a""#,
+        r#""plays": "5""#,
+        r#""inner": {"name": "n", "below": {"count": 1}}"#,
+        r#""inner": {"count": 2, "tags": ["t"]}"#,
+        r#""names": ["x", "y"]"#,
+        r#""inners": [{"name": "z"}]"#,
+        r#""texts": {"k": "v", "l": "w"}"#,
+        r#""texts": {"k": "u"}"#,
+        r#""parts": {"one": {"name": "p", "count": 3}}"#,
+        r#""word": "w""#,
+        r#""number": 7"#,
+        r#""chosen": {"name": "c"}"#,
+        r#""released": "2020-01-01T00:00:00Z""#,
+        r#""maybe": 0"#,
+    ];
+    let mut taken: Vec<&str> = Vec::new();
+    for part in parts {
+        let key = |part: &str| part.split('"').nth(1).map(str::to_owned);
+        let oneof = |part: &str| ["word", "number", "chosen"].contains(&key(part).unwrap_or_default().as_str());
+        let is_free = taken.iter().all(|other| key(other) != key(part) && !(oneof(other) && oneof(part)));
+        if is_free && random.bool() {
+            taken.push(part);
+        }
+    }
+    format!("{{{}}}", taken.join(","))
+}
+
+#[test]
+fn what_is_masked_becomes_the_incoming_and_the_rest_stays() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let paths = [
+        "data.title",
+        "data.plays",
+        "data.inner",
+        "data.inner.name",
+        "data.inner.below.count",
+        "data.names",
+        "data.inners",
+        "data.texts",
+        "data.texts.k",
+        "data.parts.one",
+        "data.parts.one.name",
+        "data.released",
+        "data.maybe",
+        "data.word",
+        "data.chosen",
+    ];
+    for _ in 0..3_000 {
+        let chosen: Vec<&str> = paths.into_iter().filter(|_| random.u32(..4) == 0).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let (stored, incoming) = (resource(&random_album(&mut random)), resource(&random_album(&mut random)));
+        let found = mask(&chosen).update(&stored, &incoming).unwrap();
+        let read = |paths: &[&str]| {
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            Mask::parse(&paths, &SCHEMA).unwrap()
+        };
+        assert!(read(&chosen).is_equal(&found, &incoming).unwrap(), "{chosen:?} {stored:?} {incoming:?} {found:?}");
+        // Members of the oneof depend on one another.
+        let others: Vec<&str> = paths
+            .into_iter()
+            .filter(|path| !["data.word", "data.chosen"].contains(path))
+            .filter(|path| !chosen.iter().any(|chosen| path.starts_with(chosen) || chosen.starts_with(path)))
+            .collect();
+        if !others.is_empty() {
+            assert!(read(&others).is_equal(&found, &stored).unwrap(), "{others:?} {stored:?} {incoming:?} {found:?}");
+        }
+        // Writing the same again changes nothing.
+        assert_eq!(mask(&chosen).update(&found, &incoming).unwrap(), found);
+    }
+}
