@@ -62,6 +62,7 @@ mod http;
 mod http_limits;
 mod http_types;
 mod http_watch;
+mod identical_bytes;
 mod kit;
 mod lifecycle;
 mod list;
