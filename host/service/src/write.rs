@@ -44,12 +44,14 @@ pub(crate) struct WriteMode {
     pub(crate) verb: Verb,
     /// Whether a resource that has the content already is left as it is: no new version, no event.
     pub(crate) keep_unchanged: bool,
+    /// Whether a resource that is there by now is `Aborted`, instead of replaced.
+    pub(crate) creates: bool,
 }
 
 impl WriteMode {
     /// A write that always makes a new version, as Consul's does.
     pub(crate) const fn of(verb: Verb) -> Self {
-        Self { verb, keep_unchanged: false }
+        Self { verb, keep_unchanged: false, creates: false }
     }
 }
 
@@ -146,6 +148,9 @@ impl ResourceService {
             Some(stored) => Some(self.current(registry, hooks, stored).await?),
             None => None,
         };
+        if mode.creates && stored.is_some() {
+            return Err(cas_failure().into());
+        }
         let version = stored.as_ref().map_or("", |s| s.version.as_str());
         let goes = |stored: &pb::Resource| {
             deletion_rules::belongs_to_deletion(stored, &with_reserved_metadata(incoming, stored, &incoming.metadata))

@@ -63,7 +63,7 @@ impl ResourceService {
         loop {
             let stored = self.stored_for_update(caller, &update).await?;
             let request = update.write(stored.as_ref())?;
-            let mode = WriteMode { verb: Verb::Write, keep_unchanged: true };
+            let mode = WriteMode { keep_unchanged: true, creates: stored.is_none(), ..WriteMode::of(Verb::Write) };
             match self.write_as(caller, &registry, pb::WriteRequest { resource: Some(request) }, mode).await {
                 Ok(Written { resource, warnings, before }) => {
                     call.about_encoded(&resource);
