@@ -16,7 +16,7 @@ use prost_types::FieldMask;
 use tonic::{Code, Status, transport::Channel};
 
 use crate::common::{
-    Server, any, artist, at, decoded, demo, gvk, id, id_of, make_place, names, noted, refusal, resource, tenancy,
+    Server, Setup, any, artist, at, decoded, demo, gvk, id, id_of, make_place, names, noted, refusal, resource, tenancy,
 };
 
 const ARTIST: &str = "demo.v2.Artist";
@@ -268,6 +268,7 @@ async fn tokens_belong_to_their_query() {
         SearchRequest { order_by: "data.name".into(), ..with("", &token) },
         SearchRequest { page_size: -1, ..search("") },
         SearchRequest { order_by: "data.name sideways".into(), ..search("") },
+        SearchRequest { order_by: "data.name, data.name desc".into(), ..search("") },
         SearchRequest { view: 9, ..search("") },
         SearchRequest { field_mask: mask(&["data.nope"]), ..search("") },
         SearchRequest { r#type: None, ..search("") },
@@ -275,6 +276,15 @@ async fn tokens_belong_to_their_query() {
     ] {
         assert_eq!(answer(&server, request.clone()).await.unwrap_err().code(), Code::InvalidArgument, "{request:?}");
     }
+}
+
+#[tokio::test]
+async fn a_search_ends_when_its_time_is_up() {
+    let server = Setup::new().env("MORTISE_SERVICE_SEARCH_MS", 0).start().await;
+    server.write(artist("a")).await.unwrap();
+    let refused = refusal(answer(&server, search("")).await);
+    assert_eq!(refused.0, Code::DeadlineExceeded);
+    assert!(refused.1.contains("longer than 0 ms (limit service.search_ms)"), "{}", refused.1);
 }
 
 #[tokio::test]

@@ -35,7 +35,6 @@ mod error;
 mod fact;
 mod filter;
 pub mod limits;
-mod literal;
 mod mask;
 mod name;
 mod number;

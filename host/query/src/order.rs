@@ -52,7 +52,13 @@ impl OrderBy {
             if keys.len() == limits::ORDER_KEYS {
                 return Err(QueryError::Order(format!("it has more than {} keys", limits::ORDER_KEYS)));
             }
-            keys.push(Key::parse(item, schema)?);
+            let key = Key::parse(item, schema)?;
+            // Each would hold the value once more, however large it is.
+            if keys.iter().any(|other: &Key| other.path.to_string() == key.path.to_string()) {
+                let fault = format!("{:?} is named twice; name each path once", shown(item.trim()));
+                return Err(QueryError::Order(fault));
+            }
+            keys.push(key);
         }
         if !keys.iter().any(|key| key.path.root == Root::Name) {
             let is_descending = keys.last().is_some_and(|key| key.is_descending);

@@ -37,6 +37,8 @@ pub struct Options {
     pub max_waiting: usize,
     /// Resources that one search looks at; one that would look at more is refused.
     pub search_resources: usize,
+    /// Time that one search may take.
+    pub search_time: Duration,
     /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
     /// the same limit for the result of the hooks.
     pub max_resource_bytes: usize,
@@ -60,6 +62,7 @@ impl Default for Options {
             list_bytes: 256 << 20,
             max_waiting: 20_000,
             search_resources: 2_000_000,
+            search_time: Duration::from_secs(60),
             max_resource_bytes: 1 << 20,
             second_pass: Duration::from_secs(30),
             rates: Rates::default(),

@@ -5,12 +5,12 @@ use prost_reflect::Kind;
 use super::{
     evaluate::{Node, Test},
     fault::{Fault, character},
+    literal::{literal, scalar},
     syntax::{self, Comparison, Condition, Expression, Term, TermValue},
     values::Values,
 };
 use crate::{
     Path, QueryError, Schema,
-    literal::{literal, scalar},
     name::NamePattern,
     path::Root,
     scalar::Scalar,

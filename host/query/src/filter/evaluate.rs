@@ -7,10 +7,12 @@ use std::{
 
 use prost_reflect::{MapKey, Value};
 
-use super::{syntax::Comparison, values::Values};
-use crate::{
-    Candidate, Path, Undecodable, equality::is_same, literal::Literal, name::NamePattern, scalar::Scalar, walk::Slot,
+use super::{
+    literal::Literal,
+    syntax::Comparison,
+    values::{Values, order},
 };
+use crate::{Candidate, Path, Undecodable, name::NamePattern, scalar::Scalar, walk::Slot};
 
 /// A compiled expression.
 #[derive(Debug, Clone)]
@@ -112,22 +114,6 @@ fn has_entry(map: &HashMap<MapKey, Value>, entry: &str) -> bool {
         }
         _ => false,
     })
-}
-
-/// How what is at a path compares with a value; `None` if it only differs.
-pub(super) fn order(slot: Slot<'_>, zero: Option<&Scalar>, literal: &Literal) -> Option<Ordering> {
-    match (slot, literal) {
-        (Slot::Value(Value::Message(message)), Literal::Message(literal)) => {
-            is_same(message, literal).then_some(Ordering::Equal)
-        }
-        (Slot::Value(value), Literal::Scalar(literal)) => literal.compare(value),
-        (Slot::Unset | Slot::Absent, Literal::Scalar(literal)) => match zero {
-            Some(zero) => zero.order(literal),
-            // A timestamp or a duration that is absent precedes all.
-            None => Some(Ordering::Less),
-        },
-        (_, Literal::Message(_)) => None,
-    }
 }
 
 impl Comparison {

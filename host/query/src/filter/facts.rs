@@ -7,12 +7,12 @@ use prost_reflect::{FieldDescriptor, MapKey};
 
 use super::{
     evaluate::{Node, Test},
+    literal::Literal,
     syntax::Comparison,
 };
 use crate::{
     Fact, Path, Subject,
     fact::either,
-    literal::Literal,
     name::NamePattern,
     path::{Root, Step},
     value_type::Shape,

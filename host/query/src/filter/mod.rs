@@ -21,14 +21,12 @@ mod evaluate;
 mod facts;
 mod fault;
 mod lexer;
+mod literal;
 mod parser;
 mod syntax;
 #[cfg(test)]
 mod tests;
 mod values;
-
-pub(crate) use fault::Fault;
-pub(crate) use syntax::{Term, TermValue};
 
 use crate::{Candidate, Fact, QueryError, Schema, Undecodable, limits};
 use evaluate::Node;

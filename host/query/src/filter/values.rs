@@ -3,8 +3,9 @@
 
 use std::cmp::Ordering;
 
-use super::evaluate::order;
-use crate::{literal::Literal, scalar::Scalar, walk::Slot};
+use super::literal::Literal;
+use crate::{equality::is_same, scalar::Scalar, walk::Slot};
+use prost_reflect::Value;
 
 /// Values of one type, without duplicates. Scalars are sorted; messages, which have no order, follow them.
 #[derive(Debug, Clone)]
@@ -54,5 +55,21 @@ impl Values {
 }
 
 fn is_message(value: &Literal, message: &prost_reflect::DynamicMessage) -> bool {
-    matches!(value, Literal::Message(value) if crate::equality::is_same(value, message))
+    matches!(value, Literal::Message(value) if is_same(value, message))
+}
+
+/// How what is at a path compares with a value; `None` if it only differs.
+pub(super) fn order(slot: Slot<'_>, zero: Option<&Scalar>, literal: &Literal) -> Option<Ordering> {
+    match (slot, literal) {
+        (Slot::Value(Value::Message(message)), Literal::Message(literal)) => {
+            is_same(message, literal).then_some(Ordering::Equal)
+        }
+        (Slot::Value(value), Literal::Scalar(literal)) => literal.compare(value),
+        (Slot::Unset | Slot::Absent, Literal::Scalar(literal)) => match zero {
+            Some(zero) => zero.order(literal),
+            // A timestamp or a duration that is absent precedes all.
+            None => Some(Ordering::Less),
+        },
+        (_, Literal::Message(_)) => None,
+    }
 }

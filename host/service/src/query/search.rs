@@ -2,13 +2,14 @@
 //!
 //! # Limits
 //! A page has at most [`PAGE_BYTES`] of resources, and so may have fewer of them than were asked for; one alone may be
-//! larger. A search looks at `service.search_resources` at most. What it keeps counts against `service.list_bytes`.
+//! larger. A search looks at `service.search_resources` at most, and for `service.search_ms`, which is compared between two
+//! resources. What it keeps counts against `service.list_bytes`.
 //!
 //! # Cost
 //! A page in the order of lists ends when it is full; any other order, and the counts, need a look at everything that
 //! may match. What comes after the first [`SHORT`] pages of candidates is read at low priority, as of long lists.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mortise_query::{Candidate, Direction, PageToken};
 use mortise_resource::{
@@ -59,6 +60,7 @@ impl ResourceService {
             ends_early: ordered && !search.counts,
             scanned: 0,
             decoded: 0,
+            begun,
             candidates,
             search,
         };
@@ -94,6 +96,7 @@ struct Reading {
     ends_early: bool,
     scanned: i64,
     decoded: i64,
+    begun: Instant,
 }
 
 impl Reading {
@@ -109,6 +112,9 @@ impl Reading {
                 return Err(too_many(limit));
             }
             for resource in page {
+                if self.begun.elapsed() > self.service.options.search_time {
+                    return Err(too_long(self.service.options.search_time));
+                }
                 self.look_at(resource).await?;
                 if self.ends_early && self.collector.is_full() {
                     return Ok(true);
@@ -189,6 +195,16 @@ fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<Search
 
 fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn too_long(limit: Duration) -> Error {
+    Error::new(
+        Code::DeadlineExceeded,
+        format!(
+            "the search took longer than {} ms (limit service.search_ms); narrow it by a parent, a tenancy, or a label",
+            limit.as_millis()
+        ),
+    )
 }
 
 fn too_many(limit: usize) -> Error {

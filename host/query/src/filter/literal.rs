@@ -11,8 +11,11 @@ use base64::{
 };
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 
+use super::{
+    fault::Fault,
+    syntax::{Term, TermValue},
+};
 use crate::{
-    filter::{Fault, Term, TermValue},
     number::{self, BadNumber},
     path,
     scalar::Scalar,
