@@ -109,7 +109,10 @@ fn what_has_no_order_is_refused() {
         let fault = OrderBy::parse(path, &SCHEMA).unwrap_err().to_string();
         assert!(fault.ends_with("which have no order; name a single value"), "{fault}");
     }
-    assert!(OrderBy::parse(&"version,".repeat(40), &SCHEMA).unwrap_err().to_string().contains("more than 32 keys"));
+    let many = (0..40).map(|n| format!("metadata.k{n}")).collect::<Vec<_>>().join(",");
+    assert!(OrderBy::parse(&many, &SCHEMA).unwrap_err().to_string().contains("more than 32 keys"));
+    let twice = OrderBy::parse("version, generation, version desc", &SCHEMA).unwrap_err().to_string();
+    assert_eq!(twice, r#"order_by: "version desc" is named twice; name each path once"#);
 }
 
 #[test]
