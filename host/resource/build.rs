@@ -33,6 +33,7 @@ const FILES: [&str; 22] = [
     "mortise/v1/server_service.proto",
     "mortise/v1/type_service.proto",
     "mortise/v1/value.proto",
+    "mortise/v1/watch_service.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

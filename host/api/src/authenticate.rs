@@ -54,7 +54,8 @@ impl Requirement {
             | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
             | ("grpc.health.v1.Health", _)
             // Which calls the resource service, by the caller's own rights.
-            | ("mortise.v1.AuthService" | "mortise.v1.ChangeService" | "mortise.v1.QueryService", _) => Self::None,
+            | ("mortise.v1.AuthService" | "mortise.v1.ChangeService" | "mortise.v1.QueryService", _)
+            | ("mortise.v1.WatchService", _) => Self::None,
             ("mortise.v1.TypeService" | "mortise.v1.FunctionService", _)
             | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::Known,
             ("mortise.v1.PluginService", "Inspect" | "Logs")

@@ -51,5 +51,6 @@ pub use mortise::{
     controller_service_client::ControllerServiceClient, function_service_client::FunctionServiceClient,
     plugin_service_client::PluginServiceClient, query_service_client::QueryServiceClient,
     server_service_client::ServerServiceClient, type_service_client::TypeServiceClient,
+    watch_service_client::WatchServiceClient,
 };
 pub use resource::resource_service_client::ResourceServiceClient;

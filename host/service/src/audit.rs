@@ -33,6 +33,8 @@ pub(crate) enum Method {
     Search,
     BatchGet,
     Update,
+    WatchResource,
+    WatchResources,
 }
 
 impl Method {
@@ -54,6 +56,8 @@ impl Method {
             Self::Search => "Search",
             Self::BatchGet => "BatchGet",
             Self::Update => "Update",
+            Self::WatchResource => "WatchResource",
+            Self::WatchResources => "WatchResources",
         }
     }
 

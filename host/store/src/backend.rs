@@ -24,9 +24,15 @@ use std::{collections::BTreeMap, fmt};
 use async_trait::async_trait;
 use mortise_resource::{EncodedResource, IdRef, meta, pb, resource_meta};
 use prost::Message as _;
+use prost_types::Timestamp;
 use tokio::sync::watch;
 
-use crate::{error::StoreError, quota::Usage, set_hash::SetHash};
+use crate::{
+    changes::{ChangeWatch, OpenedChanges, Position},
+    error::StoreError,
+    quota::Usage,
+    set_hash::SetHash,
+};
 
 /// How fresh a read must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -424,6 +430,32 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError>;
+
+    /// Opens a watch of changes: what a [scan](Backend::scan_part) of the part gives, and every later change of what is
+    /// or was in it. Who watches a label costs nothing when others change.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn open_changes(&self, query: &Query, part: &ScanPart) -> Result<OpenedChanges, StoreError>;
+
+    /// The changes after a position, from the history and then as they happen; `None` when the history does not reach
+    /// back to it, or when it is of another store.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn changes_after(
+        &self,
+        query: &Query,
+        part: &ScanPart,
+        position: Position,
+    ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError>;
+
+    /// A position behind which every change is that was made at this time or later, by `meta.update_time`, and as few
+    /// others as can be told; `None` when the history does not reach back so far. Reads the history.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn position_before(&self, time: Timestamp) -> Result<Option<Position>, StoreError>;
 
     /// Every type of which at least one resource is stored, in byte order.
     ///

@@ -64,6 +64,9 @@ pub enum StoreError {
         /// How many bytes of them.
         bytes: usize,
     },
+    /// Changes that a watch was about to read are not in the history any more.
+    #[error("the history does not reach back far enough (limits store.history_events, store.history_bytes)")]
+    HistoryTrimmed,
     /// The backend replaced its content.
     #[error("watch closed by the storage backend (possibly due to snapshot restoration)")]
     WatchClosed,

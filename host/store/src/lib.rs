@@ -8,6 +8,7 @@
 //! - `conformance`, behind the feature of that name: the tests that every backend passes.
 
 pub mod backend;
+pub mod changes;
 pub mod check;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -23,6 +24,7 @@ pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Place, Query, Record, RecordKind,
     ScanPart, Snapshot, SnapshotHead, Stats, TypeKey, Watch, WatchEvent, limited_size,
 };
+pub use changes::{Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position};
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};

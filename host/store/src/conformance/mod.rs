@@ -24,6 +24,7 @@
 )]
 
 pub mod batch;
+pub mod changes;
 pub mod delete;
 pub mod fixtures;
 pub mod list;
@@ -127,6 +128,9 @@ macro_rules! conformance_tests {
             order::reads_and_lists_never_go_back,
             order::children_are_seen_after_the_owner_s_deletion,
             order::lists_are_of_one_commit,
+            changes::each_comes_once_from_wherever_one_begins,
+            changes::a_replay_goes_on_with_what_happens,
+            changes::a_position_of_elsewhere_is_not_followed,
             scan_part::of_a_label_gives_what_has_it_in_order,
             scan_part::of_a_label_is_of_one_commit,
             scan_part::labels_follow_what_is_written,

@@ -27,12 +27,13 @@ use std::{fmt, path::Path, sync::Arc, thread::JoinHandle};
 use async_trait::async_trait;
 use mortise_resource::{EncodedResource, pb};
 use parking_lot::Mutex;
+use prost_types::Timestamp;
 use tokio::sync::{oneshot, watch};
 
 use self::{
     commit::{job::Job, shared::Shared},
     files::wal::{self, SyncDisk},
-    read::{filter::Filter, point, watch::SledWatch},
+    read::{changes, filter::Filter, point, publisher::Wanted, replay, watch::SledWatch},
     tree::panics::contained_read,
 };
 pub use self::{
@@ -42,8 +43,8 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, Consistency, Cursor, Health, Query, Record, ScanPart, Snapshot, Stats, StoreError, TypeKey, Usage,
-    Watch, check::Problem,
+    Backend, Batch, ChangeWatch, Consistency, Cursor, Health, OpenedChanges, Position, Query, Record, ScanPart,
+    Snapshot, Stats, StoreError, TypeKey, Usage, Watch, check::Problem,
 };
 
 /// A store in a directory of this machine.
@@ -205,8 +206,26 @@ impl Backend for SledBackend {
 
     async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError> {
         let filter = Filter::Query(query.clone());
-        let (snapshot, events) = self.shared.scanner.watch(filter.clone(), &query.type_key)?;
+        let wanted = Wanted { type_key: &query.type_key, label: None, compares: false };
+        let (snapshot, events, _) = self.shared.scanner.watch(filter.clone(), &wanted)?;
         Ok(Box::new(SledWatch::new(snapshot, filter, events)))
+    }
+
+    async fn open_changes(&self, query: &Query, part: &ScanPart) -> Result<OpenedChanges, StoreError> {
+        changes::open(&self.shared.scanner, query, part)
+    }
+
+    async fn changes_after(
+        &self,
+        query: &Query,
+        part: &ScanPart,
+        position: Position,
+    ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
+        changes::after(&self.shared.scanner, query, part, position).await
+    }
+
+    async fn position_before(&self, time: Timestamp) -> Result<Option<Position>, StoreError> {
+        self.shared.scanner.clone().blocking(move |table| replay::position_before(table, time)).await
     }
 
     async fn types(&self) -> Result<Vec<TypeKey>, StoreError> {

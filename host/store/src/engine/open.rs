@@ -39,7 +39,11 @@ use super::{
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
-    read::{hub::HubLimits, publisher::Publisher, scan::Scanner},
+    read::{
+        hub::HubLimits,
+        publisher::{Newest, Publisher},
+        scan::Scanner,
+    },
     tree::{
         check, keys,
         record::Meta,
@@ -161,7 +165,7 @@ pub(crate) fn open(
 
     let history = History::new(options.history_events, options.history_bytes);
     let waiting = HubLimits { events: options.watch_buffer, bytes: options.watch_buffer_bytes };
-    let publisher = Arc::new(Publisher::new(types, waiting, options.watch_bytes));
+    let publisher = Arc::new(Publisher::new(types, newest(&table, meta), waiting, options.watch_bytes));
     let shared = Arc::new(Shared {
         scanner: Arc::new(Scanner::new(table.clone(), publisher.clone())),
         table,
@@ -184,6 +188,14 @@ pub(crate) fn open(
         .map_err(io_fault(&path, "start the commit thread of"))?;
     let scrub = scrub::start(&shared, shared.options.scrub_per_second)?;
     Ok((shared, std::iter::once(thread).chain(scrub).collect()))
+}
+
+/// The last event. One that cannot be read is found by who looks for it.
+fn newest(table: &Table, meta: Meta) -> Newest {
+    let sequence = meta.last_seq;
+    let key = keys::event(sequence);
+    let carried = table.load(&key).ok().flatten().map(|event| event.resource);
+    Newest { sequence, carried }
 }
 
 /// What is there against what should be. Where they differ, everything is looked at, to name the records.

@@ -15,6 +15,7 @@ use std::{
     },
 };
 
+use mortise_resource::EncodedResource;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -42,12 +43,25 @@ struct State {
     first: u64,
     bytes: usize,
     readers: usize,
+    /// How many of them want to know what was before.
+    comparing: usize,
     closed: bool,
+}
+
+/// A change as it goes to watches.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HubEvent {
+    /// What watchers see.
+    pub(crate) event: WatchEvent,
+    /// The commit.
+    pub(crate) sequence: u64,
+    /// What was there before an upsert; known to readers that [compare](Hub::subscribe) only.
+    pub(crate) before: Option<EncodedResource>,
 }
 
 /// An event, and how many watches have yet to take it.
 struct Waiting {
-    event: WatchEvent,
+    event: HubEvent,
     bytes: usize,
     readers: usize,
 }
@@ -64,6 +78,7 @@ pub(crate) enum HubEnd {
 pub(crate) struct HubReader {
     hub: Arc<Hub>,
     next: u64,
+    compares: bool,
 }
 
 impl State {
@@ -94,20 +109,24 @@ impl Hub {
         Self { state: Mutex::default(), changed: Notify::new(), total }
     }
 
-    /// A place behind the last event.
-    pub(crate) fn subscribe(self: &Arc<Self>) -> HubReader {
+    /// A place behind the last event, for a reader that wants to know what was before each, or does not.
+    pub(crate) fn subscribe(self: &Arc<Self>, compares: bool) -> HubReader {
         let mut state = self.state.lock();
         state.readers += 1;
-        HubReader { hub: self.clone(), next: state.end() }
+        state.comparing += usize::from(compares);
+        HubReader { hub: self.clone(), next: state.end(), compares }
     }
 
-    /// Adds an event of so many bytes, and pushes out the oldest ones that do not fit.
-    pub(crate) fn send(&self, event: WatchEvent, bytes: usize, limits: HubLimits) {
+    /// Adds an event of so many bytes, and pushes out the oldest ones that do not fit. What was before it is kept if
+    /// somebody wants to know.
+    pub(crate) fn send(&self, mut event: HubEvent, mut bytes: usize, limits: HubLimits) {
         let mut state = self.state.lock();
         let readers = state.readers;
         if readers == 0 {
             return;
         }
+        event.before = event.before.filter(|_| state.comparing > 0);
+        bytes += event.before.as_ref().map_or(0, |before| before.bytes().len());
         state.waiting.push_back(Waiting { event, bytes, readers });
         state.bytes += bytes;
         self.total.fetch_add(bytes, Ordering::Relaxed);
@@ -145,7 +164,7 @@ impl HubReader {
     ///
     /// # Errors
     /// [`HubEnd`].
-    pub(crate) async fn next(&mut self) -> Result<WatchEvent, HubEnd> {
+    pub(crate) async fn next(&mut self) -> Result<HubEvent, HubEnd> {
         let hub = self.hub.clone();
         loop {
             let mut changed = std::pin::pin!(hub.changed.notified());
@@ -159,7 +178,7 @@ impl HubReader {
     }
 
     /// The next event, if it is there.
-    pub(crate) fn take(&mut self) -> Option<Result<WatchEvent, HubEnd>> {
+    pub(crate) fn take(&mut self) -> Option<Result<HubEvent, HubEnd>> {
         let mut state = self.hub.state.lock();
         let Some(ahead) = self.next.checked_sub(state.first) else { return Some(Err(HubEnd::Lagged)) };
         let Some(waiting) = usize::try_from(ahead).ok().and_then(|ahead| state.waiting.get_mut(ahead)) else {
@@ -171,12 +190,18 @@ impl HubReader {
         state.drop_taken(&self.hub.total);
         Some(Ok(event))
     }
+
+    /// Whether it has taken everything that came.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.next == self.hub.state.lock().end()
+    }
 }
 
 impl Drop for HubReader {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
         state.readers -= 1;
+        state.comparing -= usize::from(self.compares);
         let taken = usize::try_from(self.next.saturating_sub(state.first)).unwrap_or(usize::MAX);
         state.waiting.iter_mut().skip(taken).for_each(|waiting| waiting.readers -= 1);
         state.drop_taken(&self.hub.total);
@@ -191,7 +216,7 @@ impl Drop for Hub {
 
 #[cfg(test)]
 mod tests {
-    use mortise_resource::{EncodedResource, pb};
+    use mortise_resource::pb;
 
     use super::*;
 
@@ -202,9 +227,33 @@ mod tests {
         (Arc::new(Hub::new(total.clone())), total)
     }
 
-    fn event(version: usize) -> WatchEvent {
+    fn resource(version: usize) -> EncodedResource {
         let resource = pb::Resource { version: version.to_string(), ..pb::Resource::default() };
-        WatchEvent::Upsert(EncodedResource::of(&resource).unwrap())
+        EncodedResource::of(&resource).unwrap()
+    }
+
+    fn event(version: usize) -> HubEvent {
+        HubEvent { event: WatchEvent::Upsert(resource(version)), sequence: version as u64, before: None }
+    }
+
+    #[tokio::test]
+    async fn what_was_before_is_kept_for_who_wants_to_know_and_counts() {
+        let (hub, total) = hub();
+        let before = resource(1_000);
+        let compared = || HubEvent { before: Some(before.clone()), ..event(1_001) };
+        let mut plain = hub.subscribe(false);
+        hub.send(compared(), 10, LIMITS);
+        assert_eq!((plain.next().await, total.load(Ordering::Relaxed)), (Ok(event(1_001)), 0));
+        let mut comparing = hub.subscribe(true);
+        hub.send(compared(), 10, LIMITS);
+        assert_eq!(total.load(Ordering::Relaxed), 10 + before.bytes().len());
+        assert!(!comparing.is_at_end());
+        assert_eq!(comparing.next().await, Ok(compared()));
+        assert!(comparing.is_at_end() && !plain.is_at_end());
+        drop(comparing);
+        assert_eq!(plain.next().await, Ok(compared()));
+        hub.send(compared(), 10, LIMITS);
+        assert_eq!(plain.next().await, Ok(event(1_001)), "nobody compares any more");
     }
 
     #[tokio::test]
@@ -212,7 +261,7 @@ mod tests {
         let (hub, total) = hub();
         hub.send(event(0), 10, LIMITS);
         assert_eq!(total.load(Ordering::Relaxed), 0, "nobody listens");
-        let (mut a, mut b) = (hub.subscribe(), hub.subscribe());
+        let (mut a, mut b) = (hub.subscribe(false), hub.subscribe(false));
         for n in 1..=3 {
             hub.send(event(n), 10, LIMITS);
         }
@@ -222,7 +271,7 @@ mod tests {
         assert_eq!((hub.bytes(), total.load(Ordering::Relaxed)), (30, 30));
         assert_eq!(b.next().await, Ok(event(1)));
         assert_eq!(total.load(Ordering::Relaxed), 20);
-        let late = hub.subscribe();
+        let late = hub.subscribe(false);
         drop(b);
         assert_eq!(total.load(Ordering::Relaxed), 0, "what only it had yet to take");
         hub.send(event(4), 10, LIMITS);
@@ -238,7 +287,7 @@ mod tests {
     async fn who_lags_is_told_and_holds_no_more_than_the_bounds() {
         let (hub, total) = hub();
         for (bytes, fits) in [(10, 4), (40, 2), (1_000, 1)] {
-            let (mut slow, mut quick) = (hub.subscribe(), hub.subscribe());
+            let (mut slow, mut quick) = (hub.subscribe(false), hub.subscribe(false));
             for n in 0..10 {
                 hub.send(event(n), bytes, LIMITS);
                 assert_eq!(quick.next().await, Ok(event(n)));
@@ -250,7 +299,7 @@ mod tests {
             drop(slow);
             assert_eq!(total.load(Ordering::Relaxed), 0);
         }
-        let mut pushed = hub.subscribe();
+        let mut pushed = hub.subscribe(false);
         hub.send(event(0), 10, LIMITS);
         assert!(hub.push_out() && !hub.push_out());
         assert_eq!(pushed.next().await, Err(HubEnd::Lagged));
@@ -259,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_is_woken() {
         let (hub, _) = hub();
-        let mut reader = hub.subscribe();
+        let mut reader = hub.subscribe(false);
         let taking = tokio::spawn(async move { (reader.next().await, reader.next().await) });
         tokio::task::yield_now().await;
         hub.send(event(1), 1, LIMITS);

@@ -20,8 +20,9 @@
 //! no gap, nothing twice.
 //!
 //! # Cost
-//! Nothing for a read. Publishing costs one lookup per change in the watched types, and one comparison per change and
-//! open window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and
+//! Nothing for a read. Publishing costs one lookup per change in the watched types, one more per label where somebody
+//! watches a label of the type, and one comparison per change and
+//! open window. A type that is not watched has no hub; who watches a label hears of no other event. Events that watches have yet to take are bounded in number and
 //! bytes, for each type and for all ([`hub`](crate::engine::read::hub)); the fullest type loses its oldest ones first.
 //! A window holds the states of keys that it has not passed and that changed since it was opened, so however slowly a
 //! scan is read, no more than what it would give.
@@ -41,11 +42,11 @@ use crate::engine::{
     metrics,
     read::{
         filter::Filter,
-        hub::{Hub, HubEnd, HubLimits, HubReader},
+        hub::{Hub, HubEnd, HubEvent, HubLimits, HubReader},
     },
     tree::change::Change,
 };
-use crate::{StoreError, TypeKey, WatchEvent};
+use crate::{Position, StoreError, TypeKey, WatchEvent};
 
 /// States by key as of a window's commit, `None` where there was nothing that matched.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<EncodedResource>>;
@@ -65,10 +66,35 @@ const EVENT: usize = 512;
 #[derive(Default)]
 struct State {
     types: BTreeSet<TypeKey>,
-    hubs: HashMap<TypeKey, Arc<Hub>>,
+    hubs: HashMap<TypeKey, TypeHubs>,
+    newest: Newest,
     windows: HashMap<u64, WindowChanges>,
     next_window: u64,
     closed: bool,
+}
+
+/// The hubs of a type: one for all of its events, and those for the events of resources with a label.
+#[derive(Default)]
+struct TypeHubs {
+    all: Option<Arc<Hub>>,
+    /// By label and value.
+    labels: HashMap<String, HashMap<String, Arc<Hub>>>,
+}
+
+/// The last event, and what it carries if that is known.
+#[derive(Default)]
+pub(crate) struct Newest {
+    pub(crate) sequence: u64,
+    pub(crate) carried: Option<EncodedResource>,
+}
+
+/// Which events a subscription has.
+pub(crate) struct Wanted<'w> {
+    pub(crate) type_key: &'w TypeKey,
+    /// Those of resources that have this label and its value, or had it before; `None` for all of the type.
+    pub(crate) label: Option<&'w (String, String)>,
+    /// Whether it wants to know what was before each.
+    pub(crate) compares: bool,
 }
 
 struct WindowChanges {
@@ -89,6 +115,7 @@ pub(crate) struct Subscription {
     events: Events,
     publisher: Arc<Publisher>,
     type_key: TypeKey,
+    label: Option<(String, String)>,
 }
 
 /// A window that is open. Dropping it closes it.
@@ -99,8 +126,8 @@ pub(crate) struct Window {
 
 impl Publisher {
     /// Of a store that holds resources of these types.
-    pub(crate) fn new(types: BTreeSet<TypeKey>, limits: HubLimits, max_bytes: usize) -> Self {
-        let state = State { types, ..State::default() };
+    pub(crate) fn new(types: BTreeSet<TypeKey>, newest: Newest, limits: HubLimits, max_bytes: usize) -> Self {
+        let state = State { types, newest, ..State::default() };
         Self { state: Mutex::new(state), limits, bytes: Arc::default(), max_bytes }
     }
 
@@ -109,7 +136,7 @@ impl Publisher {
         let mut state = self.state.lock();
         // Before the events: whoever has seen an event must not read what was before it.
         show();
-        let State { types, hubs, windows, .. } = &mut *state;
+        let State { types, hubs, windows, newest, .. } = &mut *state;
         for change in changes {
             if change.now.is_some() && !types.contains(&change.type_key) {
                 types.insert(change.type_key.clone());
@@ -118,14 +145,18 @@ impl Publisher {
                 window.note(change);
             }
             if change.is_event
-                && let Some(hub) = hubs.get(&change.type_key)
+                && let Some(hubs) = hubs.get(&change.type_key)
                 && let Some(event) = event(change)
             {
-                hub.send(event, change.payload().len() + EVENT, self.limits);
+                let bytes = change.payload().len() + EVENT;
+                hubs.of(change, |hub| hub.send(event.clone(), bytes, self.limits));
             }
         }
+        if let Some(last) = changes.iter().rfind(|change| change.is_event) {
+            *newest = Newest { sequence: last.seq, carried: last.now.as_ref().or(last.prior.as_ref()).cloned() };
+        }
         while self.bytes.load(Ordering::Relaxed) > self.max_bytes {
-            let fullest = hubs.values().max_by_key(|hub| hub.bytes());
+            let fullest = hubs.values().flat_map(TypeHubs::each).max_by_key(|hub| hub.bytes());
             if !fullest.is_some_and(|hub| hub.push_out()) {
                 break;
             }
@@ -150,24 +181,46 @@ impl Publisher {
         self.window(&mut self.state.lock(), filter)
     }
 
-    /// A window, and the events of a type from the same commit on.
+    /// A window, and the events of a type from the same commit on, whose position is given, too.
     ///
     /// # Errors
     /// [`StoreError::Closed`].
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         filter: Filter,
-        type_key: &TypeKey,
-    ) -> Result<(Window, Subscription), StoreError> {
+        wanted: &Wanted<'_>,
+    ) -> Result<(Window, Subscription, Position), StoreError> {
         let mut state = self.state.lock();
+        let subscription = self.subscription(&mut state, wanted)?;
+        let position = state.newest.position();
+        Ok((self.window(&mut state, filter), subscription, position))
+    }
+
+    /// The events of a type from now on, and the position behind the last one before.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`].
+    pub(crate) fn follow(self: &Arc<Self>, wanted: &Wanted<'_>) -> Result<(Subscription, Position), StoreError> {
+        let mut state = self.state.lock();
+        let subscription = self.subscription(&mut state, wanted)?;
+        Ok((subscription, state.newest.position()))
+    }
+
+    fn subscription(self: &Arc<Self>, state: &mut State, wanted: &Wanted<'_>) -> Result<Subscription, StoreError> {
         if state.closed {
             return Err(StoreError::Closed);
         }
-        let hub = state.hubs.entry(type_key.clone());
-        let events = hub.or_insert_with(|| Arc::new(Hub::new(self.bytes.clone()))).subscribe();
-        let subscription =
-            Subscription { events: Events::Open(events), publisher: self.clone(), type_key: type_key.clone() };
-        Ok((self.window(&mut state, filter), subscription))
+        let Wanted { type_key, label, compares } = wanted;
+        let hubs = state.hubs.entry((*type_key).clone()).or_default();
+        let new = || Arc::new(Hub::new(self.bytes.clone()));
+        let hub = match label {
+            None => hubs.all.get_or_insert_with(new),
+            Some((label, value)) => {
+                hubs.labels.entry(label.clone()).or_default().entry(value.clone()).or_insert_with(new)
+            }
+        };
+        let events = Events::Open(hub.subscribe(*compares));
+        Ok(Subscription { events, publisher: self.clone(), type_key: (*type_key).clone(), label: label.cloned() })
     }
 
     fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> Window {
@@ -181,13 +234,64 @@ impl Publisher {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.hubs.drain().for_each(|(_, hub)| hub.close());
+        state.hubs.drain().for_each(|(_, hubs)| hubs.each().for_each(|hub| hub.close()));
     }
 
     #[cfg(test)]
     pub(crate) fn hubs_and_windows(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.hubs.len(), state.windows.len())
+        (state.hubs.values().flat_map(TypeHubs::each).count(), state.windows.len())
+    }
+}
+
+impl Newest {
+    fn position(&self) -> Position {
+        match &self.carried {
+            Some(resource) => Position::of(self.sequence, resource),
+            // One that nothing in the history will confirm.
+            None => Position { sequence: self.sequence, check: 0 },
+        }
+    }
+}
+
+impl TypeHubs {
+    fn each(&self) -> impl Iterator<Item = &Arc<Hub>> {
+        self.all.iter().chain(self.labels.values().flat_map(HashMap::values))
+    }
+
+    /// The hubs that a change belongs to, each once.
+    fn of(&self, change: &Change, mut each: impl FnMut(&Hub)) {
+        self.all.iter().for_each(|hub| each(hub));
+        if self.labels.is_empty() {
+            return;
+        }
+        let mut found: Vec<&Arc<Hub>> = Vec::new();
+        for (label, value) in change.prior.iter().chain(&change.now).flat_map(|resource| resource.labels()) {
+            if let Some(hub) = self.labels.get(label).and_then(|values| values.get(value))
+                && !found.iter().any(|other| Arc::ptr_eq(other, hub))
+            {
+                found.push(hub);
+            }
+        }
+        found.into_iter().for_each(|hub| each(hub));
+    }
+
+    /// Forgets a hub that nobody reads. True when none is left.
+    fn forget_unread(&mut self, label: Option<&(String, String)>) -> bool {
+        match label {
+            None => self.all = self.all.take().filter(|hub| hub.readers() > 0),
+            Some((label, value)) => {
+                if let Some(values) = self.labels.get_mut(label) {
+                    if values.get(value).is_some_and(|hub| hub.readers() == 0) {
+                        values.remove(value);
+                    }
+                    if values.is_empty() {
+                        self.labels.remove(label);
+                    }
+                }
+            }
+        }
+        self.all.is_none() && self.labels.is_empty()
     }
 }
 
@@ -211,7 +315,7 @@ impl Subscription {
     ///
     /// # Errors
     /// [`StoreError::WatchLagged`], [`StoreError::Closed`]; the same one ever after.
-    pub(crate) async fn next(&mut self) -> Result<WatchEvent, StoreError> {
+    pub(crate) async fn next(&mut self) -> Result<HubEvent, StoreError> {
         if let Events::Open(events) = &mut self.events {
             match events.next().await {
                 Ok(event) => return Ok(event),
@@ -225,7 +329,7 @@ impl Subscription {
     ///
     /// # Errors
     /// As [`Subscription::next`].
-    pub(crate) fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+    pub(crate) fn ready(&mut self) -> Result<Option<HubEvent>, StoreError> {
         if let Events::Open(events) = &mut self.events {
             match events.take().transpose() {
                 Ok(event) => return Ok(event),
@@ -233,6 +337,15 @@ impl Subscription {
             }
         }
         Err(self.fault())
+    }
+
+    /// The newest position of the store, if every event before it was taken.
+    pub(crate) fn newest(&self) -> Option<Position> {
+        let state = self.publisher.state.lock();
+        match &self.events {
+            Events::Open(events) => events.is_at_end().then(|| state.newest.position()),
+            Events::Lagged | Events::Closed => None,
+        }
     }
 
     fn end(&mut self, end: HubEnd) {
@@ -260,7 +373,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.events = Events::Closed;
         let mut state = self.publisher.state.lock();
-        if state.hubs.get(&self.type_key).is_some_and(|hub| hub.readers() == 0) {
+        if state.hubs.get_mut(&self.type_key).is_some_and(|hubs| hubs.forget_unread(self.label.as_ref())) {
             state.hubs.remove(&self.type_key);
         }
     }
@@ -285,10 +398,11 @@ impl WindowChanges {
     }
 }
 
-fn event(change: &Change) -> Option<WatchEvent> {
-    match (&change.now, &change.prior) {
-        (Some(now), _) => Some(WatchEvent::Upsert(now.clone())),
-        (None, Some(prior)) => Some(WatchEvent::Delete(prior.clone())),
-        (None, None) => None,
-    }
+fn event(change: &Change) -> Option<HubEvent> {
+    let (event, before) = match (&change.now, &change.prior) {
+        (Some(now), before) => (WatchEvent::Upsert(now.clone()), before.clone()),
+        (None, Some(prior)) => (WatchEvent::Delete(prior.clone()), None),
+        (None, None) => return None,
+    };
+    Some(HubEvent { event, sequence: change.seq, before })
 }

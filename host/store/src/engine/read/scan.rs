@@ -22,11 +22,11 @@ use tokio::{
 };
 
 use crate::{
-    Cursor, StoreError, TypeKey,
+    Cursor, Position, StoreError,
     engine::{
         read::{
             filter::Filter,
-            publisher::{Publisher, States, Subscription, Window},
+            publisher::{Publisher, States, Subscription, Wanted, Window},
             walk::{Match, StepLimit, Walk},
         },
         tree::table::{Decoder, Payload, Table},
@@ -49,12 +49,12 @@ pub(crate) struct Scanner {
 }
 
 /// How far an exact scan is.
-struct Position {
+struct ScanPosition {
     walk: Walk,
     window: Window,
 }
 
-impl Position {
+impl ScanPosition {
     /// The next resources, in key order. True at the end.
     fn step(&mut self, table: &Table, limit: StepLimit) -> Result<(Vec<Match>, bool), StoreError> {
         let mut found = Vec::new();
@@ -76,8 +76,8 @@ impl Scanner {
     }
 
     /// The window comes first: what changes after it is noted, and what the walk sees is no older.
-    fn begin(&self, filter: Filter) -> Position {
-        Position { walk: Walk::new(&filter), window: self.publisher.open_window(filter) }
+    fn begin(&self, filter: Filter) -> ScanPosition {
+        ScanPosition { walk: Walk::new(&filter), window: self.publisher.open_window(filter) }
     }
 
     /// Everything that matches, as of one commit, in key order.
@@ -124,22 +124,43 @@ impl Scanner {
         SledCursor { scanner: Arc::downgrade(self), state: State::First(Box::new(self.begin(filter))), steps: 0 }
     }
 
-    /// A cursor over what matches now, and the events of a type from the same commit on.
+    /// A cursor over what matches now, and the events of a type from the same commit on, whose position is given, too.
     ///
     /// # Errors
     /// [`StoreError::Closed`].
     pub(crate) fn watch(
         self: &Arc<Self>,
         filter: Filter,
-        type_key: &TypeKey,
-    ) -> Result<(SledCursor, Subscription), StoreError> {
+        wanted: &Wanted<'_>,
+    ) -> Result<(SledCursor, Subscription, Position), StoreError> {
         let walk = Walk::new(&filter);
-        let (window, subscription) = self.publisher.subscribe(filter, type_key)?;
-        let state = State::First(Box::new(Position { walk, window }));
-        Ok((SledCursor { scanner: Arc::downgrade(self), state, steps: 0 }, subscription))
+        let (window, subscription, position) = self.publisher.subscribe(filter, wanted)?;
+        let state = State::First(Box::new(ScanPosition { walk, window }));
+        Ok((SledCursor { scanner: Arc::downgrade(self), state, steps: 0 }, subscription, position))
     }
 
-    fn page(&self, mut position: Box<Position>, limit: StepLimit) -> Result<Page, StoreError> {
+    /// Runs what reads many records on a thread that may block, a few at once.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: Arc<Self>,
+        read: impl FnOnce(&Table) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = permit(&self.later_steps).await?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read(&self.table)
+        });
+        reading.await.unwrap_or_else(|error| Err(interrupted(error)))
+    }
+
+    /// Events of a type without a scan, and the position behind the last one before.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`].
+    pub(crate) fn follow(&self, wanted: &Wanted<'_>) -> Result<(Subscription, Position), StoreError> {
+        self.publisher.follow(wanted)
+    }
+
+    fn page(&self, mut position: Box<ScanPosition>, limit: StepLimit) -> Result<Page, StoreError> {
         let (matches, ended) = position.step(&self.table, limit)?;
         position.walk.rest();
         let decoder = self.table.decoder();
@@ -158,7 +179,7 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreEr
 struct Page {
     resources: Vec<EncodedResource>,
     /// Where the next one begins; `None` at the end.
-    position: Option<Box<Position>>,
+    position: Option<Box<ScanPosition>>,
 }
 
 /// A cursor over a [`SledBackend`](crate::SledBackend).
@@ -172,8 +193,8 @@ pub(crate) struct SledCursor {
 
 enum State {
     /// The first step is made on the caller's task.
-    First(Box<Position>),
-    Waiting(Box<Position>),
+    First(Box<ScanPosition>),
+    Waiting(Box<ScanPosition>),
     /// Kept here, so that a call that is given up loses no page.
     Stepping(JoinHandle<Result<Page, StoreError>>),
     Ended,

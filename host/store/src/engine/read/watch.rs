@@ -10,7 +10,7 @@ use mortise_resource::EncodedResource;
 
 use crate::{
     Cursor as _, StoreError, Watch, WatchEvent,
-    engine::read::{filter::Filter, publisher::Subscription, scan::SledCursor},
+    engine::read::{filter::Filter, hub::HubEvent, publisher::Subscription, scan::SledCursor},
 };
 
 /// A watch on the engine.
@@ -53,7 +53,7 @@ impl Watch for SledWatch {
             }
         }
         loop {
-            let event = self.events.next().await?;
+            let event = self.events.next().await?.event;
             if self.is_wanted(&event) {
                 return Ok(event);
             }
@@ -71,7 +71,7 @@ impl Watch for SledWatch {
             self.snapshot = None;
             return Ok(Some(WatchEvent::EndOfSnapshot));
         }
-        while let Some(event) = self.events.ready()? {
+        while let Some(HubEvent { event, .. }) = self.events.ready()? {
             if self.is_wanted(&event) {
                 return Ok(Some(event));
             }

@@ -1,5 +1,6 @@
 //! Tests of the engine as a whole.
 
+mod changes;
 mod chunks;
 mod damage;
 mod full;

@@ -1,0 +1,134 @@
+//! Watches of changes: with what was before each, from a content or from a position on.
+//!
+//! A watch subscribes first. What lies between its position and the moment at which it subscribed is read from the
+//! history ([`replay`](crate::engine::read::replay)), what comes later from the type's hub: no gap, nothing twice. If
+//! the replay takes so long that the hub overflows, the watch has lagged, and its reader opens another one where it
+//! stands.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mortise_resource::EncodedResource;
+
+use crate::{
+    Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, Query, ScanPart, StoreError, WatchEvent,
+    engine::read::{
+        filter::Filter,
+        hub::HubEvent,
+        publisher::{Subscription, Wanted},
+        replay::Replay,
+        scan::Scanner,
+    },
+};
+
+/// Which changes a watch has: those of resources that match, or that did before.
+#[derive(Clone)]
+pub(crate) struct Concern {
+    /// By what cannot change.
+    place: Filter,
+    whole: Filter,
+}
+
+impl Concern {
+    fn new(query: &Query, part: &ScanPart) -> Self {
+        let place = ScanPart { label: None, ..part.clone() };
+        Self { place: Filter::Part(query.clone(), place), whole: Filter::Part(query.clone(), part.clone()) }
+    }
+
+    /// Whether a resource is in the place, with the label or without.
+    pub(crate) fn is_in_place(&self, resource: &EncodedResource) -> bool {
+        self.place.matches(resource)
+    }
+
+    /// Whether a change is one of those. Of one whose resource may have matched it is assumed.
+    pub(crate) fn has(&self, change: &ChangeEvent) -> bool {
+        let matches = |resource: &EncodedResource| self.whole.matches(resource);
+        change.now.as_ref().is_some_and(matches)
+            || match &change.before {
+                Before::Absent => false,
+                Before::Resource(before) => matches(before),
+                Before::Unknown => change.now.as_ref().is_none_or(|now| self.is_in_place(now)),
+            }
+    }
+}
+
+/// Opens a watch with what matches now.
+pub(crate) fn open(scanner: &Arc<Scanner>, query: &Query, part: &ScanPart) -> Result<OpenedChanges, StoreError> {
+    let wanted = Wanted { type_key: &query.type_key, label: part.label.as_ref(), compares: true };
+    let (content, events, position) = scanner.watch(Filter::Part(query.clone(), part.clone()), &wanted)?;
+    let changes = SledChanges { concern: Concern::new(query, part), replay: None, caught_up: None, events };
+    Ok(OpenedChanges { content: Box::new(content), position, changes: Box::new(changes) })
+}
+
+/// Opens a watch behind a position, if the history reaches back to it.
+pub(crate) async fn after(
+    scanner: &Arc<Scanner>,
+    query: &Query,
+    part: &ScanPart,
+    position: Position,
+) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
+    let wanted = Wanted { type_key: &query.type_key, label: part.label.as_ref(), compares: true };
+    let (events, newest) = scanner.follow(&wanted)?;
+    let concern = Concern::new(query, part);
+    let Some(replay) = Replay::open(scanner, concern.clone(), position, newest).await? else { return Ok(None) };
+    Ok(Some(Box::new(SledChanges { concern, replay: Some(replay), caught_up: Some(newest), events })))
+}
+
+/// A watch of changes on the engine.
+struct SledChanges {
+    concern: Concern,
+    /// Gone once it is read.
+    replay: Option<Replay>,
+    /// What the end of the replay is told with; gone once it is told.
+    caught_up: Option<Position>,
+    events: Subscription,
+}
+
+impl SledChanges {
+    fn wanted(&self, event: HubEvent) -> Option<ChangeEvent> {
+        let HubEvent { event, sequence, before } = event;
+        let (now, before) = match event {
+            WatchEvent::Upsert(now) => (Some(now), before.map_or(Before::Absent, Before::Resource)),
+            WatchEvent::Delete(before) => (None, Before::Resource(before)),
+            WatchEvent::EndOfSnapshot => return None,
+        };
+        Some(ChangeEvent { sequence, before, now }).filter(|change| self.concern.has(change))
+    }
+}
+
+#[async_trait]
+impl ChangeWatch for SledChanges {
+    async fn next(&mut self) -> Result<ChangeStep, StoreError> {
+        if let Some(replay) = &mut self.replay {
+            if let Some(change) = replay.next().await? {
+                return Ok(ChangeStep::Change(change));
+            }
+            self.replay = None;
+        }
+        if let Some(position) = self.caught_up.take() {
+            return Ok(ChangeStep::CaughtUp(position));
+        }
+        loop {
+            let event = self.events.next().await?;
+            if let Some(change) = self.wanted(event) {
+                return Ok(ChangeStep::Change(change));
+            }
+        }
+    }
+
+    fn ready(&mut self) -> Result<Option<ChangeEvent>, StoreError> {
+        if self.replay.is_some() || self.caught_up.is_some() {
+            return Ok(None);
+        }
+        while let Some(event) = self.events.ready()? {
+            if let Some(change) = self.wanted(event) {
+                return Ok(Some(change));
+            }
+        }
+        Ok(None)
+    }
+
+    fn newest(&self) -> Option<Position> {
+        if self.replay.is_some() || self.caught_up.is_some() { None } else { self.events.newest() }
+    }
+}
