@@ -103,6 +103,7 @@ mod tombstone;
 mod type_service;
 mod upgrade;
 mod wasi;
+mod watch;
 mod watch_list;
 mod watch_list_live;
 mod web;

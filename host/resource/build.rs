@@ -10,7 +10,7 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     "goten/types/memo.proto",
     "goten/types/meta.proto",
     "goten/types/multi_region_policy.proto",

@@ -31,5 +31,5 @@ pub use tls::{ClientCerts, TlsError, TlsOptions};
 pub use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,
     LinkerdDestinationClient, PluginServiceClient, QueryServiceClient, ResourceServiceClient, ServerServiceClient,
-    TypeServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs, resource as stubs,
+    TypeServiceClient, WatchServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs, resource as stubs,
 };

@@ -43,6 +43,7 @@ use crate::{
         reflection::Reflection,
         server_service::ServerApi,
         type_service::TypeApi,
+        watch_service::WatchApi,
     },
     http::{self, HttpOptions},
     local_socket::LocalSocket,
@@ -56,6 +57,7 @@ use crate::{
         controller_service_server::ControllerServiceServer, function_service_server::FunctionServiceServer,
         plugin_service_server::PluginServiceServer, query_service_server::QueryServiceServer,
         server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
+        watch_service_server::WatchServiceServer,
     },
     soundness::Soundness,
     tls::{Tls, TlsError, TlsOptions},
@@ -264,6 +266,8 @@ impl OpenPorts {
                 .max_decoding_message_size(self.options.max_request_bytes);
             let queries = QueryServiceServer::new(QueryApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
+            let watches = WatchServiceServer::new(WatchApi(service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
             let functions = FunctionServiceServer::new(FunctionApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
 
@@ -317,6 +321,7 @@ impl OpenPorts {
                 .add_service(changes)
                 .add_service(functions)
                 .add_service(queries)
+                .add_service(watches)
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))
                 .add_service(HealthServer::new(Health {

@@ -48,6 +48,9 @@ pub enum QueryError {
     /// A page token that was not given out for this query.
     #[error("page_token: {0}")]
     Token(String),
+    /// A resume token that is none.
+    #[error("resume_token: {0}")]
+    Resume(String),
     /// A negative page size.
     #[error("page_size: {0} is negative; say 0 for the default, or at least 1")]
     PageSize(i32),

@@ -62,6 +62,12 @@ impl Binding {
         digest.iter_mut().zip(hash.finalize()).for_each(|(byte, of)| *byte = of);
         Self(digest)
     }
+
+    /// The digest, for a token of another kind.
+    #[must_use]
+    pub fn digest(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl PageToken {

@@ -25,6 +25,7 @@ mod ids;
 mod list;
 mod list_by_owner;
 mod mutate_and_validate;
+mod open_watch;
 mod origin;
 mod private_bytes;
 mod query;
@@ -55,6 +56,7 @@ pub use delete::Deleted;
 
 pub use mortise_store::{Consistency, WatchEvent};
 pub use origin::{Origin, Remote, Surface};
+pub use query::watch::{ResourceChanges, ResourcesChanges};
 pub use rates::Rates;
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;

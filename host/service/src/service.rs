@@ -72,6 +72,9 @@ impl Default for Options {
     }
 }
 
+/// Bytes of the pages that watches keep, together.
+pub(crate) const VIEWS: usize = 128 << 20;
+
 /// The resource service. Cheap to clone.
 #[derive(Clone)]
 pub struct ResourceService {
@@ -82,6 +85,8 @@ pub struct ResourceService {
     pub(crate) caller_watches: Arc<CallerCounts>,
     pub(crate) snapshots: FairPool,
     pub(crate) lists: FairPool,
+    /// KiB of the pages that watches keep.
+    pub(crate) views: Arc<Semaphore>,
     /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
     pub(crate) low_priority: Arc<LowPriorityThreads>,
     pub(crate) rates: Arc<RateLimits>,
@@ -107,6 +112,7 @@ impl ResourceService {
             caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
+            views: Arc::new(Semaphore::new(VIEWS >> 10)),
             low_priority: Arc::default(),
             rates: Arc::new(RateLimits::new(options.rates)),
             options: Arc::new(options),
@@ -175,7 +181,7 @@ impl ResourceService {
     }
 
     /// Resolves once the service stops.
-    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         self.stop.clone().cancelled_owned()
     }
 }

@@ -14,6 +14,18 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     Error::new(code, format!("{context}: {error}"))
 }
 
+/// The error that ends a watch: `Aborted` where its reader starts again.
+pub(crate) fn ended(error: &StoreError) -> Error {
+    match error {
+        StoreError::WatchClosed => Error::new(Code::Aborted, error.to_string()),
+        StoreError::WatchLagged { .. } => {
+            metrics::counter!("mortise_watches_lagged_total").increment(1);
+            Error::new(Code::Aborted, error.to_string())
+        }
+        other => store_fault("failed next", other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use mortise_store::{Quota, QuotaExceeded};

@@ -41,7 +41,7 @@ impl TypeWatch {
     /// registered. `Internal`: data of an older schema version cannot be upgraded.
     pub async fn next(&mut self) -> Result<WatchEvent, Error> {
         loop {
-            let event = self.watch.next().await.map_err(|e| crate::watch_list::ended(&e))?;
+            let event = self.watch.next().await.map_err(|e| crate::store_fault::ended(&e))?;
             let resource = match event {
                 WatchEvent::EndOfSnapshot => {
                     self.live = true;

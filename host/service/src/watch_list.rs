@@ -12,21 +12,18 @@
 //! changes, the watch ends: with Unauthenticated without a valid token, with PermissionDenied where listing is no longer
 //! allowed, and otherwise with Aborted, since what it has shown may be too much or too little now.
 
-use std::pin::Pin;
-
-use mortise_resource::{Code, EncodedResource, Error, pb, types::Gvk};
+use mortise_resource::{EncodedResource, Error, pb};
 use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
-use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::{
     audit::Method,
     caller::{Caller, Source},
-    caller_counts::CountedOne,
     fair::Share,
     hooks::RequestHooks,
     list::check,
+    open_watch::{OpenWatch, WatchPermission, Within},
     service::ResourceService,
-    store_fault::store_fault,
+    store_fault::ended,
 };
 
 /// Resources of a snapshot that are read on the threads that serve requests: those of its first two pages.
@@ -38,35 +35,8 @@ const TOGETHER: usize = 256;
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
     service: ResourceService,
-    caller: Caller,
-    wanted: Gvk,
-    /// Where, as it was asked for.
-    within: pb::Tenancy,
     state: WatchState,
-    permission: WatchPermission,
-    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _permit: OwnedSemaphorePermit,
-    _counted: Option<CountedOne>,
-}
-
-/// What the caller might do when the watch began, and the news of changes.
-struct WatchPermission {
-    fingerprint: u64,
-    changes: Option<watch::Receiver<u64>>,
-}
-
-impl WatchPermission {
-    /// Resolves when some caller may do something else than before.
-    async fn changed(&mut self) {
-        let changed = match &mut self.changes {
-            Some(changes) => changes.changed().await.is_ok(),
-            None => false,
-        };
-        // Without a sender, which goes with the server, nothing changes.
-        if !changed {
-            std::future::pending().await
-        }
-    }
+    open: OpenWatch,
 }
 
 /// How far a watch is.
@@ -149,36 +119,16 @@ impl ResourceService {
         let kind = check(&registry, &wanted, &tenancy, &request.name_prefix)?;
         kind.scope.check_query("resource", &kind.gvk.to_string(), &tenancy)?;
         // Before the caller is judged, or a change in between would be missed.
-        let permission = WatchPermission {
-            changes: self.access().map(|access| access.changes()),
-            fingerprint: caller.authorizer.fingerprint(),
-        };
+        let permission = WatchPermission::of(self, caller);
         caller.fill_own(kind.scope, &mut tenancy);
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
         let asked = tenancy.clone();
         kind.scope.fill_query(&mut tenancy);
 
-        let number = self.caller_number(&*caller.authorizer);
-        let counted = number.map(|number| self.caller_watches.open(number)).transpose()?;
-        let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
-            metrics::counter!("mortise_watches_refused_total").increment(1);
-            Error::new(
-                Code::ResourceExhausted,
-                format!("{} watches are open already (limit service.max_watches)", self.options.max_watches),
-            )
-        })?;
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
-        Ok(Events {
-            service: self.clone(),
-            caller: caller.clone(),
-            wanted: kind.gvk.clone(),
-            within: asked,
-            permission,
-            state: WatchState::Queued(query),
-            stopped: Box::pin(self.stopped()),
-            _permit: permit,
-            _counted: counted,
-        })
+        let within = Within::Many(kind.gvk.clone(), asked);
+        let open = OpenWatch::new(self, caller, "WatchList", within, permission)?;
+        Ok(Events { service: self.clone(), state: WatchState::Queued(query), open })
     }
 }
 
@@ -214,8 +164,8 @@ impl Events {
         while !handed_over {
             let mut next = Some(self.awaited().await?);
             let registry = self.service.types();
-            let kind = registry.resolve_type(&self.wanted)?;
-            let mut hooks = RequestHooks::new(kind.clone(), &self.caller);
+            let kind = registry.resolve_type(self.open.wanted())?;
+            let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
             let mut looked_at = 1;
             while let Some(event) = next {
                 let more = match shown(&mut hooks, event).await? {
@@ -237,36 +187,13 @@ impl Events {
 
     /// Waits for the next event, whatever it is about.
     async fn awaited(&mut self) -> Result<WatchEvent, Error> {
+        let source = self.open.caller().source;
         loop {
             tokio::select! {
-                event = self.state.next(&self.service, self.caller.source) => return event,
-                () = self.permission.changed() => self.check_permission().await?,
-                () = &mut self.stopped => return Err(ended(&StoreError::Closed)),
+                event = self.state.next(&self.service, source) => return event,
+                news = self.open.news() => self.open.judge(news).await?,
             }
         }
-    }
-
-    /// Ends the watch when the caller may do something else than when it began.
-    async fn check_permission(&mut self) -> Result<(), Error> {
-        let authorizer = &self.caller.authorizer;
-        if authorizer.fingerprint() == self.permission.fingerprint {
-            return Ok(());
-        }
-        let lost = self.lost_permission().await;
-        // Its record, like that of its beginning; a watch that may go on elsewhere leaves none.
-        let caller = &self.caller;
-        let name = "WatchList, ended".into();
-        let mut call = self.service.begin_call(&caller.authorizer, caller.origin.as_ref(), name, false).await?;
-        call.about_many(Some(&self.wanted.to_pb()), Some(&self.within), "");
-        call.end(lost).await?;
-        Err(Error::new(Code::Aborted, "what the caller may see has changed; watch again for a new snapshot"))
-    }
-
-    /// Fails where the caller may not watch any more.
-    async fn lost_permission(&mut self) -> Result<(), Error> {
-        self.caller.authorizer.check_valid()?;
-        let kind = self.service.types().resolve(&self.wanted.to_pb())?.clone();
-        RequestHooks::new(kind, &self.caller).authorize_list(&self.within).await
     }
 }
 
@@ -282,15 +209,4 @@ async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<Wat
     }
     let resource = hooks.upgraded(resource).await?;
     Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
-}
-
-pub(crate) fn ended(error: &StoreError) -> Error {
-    match error {
-        StoreError::WatchClosed => Error::new(Code::Aborted, error.to_string()),
-        StoreError::WatchLagged { .. } => {
-            metrics::counter!("mortise_watches_lagged_total").increment(1);
-            Error::new(Code::Aborted, error.to_string())
-        }
-        other => store_fault("failed next", other),
-    }
 }

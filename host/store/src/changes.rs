@@ -71,7 +71,7 @@ pub enum ChangeStep {
 
 /// Changes as they happen, in commit order, each once. Dropping it ends it.
 #[async_trait]
-pub trait ChangeWatch: Send {
+pub trait ChangeWatch: Send + Sync {
     /// The next step. Never ends by itself; after an error the watch is dead. Safe to cancel.
     ///
     /// # Errors

@@ -22,3 +22,4 @@ pub(crate) mod server_service;
 mod small_writes;
 pub(crate) mod status;
 pub(crate) mod type_service;
+pub(crate) mod watch_service;

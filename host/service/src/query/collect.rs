@@ -16,8 +16,8 @@ pub(super) struct Collector {
     token: Option<PageToken>,
     kept: BTreeMap<SortKey, EncodedResource>,
     bytes: usize,
-    /// Whether something beyond the page was offered.
-    more: bool,
+    /// The first beyond the page, of what was offered. What is farther does not belong to the page, however small it is.
+    follower: Option<(SortKey, EncodedResource)>,
     /// What was offered on the other side of the boundary.
     beyond: u64,
     /// Everything that was offered.
@@ -29,8 +29,8 @@ pub(super) struct Page {
     pub(super) resources: Vec<EncodedResource>,
     /// The order of its first and its last resource; `None` when there is none.
     pub(super) ends: Option<(SortKey, SortKey)>,
-    /// Whether more follows in the page's own direction.
-    pub(super) more: bool,
+    /// What follows in the page's own direction: the first of it.
+    pub(super) follower: Option<(SortKey, EncodedResource)>,
     /// Resources before it.
     pub(super) offset: u64,
     /// Resources on all pages.
@@ -39,7 +39,7 @@ pub(super) struct Page {
 
 impl Collector {
     pub(super) fn new(size: usize, bytes_limit: usize, token: Option<PageToken>) -> Self {
-        Self { size, bytes_limit, token, kept: BTreeMap::new(), bytes: 0, more: false, beyond: 0, offered: 0 }
+        Self { size, bytes_limit, token, kept: BTreeMap::new(), bytes: 0, follower: None, beyond: 0, offered: 0 }
     }
 
     fn direction(&self) -> Direction {
@@ -53,23 +53,29 @@ impl Collector {
             self.beyond += 1;
             return;
         }
+        let is_farther = self.follower.as_ref().is_some_and(|(follower, _)| match self.direction() {
+            Direction::Right => key > *follower,
+            Direction::Left => key < *follower,
+        });
+        if is_farther {
+            return;
+        }
         self.bytes += resource.bytes().len();
         if let Some(replaced) = self.kept.insert(key, resource) {
             self.bytes -= replaced.bytes().len();
         }
         while self.kept.len() > self.size || (self.bytes > self.bytes_limit && self.kept.len() > 1) {
-            let farthest = match self.direction() {
+            self.follower = match self.direction() {
                 Direction::Right => self.kept.pop_last(),
                 Direction::Left => self.kept.pop_first(),
             };
-            self.bytes -= farthest.map_or(0, |(_, resource)| resource.bytes().len());
-            self.more = true;
+            self.bytes -= self.follower.as_ref().map_or(0, |(_, resource)| resource.bytes().len());
         }
     }
 
     /// Whether nothing that comes later in ascending order can belong to the page.
     pub(super) fn is_full(&self) -> bool {
-        self.more && matches!(self.direction(), Direction::Right)
+        self.follower.is_some() && matches!(self.direction(), Direction::Right)
     }
 
     /// Everything that was offered.
@@ -85,6 +91,64 @@ impl Collector {
         };
         let ends = self.kept.first_key_value().zip(self.kept.last_key_value());
         let ends = ends.map(|((first, _), (last, _))| (first.clone(), last.clone()));
-        Page { ends, more: self.more, offset, total: self.offered, resources: self.kept.into_values().collect() }
+        Page {
+            ends,
+            follower: self.follower,
+            offset,
+            total: self.offered,
+            resources: self.kept.into_values().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_query::{Candidate, OrderBy, Schema};
+    use mortise_resource::pb;
+
+    use super::*;
+
+    /// Pages that are bounded in bytes, one after another, have everything once, in whatever order
+    /// it is offered.
+    #[test]
+    fn what_does_not_fit_is_on_the_next_page() {
+        let mut random = fastrand::Rng::with_seed(20);
+        let schema = Schema::new(None);
+        let order = OrderBy::parse("", &schema).unwrap();
+        let mut pages = 0;
+        for _ in 0..2_000 {
+            let mut offered: Vec<_> = (0..random.usize(1..12))
+                .map(|n| {
+                    let resource = pb::Resource {
+                        id: Some(pb::Id { name: format!("r{n:02}"), ..pb::Id::default() }),
+                        generation: "g".repeat(random.usize(..100)),
+                        ..pb::Resource::default()
+                    };
+                    EncodedResource::of(&resource).unwrap()
+                })
+                .collect();
+            let sorted: Vec<_> = offered.iter().map(|resource| resource.name().to_owned()).collect();
+            let (size, bytes) = (random.usize(1..6), random.usize(50..200));
+            let mut token = None;
+            let mut found = Vec::new();
+            loop {
+                random.shuffle(&mut offered);
+                let mut collector = Collector::new(size, bytes, token);
+                for resource in &offered {
+                    let key = order.key(&Candidate::new(resource, &schema)).unwrap();
+                    collector.offer(key, resource.clone());
+                }
+                let page = collector.finish();
+                pages += 1;
+                let names = page.resources.iter().map(|resource| resource.name().to_owned());
+                found.extend(names);
+                if page.follower.is_none() {
+                    break;
+                }
+                token = page.ends.map(|(_, last)| PageToken::after(last));
+            }
+            assert_eq!(found, sorted);
+        }
+        assert!(pages > 4_000, "{pages}");
     }
 }

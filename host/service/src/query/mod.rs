@@ -10,3 +10,4 @@ mod collect;
 mod compile;
 mod search;
 mod update;
+pub(crate) mod watch;

@@ -27,7 +27,7 @@ use super::{
 use crate::{audit::Method, caller::Caller, hooks::RequestHooks, service::ResourceService, store_fault::store_fault};
 
 /// Bytes of the resources of one page.
-const PAGE_BYTES: usize = 3 << 20;
+pub(super) const PAGE_BYTES: usize = 3 << 20;
 /// Pages of candidates that are read on the threads that serve requests: of 64 resources, and of 1,024.
 const SHORT: usize = 2;
 
@@ -155,7 +155,7 @@ impl Reading {
 }
 
 /// The resource with the server's part of its meta, which those that were stored before there was one lack.
-fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
+pub(super) fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
     if resource.has_meta() {
         return Ok(resource);
     }
@@ -165,7 +165,8 @@ fn complete(resource: EncodedResource) -> Result<EncodedResource, Error> {
 }
 
 fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<SearchResponse, Error> {
-    let Page { resources, ends, more, offset, total } = page;
+    let Page { resources, ends, follower, offset, total } = page;
+    let more = follower.is_some();
     let encode = |token: PageToken| token.encode(&search.binding);
     let (prev, next) = match (&search.token, ends) {
         (None, ends) => (None, ends.filter(|_| more).map(|(_, last)| PageToken::after(last))),
@@ -197,7 +198,7 @@ fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn too_long(limit: Duration) -> Error {
+pub(super) fn too_long(limit: Duration) -> Error {
     Error::new(
         Code::DeadlineExceeded,
         format!(
@@ -207,7 +208,7 @@ fn too_long(limit: Duration) -> Error {
     )
 }
 
-fn too_many(limit: usize) -> Error {
+pub(super) fn too_many(limit: usize) -> Error {
     Error::new(
         Code::ResourceExhausted,
         format!(

@@ -1,0 +1,68 @@
+//! Resume tokens: a position in a history, and a digest of what was watched.
+//!
+//! A token that is none is refused. One of another query is well-formed, and no error: clients that keep a token through a
+//! change of theirs or of the server's are told to begin anew. Tokens are no secret and no proof.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::{Binding, QueryError};
+
+/// The first byte of a token.
+const LAYOUT: u8 = 1;
+
+/// Where a watch goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResumeToken {
+    /// The last change that was told.
+    pub sequence: u64,
+    /// What that change is recognised by.
+    pub check: u32,
+}
+
+impl ResumeToken {
+    /// Writes the token for a query.
+    #[must_use]
+    pub fn encode(self, binding: &Binding) -> String {
+        let mut bytes = vec![LAYOUT];
+        bytes.extend_from_slice(&self.sequence.to_be_bytes());
+        bytes.extend_from_slice(&self.check.to_be_bytes());
+        bytes.extend_from_slice(binding.digest());
+        STANDARD.encode(bytes)
+    }
+
+    /// Reads a token; `None` for one of another query.
+    ///
+    /// # Errors
+    /// It is no token.
+    pub fn decode(text: &str, binding: &Binding) -> Result<Option<Self>, QueryError> {
+        let none =
+            || QueryError::Resume("it is none; give the last one of a watch with the same query, or none".into());
+        let bytes = STANDARD.decode(text).map_err(|_| none())?;
+        let (&layout, rest) = bytes.split_first().ok_or_else(none)?;
+        let (sequence, rest) = rest.split_first_chunk().ok_or_else(none)?;
+        let (check, digest) = rest.split_first_chunk().ok_or_else(none)?;
+        if layout != LAYOUT || digest.len() != binding.digest().len() {
+            return Err(none());
+        }
+        let token = Self { sequence: u64::from_be_bytes(*sequence), check: u32::from_be_bytes(*check) };
+        Ok((digest == binding.digest()).then_some(token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_for_its_query_only() {
+        let (own, other) = (Binding::new(&[b"a"]), Binding::new(&[b"b"]));
+        let token = ResumeToken { sequence: u64::MAX - 7, check: 0x1234_5678 };
+        let text = token.encode(&own);
+        assert_eq!(ResumeToken::decode(&text, &own), Ok(Some(token)));
+        assert_eq!(ResumeToken::decode(&text, &other), Ok(None));
+        for broken in ["x", "AQ==", "?", "", &text[4..], &text[..text.len() - 4], &format!("{}AAAA", &text[..40])] {
+            let error = ResumeToken::decode(broken, &own).unwrap_err();
+            assert!(error.to_string().starts_with("resume_token: "), "{broken}: {error:?}");
+        }
+    }
+}

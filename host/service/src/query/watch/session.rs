@@ -1,0 +1,178 @@
+//! What both types of watches of many resources have: the query, compiled against the type as it is registered, and
+//! the judgement of single resources.
+
+use std::sync::Arc;
+
+use mortise_query::{Binding, Candidate, SortKey, Subject};
+use mortise_resource::{EncodedResource, Error, data::SearchRequest, pb, tenancy};
+use mortise_store::{Cursor, Query, ScanPart};
+
+use crate::{
+    caller::Caller,
+    fair::Share,
+    hooks::RequestHooks,
+    open_watch::{OpenWatch, WatchPermission, Within},
+    query::{compile::Search, search::complete},
+    service::ResourceService,
+    store_fault::ended,
+};
+
+/// Pages of a content that are read on the threads that serve requests: of 64 resources, and of 1,024.
+const SHORT: usize = 2;
+
+/// A watch of many resources, whatever its type.
+pub(super) struct Session {
+    pub(super) service: ResourceService,
+    pub(super) search: Search,
+    pub(super) open: OpenWatch,
+    request: SearchRequest,
+}
+
+/// A resource that matches and that the caller may read.
+pub(super) struct Visible {
+    pub(super) key: SortKey,
+    pub(super) resource: EncodedResource,
+}
+
+impl Session {
+    pub(super) async fn open(
+        service: &ResourceService,
+        caller: &Caller,
+        request: SearchRequest,
+    ) -> Result<Self, Error> {
+        let permission = WatchPermission::of(service, caller);
+        let search = Search::compile(caller, &service.types(), request.clone()).await?;
+        let within = Within::Many(search.kind.gvk.clone(), request.tenancy.clone().unwrap_or_default());
+        let open = OpenWatch::new(service, caller, "WatchResources", within, permission)?;
+        Ok(Self { service: service.clone(), search, open, request })
+    }
+
+    /// Compiles the query anew if the type was registered anew. True if what resources hold may mean something else
+    /// now.
+    ///
+    /// # Errors
+    /// The query is none of the type as it is now.
+    pub(super) async fn renew(&mut self) -> Result<bool, Error> {
+        let registry = self.service.types();
+        if Arc::ptr_eq(registry.resolve_type(self.open.wanted())?, &self.search.kind) {
+            return Ok(false);
+        }
+        let before = std::mem::replace(
+            &mut self.search,
+            Search::compile(self.open.caller(), &registry, self.request.clone()).await?,
+        );
+        let (old, new) = (&before.kind, &self.search.kind);
+        Ok(old.schema_version != new.schema_version
+            || old.schema.message().parent_file().file_descriptor_proto()
+                != new.schema.message().parent_file().file_descriptor_proto())
+    }
+
+    /// What of the store the query is about: a name or a label that it requires.
+    pub(super) fn part(&self) -> (Query, ScanPart) {
+        let mut query = self.search.query.clone();
+        let mut part = ScanPart { label: None, after: self.search.after() };
+        for fact in self.search.facts() {
+            let mut values = fact.values.into_iter();
+            let (Some(value), None) = (values.next(), values.next()) else { continue };
+            match fact.subject {
+                Subject::Label(label) if part.label.is_none() => part.label = Some((label, value)),
+                Subject::Name if value.starts_with(&query.name_prefix) => query.name_prefix = value,
+                Subject::Partition if query.tenancy.partition == tenancy::WILDCARD => query.tenancy.partition = value,
+                Subject::Namespace if query.tenancy.namespace == tenancy::WILDCARD => query.tenancy.namespace = value,
+                _ => {}
+            }
+        }
+        (query, part)
+    }
+
+    /// What resume tokens are bound to: what is watched, by whom, and what of it is shown.
+    pub(super) fn binding(&self) -> Binding {
+        let caller = &*self.open.caller().authorizer;
+        // What a caller with rules may see is known by a number of this process only. Who may do everything now may do so
+        // tomorrow.
+        let rights = if caller.allows_all() { 0 } else { caller.fingerprint() };
+        Binding::new(&[
+            self.search.binding.digest(),
+            &self.request.view.to_be_bytes(),
+            &self.request.field_mask.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default(),
+            &self.search.kind.schema_version.get().to_be_bytes(),
+            &rights.to_be_bytes(),
+        ])
+    }
+
+    /// Hooks for resources that are there together; made anew for each wait.
+    pub(super) fn hooks(&self) -> RequestHooks {
+        RequestHooks::new(self.search.kind.clone(), self.open.caller())
+    }
+
+    /// The resource as the caller sees it, if it matches and may be read.
+    ///
+    /// # Errors
+    /// Those of upgrades and of the authorize hook.
+    pub(super) async fn visible(
+        &self,
+        hooks: &mut RequestHooks,
+        resource: &EncodedResource,
+    ) -> Result<Option<Visible>, Error> {
+        if !resource.is_of(&self.search.kind.gvk) {
+            return Ok(None);
+        }
+        hooks.next_item();
+        let resource = complete(hooks.upgraded(resource.clone()).await?)?;
+        let key = {
+            let candidate = Candidate::new(&resource, &self.search.schema);
+            self.search.matches(&candidate).and_then(|matches| match matches {
+                true => self.search.order.key(&candidate).map(Some),
+                false => Ok(None),
+            })
+        };
+        match key {
+            Ok(Some(key)) if hooks.may_read(&resource).await? => Ok(Some(Visible { key, resource })),
+            Ok(_) => Ok(None),
+            Err(error) => {
+                tracing::warn!(name = resource.name(), %error, "a watch passes a resource over");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The resource with what the watch shows of it.
+    pub(super) fn shown(&self, resource: &EncodedResource) -> Result<pb::Resource, Error> {
+        crate::query::compile::project(&self.search.mask, resource.decode()?)
+    }
+
+    /// Waits for a place among those whose snapshots are read at once.
+    pub(super) async fn place(&mut self) -> Result<Share, Error> {
+        let (service, source) = (self.service.clone(), self.open.caller().source);
+        self.until(async move { service.snapshots.acquire(source, 1).await.map_err(|e| service.no_room(e)) }).await?
+    }
+
+    /// The next page of a content of which so many were read.
+    pub(super) async fn page(
+        &mut self,
+        content: &mut dyn Cursor,
+        read: usize,
+    ) -> Result<Option<Vec<EncodedResource>>, Error> {
+        let service = self.service.clone();
+        let page = self.until(async move {
+            match read < SHORT {
+                true => content.next().await,
+                false => service.low_priority.blocking(content.next()).await,
+            }
+        });
+        page.await?.map_err(|e| ended(&e))
+    }
+
+    /// Waits for something, as long as the watch goes on.
+    ///
+    /// # Errors
+    /// Why it ends.
+    pub(super) async fn until<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Error> {
+        self.open.until(wait).await
+    }
+
+    /// What modified resources have of themselves; `None` for everything.
+    pub(super) fn mask(&self) -> Option<prost_types::FieldMask> {
+        self.request.field_mask.clone().filter(|_| !self.search.mask.is_everything())
+    }
+}

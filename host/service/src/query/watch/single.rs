@@ -1,0 +1,155 @@
+//! A watch of one resource: as it is, and every change of what is shown of it. After a removal it goes on.
+
+use mortise_query::{Mask, Schema};
+use mortise_resource::{
+    EncodedResource, Error,
+    data::{ResourceChange, WatchResourceRequest, WatchResourceResponse, resource_change::*},
+    pb, types,
+};
+use mortise_store::{Before, ChangeStep, ChangeWatch, OpenedChanges, Query, ScanPart, StoreError, TypeKey};
+
+use crate::{
+    audit::Method,
+    caller::Caller,
+    hooks::{RequestHooks, type_of},
+    open_watch::{OpenWatch, WatchPermission, Within},
+    query::{
+        compile::{project, shown},
+        search::complete,
+    },
+    service::ResourceService,
+    store_fault::ended,
+};
+
+/// An open watch of one resource. Dropping it closes it.
+pub struct ResourceChanges {
+    service: ResourceService,
+    open: OpenWatch,
+    id: pb::Id,
+    mask: Mask,
+    field_mask: Option<prost_types::FieldMask>,
+    /// `None` before it is read, and after the reader was too slow.
+    changes: Option<Box<dyn ChangeWatch>>,
+    /// What the client has.
+    told: Option<pb::Resource>,
+}
+
+impl ResourceService {
+    /// Opens a watch of one resource.
+    ///
+    /// # Errors
+    /// Those of Read; `InvalidArgument`: a path of the mask, a view; `ResourceExhausted`: too many watches.
+    pub async fn watch_resource(
+        &self,
+        caller: &Caller,
+        request: WatchResourceRequest,
+    ) -> Result<ResourceChanges, Error> {
+        let mut call = self.begin(caller, Method::WatchResource).await?;
+        call.about(request.id.as_ref());
+        let opened = self.resource_watched(caller, request).await;
+        call.end(opened).await
+    }
+
+    async fn resource_watched(&self, caller: &Caller, request: WatchResourceRequest) -> Result<ResourceChanges, Error> {
+        let permission = WatchPermission::of(self, caller);
+        let caller = Caller { consistency: mortise_store::Consistency::Consistent, ..caller.clone() };
+        let stored = self.read_checked(&caller, pb::ReadRequest { id: request.id.clone() }).await?;
+        let asked = request.id.unwrap_or_default();
+        // Complete, but for the uid if none was asked for.
+        let mut id = stored.decode_id()?.unwrap_or_default();
+        id.uid = asked.uid;
+        types::check_id("id", &mut id)?;
+        let kind = self.types().resolve(&type_of(&id))?.clone();
+        let schema = Schema::new(Some(kind.schema.message().clone()));
+        let mask = shown(&kind, &schema, request.view, request.field_mask.as_ref())?;
+        let within = Within::One(kind.gvk.clone(), id.clone());
+        let open = OpenWatch::new(self, &caller, "WatchResource", within, permission)?;
+        let field_mask = request.field_mask.filter(|_| !mask.is_everything());
+        Ok(ResourceChanges { service: self.clone(), open, id, mask, field_mask, changes: None, told: None })
+    }
+}
+
+impl ResourceChanges {
+    /// Waits for the next change. Not safe to cancel.
+    ///
+    /// # Errors
+    /// `Aborted`: the reader starts again. Any other error ends the watch, too.
+    pub async fn next(&mut self) -> Result<WatchResourceResponse, Error> {
+        loop {
+            let now = match self.changes.take() {
+                None => self.read().await?,
+                Some(changes) => self.follow(changes).await?,
+            };
+            let Some(now) = now else { continue };
+            let change_type = match (&self.told, &now) {
+                (None, None) => continue,
+                (None, Some(now)) => ChangeType::Added(Added { resource: Some(now.clone()), view_index: 0 }),
+                (Some(_), None) => {
+                    ChangeType::Removed(Removed { name: self.told.take().and_then(|told| told.id), view_index: 0 })
+                }
+                (Some(before), Some(now)) if before == now => continue,
+                (Some(_), Some(now)) => ChangeType::Modified(Modified {
+                    name: now.id.clone(),
+                    resource: Some(now.clone()),
+                    field_mask: self.field_mask.clone(),
+                    previous_view_index: 0,
+                    view_index: 0,
+                }),
+            };
+            self.told = now;
+            return Ok(WatchResourceResponse { change: Some(ResourceChange { change_type: Some(change_type) }) });
+        }
+    }
+
+    /// What is there now, and from there on the changes.
+    async fn read(&mut self) -> Result<Option<Option<pb::Resource>>, Error> {
+        let tenancy = self.id.tenancy.clone().unwrap_or_default();
+        let of = self.id.r#type.clone().unwrap_or_default();
+        let query = Query { type_key: TypeKey::from(&of), tenancy, name_prefix: self.id.name.clone() };
+        let opened = self.service.backend.open_changes(&query, &ScanPart::default()).await;
+        let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
+        // Names come in order, and this is the first that has itself as its beginning.
+        let first = self.open.until(content.next()).await?.map_err(|e| ended(&e))?;
+        let found = first.and_then(|page| page.into_iter().next());
+        self.changes = Some(changes);
+        match found.filter(|found| self.is_it(found)) {
+            Some(found) => self.visible(&found).await.map(Some),
+            None => Ok(Some(None)),
+        }
+    }
+
+    /// The next state of it; `None` for a change of something else.
+    async fn follow(&mut self, mut changes: Box<dyn ChangeWatch>) -> Result<Option<Option<pb::Resource>>, Error> {
+        let change = match self.open.until(changes.next()).await? {
+            Ok(ChangeStep::Change(change)) => change,
+            Ok(ChangeStep::CaughtUp(_)) => return Ok(None),
+            Err(StoreError::WatchLagged { .. } | StoreError::WatchClosed) => return Ok(None),
+            Err(error) => return Err(ended(&error)),
+        };
+        self.changes = Some(changes);
+        match (&change.now, &change.before) {
+            (Some(now), _) if self.is_it(now) => self.visible(now).await.map(Some),
+            (None, Before::Resource(before)) if self.is_it(before) => Ok(Some(None)),
+            _ => Ok(None),
+        }
+    }
+
+    fn is_it(&self, resource: &EncodedResource) -> bool {
+        resource.name() == self.id.name && (self.id.uid.is_empty() || self.id.uid == resource.id().uid)
+    }
+
+    /// What is shown of it, if it is of the type as it was asked for, and may be read.
+    async fn visible(&self, resource: &EncodedResource) -> Result<Option<pb::Resource>, Error> {
+        let registry = self.service.types();
+        let kind = registry.resolve_type(self.open.wanted())?;
+        if !resource.is_of(&kind.gvk) {
+            return Ok(None);
+        }
+        let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
+        let resource = complete(hooks.upgraded(resource.clone()).await?)?;
+        if !hooks.may_read(&resource).await? {
+            return Ok(None);
+        }
+        project(&self.mask, resource.decode()?).map(Some)
+    }
+}

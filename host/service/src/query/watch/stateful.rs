@@ -1,0 +1,330 @@
+//! STATEFUL: a page in its order, with positions; it ends with the connection.
+//!
+//! The page is read as of one commit, and every later change is applied to it. Where that lets in a row that is not known,
+//! or the reader was too slow, the page is read again, and the client is told the difference.
+
+use std::{collections::VecDeque, time::Duration};
+
+use mortise_query::{Direction, PageToken};
+use mortise_resource::{
+    Code, EncodedResource, Error,
+    data::{ResourceChange, WatchResourcesResponse, resource_change::*, watch_resources_response::PageTokenChange},
+    pb,
+};
+use mortise_store::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, StoreError};
+use prost::Message as _;
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    message,
+    page_view::{Effect, Follower, PageBounds, PageStep, PageView, Row, RowPlace},
+    session::{Session, Visible},
+};
+use crate::{
+    query::{
+        collect::{Collector, Page},
+        search::{PAGE_BYTES, too_many},
+    },
+    service::VIEWS,
+    store_fault::ended,
+};
+
+/// Changes that are looked at together at most, so that others have their turns.
+const TOGETHER: usize = 256;
+/// Bytes of a row besides its key and id, about.
+const ROW: usize = 192;
+
+/// A watch of a page.
+pub(super) struct Stateful {
+    session: Session,
+    /// Changes of a message; 0 for all that belong together.
+    chunk: usize,
+    view: PageView,
+    /// Room for the view among those of all watches.
+    room: Option<OwnedSemaphorePermit>,
+    /// `None` when the page has to be read.
+    changes: Option<Box<dyn ChangeWatch>>,
+    /// When it may be read next.
+    not_before: Instant,
+    /// The tokens that the client has.
+    tokens: Option<PageTokenChange>,
+    /// Messages that belong together and were not sent.
+    unsent: VecDeque<WatchResourcesResponse>,
+}
+
+impl Stateful {
+    pub(super) fn new(session: Session, chunk: usize) -> Self {
+        let view = PageView::empty(bounds(&session));
+        let not_before = Instant::now();
+        let unsent = VecDeque::new();
+        Self { session, chunk, view, room: None, changes: None, not_before, tokens: None, unsent }
+    }
+
+    /// Waits for the next message.
+    pub(super) async fn next(&mut self) -> Result<WatchResourcesResponse, Error> {
+        loop {
+            if let Some(message) = self.unsent.pop_front() {
+                return Ok(message);
+            }
+            if self.session.renew().await? {
+                self.changes = None;
+            }
+            let changes = match self.changes.take() {
+                None => self.read().await?,
+                Some(changes) => self.follow(changes).await?,
+            };
+            self.put(changes);
+        }
+    }
+
+    /// Reads the page, and answers the difference.
+    async fn read(&mut self) -> Result<Vec<ResourceChange>, Error> {
+        self.session.until(sleep_until(self.not_before)).await?;
+        let begun = Instant::now();
+        let (service, source) = (self.session.service.clone(), self.session.open.caller().source);
+        let bytes = service.lists.total().min(PAGE_BYTES);
+        let _share = self.session.until(service.lists.acquire(source, bytes)).await?.map_err(|e| service.no_room(e))?;
+        let (query, part) = self.session.part();
+        let opened = self.session.service.backend.open_changes(&query, &part).await.map_err(|e| ended(&e))?;
+        let OpenedChanges { mut content, changes, .. } = opened;
+        let search = &self.session.search;
+        let ends_early = search.is_by_name();
+        let mut collector = Collector::new(search.page_size, PAGE_BYTES, search.token.clone());
+        let (mut read, mut scanned) = (0, 0_usize);
+        let (limit, time) = (self.session.service.options.search_resources, self.session.service.options.search_time);
+        'pages: while let Some(page) = self.session.page(&mut *content, read).await? {
+            read += 1;
+            scanned += page.len();
+            if scanned > limit {
+                return Err(too_many(limit));
+            }
+            let mut hooks = self.session.hooks();
+            for resource in page {
+                if begun.elapsed() > time {
+                    return Err(crate::query::search::too_long(time));
+                }
+                if let Some(Visible { key, resource }) = self.session.visible(&mut hooks, &resource).await? {
+                    collector.offer(key, resource);
+                }
+                if ends_early && collector.is_full() {
+                    break 'pages;
+                }
+            }
+            drop(hooks);
+            tokio::task::yield_now().await;
+        }
+        let Page { resources, follower, .. } = collector.finish();
+        let follower = follower.map(|(key, resource)| Follower { key, place: place(&resource) });
+        let mut rows = Vec::with_capacity(resources.len());
+        let mut shown = Vec::with_capacity(resources.len());
+        for resource in resources {
+            let (row, resource) = self.row(resource)?;
+            rows.push(row);
+            shown.push(resource);
+        }
+        self.reserve(&rows)?;
+        let steps = self.view.become_page(rows, follower);
+        self.changes = Some(changes);
+        // As long as it took, others have their turn.
+        self.not_before = Instant::now() + begun.elapsed().max(Duration::from_millis(1));
+        let resource = |index: usize| shown.get(index).cloned();
+        Ok(steps.into_iter().map(|step| self.told(step, &resource)).collect())
+    }
+
+    /// Waits for changes, and applies them up to one after which the page has to be read.
+    async fn follow(&mut self, mut changes: Box<dyn ChangeWatch>) -> Result<Vec<ResourceChange>, Error> {
+        let mut next = match self.session.until(changes.next()).await? {
+            Ok(ChangeStep::Change(change)) => Some(change),
+            Ok(ChangeStep::CaughtUp(_)) => None,
+            Err(error) => return lost(&error),
+        };
+        let mut told = Vec::new();
+        let mut bytes = 0;
+        let mut looked_at = 0;
+        while let Some(change) = next.take() {
+            match self.apply(&change).await? {
+                None => return Ok(told),
+                Some(steps) => told.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
+            }
+            looked_at += 1;
+            if looked_at < TOGETHER && bytes < PAGE_BYTES / 3 {
+                next = match changes.ready() {
+                    Ok(next) => next,
+                    Err(error) => return lost(&error).map(|_| told),
+                };
+            }
+        }
+        self.changes = Some(changes);
+        Ok(told)
+    }
+
+    /// Applies a change; `None` if the page has to be read.
+    async fn apply(&mut self, change: &ChangeEvent) -> Result<Option<Vec<ResourceChange>>, Error> {
+        let visible = {
+            let mut hooks = self.session.hooks();
+            match &change.now {
+                Some(now) => self.session.visible(&mut hooks, now).await?,
+                None => None,
+            }
+        };
+        let now = visible.map(|visible| self.row_of(visible)).transpose()?;
+        let (row, shown) = now.unzip();
+        let place = match (&row, &change.now, &change.before) {
+            (Some(row), ..) => row.place.clone(),
+            (None, Some(resource), _) | (None, None, mortise_store::Before::Resource(resource)) => place(resource),
+            (None, None, _) => return Ok(Some(Vec::new())),
+        };
+        Ok(match self.view.apply(&place, row) {
+            Effect::Reread => None,
+            Effect::Steps(steps) => Some(steps.into_iter().map(|step| self.told(step, &|_| shown.clone())).collect()),
+        })
+    }
+
+    fn row(&self, resource: EncodedResource) -> Result<(Row, pb::Resource), Error> {
+        let key = {
+            let candidate = mortise_query::Candidate::new(&resource, &self.session.search.schema);
+            self.session.search.order.key(&candidate)
+        };
+        let id = resource.decode_id()?.unwrap_or_default();
+        let key = key.map_err(|e| crate::query::compile::undecodable(&id, &e))?;
+        self.row_of(Visible { key, resource })
+    }
+
+    /// The row of a resource, and what is shown of it.
+    fn row_of(&self, Visible { key, resource }: Visible) -> Result<(Row, pb::Resource), Error> {
+        let shown = self.session.shown(&resource)?;
+        let row = Row {
+            key,
+            place: place(&resource),
+            uid: resource.id().uid.to_owned(),
+            shown: hash(&shown.encode_to_vec()),
+            bytes: resource.bytes().len(),
+        };
+        Ok((row, shown))
+    }
+
+    /// A step as the client is told it.
+    fn told(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
+        let index = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
+        let change = match step {
+            PageStep::Added(at) => ChangeType::Added(Added { resource: shown(at), view_index: index(at) }),
+            PageStep::Modified(from, to) => {
+                let resource = shown(to);
+                ChangeType::Modified(Modified {
+                    name: resource.as_ref().and_then(|resource| resource.id.clone()),
+                    resource,
+                    field_mask: self.session.mask(),
+                    previous_view_index: index(from),
+                    view_index: index(to),
+                })
+            }
+            PageStep::Removed(at, RowPlace { partition, namespace, name }, uid) => {
+                let id = pb::Id {
+                    uid,
+                    name,
+                    r#type: Some(self.session.search.kind.gvk.to_pb()),
+                    tenancy: Some(pb::Tenancy { partition, namespace }),
+                };
+                ChangeType::Removed(Removed { name: Some(id), view_index: index(at) })
+            }
+        };
+        ResourceChange { change_type: Some(change) }
+    }
+
+    /// Makes messages of changes that belong together, if there is something to tell.
+    fn put(&mut self, changes: Vec<ResourceChange>) {
+        let tokens = self.page_tokens();
+        let are_new = self.tokens.as_ref() != Some(&tokens);
+        if changes.is_empty() && !are_new {
+            return;
+        }
+        let size = if self.chunk == 0 { usize::MAX } else { self.chunk };
+        let mut changes = changes.into_iter().peekable();
+        loop {
+            let part: Vec<_> = changes.by_ref().take(size).collect();
+            let is_current = changes.peek().is_none();
+            let page_token_change = (is_current && are_new).then(|| tokens.clone());
+            let message = WatchResourcesResponse { changes: part, is_current, page_token_change, ..message() };
+            self.unsent.push_back(message);
+            if is_current {
+                break;
+            }
+        }
+        self.tokens = Some(tokens);
+    }
+
+    /// The tokens of a search that shows this page.
+    fn page_tokens(&self) -> PageTokenChange {
+        let search = &self.session.search;
+        let more = |key: Option<&mortise_query::SortKey>| key.filter(|_| self.view.more()).cloned();
+        let (prev, next) = match &search.token {
+            Some(token) if token.direction == Direction::Left => {
+                let before = more(self.view.first()).map(|boundary| PageToken {
+                    direction: Direction::Left,
+                    is_inclusive: false,
+                    boundary,
+                });
+                (before, Some(token.flipped()))
+            }
+            token => (token.as_ref().map(PageToken::flipped), more(self.view.last()).map(PageToken::after)),
+        };
+        let encode = |token: Option<PageToken>| token.map(|token| token.encode(&search.binding)).unwrap_or_default();
+        PageTokenChange { prev_page_token: encode(prev), next_page_token: encode(next) }
+    }
+
+    /// Takes room for rows among those of all watches.
+    fn reserve(&mut self, rows: &[Row]) -> Result<(), Error> {
+        let of = |row: &Row| {
+            let RowPlace { partition, namespace, name } = &row.place;
+            ROW + row.key.encode().len() + partition.len() + namespace.len() + name.len()
+        };
+        let kib = u32::try_from(rows.iter().map(of).sum::<usize>().div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        self.room = None;
+        let room = self.session.service.views.clone().try_acquire_many_owned(kib).map_err(|_| {
+            Error::new(
+                Code::ResourceExhausted,
+                format!(
+                    "the pages of watches take {} MiB already; ask for smaller pages, order by something shorter, or watch \
+                     without an order (STATELESS)",
+                    VIEWS >> 20
+                ),
+            )
+        })?;
+        self.room = Some(room);
+        Ok(())
+    }
+}
+
+/// An error that the page has to be read again after, or that ends the watch.
+fn lost(error: &StoreError) -> Result<Vec<ResourceChange>, Error> {
+    match error {
+        StoreError::WatchLagged { .. } | StoreError::WatchClosed => {
+            metrics::counter!("mortise_watches_lagged_total").increment(1);
+            Ok(Vec::new())
+        }
+        other => Err(ended(other)),
+    }
+}
+
+fn bounds(session: &Session) -> PageBounds {
+    let search = &session.search;
+    PageBounds { size: search.page_size, bytes: PAGE_BYTES, token: search.token.clone() }
+}
+
+fn place(resource: &EncodedResource) -> RowPlace {
+    let id = resource.id();
+    RowPlace { partition: id.partition.to_owned(), namespace: id.namespace.to_owned(), name: id.name.to_owned() }
+}
+
+/// Tells what is shown apart. It is compared within one watch only.
+fn hash(bytes: &[u8]) -> u64 {
+    use std::{
+        hash::{BuildHasher as _, RandomState},
+        sync::LazyLock,
+    };
+    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    KEYS.hash_one(bytes)
+}

@@ -1,0 +1,412 @@
+//! STATELESS: everything that matches, in no order, and then what changes; resumable.
+//!
+//! Each message after the snapshot is complete, and has a token; messages of a snapshot, and of a replay, belong together
+//! and the last of them is. A token for what others changed meanwhile comes now and then, so that the history has still
+//! what follows a watch to which little happens.
+
+use std::{
+    time::{Duration, SystemTime},
+    vec,
+};
+
+use mortise_query::ResumeToken;
+use mortise_resource::{
+    EncodedResource, Error,
+    data::{ResourceChange, WatchResourcesResponse, resource_change::*},
+};
+use mortise_store::{Before, ChangeEvent, ChangeStep, ChangeWatch, Cursor, OpenedChanges, Position, StoreError};
+use prost::Message as _;
+use prost_types::Timestamp;
+use tokio::time::{Instant, sleep_until};
+
+use super::{message, session::Session};
+use crate::{fair::Share, query::compile::refused, store_fault::ended};
+
+/// Changes of a message when the request says 0, and most of them.
+const DEFAULT_CHUNK: usize = 100;
+const MAX_CHUNK: usize = 1_000;
+/// Bytes of changes that fill a message.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Changes that are looked at together at most, so that others have their turns.
+const TOGETHER: usize = 256;
+/// How often there is a token without a change.
+const BOOKMARK: Duration = Duration::from_secs(30);
+
+/// A watch of everything that matches.
+pub(super) struct Stateless {
+    session: Session,
+    chunk: usize,
+    phase: Phase,
+    /// What is to be sent with the next message.
+    held: Held,
+    /// Behind the last change that was looked at.
+    position: Position,
+    /// The position of the last token.
+    told: Position,
+    /// Whether something was sent since the last message that was current.
+    is_unfinished: bool,
+    /// Whether the client has a snapshot or a token.
+    is_in_sync: bool,
+    bookmark: Instant,
+}
+
+/// Changes that wait for their message.
+#[derive(Default)]
+struct Held {
+    changes: Vec<ResourceChange>,
+    bytes: usize,
+}
+
+/// How far the watch is.
+enum Phase {
+    /// It begins with a snapshot.
+    New,
+    /// It begins behind a position. What was updated before the time is left out.
+    Behind(Position, Option<Timestamp>),
+    /// It begins with what was changed at this time.
+    Since(Timestamp),
+    Snapshot {
+        content: Box<dyn Cursor>,
+        /// Pages that were read.
+        read: usize,
+        page: vec::IntoIter<EncodedResource>,
+        position: Position,
+        changes: Box<dyn ChangeWatch>,
+        _place: Share,
+    },
+    Replay(Box<dyn ChangeWatch>, Option<Timestamp>, Share),
+    Live(Box<dyn ChangeWatch>),
+    /// It is beginning, or has failed.
+    Ended,
+}
+
+impl Stateless {
+    /// Begins a watch.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a token that is none, a time in the future or with a token, or one that is none.
+    pub(super) fn new(
+        session: Session,
+        chunk: usize,
+        resume_token: &str,
+        starting_time: Option<Timestamp>,
+    ) -> Result<Self, Error> {
+        let mut is_in_sync = false;
+        let phase = match (resume_token, starting_time) {
+            ("", None) => Phase::New,
+            ("", Some(time)) => {
+                let at = SystemTime::try_from(time)
+                    .map_err(|_| Error::invalid("starting_time: it is no point in time; say one of the past"))?;
+                if at > SystemTime::now() {
+                    return Err(Error::invalid("starting_time: it is in the future; say one of the past"));
+                }
+                Phase::Since(time)
+            }
+            (_, Some(_)) => {
+                return Err(Error::invalid("starting_time is not for a watch with a resume_token; leave one out"));
+            }
+            (token, None) => {
+                is_in_sync = true;
+                let token = ResumeToken::decode(token, &session.binding()).map_err(refused)?;
+                // The history has no such place.
+                let foreign = ResumeToken { sequence: u64::MAX, check: 0 };
+                let ResumeToken { sequence, check } = token.unwrap_or(foreign);
+                Phase::Behind(Position { sequence, check }, None)
+            }
+        };
+        Ok(Self {
+            session,
+            chunk: if chunk == 0 { DEFAULT_CHUNK } else { chunk.min(MAX_CHUNK) },
+            phase,
+            held: Held::default(),
+            position: Position::default(),
+            told: Position::default(),
+            is_unfinished: false,
+            is_in_sync,
+            bookmark: Instant::now() + BOOKMARK,
+        })
+    }
+
+    /// Waits for the next message.
+    pub(super) async fn next(&mut self) -> Result<WatchResourcesResponse, Error> {
+        loop {
+            if self.session.renew().await? {
+                self.phase = Phase::New;
+                self.held = Held::default();
+                if self.is_in_sync || self.is_unfinished {
+                    return Ok(self.reset());
+                }
+            }
+            let message = match std::mem::replace(&mut self.phase, Phase::Ended) {
+                Phase::New => self.begin().await?,
+                Phase::Behind(position, since) => self.resume(position, since).await?,
+                Phase::Since(time) => {
+                    let backend = self.session.service.backend.clone();
+                    let found = self.session.until(backend.position_before(time)).await?.map_err(|e| ended(&e))?;
+                    match found {
+                        Some(position) => self.phase = Phase::Behind(position, Some(time)),
+                        None => return Ok(self.start_over()),
+                    }
+                    None
+                }
+                Phase::Snapshot { content, read, page, position, changes, _place } => {
+                    self.snapshot(content, read, page, position, changes, _place).await?
+                }
+                Phase::Replay(changes, since, place) => self.replay(changes, since, place).await?,
+                Phase::Live(changes) => self.live(changes).await?,
+                Phase::Ended => return Err(ended(&StoreError::Closed)),
+            };
+            if let Some(message) = message {
+                self.is_unfinished = !message.is_current;
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Begins a snapshot.
+    async fn begin(&mut self) -> Result<Option<WatchResourcesResponse>, Error> {
+        let place = self.session.place().await?;
+        let (query, part) = self.session.part();
+        let opened = self.session.service.backend.open_changes(&query, &part).await.map_err(|e| ended(&e))?;
+        let OpenedChanges { content, position, changes } = opened;
+        let page = Vec::new().into_iter();
+        self.phase = Phase::Snapshot { content, read: 0, page, position, changes, _place: place };
+        Ok(None)
+    }
+
+    /// Goes on behind a position.
+    async fn resume(
+        &mut self,
+        position: Position,
+        since: Option<Timestamp>,
+    ) -> Result<Option<WatchResourcesResponse>, Error> {
+        let place = self.session.place().await?;
+        let (query, part) = self.session.part();
+        let backend = self.session.service.backend.clone();
+        let changes = self.session.until(backend.changes_after(&query, &part, position)).await?;
+        let Some(changes) = changes.map_err(|e| ended(&e))? else { return Ok(Some(self.start_over())) };
+        self.position = position;
+        self.phase = Phase::Replay(changes, since, place);
+        Ok(None)
+    }
+
+    async fn snapshot(
+        &mut self,
+        mut content: Box<dyn Cursor>,
+        mut read: usize,
+        mut page: vec::IntoIter<EncodedResource>,
+        position: Position,
+        changes: Box<dyn ChangeWatch>,
+        place: Share,
+    ) -> Result<Option<WatchResourcesResponse>, Error> {
+        let mut hooks = self.session.hooks();
+        for resource in page.by_ref() {
+            let Some(visible) = self.session.visible(&mut hooks, &resource).await? else { continue };
+            let current = current(&self.session, &visible.resource)?;
+            // Before it is added: the last message of a snapshot is the one that is current.
+            let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
+            self.held.add(current);
+            if let Some(full) = full {
+                drop(hooks);
+                self.phase = Phase::Snapshot { content, read, page, position, changes, _place: place };
+                return Ok(Some(full.message()));
+            }
+        }
+        drop(hooks);
+        match self.session.page(&mut *content, read).await? {
+            Some(next) => {
+                read += 1;
+                page = next.into_iter();
+                self.phase = Phase::Snapshot { content, read, page, position, changes, _place: place };
+                tokio::task::yield_now().await;
+                Ok(None)
+            }
+            None => {
+                self.position = position;
+                self.phase = Phase::Live(changes);
+                Ok(Some(self.complete()))
+            }
+        }
+    }
+
+    async fn replay(
+        &mut self,
+        mut changes: Box<dyn ChangeWatch>,
+        since: Option<Timestamp>,
+        place: Share,
+    ) -> Result<Option<WatchResourcesResponse>, Error> {
+        loop {
+            let step = match self.session.until(changes.next()).await? {
+                Ok(step) => step,
+                Err(error) => return self.recover(&error, since),
+            };
+            match step {
+                ChangeStep::Change(change) => {
+                    let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
+                    let is_old = since.is_some_and(|since| is_before(&change, since));
+                    let told = if is_old { None } else { told(&self.session, &change).await? };
+                    told.into_iter().for_each(|change| self.held.add(change));
+                    self.position = change.position();
+                    if let Some(full) = full {
+                        self.phase = Phase::Replay(changes, since, place);
+                        return Ok(Some(full.message()));
+                    }
+                }
+                ChangeStep::CaughtUp(position) => {
+                    self.position = position;
+                    self.phase = Phase::Live(changes);
+                    return Ok(Some(self.complete()));
+                }
+            }
+        }
+    }
+
+    async fn live(&mut self, mut changes: Box<dyn ChangeWatch>) -> Result<Option<WatchResourcesResponse>, Error> {
+        let due = self.bookmark;
+        let waited = self.session.until(async {
+            tokio::select! {
+                step = changes.next() => Some(step),
+                () = sleep_until(due) => None,
+            }
+        });
+        let step = match waited.await? {
+            Some(Ok(step)) => step,
+            Some(Err(error)) => return self.recover(&error, None),
+            None => {
+                self.bookmark = Instant::now() + BOOKMARK;
+                let newest = changes.newest().filter(|newest| *newest != self.told);
+                self.phase = Phase::Live(changes);
+                return Ok(newest.map(|newest| {
+                    self.position = newest;
+                    self.complete()
+                }));
+            }
+        };
+        let mut next = match step {
+            ChangeStep::Change(change) => Some(change),
+            ChangeStep::CaughtUp(_) => None,
+        };
+        let mut looked_at = 0;
+        while let Some(change) = next.take() {
+            let told = told(&self.session, &change).await?;
+            told.into_iter().for_each(|change| self.held.add(change));
+            self.position = change.position();
+            looked_at += 1;
+            if looked_at < TOGETHER && !self.held.is_full(self.chunk) {
+                next = match changes.ready() {
+                    Ok(next) => next,
+                    Err(error) => {
+                        let lost = self.recover(&error, None)?;
+                        // What was looked at before is told first.
+                        return Ok(match lost {
+                            None if !self.held.changes.is_empty() => Some(self.complete()),
+                            lost => lost,
+                        });
+                    }
+                };
+            }
+        }
+        self.phase = Phase::Live(changes);
+        Ok((!self.held.changes.is_empty()).then(|| self.complete()))
+    }
+
+    /// Goes on from the history after an error that only says that the reader was too slow.
+    fn recover(
+        &mut self,
+        error: &StoreError,
+        since: Option<Timestamp>,
+    ) -> Result<Option<WatchResourcesResponse>, Error> {
+        match error {
+            StoreError::WatchLagged { .. } => {
+                metrics::counter!("mortise_watches_lagged_total").increment(1);
+                self.phase = Phase::Behind(self.position, since);
+                Ok(None)
+            }
+            StoreError::HistoryTrimmed | StoreError::WatchClosed => Ok(Some(self.start_over())),
+            other => Err(ended(other)),
+        }
+    }
+
+    /// The end of what belongs together.
+    fn complete(&mut self) -> WatchResourcesResponse {
+        self.is_in_sync = true;
+        self.told = self.position;
+        self.bookmark = Instant::now() + BOOKMARK;
+        let Position { sequence, check } = self.position;
+        let resume_token = ResumeToken { sequence, check }.encode(&self.session.binding());
+        WatchResourcesResponse { is_current: true, resume_token, ..std::mem::take(&mut self.held).message() }
+    }
+
+    /// Forgets everything, since the history does not reach back.
+    fn start_over(&mut self) -> WatchResourcesResponse {
+        self.phase = Phase::New;
+        self.is_in_sync = true;
+        self.reset()
+    }
+
+    /// Tells the client what to forget: everything, or, of its first snapshot, what it has of that.
+    fn reset(&mut self) -> WatchResourcesResponse {
+        metrics::counter!("mortise_watches_reset_total").increment(1);
+        self.held = Held::default();
+        self.is_unfinished = false;
+        let is_hard_reset = std::mem::take(&mut self.is_in_sync);
+        WatchResourcesResponse { is_hard_reset, is_soft_reset: !is_hard_reset, ..message() }
+    }
+}
+
+impl Held {
+    fn is_full(&self, chunk: usize) -> bool {
+        self.changes.len() >= chunk || self.bytes >= CHUNK_BYTES
+    }
+
+    fn add(&mut self, change: ResourceChange) {
+        self.bytes += change.encoded_len();
+        self.changes.push(change);
+    }
+
+    fn message(self) -> WatchResourcesResponse {
+        WatchResourcesResponse { changes: self.changes, ..message() }
+    }
+}
+
+fn current(session: &Session, resource: &EncodedResource) -> Result<ResourceChange, Error> {
+    let current = Current { resource: Some(session.shown(resource)?) };
+    Ok(ResourceChange { change_type: Some(ChangeType::Current(current)) })
+}
+
+/// What a change means for the watch.
+async fn told(session: &Session, change: &ChangeEvent) -> Result<Option<ResourceChange>, Error> {
+    let mut hooks = session.hooks();
+    let ChangeEvent { before, now, .. } = change;
+    let visible = match now {
+        Some(now) => session.visible(&mut hooks, now).await?,
+        None => None,
+    };
+    if let Some(visible) = visible {
+        if !session.search.mask.is_everything()
+            && let Before::Resource(before) = before
+            && let Some(before) = session.visible(&mut hooks, before).await?
+            && session.shown(&before.resource)? == session.shown(&visible.resource)?
+        {
+            return Ok(None);
+        }
+        return current(session, &visible.resource).map(Some);
+    }
+    let left = match (before, now) {
+        (Before::Resource(before), _) => session.visible(&mut hooks, before).await?.map(|before| before.resource),
+        // It may have matched.
+        (Before::Unknown, Some(now)) if now.is_of(&session.search.kind.gvk) && hooks.may_read(now).await? => {
+            Some(now.clone())
+        }
+        (Before::Absent | Before::Unknown, _) => None,
+    };
+    let Some(left) = left else { return Ok(None) };
+    let removed = Removed { name: left.decode_id()?, view_index: 0 };
+    Ok(Some(ResourceChange { change_type: Some(ChangeType::Removed(removed)) }))
+}
+
+/// Whether an update was made before a time, as far as it says when.
+fn is_before(change: &ChangeEvent, time: Timestamp) -> bool {
+    let meta = change.now.as_ref().and_then(|now| now.decode_meta().ok().flatten());
+    meta.and_then(|meta| meta.update_time).is_some_and(|at| (at.seconds, at.nanos) < (time.seconds, time.nanos))
+}
