@@ -61,6 +61,7 @@ impl Position {
 
 /// What a watch of changes comes to.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly each is a change, and none is kept")]
 pub enum ChangeStep {
     /// A change.
     Change(ChangeEvent),

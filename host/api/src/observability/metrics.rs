@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 73] = {
+pub const ALL: [Metric; 74] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_audit_failures_total", "", "Failures to write into the audit log's file."),
@@ -371,6 +371,12 @@ pub const ALL: [Metric; 73] = {
             "Watches of clients that were ended because they fell behind.",
         ),
         metric(Counter, "mortise_watches_refused_total", "", "Watches refused because too many are open."),
+        metric(
+            Counter,
+            "mortise_watches_reset_total",
+            "",
+            "Watches without an order whose clients were told to forget what they had, and got a snapshot.",
+        ),
     ]
 };
 

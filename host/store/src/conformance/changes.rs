@@ -97,8 +97,8 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
         }
         let slot = random(stored.len());
         let before = stored[slot].take();
-        if before.is_some() && random(4) == 0 {
-            delete(store, before.as_ref().unwrap()).await;
+        if let Some(stored) = before.as_ref().filter(|_| random(4) == 0) {
+            delete(store, stored).await;
         } else {
             let base = before.clone().unwrap_or_else(|| resource(&format!("r-{slot:02}")));
             let value = ["a", "b", "c"][random(3)];

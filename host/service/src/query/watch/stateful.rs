@@ -301,10 +301,7 @@ impl Stateful {
 /// An error that the page has to be read again after, or that ends the watch.
 fn lost(error: &StoreError) -> Result<Vec<ResourceChange>, Error> {
     match error {
-        StoreError::WatchLagged { .. } | StoreError::WatchClosed => {
-            metrics::counter!("mortise_watches_lagged_total").increment(1);
-            Ok(Vec::new())
-        }
+        StoreError::WatchLagged { .. } | StoreError::WatchClosed => Ok(Vec::new()),
         other => Err(ended(other)),
     }
 }

@@ -318,7 +318,6 @@ impl Stateless {
     ) -> Result<Option<WatchResourcesResponse>, Error> {
         match error {
             StoreError::WatchLagged { .. } => {
-                metrics::counter!("mortise_watches_lagged_total").increment(1);
                 self.phase = Phase::Behind(self.position, since);
                 Ok(None)
             }
