@@ -20,6 +20,7 @@ mod hooks;
 mod hostile;
 mod latencies;
 mod noop;
+mod queries;
 mod reload;
 mod report;
 mod scale;
@@ -130,6 +131,15 @@ enum Command {
         #[arg(long, default_value_t = 50)]
         changes: u32,
     },
+    /// Searches among many resources by a label and without an index, and what filtered watches cost writes.
+    Queries {
+        /// How many resources.
+        #[arg(long, default_value_t = 1_000_000)]
+        resources: usize,
+        /// How many watches.
+        #[arg(long, default_value_t = 1_000)]
+        watchers: usize,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -168,6 +178,10 @@ fn main() -> Outcome<()> {
             Command::Destination { streams, endpoints, changes } => {
                 destination::measure(streams, endpoints, changes).await
             }
+            Command::Queries { resources, watchers } => {
+                queries::watches(rounds, watchers).await?;
+                queries::searches(resources).await
+            }
             Command::All => {
                 hooks::measure().await?;
                 reload::measure(1_000).await?;
@@ -182,6 +196,8 @@ fn main() -> Outcome<()> {
                 controllers::measure(rounds, 100_000).await?;
                 catalog::measure(1_000).await?;
                 destination::measure(1_000, 10_000, 50).await?;
+                queries::watches(rounds, 1_000).await?;
+                queries::searches(1_000_000).await?;
                 scale::measure(rounds, 1_000_000).await
             }
         }

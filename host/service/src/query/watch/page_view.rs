@@ -23,6 +23,8 @@ pub(super) struct Row {
     pub(super) shown: u64,
     /// Bytes of the resource.
     pub(super) bytes: usize,
+    /// Bytes of the row.
+    pub(super) kept: usize,
 }
 
 /// How a page is bounded.
@@ -85,6 +87,11 @@ impl PageView {
     /// Whether rows follow it, in its own direction.
     pub(super) fn more(&self) -> bool {
         self.follower.is_some()
+    }
+
+    /// Bytes of the rows.
+    pub(super) fn kept(&self) -> usize {
+        self.rows.iter().map(|row| row.kept).sum()
     }
 
     fn is_leftward(&self) -> bool {
@@ -240,7 +247,7 @@ mod tests {
             };
             let encoded = EncodedResource::of(&resource).unwrap();
             let key = self.order.key(&Candidate::new(&encoded, &self.schema)).unwrap();
-            Row { key, place: place(name), uid: String::new(), shown: *shown, bytes: *bytes }
+            Row { key, place: place(name), uid: String::new(), shown: *shown, bytes: *bytes, kept: 0 }
         }
 
         /// The page of a search, by the collector that makes those.

@@ -4,7 +4,7 @@ use mortise_query::{Mask, Schema};
 use mortise_resource::{
     EncodedResource, Error,
     data::{ResourceChange, WatchResourceRequest, WatchResourceResponse, resource_change::*},
-    pb, types,
+    pb,
 };
 use mortise_store::{Before, ChangeStep, ChangeWatch, OpenedChanges, Query, ScanPart, StoreError, TypeKey};
 
@@ -58,7 +58,6 @@ impl ResourceService {
         // Complete, but for the uid if none was asked for.
         let mut id = stored.decode_id()?.unwrap_or_default();
         id.uid = asked.uid;
-        types::check_id("id", &mut id)?;
         let kind = self.types().resolve(&type_of(&id))?.clone();
         let schema = Schema::new(Some(kind.schema.message().clone()));
         let mask = shown(&kind, &schema, request.view, request.field_mask.as_ref())?;

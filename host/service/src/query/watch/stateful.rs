@@ -24,6 +24,7 @@ use super::{
     session::{Session, Visible},
 };
 use crate::{
+    fair::Share,
     query::{
         collect::{Collector, Page},
         search::{PAGE_BYTES, too_many},
@@ -34,6 +35,8 @@ use crate::{
 
 /// Changes that are looked at together at most, so that others have their turns.
 const TOGETHER: usize = 256;
+/// Bytes of changes that fill a message.
+const CHUNK_BYTES: usize = 128 << 10;
 /// Bytes of a row besides its key and id, about.
 const ROW: usize = 192;
 
@@ -53,6 +56,8 @@ pub(super) struct Stateful {
     tokens: Option<PageTokenChange>,
     /// Messages that belong together and were not sent.
     unsent: VecDeque<WatchResourcesResponse>,
+    /// Room for a page that the client has yet to take.
+    page: Option<Share>,
 }
 
 impl Stateful {
@@ -60,7 +65,7 @@ impl Stateful {
         let view = PageView::empty(bounds(&session));
         let not_before = Instant::now();
         let unsent = VecDeque::new();
-        Self { session, chunk, view, room: None, changes: None, not_before, tokens: None, unsent }
+        Self { session, chunk, view, room: None, changes: None, not_before, tokens: None, unsent, page: None }
     }
 
     /// Waits for the next message.
@@ -69,6 +74,8 @@ impl Stateful {
             if let Some(message) = self.unsent.pop_front() {
                 return Ok(message);
             }
+            // Who asks for more has taken what there was.
+            self.page = None;
             if self.session.renew().await? {
                 self.changes = None;
             }
@@ -86,7 +93,8 @@ impl Stateful {
         let begun = Instant::now();
         let (service, source) = (self.session.service.clone(), self.session.open.caller().source);
         let bytes = service.lists.total().min(PAGE_BYTES);
-        let _share = self.session.until(service.lists.acquire(source, bytes)).await?.map_err(|e| service.no_room(e))?;
+        let page = self.session.until(service.lists.acquire(source, bytes)).await?.map_err(|e| service.no_room(e))?;
+        self.page = Some(page);
         let (query, part) = self.session.part();
         let opened = self.session.service.backend.open_changes(&query, &part).await.map_err(|e| ended(&e))?;
         let OpenedChanges { mut content, changes, .. } = opened;
@@ -125,8 +133,8 @@ impl Stateful {
             rows.push(row);
             shown.push(resource);
         }
-        self.reserve(&rows)?;
         let steps = self.view.become_page(rows, follower);
+        self.reserve()?;
         self.changes = Some(changes);
         // As long as it took, others have their turn.
         self.not_before = Instant::now() + begun.elapsed().max(Duration::from_millis(1));
@@ -141,6 +149,9 @@ impl Stateful {
             Ok(ChangeStep::CaughtUp(_)) => None,
             Err(error) => return lost(&error),
         };
+        if self.session.renew().await? {
+            return Ok(Vec::new());
+        }
         let mut told = Vec::new();
         let mut bytes = 0;
         let mut looked_at = 0;
@@ -150,13 +161,14 @@ impl Stateful {
                 Some(steps) => told.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
             }
             looked_at += 1;
-            if looked_at < TOGETHER && bytes < PAGE_BYTES / 3 {
+            if looked_at < TOGETHER && bytes < CHUNK_BYTES {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => return lost(&error).map(|_| told),
                 };
             }
         }
+        self.reserve()?;
         self.changes = Some(changes);
         Ok(told)
     }
@@ -196,9 +208,12 @@ impl Stateful {
     /// The row of a resource, and what is shown of it.
     fn row_of(&self, Visible { key, resource }: Visible) -> Result<(Row, pb::Resource), Error> {
         let shown = self.session.shown(&resource)?;
+        let place = place(&resource);
+        let kept = key.encode().len() + place.partition.len() + place.namespace.len() + place.name.len();
         let row = Row {
             key,
-            place: place(&resource),
+            place,
+            kept: ROW + kept,
             uid: resource.id().uid.to_owned(),
             shown: hash(&shown.encode_to_vec()),
             bytes: resource.bytes().len(),
@@ -275,13 +290,13 @@ impl Stateful {
         PageTokenChange { prev_page_token: encode(prev), next_page_token: encode(next) }
     }
 
-    /// Takes room for rows among those of all watches.
-    fn reserve(&mut self, rows: &[Row]) -> Result<(), Error> {
-        let of = |row: &Row| {
-            let RowPlace { partition, namespace, name } = &row.place;
-            ROW + row.key.encode().len() + partition.len() + namespace.len() + name.len()
-        };
-        let kib = u32::try_from(rows.iter().map(of).sum::<usize>().div_ceil(1 << 10)).unwrap_or(u32::MAX);
+    /// Takes room for the view among those of all watches, if it has too little.
+    fn reserve(&mut self) -> Result<(), Error> {
+        let kib = u32::try_from(self.view.kept().div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        let has = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        if usize::try_from(kib).is_ok_and(|kib| kib <= has) {
+            return Ok(());
+        }
         self.room = None;
         let room = self.session.service.views.clone().try_acquire_many_owned(kib).map_err(|_| {
             Error::new(

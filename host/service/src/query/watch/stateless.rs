@@ -25,8 +25,8 @@ use crate::{fair::Share, query::compile::refused, store_fault::ended};
 /// Changes of a message when the request says 0, and most of them.
 const DEFAULT_CHUNK: usize = 100;
 const MAX_CHUNK: usize = 1_000;
-/// Bytes of changes that fill a message.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of changes that fill a message: who takes nothing keeps no more of them in memory.
+const CHUNK_BYTES: usize = 128 << 10;
 /// Changes that are looked at together at most, so that others have their turns.
 const TOGETHER: usize = 256;
 /// How often there is a token without a change.
@@ -240,6 +240,9 @@ impl Stateless {
                 Ok(step) => step,
                 Err(error) => return self.recover(&error, since),
             };
+            if self.session.renew().await? {
+                return Ok(Some(self.start_over()));
+            }
             match step {
                 ChangeStep::Change(change) => {
                     let full = self.held.is_full(self.chunk).then(|| std::mem::take(&mut self.held));
@@ -282,6 +285,10 @@ impl Stateless {
                 }));
             }
         };
+        // What was waited for may mean something else than when the wait began.
+        if self.session.renew().await? {
+            return Ok(Some(self.start_over()));
+        }
         let mut next = match step {
             ChangeStep::Change(change) => Some(change),
             ChangeStep::CaughtUp(_) => None,
@@ -336,7 +343,7 @@ impl Stateless {
         WatchResourcesResponse { is_current: true, resume_token, ..std::mem::take(&mut self.held).message() }
     }
 
-    /// Forgets everything, since the history does not reach back.
+    /// Forgets everything: the history does not reach back, or what resources hold means something else now.
     fn start_over(&mut self) -> WatchResourcesResponse {
         self.phase = Phase::New;
         self.is_in_sync = true;

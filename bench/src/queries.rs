@@ -1,0 +1,199 @@
+//! Queries: searches among many resources, by an index and without one; and what filtered watches cost writes.
+//!
+//! Of searches the server's own time is reported, which each answer's plan has; of watches the server's processor time
+//! for a write, beside that with no watch at all in the same run.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use futures::future::try_join_all;
+use mortise_api::{QueryServiceClient, WatchServiceClient};
+use mortise_resource::{
+    data::{SearchRequest, WatchResourcesRequest},
+    goten::{LabelSelector, Meta, WatchType},
+    pb,
+    types::Gvk,
+};
+use mortise_store::{Backend as _, Batch, Mutation, Options, SledBackend};
+use tokio::task::JoinSet;
+
+use crate::{
+    Outcome,
+    calls::artist,
+    report::{line, median},
+    servers::{Client, Server, channel},
+    versus::Rounds,
+};
+
+/// Resources with the same label.
+const ALIKE: usize = 100;
+/// Resources of one commit while a store is filled.
+const BATCH: usize = 1_000;
+/// Searches of which the median is reported.
+const SEARCHES: usize = 1_000;
+/// Connections that watchers share.
+const CONNECTIONS: usize = 16;
+/// Writers.
+const WRITERS: usize = 8;
+
+fn labelled(number: usize, label: usize) -> pb::Resource {
+    let labels = [("shard".to_owned(), label.to_string())].into();
+    pb::Resource { meta: Some(Box::new(Meta { labels, ..Meta::default() })), ..artist(&format!("artist-{number:07}")) }
+}
+
+/// Fills a store directly, without a server.
+async fn fill(data: &Path, count: usize) -> Outcome<()> {
+    std::fs::create_dir_all(data.join("data"))?;
+    let path = data.join("data").join("store");
+    let store = tokio::task::spawn_blocking(move || SledBackend::open(Options::new(path))).await??;
+    for at in (0..count).step_by(BATCH) {
+        let put = |number: usize| {
+            let mut resource = labelled(number, number / ALIKE);
+            resource.generation = ulid::Ulid::generate().to_string();
+            if let Some(id) = &mut resource.id {
+                id.uid = ulid::Ulid::generate().to_string();
+                id.tenancy = Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() });
+            }
+            Mutation::Put(Box::new(resource))
+        };
+        store.commit(Batch::of_all((at..(at + BATCH).min(count)).map(put).collect())).await?;
+    }
+    tokio::task::spawn_blocking(move || store.close()).await?;
+    Ok(())
+}
+
+fn of_shard(shard: usize) -> LabelSelector {
+    LabelSelector { match_labels: [("shard".to_owned(), shard.to_string())].into(), match_expressions: Vec::new() }
+}
+
+/// Searches among many resources.
+pub(crate) async fn searches(resources: usize) -> Outcome<()> {
+    let dir = tempfile::tempdir()?;
+    fill(dir.path(), resources).await?;
+    let server = Server::mortise(dir.path(), &[]).await?;
+    let mut queries = QueryServiceClient::new(channel(server.addr).await?).max_decoding_message_size(usize::MAX);
+    let request = || SearchRequest {
+        r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+        page_size: 1_000,
+        explain: true,
+        ..SearchRequest::default()
+    };
+    let by_label = |number: usize| SearchRequest { selector: Some(of_shard(number)), ..request() };
+    for (what, rounds) in [("first", 1), ("warm", SEARCHES)] {
+        let mut took = Vec::new();
+        for round in 0..rounds {
+            // All over the store.
+            let shard = round * 7_919 % (resources / ALIKE).max(1);
+            let answer = queries.search(by_label(shard)).await?.into_inner();
+            let plan = answer.plan.ok_or("no plan")?;
+            if answer.resources.len() != ALIKE.min(resources) {
+                return Err(format!("{} resources have a label", answer.resources.len()).into());
+            }
+            took.push(plan.duration_us as f64);
+        }
+        took.sort_by(f64::total_cmp);
+        let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or(f64::NAN);
+        line(&format!(
+            "{ALIKE} of {resources} by a label, {what}: server time p50 {:.0} µs, p99 {:.0} µs ({rounds} searches)",
+            at(50),
+            at(99)
+        ))?;
+    }
+    for filter in [r#"data.name = "nobody""#, r#"meta.labels.shard > "999999999""#] {
+        let begun = server.processor_seconds()?;
+        let answer = queries.search(SearchRequest { filter: filter.into(), ..request() }).await?.into_inner();
+        let plan = answer.plan.ok_or("no plan")?;
+        line(&format!(
+            "none of {resources} by {filter}: {:.2} s, {} looked at, {:.2} µs of the processor for each",
+            plan.duration_us as f64 / 1e6,
+            plan.scanned,
+            (server.processor_seconds()? - begun) * 1e6 / plan.scanned as f64
+        ))?;
+    }
+    line(&format!("memory afterwards {:.0} MiB", server.resident_mib()?))?;
+    server.stop().await
+}
+
+/// Opens watches, reads them for ever, and answers once each has its snapshot.
+async fn watch(server: &Server, requests: Vec<WatchResourcesRequest>) -> Outcome<JoinSet<u64>> {
+    let connections = try_join_all((0..CONNECTIONS).map(|_| channel(server.addr))).await?;
+    let mut tasks = JoinSet::new();
+    for (connection, request) in connections.iter().cycle().zip(requests) {
+        let mut messages = WatchServiceClient::new(connection.clone()).watch_resources(request).await?.into_inner();
+        while !messages.message().await?.ok_or("a watch ended")?.is_current {}
+        tasks.spawn(async move {
+            let mut changes = 0;
+            while let Ok(Some(message)) = messages.message().await {
+                changes += message.changes.len() as u64;
+            }
+            changes
+        });
+    }
+    Ok(tasks)
+}
+
+/// Writes for so long. Answers how many, and the server's processor time for each, microseconds.
+async fn write(server: &Server, writers: &[Client], length: Duration, shards: usize) -> Outcome<(usize, f64)> {
+    let (before, begun) = (server.processor_seconds()?, Instant::now());
+    let written = try_join_all(writers.iter().enumerate().map(|(lane, client)| async move {
+        let (mut client, mut written) = (client.clone(), 0);
+        while begun.elapsed() < length {
+            let number = lane + written * WRITERS;
+            let resource = labelled(number % shards, number % shards);
+            client.write(pb::WriteRequest { resource: Some(resource) }).await?;
+            written += 1;
+        }
+        Outcome::Ok(written)
+    }))
+    .await?;
+    let written = written.into_iter().sum();
+    Ok((written, (server.processor_seconds()? - before) * 1e6 / written as f64))
+}
+
+/// What watches with filters cost writes of which each concerns one of them.
+pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
+    let request = || WatchResourcesRequest {
+        r#type: WatchType::Stateless.into(),
+        resource_type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+        ..WatchResourcesRequest::default()
+    };
+    let by_label = |number: usize| WatchResourcesRequest { selector: Some(of_shard(number)), ..request() };
+    let by_content =
+        |number: usize| WatchResourcesRequest { filter: format!(r#"data.name = "artist-{number:07}""#), ..request() };
+    let kinds: [(&str, Vec<WatchResourcesRequest>); 4] = [
+        ("no watch", Vec::new()),
+        ("one label each", (0..watchers).map(by_label).collect()),
+        ("labels that nothing has", (0..watchers).map(|number| by_label(number + watchers)).collect()),
+        ("one filter each, without an index", (0..watchers).map(by_content).collect()),
+    ];
+    line(&format!("writes, of which each concerns one of {watchers} filtered watches"))?;
+    let mut sides = Vec::new();
+    for (name, requests) in kinds {
+        let dir = tempfile::tempdir()?;
+        let server = Server::mortise(dir.path(), &[]).await?;
+        let tasks = watch(&server, requests).await?;
+        let writers = server.clients(WRITERS).await?;
+        sides.push((name, dir, server, tasks, writers, Vec::new(), 0));
+    }
+    for _ in 0..rounds.count {
+        for (_, _, server, _, writers, costs, total) in &mut sides {
+            let (written, cost) = write(server, writers, rounds.length, watchers).await?;
+            costs.push(cost);
+            *total += written;
+        }
+    }
+    for (name, _dir, server, mut tasks, _, costs, total) in sides {
+        server.stop().await?;
+        let mut told = 0;
+        while let Some(task) = tasks.join_next().await {
+            told += task?;
+        }
+        line(&format!(
+            "  {name}: {:.0} µs of the server's processor for a write ({total} writes, {told} changes told)",
+            median(costs)
+        ))?;
+    }
+    Ok(())
+}
