@@ -60,7 +60,7 @@ async fn what_is_exported_can_be_imported() {
     let ran = t.run_with(&["import", "-", "--grpc-addr", &addr], &text, &[]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let korn = new.read(&id("demo.v2.Artist", "korn")).await.unwrap();
-    assert_eq!(korn.metadata["app"], "shop");
+    assert_eq!(korn.meta.unwrap().labels["app"], "shop");
     t.finish();
 }
 

@@ -20,18 +20,18 @@ type: demo.v2.Album
 name: issues
 namespace: blue
 owner: demo.v2.Artist/korn
-metadata: {app: shop}
+meta: {labels: {app: shop}}
 data: {title: Issues}
 ---
 type: demo.v2.Artist
 name: korn
 namespace: blue
-metadata: {app: shop}
+meta: {labels: {app: shop}}
 data: {name: Korn}
 ---
 type: tenancy.v2beta1.Namespace
 name: blue
-metadata: {app: shop}
+meta: {labels: {app: shop}}
 ";
 
 /// A partition with a namespace with an artist in it, in the worst order.
@@ -50,7 +50,7 @@ type: tenancy.v2beta1.Partition
 name: north
 ";
 
-const KEPT: &str = "---\ntype: demo.v2.Artist\nname: kept\nmetadata: {app: shop}\ndata: {name: Kept}\n";
+const KEPT: &str = "---\ntype: demo.v2.Artist\nname: kept\nmeta: {labels: {app: shop}}\ndata: {name: Kept}\n";
 
 /// Positions of these words in what a command printed, which has to be their order.
 #[track_caller]

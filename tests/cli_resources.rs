@@ -10,7 +10,7 @@ use prost_types::{
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
 use crate::{
-    common::{PATIENCE, Server, Setup, artist, id, noted, resource, thing},
+    common::{PATIENCE, Server, Setup, artist, id, labelled, noted, resource, thing},
     golden::Transcript,
     kit::until,
 };
@@ -34,8 +34,9 @@ data:
 ---
 type: demo.v2.Artist
 name: korn
-metadata:
-  app: shop
+meta:
+  labels:
+    app: shop
 data:
   name: Korn
   genre: GENRE_METAL
@@ -186,13 +187,17 @@ async fn every_way_to_hand_in_resources() {
 async fn pruning_takes_what_is_selected_and_asks() {
     let server = Server::start().await;
     let mut t = Transcript::new("prune", &server);
-    let document =
-        |name: &str| format!("type: demo.v2.Artist\nname: {name}\nmetadata: {{app: shop}}\ndata: {{name: X}}\n---\n");
+    let document = |name: &str| {
+        format!("type: demo.v2.Artist\nname: {name}\nmeta: {{labels: {{app: shop}}}}\ndata: {{name: X}}\n---\n")
+    };
     t.file("set.yaml", ["a", "b", "c"].map(document).concat());
     t.works(&["apply", "-f", "set.yaml"]).await;
     server.write(artist("unlabelled")).await.unwrap();
-    server.write(noted(artist("other"), &[("app", "other")])).await.unwrap();
-    server.write(noted(crate::common::album("album", None), &[("app", "shop")])).await.unwrap();
+    server.write(labelled(artist("other"), &[("app", "other")])).await.unwrap();
+    server
+        .write(labelled(noted(crate::common::album("album", None), &[("app", "other")]), &[("app", "shop")]))
+        .await
+        .unwrap();
     t.file("set.yaml", document("a"));
     t.works(&["apply", "-f", "set.yaml", "--prune", "-l", "app=shop", "--dry-run"]).await;
     t.fails(1, &["apply", "-f", "set.yaml", "--prune", "-l", "app=shop"]).await;
@@ -203,10 +208,10 @@ async fn pruning_takes_what_is_selected_and_asks() {
     t.works(&["apply", "-f", "set.yaml", "--prune", "-l", "app=nothing", "--yes"]).await;
     t.works(&["get", "artists,albums", "-o", "name"]).await;
     // What is owned goes first, and each once, though its type is there twice: in the files and by name.
-    let owner = noted(artist("owner"), &[("app", "shop")]);
+    let owner = labelled(artist("owner"), &[("app", "shop")]);
     let owner = server.write(owner).await.unwrap();
-    let marks = [("app", "shop"), ("finalizers", "held")];
-    server.write(noted(crate::common::album("owned", owner.id.as_ref()), &marks)).await.unwrap();
+    let owned = noted(crate::common::album("owned", owner.id.as_ref()), &[("finalizers", "held")]);
+    server.write(labelled(owned, &[("app", "shop")])).await.unwrap();
     let args = ["apply", "-f", "set.yaml", "--prune", "-l", "app=shop", "--prune-types", "album,artist", "--yes"];
     t.works(&args).await;
     t.finish();

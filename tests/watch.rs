@@ -141,7 +141,9 @@ async fn a_snapshot_comes_in_chunks_and_changes_follow() {
     let mut selecting =
         Client::open(&server, WatchResourcesRequest { selector: Some(selector), ..stateless("") }).await.unwrap();
     let mut negating = Client::open(&server, stateless(r#"NOT meta.labels.env = "odd""#)).await.unwrap();
-    for client in [&mut client, &mut selecting, &mut negating] {
+    let between = r#"name != "nobody" AND meta.labels.env >= "even" AND meta.labels.env <= "even""#;
+    let mut between = Client::open(&server, stateless(between)).await.unwrap();
+    for client in [&mut client, &mut selecting, &mut negating, &mut between] {
         assert_eq!(client.current().await, ["c0", "c2", "c4", "c6", "c8"]);
     }
     // Leaves, comes back, is changed, is none of theirs, goes, and is created anew.
@@ -151,7 +153,7 @@ async fn a_snapshot_comes_in_chunks_and_changes_follow() {
     let changed = server.write(concept("c0", &[("env", "even")], &[("k", "v")])).await.unwrap();
     server.delete(&id_of(&changed), "").await.unwrap();
     server.write(concept("c0", &[("env", "even")], &[])).await.unwrap();
-    for client in [&mut client, &mut selecting, &mut negating] {
+    for client in [&mut client, &mut selecting, &mut negating, &mut between] {
         let mut came = Vec::new();
         while came.len() < 5 {
             came.extend(client.current().await);
@@ -627,4 +629,20 @@ async fn what_may_not_be_read_is_not_told() {
     let mut again = open(resumed).await;
     assert!(again.message().await.is_hard_reset);
     assert_eq!(again.current().await, ["mine-2"]);
+}
+
+/// What no index finds is found by looking at each change.
+#[tokio::test]
+async fn a_filter_without_an_index_goes_into_the_data() {
+    let server = Server::start().await;
+    let filter = r#"data.name != "" AND meta.labels.shard >= "5" AND meta.labels.shard <= "5""#;
+    let request = WatchResourcesRequest { resource_type: Some(gvk("demo.v2.Artist")), ..stateless(filter) };
+    let mut client = Client::open(&server, request).await.unwrap();
+    client.current().await;
+    for shard in ["4", "5", "6"] {
+        let labels = [("shard".to_owned(), shard.to_owned())].into();
+        let meta = Some(Box::new(Meta { labels, ..Meta::default() }));
+        server.write(pb::Resource { meta, ..crate::common::artist(&format!("artist-{shard}")) }).await.unwrap();
+    }
+    assert_eq!(client.current().await, ["artist-5"]);
 }

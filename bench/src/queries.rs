@@ -10,6 +10,7 @@ use std::{
 
 use futures::future::try_join_all;
 use mortise_api::{QueryServiceClient, WatchServiceClient};
+use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
 use mortise_resource::{
     data::{SearchRequest, WatchResourcesRequest},
     goten::{LabelSelector, Meta, WatchType},
@@ -17,6 +18,7 @@ use mortise_resource::{
     types::Gvk,
 };
 use mortise_store::{Backend as _, Batch, Mutation, Options, SledBackend};
+use prost::Message as _;
 use tokio::task::JoinSet;
 
 use crate::{
@@ -38,9 +40,15 @@ const CONNECTIONS: usize = 16;
 /// Writers.
 const WRITERS: usize = 8;
 
-fn labelled(number: usize, label: usize) -> pb::Resource {
+/// An artist whose data has its name, too.
+fn labelled(number: usize, label: usize) -> Outcome<pb::Resource> {
     let labels = [("shard".to_owned(), label.to_string())].into();
-    pb::Resource { meta: Some(Box::new(Meta { labels, ..Meta::default() })), ..artist(&format!("artist-{number:07}")) }
+    let name = format!("artist-{number:07}");
+    let mut artist = artist(&name);
+    if let Some(data) = &mut artist.data {
+        data.value = v2::Artist { name, ..v2::Artist::decode(&*data.value)? }.encode_to_vec();
+    }
+    Ok(pb::Resource { meta: Some(Box::new(Meta { labels, ..Meta::default() })), ..artist })
 }
 
 /// Fills a store directly, without a server.
@@ -50,15 +58,15 @@ async fn fill(data: &Path, count: usize) -> Outcome<()> {
     let store = tokio::task::spawn_blocking(move || SledBackend::open(Options::new(path))).await??;
     for at in (0..count).step_by(BATCH) {
         let put = |number: usize| {
-            let mut resource = labelled(number, number / ALIKE);
+            let mut resource = labelled(number, number / ALIKE)?;
             resource.generation = ulid::Ulid::generate().to_string();
             if let Some(id) = &mut resource.id {
                 id.uid = ulid::Ulid::generate().to_string();
                 id.tenancy = Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() });
             }
-            Mutation::Put(Box::new(resource))
+            Outcome::Ok(Mutation::Put(Box::new(resource)))
         };
-        store.commit(Batch::of_all((at..(at + BATCH).min(count)).map(put).collect())).await?;
+        store.commit(Batch::of_all((at..(at + BATCH).min(count)).map(put).collect::<Outcome<_>>()?)).await?;
     }
     tokio::task::spawn_blocking(move || store.close()).await?;
     Ok(())
@@ -125,6 +133,7 @@ async fn watch(server: &Server, requests: Vec<WatchResourcesRequest>) -> Outcome
         while !messages.message().await?.ok_or("a watch ended")?.is_current {}
         tasks.spawn(async move {
             let mut changes = 0;
+            // Until the server stops.
             while let Ok(Some(message)) = messages.message().await {
                 changes += message.changes.len() as u64;
             }
@@ -141,7 +150,7 @@ async fn write(server: &Server, writers: &[Client], length: Duration, shards: us
         let (mut client, mut written) = (client.clone(), 0);
         while begun.elapsed() < length {
             let number = lane + written * WRITERS;
-            let resource = labelled(number % shards, number % shards);
+            let resource = labelled(number % shards, number % shards)?;
             client.write(pb::WriteRequest { resource: Some(resource) }).await?;
             written += 1;
         }
@@ -162,33 +171,36 @@ pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
     let by_label = |number: usize| WatchResourcesRequest { selector: Some(of_shard(number)), ..request() };
     let by_content =
         |number: usize| WatchResourcesRequest { filter: format!(r#"data.name = "artist-{number:07}""#), ..request() };
-    let kinds: [(&str, Vec<WatchResourcesRequest>); 4] = [
-        ("no watch", Vec::new()),
-        ("one label each", (0..watchers).map(by_label).collect()),
-        ("labels that nothing has", (0..watchers).map(|number| by_label(number + watchers)).collect()),
-        ("one filter each, without an index", (0..watchers).map(by_content).collect()),
+    let kinds: [(&str, Vec<WatchResourcesRequest>, bool); 4] = [
+        ("no watch", Vec::new(), false),
+        ("one label each", (0..watchers).map(by_label).collect(), true),
+        ("labels that nothing has", (0..watchers).map(|number| by_label(number + watchers)).collect(), false),
+        ("one filter each, without an index", (0..watchers).map(by_content).collect(), true),
     ];
     line(&format!("writes, of which each concerns one of {watchers} filtered watches"))?;
     let mut sides = Vec::new();
-    for (name, requests) in kinds {
+    for (name, requests, concerned) in kinds {
         let dir = tempfile::tempdir()?;
         let server = Server::mortise(dir.path(), &[]).await?;
         let tasks = watch(&server, requests).await?;
         let writers = server.clients(WRITERS).await?;
-        sides.push((name, dir, server, tasks, writers, Vec::new(), 0));
+        sides.push((name, concerned, dir, server, tasks, writers, Vec::new(), 0));
     }
     for _ in 0..rounds.count {
-        for (_, _, server, _, writers, costs, total) in &mut sides {
+        for (_, _, _, server, _, writers, costs, total) in &mut sides {
             let (written, cost) = write(server, writers, rounds.length, watchers).await?;
             costs.push(cost);
             *total += written;
         }
     }
-    for (name, _dir, server, mut tasks, _, costs, total) in sides {
+    for (name, concerned, _dir, server, mut tasks, _, costs, total) in sides {
         server.stop().await?;
         let mut told = 0;
         while let Some(task) = tasks.join_next().await {
             told += task?;
+        }
+        if concerned && told == 0 {
+            return Err(format!("{name}: no change was told").into());
         }
         line(&format!(
             "  {name}: {:.0} µs of the server's processor for a write ({total} writes, {told} changes told)",

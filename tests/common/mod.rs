@@ -512,6 +512,12 @@ pub fn noted(mut resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource
     resource
 }
 
+/// With labels.
+pub fn labelled(resource: pb::Resource, pairs: &[(&str, &str)]) -> pb::Resource {
+    let meta = mortise_resource::goten::Meta { labels: metadata(pairs), ..Default::default() };
+    pb::Resource { meta: Some(Box::new(meta)), ..resource }
+}
+
 /// The id of what a server answered.
 pub fn id_of(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap()

@@ -45,6 +45,7 @@ mod resume;
 mod scalar;
 mod schema;
 mod selector;
+mod selector_text;
 mod value_type;
 mod walk;
 
@@ -59,3 +60,4 @@ pub use path::Path;
 pub use resume::ResumeToken;
 pub use schema::Schema;
 pub use selector::Selector;
+pub use selector_text::label_selector;

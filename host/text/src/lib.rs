@@ -23,7 +23,7 @@
 //!
 //! A text holds any number of them: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
 //! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Of `meta` the client's
-//! part is printed, and the server heeds no other. Data is proto3's JSON in YAML and JSON, with these additions: names may
+//! part is printed unless types are [`WholeMeta`], and the server heeds no other. Data is proto3's JSON in YAML and JSON, with these additions: names may
 //! be protobuf's, durations may be written as Go does (`1h30m`), `@unknown` holds fields that the descriptor does not know,
 //! and data without a form in JSON is `@type` and `@bytes`.
 //! A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
@@ -91,4 +91,4 @@ pub use print::{
     yaml::{list_to_yaml, to_yaml},
 };
 pub use stream::{ReadError, Reader, StreamFormat, Writer};
-pub use types::{OneType, TypeTable, Types, TypesError};
+pub use types::{OneType, TypeTable, Types, TypesError, WholeMeta};

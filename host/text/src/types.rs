@@ -34,6 +34,41 @@ pub trait Types: Send + Sync {
     fn scope(&self, _ty: &pb::Type) -> Option<Scope> {
         None
     }
+
+    /// Whether resources are printed with what the server keeps in their meta; see [`WholeMeta`].
+    fn prints_whole_meta(&self) -> bool {
+        false
+    }
+}
+
+/// Types whose resources are printed with all of their meta, what the server keeps of it included.
+#[derive(Debug, Clone, Copy)]
+pub struct WholeMeta<T>(pub T);
+
+impl<T: Types> Types for WholeMeta<T> {
+    fn message(&self, ty: &pb::Type) -> Option<MessageDescriptor> {
+        self.0.message(ty)
+    }
+
+    fn named(&self, name: &str) -> Vec<pb::Type> {
+        self.0.named(name)
+    }
+
+    fn all(&self) -> Vec<pb::Type> {
+        self.0.all()
+    }
+
+    fn message_named(&self, full_name: &str) -> Option<MessageDescriptor> {
+        self.0.message_named(full_name)
+    }
+
+    fn scope(&self, ty: &pb::Type) -> Option<Scope> {
+        self.0.scope(ty)
+    }
+
+    fn prints_whole_meta(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Types + ?Sized> Types for &T {
@@ -55,6 +90,10 @@ impl<T: Types + ?Sized> Types for &T {
 
     fn scope(&self, ty: &pb::Type) -> Option<Scope> {
         (**self).scope(ty)
+    }
+
+    fn prints_whole_meta(&self) -> bool {
+        (**self).prints_whole_meta()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The body of a write: read within bounds, and taken apart.
 //!
-//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings) and `owner` (an
-//! id as proto3 JSON); other keys are ignored, so that what was read can be written back.
+//! A body is an object with `data` (the type's message as proto3 JSON), `metadata` (a map of strings), `owner` (an id as
+//! proto3 JSON) and `meta` (labels and the like, as proto3 JSON); other keys are ignored, so that what was read can be
+//! written back.
 //!
 //! JSON is also taken when it is called a form, which is what curl calls it unless told otherwise, plain text, bytes,
 //! or nothing. Anything else is refused, and so is every content encoding: nothing is unpacked here.
@@ -50,6 +51,8 @@ struct BodyFields<'a> {
     data: Option<&'a RawValue>,
     #[serde(default, borrow)]
     owner: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    meta: Option<&'a RawValue>,
 }
 
 /// Reads metadata that is not null; no key may occur twice.
@@ -296,15 +299,8 @@ fn resource(
     from.end().map_err(|e| malformed("", e.to_string()))?;
     let Some(fields) = fields else { return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())) };
 
-    let owner = match fields.owner.map(RawValue::get) {
-        None | Some("null") => None,
-        Some(text) => {
-            let id = host.get_message_by_name("hashicorp.consul.resource.ID").ok_or_else(no_host_message)?;
-            let owner = message_from_json(text, "owner", &id, &limits(text, values))
-                .map_err(|diagnostics| HttpError::diagnostics(FORMAT, diagnostics))?;
-            Some(owner.transcode_to().map_err(|e| malformed("owner", e.to_string()))?)
-        }
-    };
+    let owner = part(host, "hashicorp.consul.resource.ID", "owner", fields.owner, values)?;
+    let meta = part(host, "goten.types.Meta", "meta", fields.meta, values)?.map(Box::new);
     let data = match fields.data.map(RawValue::get) {
         None | Some("null") => return Err(HttpError::body(SCHEMA, "data".into(), "is required".into())),
         Some(text) => data_from_json(text, message, &limits(text, values))
@@ -314,8 +310,25 @@ fn resource(
         owner,
         metadata: fields.metadata.unwrap_or_default(),
         data: Some(data),
+        meta,
         ..pb::Resource::default()
     })
+}
+
+/// A part of a body that is one of the host's messages, unless it is absent or null.
+fn part<T: prost::Message + Default>(
+    host: &DescriptorPool,
+    message: &str,
+    key: &str,
+    value: Option<&RawValue>,
+    values: usize,
+) -> Result<Option<T>, HttpError> {
+    let Some(text) = value.map(RawValue::get).filter(|text| *text != "null") else { return Ok(None) };
+    let message = host.get_message_by_name(message).ok_or_else(no_host_message)?;
+    let read = message_from_json(text, key, &message, &limits(text, values))
+        .map_err(|diagnostics| HttpError::diagnostics(FORMAT, diagnostics))?;
+    let read = read.transcode_to().map_err(|e| HttpError::body(FORMAT, key.to_owned(), e.to_string()))?;
+    Ok(Some(read))
 }
 
 /// What a part of a body may hold.

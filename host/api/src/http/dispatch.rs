@@ -10,7 +10,7 @@ use super::{
     query::Query,
     request::TypeRequest,
     route::{Route, Target},
-    validate, watch,
+    search, validate, watch, watch_query,
 };
 use crate::authenticate::Authenticated;
 use axum::{
@@ -45,10 +45,14 @@ pub(super) async fn api(
     let request = TypeRequest { shared, kind, host, query, by, parts, body };
     let reads = matches!(request.parts.method, Method::GET | Method::HEAD);
     let watches = reads && request.query.watch();
+    let searches = request.query.is_search();
     let (answer, form) = match (target, &request.parts.method) {
+        (Target::Collection, _) if watches && searches => (watch_query::collection(request).await, ours),
+        (Target::Collection, _) if reads && searches => (search::search(request).await, ours),
         (Target::Collection, _) if watches => (watch::collection(request).await, ours),
         (Target::Item(name), _) if watches => (watch::item(request, name).await, ours),
         (Target::Collection, _) if reads => (collection::list(request).await, consuls),
+        (Target::Item(name), _) if reads && request.query.is_part() => (search::read_part(request, name).await, ours),
         (Target::Item(name), _) if reads => (item::read(request, name).await, consuls),
         (Target::Item(name), &Method::PUT) => (item::write(request, name).await, consuls),
         (Target::Item(name), &Method::DELETE) => (item::delete(request, name).await, consuls),

@@ -8,7 +8,7 @@
 
 use axum::http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use mortise_resource::pb;
-use mortise_text::{Indent, OneType, consul};
+use mortise_text::{Indent, OneType, Types, WholeMeta, consul};
 use prost_reflect::MessageDescriptor;
 use serde_json::Value;
 
@@ -17,22 +17,37 @@ pub(super) const JSON: (HeaderName, HeaderValue) = (CONTENT_TYPE, HeaderValue::f
 
 /// Prints resources of one type. It does not hold on to a plugin.
 #[derive(Clone)]
-pub(super) struct Printer(OneType);
+pub(super) struct Printer {
+    of: OneType,
+    /// With what the server keeps in meta.
+    whole_meta: bool,
+}
 
 impl Printer {
     /// For resources with data of that message.
     pub(super) fn new(data: &MessageDescriptor) -> Self {
-        Self(OneType(data.clone()))
+        Self { of: OneType(data.clone()), whole_meta: false }
+    }
+
+    /// For those of a query that says which part of them it wants.
+    pub(super) fn with_whole_meta(self, whole_meta: bool) -> Self {
+        Self { whole_meta, ..self }
     }
 
     /// The resource, indented by two blanks.
     pub(super) fn pretty(&self, resource: &pb::Resource) -> String {
-        consul::resource(resource, &self.0, Indent::Spaces(2))
+        self.print(resource, Indent::Spaces(2))
     }
 
     /// The resource on one line.
     pub(super) fn compact(&self, resource: &pb::Resource) -> String {
-        consul::resource(resource, &self.0, Indent::Compact)
+        self.print(resource, Indent::Compact)
+    }
+
+    fn print(&self, resource: &pb::Resource, indent: Indent) -> String {
+        let whole = WholeMeta(&self.of);
+        let types: &dyn Types = if self.whole_meta { &whole } else { &self.of };
+        consul::resource(resource, types, indent)
     }
 
     /// The resource as a part of something larger.

@@ -36,10 +36,12 @@ mod openapi;
 mod query;
 mod request;
 mod route;
+mod search;
 mod stall;
 mod types;
 mod validate;
 mod watch;
+mod watch_query;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,11 +1,28 @@
 //! The query and the headers of a request. Parameters that are not known are ignored, as Consul does; of one
-//! that is given twice, the first counts.
+//! that is given twice, the first counts. Those of queries by content may have hyphens, as flags of the command line do.
 
 use axum::http::{Uri, request::Parts};
-use mortise_resource::pb;
+use mortise_query::label_selector;
+use mortise_resource::{Error, data::SearchRequest, goten::View, pb};
 use mortise_service::{Caller, Source};
+use prost_types::FieldMask;
 
 use crate::{authenticate::Authenticated, call};
+
+/// The parameters of a query by content, of which each asks for one.
+const OF_QUERIES: [&str; 11] = [
+    "selector",
+    "filter",
+    "order_by",
+    "sort_by",
+    "fields",
+    "view",
+    "page_size",
+    "page_token",
+    "explain",
+    "paging_info",
+    "resume_token",
+];
 
 /// The parameters of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -53,6 +70,78 @@ impl Query {
     /// Whether events are wanted. The name alone will do; `false` and `0` mean no.
     pub(super) fn watch(&self) -> bool {
         self.has("watch") && !matches!(self.get("watch"), "false" | "0")
+    }
+
+    /// Whether it is a query by content, not a list.
+    pub(super) fn is_search(&self) -> bool {
+        OF_QUERIES.iter().any(|name| self.has(name) || self.has(&name.replace('_', "-")))
+    }
+
+    /// Whether a part of a resource is wanted, not all of it.
+    pub(super) fn is_part(&self) -> bool {
+        self.has("fields") || self.has("view")
+    }
+
+    /// The query by content of a type.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a number, a view or a selector that is none.
+    pub(super) fn search(&self, wanted: pb::Type) -> Result<SearchRequest, Error> {
+        let of = |name: &str| match self.get(name) {
+            "" => self.get(&name.replace('_', "-")).to_owned(),
+            text => text.to_owned(),
+        };
+        let flag = |name: &str| {
+            let text = of(name);
+            (self.has(name) || self.has(&name.replace('_', "-"))) && !matches!(text.as_str(), "false" | "0")
+        };
+        let selector = of("selector");
+        let selector = (!selector.is_empty()).then(|| label_selector(&selector)).transpose();
+        let (view, field_mask) = self.part()?;
+        let size = of("page_size");
+        let page_size = match size.as_str() {
+            "" => 0,
+            size => size.parse().map_err(|_| Error::invalid(format!("page_size: {size:?} is no number")))?,
+        };
+        let order_by = Some(of("order_by")).filter(|order| !order.is_empty()).unwrap_or_else(|| of("sort_by"));
+        Ok(SearchRequest {
+            parent: self.name_prefix(),
+            page_size,
+            // A plus that was not escaped has become a blank, which no token has.
+            page_token: of("page_token").replace(' ', "+"),
+            order_by,
+            filter: of("filter"),
+            field_mask,
+            view,
+            include_paging_info: flag("paging_info"),
+            r#type: Some(wanted),
+            tenancy: Some(self.tenancy()),
+            selector: selector.map_err(|fault| Error::invalid(fault.to_string()))?,
+            explain: flag("explain"),
+        })
+    }
+
+    /// Where an earlier watch of the same query ended.
+    pub(super) fn resume_token(&self) -> String {
+        Some(self.get("resume_token"))
+            .filter(|token| !token.is_empty())
+            .unwrap_or_else(|| self.get("resume-token"))
+            .to_owned()
+    }
+
+    /// What of resources is wanted: the view, and the paths.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a view that is none.
+    pub(super) fn part(&self) -> Result<(i32, Option<FieldMask>), Error> {
+        let view = match self.get("view") {
+            "" => View::Unspecified,
+            name => View::from_str_name(&name.to_uppercase())
+                .ok_or_else(|| Error::invalid(format!("view: {name:?} is none; say name, basic, detail or full")))?,
+        };
+        let paths: Vec<String> =
+            self.get("fields").split(',').map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned).collect();
+        Ok((view.into(), (!paths.is_empty()).then_some(FieldMask { paths })))
     }
 
     /// The caller of a request about one resource: `consistent` and, from Consul's command line, anything for
@@ -118,6 +207,30 @@ mod tests {
         assert_eq!(strong("RequireConsistent=1"), (true, false));
         assert_eq!(strong("RequireConsistent="), (false, false));
         assert_eq!(strong("Consistent"), (false, false));
+    }
+
+    #[test]
+    fn queries() {
+        assert!(!Query::parse("watch&name_prefix=a&dc=x").is_search());
+        for text in ["filter=", "selector=a%3Db", "page-size=3", "sort-by=id.name", "explain", "view=full"] {
+            assert!(Query::parse(text).is_search(), "{text}");
+        }
+        let search = |text: &str| Query::parse(text).search(pb::Type::default());
+        let all = search(
+            "name_prefix=k&page-size=3&sort-by=name&filter=x&selector=a%3Db&fields=a,%20b&view=full&explain&paging_info=0",
+        );
+        let all = all.unwrap();
+        assert_eq!(
+            (all.parent.as_str(), all.page_size, all.order_by.as_str(), all.filter.as_str()),
+            ("k", 3, "name", "x")
+        );
+        assert_eq!((all.view(), all.explain, all.include_paging_info), (View::Full, true, false));
+        assert_eq!(all.selector.unwrap().match_labels, [("a".to_owned(), "b".to_owned())].into());
+        assert_eq!(all.field_mask.unwrap().paths, ["a", "b"]);
+        assert_eq!(search("order_by=a&sort_by=b").unwrap().order_by, "a");
+        for text in ["page_size=x", "page_size=99999999999", "view=whole", "selector=,"] {
+            assert!(search(text).is_err(), "{text}");
+        }
     }
 
     #[test]

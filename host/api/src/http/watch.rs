@@ -50,11 +50,7 @@ async fn open(
     only: Option<String>,
 ) -> Result<Response, HttpError> {
     let caller = request.caller();
-    let permit = request.shared.watches.clone().try_acquire_owned().map_err(|_| {
-        let most = request.shared.options.max_watches();
-        let what = format!("{most} watches are open over HTTP already (three quarters of http.max_connections)");
-        Error::new(Code::ResourceExhausted, what)
-    })?;
+    let permit = permit(&request.shared)?;
     let wanted = request.kind.gvk.to_pb();
     let rpc = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
     let span = span_of_type("WatchList", rpc.r#type.as_ref());
@@ -70,6 +66,25 @@ async fn open(
         _permit: permit,
     };
     Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
+}
+
+/// The place of a watch among those over HTTP.
+pub(super) fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Error> {
+    shared.watches.clone().try_acquire_owned().map_err(|_| {
+        let most = shared.options.max_watches();
+        let what = format!("{most} watches are open over HTTP already (three quarters of http.max_connections)");
+        Error::new(Code::ResourceExhausted, what)
+    })
+}
+
+/// The last event of a watch that the server ends.
+pub(super) fn ended(shared: &Shared, path: &str, error: Error) -> SseEvent {
+    let error = if *shared.ready.borrow() {
+        error
+    } else {
+        Error::new(Code::Unavailable, "the server is stopping; connect again")
+    };
+    SseEvent::default().event("error").data(HttpError::from(error).problem(path).to_string())
 }
 
 /// An open watch.
@@ -90,7 +105,7 @@ impl OpenWatch {
             let mut open = open?;
             match open.next().await {
                 Ok(event) => Some((Ok(event), Some(open))),
-                Err(error) => Some((Ok(open.ended(error)), None)),
+                Err(error) => Some((Ok(ended(&open.shared, &open.path, error)), None)),
             }
         })
     }
@@ -120,14 +135,5 @@ impl OpenWatch {
         if let Some(kind) = self.shared.service.types().get(&self.wanted) {
             self.printer = Printer::new(kind.schema.message());
         }
-    }
-
-    fn ended(&self, error: Error) -> SseEvent {
-        let error = if *self.shared.ready.borrow() {
-            error
-        } else {
-            Error::new(Code::Unavailable, "the server is stopping; connect again for a new snapshot")
-        };
-        SseEvent::default().event("error").data(HttpError::from(error).problem(&self.path).to_string())
     }
 }

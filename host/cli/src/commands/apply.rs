@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use futures::{StreamExt as _, stream};
-use mortise_resource::{Diagnostic, pb};
+use mortise_resource::{Diagnostic, goten::LabelSelector, pb};
 use mortise_text::Document;
 
 use super::prune;
@@ -29,7 +29,6 @@ use crate::{
     resources::{
         catalog::Catalog,
         ids::{Key, id_of, placed_title},
-        selector::Selector,
         wait::{self, Condition},
     },
 };
@@ -58,9 +57,9 @@ pub struct Apply {
     /// Deletes resources that match --selector and are not in the files; asks first
     #[arg(long, requires = "selector")]
     prune: bool,
-    /// What metadata pruned resources have: key=value, several separated by commas
-    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::resources::selector::selector, requires = "prune")]
-    selector: Option<Selector>,
+    /// Which labels pruned resources have, such as app=shop,env!=prod
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, requires = "prune")]
+    selector: Option<LabelSelector>,
     /// Types to prune besides those in the files
     #[arg(long, value_name = "TYPE", value_delimiter = ',', requires = "prune")]
     prune_types: Vec<String>,
@@ -107,7 +106,7 @@ impl Apply {
         let in_files: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
         let scope = prune::scope(&documents, &prune_types, &self.tenancy, &session, &catalog);
         if let Some(selector) = &self.selector {
-            prune::warn_of_unselected(&documents, selector, &ui);
+            prune::warn_of_unselected(&documents, selector, &ui)?;
         }
 
         let mut counts = Counts::default();

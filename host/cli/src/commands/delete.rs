@@ -4,7 +4,7 @@
 
 use clap::Args;
 use futures::{StreamExt as _, stream};
-use mortise_resource::{meta, pb};
+use mortise_resource::{goten::LabelSelector, meta, pb};
 
 use crate::{
     CliError, Connect, Exit, Session, Tenancy,
@@ -14,7 +14,7 @@ use crate::{
     output::ui,
     resources::catalog::Catalog,
     resources::ids::{self, id_of, placed_title, read_if_there},
-    resources::selector::Selector,
+    resources::search::QueryArgs,
     resources::wait,
 };
 
@@ -39,9 +39,9 @@ pub struct Delete {
     /// Deletes all of the type whose names begin so; asks first
     #[arg(long, value_name = "PREFIX", conflicts_with = "filename")]
     prefix: Option<String>,
-    /// Deletes all of the type with this metadata: key=value, several separated by commas; asks first
-    #[arg(short = 'l', long, value_name = "KEY=VALUE", value_parser = crate::resources::selector::selector, conflicts_with = "filename")]
-    selector: Option<Selector>,
+    /// Deletes all of the type with these labels, such as app=shop,env!=prod; asks first
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, conflicts_with = "filename")]
+    selector: Option<LabelSelector>,
     /// Does not ask
     #[arg(short, long)]
     yes: bool,
@@ -136,9 +136,14 @@ impl Delete {
             if chosen {
                 let units = self.tenancy.units_for(&wanted.ty, session, catalog);
                 let prefix = self.prefix.as_deref().unwrap_or_default();
-                let found = ids::list(session, &wanted.ty, units, prefix).await?;
-                let selects = |r: &&pb::Resource| self.selector.as_ref().is_none_or(|s| s.matches(&r.metadata));
-                ids.extend(found.iter().filter(selects).map(id_of));
+                let found = match &self.selector {
+                    Some(selector) => {
+                        let query = QueryArgs::by(Some(selector.clone()), "");
+                        query.search(session, &wanted.ty, units, prefix, ui).await?.resources
+                    }
+                    None => ids::list(session, &wanted.ty, units, prefix).await?,
+                };
+                ids.extend(found.iter().map(id_of));
             }
         }
         if chosen && !ids.is_empty() && !self.yes && !self.dry_run {

@@ -5,6 +5,7 @@
 
 mod access;
 mod adopt;
+mod annotate;
 mod apply;
 mod backup;
 mod catalog;
@@ -20,6 +21,7 @@ mod export;
 mod function;
 mod get;
 mod import;
+mod label;
 mod man;
 mod move_resources;
 mod plan;
@@ -33,7 +35,6 @@ mod tls;
 mod top;
 mod tree;
 mod types;
-mod watch;
 
 use clap::Subcommand;
 
@@ -57,6 +58,12 @@ pub enum Command {
     /// Change a resource in an editor
     #[command(after_help = after(edit::EXAMPLES))]
     Edit(edit::Edit),
+    /// Set and remove labels, which selectors and queries go by
+    #[command(after_help = after(label::EXAMPLES))]
+    Label(label::Label),
+    /// Set and remove annotations
+    #[command(after_help = after(annotate::EXAMPLES))]
+    Annotate(annotate::Annotate),
     /// Show what apply would change
     #[command(after_help = after(diff::EXAMPLES))]
     Diff(diff::Diff),
@@ -154,6 +161,8 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Describe(describe) => describe.run().await,
             Command::Delete(delete) => delete.run().await,
             Command::Edit(edit) => edit.run().await,
+            Command::Label(label) => label.run().await,
+            Command::Annotate(annotate) => annotate.run().await,
             Command::Diff(diff) => diff.run().await,
             Command::Plan(plan) => plan.run().await,
             Command::Move(moves) => moves.run().await,

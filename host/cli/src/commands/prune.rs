@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mortise_resource::{pb, types};
+use mortise_resource::{goten::LabelSelector, pb, types};
 use mortise_text::{Document, Types as _};
 
 use crate::{
@@ -14,8 +14,9 @@ use crate::{
     output::ui,
     resources::{
         catalog::Catalog,
-        ids::{Key, id_of, list, placed_title},
-        selector::Selector,
+        ids::{Key, id_of, placed_title},
+        search::QueryArgs,
+        selector::selects,
     },
 };
 
@@ -51,17 +52,20 @@ pub(super) fn scope(
 }
 
 /// What does not match now will not be found when it is to go.
-pub(super) fn warn_of_unselected(documents: &[Document], selector: &Selector, ui: &Ui) {
-    for document in documents.iter().filter(|document| !selector.matches(&document.resource.metadata)) {
-        let name = placed_title(&id_of(&document.resource));
-        ui.warn(&format!("{}: {name} does not match the selector, so it will never be pruned", document.place));
+pub(super) fn warn_of_unselected(documents: &[Document], selector: &LabelSelector, ui: &Ui) -> Result<(), CliError> {
+    for document in documents {
+        if !selects(selector, &document.resource)? {
+            let name = placed_title(&id_of(&document.resource));
+            ui.warn(&format!("{}: {name} does not match the selector, so it will never be pruned", document.place));
+        }
     }
+    Ok(())
 }
 
 /// Finds, asks, deletes. What changed since it was shown stays, and is a failure.
 pub(super) async fn prune(
     session: &Session,
-    selector: &Selector,
+    selector: &LabelSelector,
     scope: Scope,
     in_files: &BTreeSet<Key>,
     dry_run: bool,
@@ -70,9 +74,9 @@ pub(super) async fn prune(
 ) -> Result<Exit, CliError> {
     let mut to_delete = BTreeMap::new();
     for (ty, partition, namespace) in scope {
-        let found = list(session, &ty.to_pb(), pb::Tenancy { partition, namespace }, "").await?;
-        let selected = found.into_iter().filter(|resource| selector.matches(&resource.metadata));
-        let keyed = selected.map(|resource| (Key::of(&id_of(&resource)), resource));
+        let (query, units) = (QueryArgs::by(Some(selector.clone()), ""), pb::Tenancy { partition, namespace });
+        let found = query.search(session, &ty.to_pb(), units, "", out).await?.resources;
+        let keyed = found.into_iter().map(|resource| (Key::of(&id_of(&resource)), resource));
         to_delete.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
     }
     // The other way round than they are written: an owner's deletion changes what it owns, and a namespace's what is in

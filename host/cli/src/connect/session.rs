@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, PluginServiceClient,
-    ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -56,6 +56,18 @@ impl Session {
     #[must_use]
     pub fn resources(&self) -> ResourceServiceClient<Authorized> {
         ResourceServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// Searches, and changes of single fields.
+    #[must_use]
+    pub fn queries(&self) -> QueryServiceClient<Authorized> {
+        QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// Watches of what queries find.
+    #[must_use]
+    pub fn watches(&self) -> WatchServiceClient<Authorized> {
+        WatchServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// Which types there are.

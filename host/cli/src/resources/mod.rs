@@ -2,6 +2,8 @@
 
 pub mod catalog;
 pub(crate) mod ids;
+pub(crate) mod pairs;
+pub(crate) mod search;
 pub(crate) mod selector;
 pub(crate) mod show;
 pub(crate) mod tenancy;

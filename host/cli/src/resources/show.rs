@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mortise_resource::{Scope, data::TypeInfo, pb};
-use mortise_text::{Indent, Types as _};
+use mortise_resource::{Scope, pb};
+use mortise_text::{Indent, Types, WholeMeta};
 
 use crate::{
     Cell, CliError, Style, Table,
@@ -27,49 +27,66 @@ pub(crate) enum Output {
     Name,
 }
 
+/// What a table of resources has.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RowsOptions {
+    /// More columns.
+    pub(crate) wide: bool,
+    /// Where resources are.
+    pub(crate) everywhere: bool,
+    /// Types before names, since there are several.
+    pub(crate) typed: bool,
+    /// A first column for what happened.
+    pub(crate) events: bool,
+    /// Paths that are the columns instead of those of the type.
+    pub(crate) fields: Vec<String>,
+}
+
 /// A table of one type's resources.
 pub(crate) struct Rows<'c> {
     catalog: &'c Catalog,
-    info: TypeInfo,
     scope: Option<Scope>,
-    wide: bool,
-    everywhere: bool,
-    /// Whether names have their type before them, since there are several types.
-    typed: bool,
+    options: RowsOptions,
+    /// The paths of the columns between the name and the last ones.
+    paths: Vec<String>,
     pub(crate) table: Table,
 }
 
 impl<'c> Rows<'c> {
-    /// An empty table. `events` adds a first column for what happened.
-    pub(crate) fn new(
-        catalog: &'c Catalog,
-        ty: &pb::Type,
-        wide: bool,
-        everywhere: bool,
-        typed: bool,
-        events: bool,
-    ) -> Self {
+    /// An empty table.
+    pub(crate) fn new(catalog: &'c Catalog, ty: &pb::Type, mut options: RowsOptions) -> Self {
         let info = catalog.info(ty).cloned().unwrap_or_default();
         let scope = catalog.scope(ty);
-        let units = everywhere || wide;
+        options.everywhere |= options.wide;
         let mut headings: Vec<&str> = Vec::new();
-        if events {
+        if options.events {
             headings.push("event");
         }
-        if units && scope != Some(Scope::Cluster) {
+        if options.everywhere && scope != Some(Scope::Cluster) {
             headings.push("partition");
         }
-        if units && matches!(scope, Some(Scope::Namespace | Scope::Undefined)) {
+        if options.everywhere && matches!(scope, Some(Scope::Namespace | Scope::Undefined)) {
             headings.push("namespace");
         }
         headings.push("name");
-        headings.extend(info.printer_columns.iter().map(|column| column.name.as_str()));
-        if wide {
+        let paths = match options.fields.is_empty() {
+            true => {
+                headings.extend(info.printer_columns.iter().map(|column| column.name.as_str()));
+                info.printer_columns.iter().map(|column| column.path.clone()).collect()
+            }
+            false => {
+                headings.extend(options.fields.iter().map(String::as_str));
+                options.fields.clone()
+            }
+        };
+        if options.wide {
             headings.extend(["conditions", "owner", "version", "generation", "uid"]);
         }
-        headings.push("age");
+        if options.fields.is_empty() {
+            headings.push("age");
+        }
         let table = Table::new(headings);
-        Self { catalog, scope, wide, everywhere: units, typed, table, info }
+        Self { catalog, scope, options, paths, table }
     }
 
     /// Adds a resource; `event` says what happened to it, in a table of events.
@@ -78,27 +95,28 @@ impl<'c> Rows<'c> {
         let tenancy = id.tenancy.clone().unwrap_or_default();
         let mut row: Vec<Cell> = Vec::new();
         row.extend(event.map(Cell::from));
-        if self.everywhere && self.scope != Some(Scope::Cluster) {
+        if self.options.everywhere && self.scope != Some(Scope::Cluster) {
             row.push(tenancy.partition.into());
         }
-        if self.everywhere && matches!(self.scope, Some(Scope::Namespace | Scope::Undefined)) {
+        if self.options.everywhere && matches!(self.scope, Some(Scope::Namespace | Scope::Undefined)) {
             row.push(tenancy.namespace.into());
         }
-        row.push(if self.typed { title(&id).into() } else { id.name.clone().into() });
-        if !self.info.printer_columns.is_empty() {
-            let json: serde_json::Value =
-                serde_json::from_str(&mortise_text::to_json(resource, self.catalog, Indent::Compact))
-                    .unwrap_or_default();
-            row.extend(self.info.printer_columns.iter().map(|column| Cell::from(field(&json, &column.path))));
+        row.push(if self.options.typed { title(&id).into() } else { id.name.clone().into() });
+        if !self.paths.is_empty() {
+            let text = mortise_text::to_json(resource, &WholeMeta(self.catalog), Indent::Compact);
+            let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            row.extend(self.paths.iter().map(|path| Cell::from(field(&json, path))));
         }
-        if self.wide {
+        if self.options.wide {
             row.push(conditions(resource));
             row.push(resource.owner.as_ref().map(title).unwrap_or_default().into());
             row.push(resource.version.as_str().into());
             row.push(resource.generation.as_str().into());
             row.push(id.uid.as_str().into());
         }
-        row.push(age(&id.uid).into());
+        if self.options.fields.is_empty() {
+            row.push(age(&id.uid).into());
+        }
         self.table.row(row);
     }
 }
@@ -143,15 +161,24 @@ fn steps(path: &str) -> Vec<String> {
             all.push(key.trim_matches('"').to_owned());
             rest = after;
         } else {
-            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            let end = end_of_name(rest);
             let (name, after) = rest.split_at(end);
             if !name.is_empty() {
-                all.push(name.to_owned());
+                all.push(name.replace("\\.", "."));
             }
             rest = after.strip_prefix('.').unwrap_or(after);
         }
     }
     all
+}
+
+/// Where the first name of a path ends: at a bracket, or at a dot without a backslash before it.
+fn end_of_name(path: &str) -> usize {
+    let is_end = |(at, sign): &(usize, &str)| {
+        let before = path.get(..*at).unwrap_or_default();
+        *sign == "[" || !before.ends_with('\\')
+    };
+    path.match_indices(['.', '[']).find(is_end).map_or(path.len(), |(at, _)| at)
 }
 
 /// `group_members` as JSON has it: `groupMembers`.
@@ -160,7 +187,7 @@ fn camel(name: &str) -> String {
     let mut upper = false;
     for letter in name.chars() {
         match letter {
-            '_' => upper = true,
+            '_' | '-' => upper = true,
             letter if upper => {
                 out.push(letter.to_ascii_uppercase());
                 upper = false;
@@ -220,18 +247,59 @@ fn span(seconds: u64) -> String {
     }
 }
 
+/// How resources are printed as texts.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'c> {
+    pub(crate) catalog: &'c Catalog,
+    /// With what the server keeps in meta.
+    pub(crate) whole_meta: bool,
+}
+
+impl Shown<'_> {
+    /// YAML.
+    pub(crate) fn yaml(&self, resource: &pb::Resource) -> Result<String, CliError> {
+        self.whole(|types| mortise_text::to_yaml(resource, types))
+    }
+
+    /// JSON, for people.
+    pub(crate) fn json(&self, resource: &pb::Resource) -> Result<String, CliError> {
+        self.whole(|types| mortise_text::to_json(resource, types, Indent::Spaces(2)) + "\n")
+    }
+
+    /// JSON on one line.
+    pub(crate) fn compact(&self, resource: &pb::Resource) -> Result<String, CliError> {
+        self.whole(|types| mortise_text::to_json(resource, types, Indent::Compact))
+    }
+
+    /// Many as JSON, for people, and further texts.
+    pub(crate) fn list(&self, resources: &[pb::Resource], more: &[(&str, &str)]) -> Result<String, CliError> {
+        self.whole(|types| mortise_text::list_to_json(resources, more, types, Indent::Spaces(2)))
+    }
+
+    /// Many as JSON on one line, and further texts.
+    pub(crate) fn compact_list(&self, resources: &[pb::Resource], more: &[(&str, &str)]) -> Result<String, CliError> {
+        self.whole(|types| mortise_text::list_to_json(resources, more, types, Indent::Compact))
+    }
+
+    /// A text, if all that it needs is known.
+    fn whole(&self, text: impl FnOnce(&dyn Types) -> String) -> Result<String, CliError> {
+        let text = match self.whole_meta {
+            true => text(&WholeMeta(self.catalog)),
+            false => text(self.catalog),
+        };
+        self.catalog.fault()?;
+        Ok(text)
+    }
+}
+
 /// A resource as YAML.
 pub(crate) fn yaml(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    let text = mortise_text::to_yaml(resource, catalog);
-    catalog.fault()?;
-    Ok(text)
+    Shown { catalog, whole_meta: false }.yaml(resource)
 }
 
 /// A resource as JSON, for people.
 pub(crate) fn json(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    let text = mortise_text::to_json(resource, catalog, Indent::Spaces(2)) + "\n";
-    catalog.fault()?;
-    Ok(text)
+    Shown { catalog, whole_meta: false }.json(resource)
 }
 
 #[cfg(test)]
@@ -242,7 +310,7 @@ mod tests {
     fn columns_are_paths_into_the_resource() {
         let json = serde_json::json!({
             "id": {"name": "korn", "type": {"groupVersion": "v2"}},
-            "data": {"genre": "JAZZ", "groupMembers": {"drums": "Ray"}, "tracks": ["a", "b"], "live": true, "n": 3}
+            "data": {"genre": "JAZZ", "groupMembers": {"drums": "Ray"}, "tracks": ["a", "b"], "live": true, "n": 3, "dotted": {"a.b": "yes"}}
         });
         for (path, value) in [
             ("data.genre", "JAZZ"),
@@ -253,9 +321,14 @@ mod tests {
             ("data.live", "true"),
             ("data.n", "3"),
             ("id.type.group_version", "v2"),
+            ("data.dotted.a\\.b", "yes"),
+            ("data.group-members.drums", "Ray"),
             ("data.nope", ""),
             ("data.genre.deeper", ""),
-            ("", "data=genre=JAZZ,groupMembers=drums=Ray,live=true,n=3,tracks=a,b,id=name=korn,type=groupVersion=v2"),
+            (
+                "",
+                "data=dotted=a.b=yes,genre=JAZZ,groupMembers=drums=Ray,live=true,n=3,tracks=a,b,id=name=korn,type=groupVersion=v2",
+            ),
         ] {
             assert_eq!(field(&json, path), value, "{path}");
         }

@@ -21,11 +21,13 @@ pub fn to_json(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> St
     write(&print::resource(resource, types, None), indent)
 }
 
-/// Several resources as `{"resources": […]}`.
+/// Several resources as `{"resources": […]}`, with further texts behind them.
 #[must_use]
-pub fn list_to_json(resources: &[pb::Resource], types: &dyn Types, indent: Indent) -> String {
+pub fn list_to_json(resources: &[pb::Resource], more: &[(&str, &str)], types: &dyn Types, indent: Indent) -> String {
     let resources = resources.iter().map(|resource| print::resource(resource, types, None)).collect();
-    write(&Tree::Map(vec![("resources".to_owned(), Tree::List(resources))]), indent)
+    let mut entries = vec![("resources".to_owned(), Tree::List(resources))];
+    entries.extend(more.iter().map(|(key, text)| ((*key).to_owned(), Tree::Text((*text).to_owned()))));
+    write(&Tree::Map(entries), indent)
 }
 
 pub(crate) fn write(tree: &Tree, indent: Indent) -> String {

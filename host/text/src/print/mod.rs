@@ -14,7 +14,8 @@ use crate::{
     tree::Tree,
 };
 
-/// A resource, id first; the data in the order of its fields. Of its meta the client's part.
+/// A resource, id first; the data in the order of its fields. Of its meta the client's part, unless the types say
+/// otherwise.
 ///
 /// With `hidden`, values of redacted fields are not in it.
 pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
@@ -37,7 +38,8 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Optio
         let pairs = metadata.iter().map(|(key, value)| (key.clone(), Tree::Text(value.clone())));
         put("metadata", Tree::Map(pairs.collect()));
     }
-    let meta = meta.as_ref().map(|meta| client_part(meta)).filter(|meta| *meta != Meta::default());
+    let part = |meta: &Meta| if types.prints_whole_meta() { meta.clone() } else { client_part(meta) };
+    let meta = meta.as_deref().map(part).filter(|meta| *meta != Meta::default());
     if let Some(meta) = meta.and_then(|meta| known(meta_descriptor(), &meta, types)) {
         put("meta", meta);
     }

@@ -142,10 +142,11 @@ fn resource(template: &Value, data: &Value) -> Value {
 fn written(template: &Value, data: &Value) -> Value {
     let owner = template.pointer("/properties/owner").cloned().unwrap_or_default();
     let metadata = template.pointer("/properties/metadata").cloned().unwrap_or_default();
+    let meta = template.pointer("/properties/meta").cloned().unwrap_or_default();
     json!({
         "type": "object",
         "description": "Other keys are ignored, so that what was read can be written back.",
-        "properties": { "data": data, "metadata": metadata, "owner": owner },
+        "properties": { "data": data, "meta": meta, "metadata": metadata, "owner": owner },
         "required": ["data"],
     })
 }
@@ -195,7 +196,7 @@ const WRITES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "42
 fn events(item: &str) -> Value {
     let data = json!({
         "type": "string",
-        "description": "JSON: the resource; a problem object in `error`; an empty object in `end-of-snapshot`.",
+        "description": "JSON: the resource; a problem object in `error`; an empty object in `end-of-snapshot`, `current` and `reset`.",
         "contentMediaType": "application/json",
         "contentSchema": {
             "anyOf": [{ "$ref": item }, { "$ref": "#/components/schemas/mortise-Problem" }, { "maxProperties": 0 }],
@@ -205,8 +206,8 @@ fn events(item: &str) -> Value {
         "type": "object",
         "description": "One event.",
         "properties": {
-            "event": { "enum": ["upsert", "delete", "end-of-snapshot", "error"] },
-            "id": { "type": "string", "description": "The resource's version." },
+            "event": { "enum": ["upsert", "delete", "end-of-snapshot", "current", "reset", "error"] },
+            "id": { "type": "string", "description": "The resource's version; of a query, where the watch is." },
             "data": data,
         },
         "required": ["event", "data"],
@@ -223,8 +224,22 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "list",
-        "Lists resources; with `watch`, follows them as server-sent events.",
-        &["name_prefix", "consistent", "watch"],
+        "Lists resources, or a page of those that a query finds; with `watch`, follows them as server-sent events.",
+        &[
+            "name_prefix",
+            "consistent",
+            "watch",
+            "selector",
+            "filter",
+            "order_by",
+            "fields",
+            "view",
+            "page_size",
+            "page_token",
+            "explain",
+            "paging_info",
+            "resume_token",
+        ],
     );
     let success = json!({
         "200": {
@@ -233,7 +248,14 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
             "content": {
                 "application/json": { "schema": {
                     "type": "object",
-                    "properties": { "resources": { "type": "array", "items": { "$ref": of } } },
+                    "properties": {
+                        "resources": { "type": "array", "items": { "$ref": of } },
+                        "prevPageToken": { "type": "string" },
+                        "nextPageToken": { "type": "string" },
+                        "currentOffset": { "type": "integer" },
+                        "totalResultsCount": { "type": "integer" },
+                        "plan": { "$ref": "#/components/schemas/mortise-QueryPlan" },
+                    },
                     "required": ["resources"],
                     "additionalProperties": false,
                 } },
@@ -252,7 +274,7 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         name,
         "read",
         "Reads a resource; with `watch`, follows it as server-sent events, whether it is there yet or not.",
-        &["consistent", "watch"],
+        &["consistent", "watch", "fields", "view"],
     );
     let mut found = one("The resource, or events: what there is, the end of that, and every change.");
     if let Some(content) = found.get_mut("content").and_then(Value::as_object_mut) {
@@ -262,7 +284,7 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         t,
         name,
         "write",
-        "Creates a resource, or replaces its data and metadata; with `version`, only if that is the stored one.",
+        "Creates a resource, or replaces its data and metadata, and its meta if there is one; with `version`, only if that is the stored one.",
         &["version"],
     );
     body(&mut write, name);

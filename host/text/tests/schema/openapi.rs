@@ -136,7 +136,7 @@ fn resources_and_bodies_are_described() {
         *changed.pointer_mut(pointer).unwrap() = to;
         changed
     };
-    assert!(read.is_valid(&changed("/data", json!({ "@type": "x", "@base64": "AA==" }))));
+    assert!(read.is_valid(&changed("/data", json!({ "@type": "x", "@bytes": "AA==" }))));
     assert!(!read.is_valid(&changed("/data", json!({ "nome": "x" }))));
     assert!(!read.is_valid(&changed("/metadata/a", json!(1))));
     assert!(!read.is_valid(&changed("/id/name", json!(1))));

@@ -19,6 +19,7 @@ pub(super) fn parameters() -> Value {
             "schema": { "type": "string", "enum": values },
         })
     };
+    let text = |longest: usize| json!({ "type": "string", "maxLength": longest });
     let unit = || json!({ "type": "string", "maxLength": MAX_NAME, "pattern": NAME });
     let units = || json!({ "anyOf": [unit(), { "const": "*" }] });
     let one = "; `default` when it is left out.";
@@ -41,6 +42,20 @@ pub(super) fn parameters() -> Value {
             json!({ "type": "string", "maxLength": MAX_NAME, "pattern": "^[a-z0-9-]*$" }),
         ),
         "consistent": flag("consistent", "Asks for a strong read; its presence is enough.", &["", "true"]),
+        "selector": query("selector", "Only with these labels, such as `env=prod,tier in (a,b),!old`.", text(64 << 10)),
+        "filter": query("filter", "Only what fits, such as `data.genre = \"GENRE_JAZZ\"`.", text(64 << 10)),
+        "order_by": query("order_by", "The order: paths separated by commas, each with `asc` or `desc` behind it.", text(64 << 10)),
+        "fields": query("fields", "Only these fields: paths separated by commas.", text(64 << 10)),
+        "view": query("view", "Which fields.", json!({ "enum": ["name", "basic", "detail", "full"] })),
+        "page_size": query(
+            "page_size",
+            "So many at most; 0 is 100.",
+            json!({ "type": "integer", "minimum": 0, "maximum": 1_000 }),
+        ),
+        "page_token": query("page_token", "The page that a token of an earlier answer leads to.", text(64 << 10)),
+        "explain": flag("explain", "Asks how the resources were found; its presence is enough.", &["", "true", "false"]),
+        "paging_info": flag("paging_info", "Asks for the number of all that match; its presence is enough.", &["", "true", "false"]),
+        "resume_token": query("resume_token", "Where an earlier watch of the same query ended.", text(64 << 10)),
         "watch": flag("watch", "Asks for events; its presence is enough, `false` and `0` mean no.", &["", "true", "false"]),
     })
 }
@@ -116,8 +131,8 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     let unprintable = json!({
         "type": "object",
         "description": "Data that the JSON mapping has no form for, such as a time out of range.",
-        "properties": { "@type": text(), "@base64": { "type": "string", "contentEncoding": "base64" } },
-        "required": ["@type", "@base64"],
+        "properties": { "@type": text(), "@bytes": { "type": "string", "contentEncoding": "base64" } },
+        "required": ["@type", "@bytes"],
         "additionalProperties": false,
     });
     let column = json!({
@@ -155,8 +170,25 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     if let Some(required) = described.get_mut("required").and_then(Value::as_array_mut) {
         required.push(json!("schema"));
     }
+    let count = || json!({ "type": "integer", "minimum": 0 });
+    let plan = json!({
+        "type": "object",
+        "description": "How the resources of a query were found. Who may not do everything is not told how many were looked at.",
+        "properties": {
+            "access": { "enum": ["UNSPECIFIED", "NAMES", "NAME_RANGE", "LABEL", "FIELD"] },
+            "keys": texts(),
+            "scanned": count(),
+            "decoded": count(),
+            "matched": count(),
+            "sorted": { "type": "boolean" },
+            "durationUs": count(),
+        },
+        "required": ["access", "keys", "scanned", "decoded", "matched", "sorted", "durationUs"],
+        "additionalProperties": false,
+    });
     [
         ("mortise-Diagnostic", diagnostic),
+        ("mortise-QueryPlan", plan),
         ("mortise-Problem", problem),
         ("mortise-UnprintableData", unprintable),
         ("mortise-Type", one),

@@ -1,4 +1,4 @@
-//! Follows resources and prints what happens to them: `mortise get --watch`.
+//! Follows resources and prints what happens to them: `mortise get --watch`, of a type or of names.
 //!
 //! What is there comes first, as a table if that is wanted; then every change, as it happens. When the server ends the
 //! watch because this end was too slow, it begins anew with what is there then.
@@ -9,26 +9,27 @@ use mortise_resource::{
     pb::{self, watch_event::Event},
     types::gvk,
 };
-use mortise_text::Indent;
+use serde_json::json;
 
 use crate::{
     CliError, Session, Ui,
     output::ui,
-    resources::catalog::Catalog,
     resources::ids::{id_of, title},
-    resources::show::{self, Output, Rows},
+    resources::show::{Output, Rows, Shown},
 };
 
 /// How long a watch that was ended is left before the next one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What kind to a resource.
+/// What happened to a resource.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum EventKind {
+pub(super) enum EventKind {
     /// It was there when the watch began.
     Present,
     Written,
     Deleted,
+    /// It was deleted, or does not fit the query any more.
+    Removed,
 }
 
 impl EventKind {
@@ -37,6 +38,7 @@ impl EventKind {
             Self::Present => "present",
             Self::Written => "written",
             Self::Deleted => "deleted",
+            Self::Removed => "removed",
         }
     }
 }
@@ -45,41 +47,53 @@ impl EventKind {
 pub(super) struct Printer<'c> {
     output: Output,
     rows: Rows<'c>,
-    catalog: &'c Catalog,
+    shown: Shown<'c>,
     ui: &'c Ui,
     headed: bool,
 }
 
 impl<'c> Printer<'c> {
-    pub(super) fn new(output: Output, rows: Rows<'c>, catalog: &'c Catalog, ui: &'c Ui) -> Self {
-        Self { output, rows, catalog, ui, headed: false }
+    pub(super) fn new(output: Output, rows: Rows<'c>, shown: Shown<'c>, ui: &'c Ui) -> Self {
+        Self { output, rows, shown, ui, headed: false }
     }
 
-    fn event(&mut self, kind: EventKind, resource: &pb::Resource) -> Result<(), CliError> {
+    pub(super) fn ui(&self) -> &'c Ui {
+        self.ui
+    }
+
+    pub(super) fn event(&mut self, kind: EventKind, resource: &pb::Resource) -> Result<(), CliError> {
         let word = kind.word();
         match self.output {
             Output::Table | Output::Wide => {
                 self.rows.add(resource, Some(word));
-                self.catalog.fault()?;
+                self.shown.catalog.fault()?;
                 if kind != EventKind::Present {
                     ui::print(self.rows.table.drain(self.ui))?;
                 }
             }
             Output::Name => ui::line(format!("{} {word}", title(&id_of(resource))))?,
             Output::Yaml => {
-                let text = show::yaml(resource, self.catalog)?;
+                let text = self.shown.yaml(resource)?;
                 ui::print(format!("---\n# {word}\n{text}"))?;
             }
             Output::Json => {
-                let json = mortise_text::to_json(resource, self.catalog, Indent::Compact);
-                self.catalog.fault()?;
+                let json = self.shown.compact(resource)?;
                 ui::line(format!("{{\"event\":\"{word}\",\"resource\":{json}}}"))?;
             }
         }
         Ok(())
     }
 
-    fn complete(&mut self) -> Result<(), CliError> {
+    /// The place that a watch can go on from, where texts are for programs.
+    pub(super) fn position(&self, token: &str) -> Result<(), CliError> {
+        match self.output {
+            Output::Json => ui::line(json!({ "event": "current", "resumeToken": token }).to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of what was there when the watch began.
+    pub(super) fn complete(&mut self) -> Result<(), CliError> {
         if matches!(self.output, Output::Table | Output::Wide) {
             if !self.headed {
                 let whole = self.rows.table.render(self.ui);
@@ -100,7 +114,7 @@ pub(super) async fn follow(
     units: pb::Tenancy,
     prefix: &str,
     wants: &dyn Fn(&pb::Resource) -> bool,
-    printer: &mut Printer<'_>,
+    mut printer: Printer<'_>,
 ) -> Result<(), CliError> {
     loop {
         let request = pb::WatchListRequest {

@@ -1,0 +1,156 @@
+//! `GET …?watch` with a filter, a selector, fields or a view: WatchResources of everything that matches, as server-sent
+//! events.
+//!
+//! An `upsert` for each resource that matches, then `end-of-snapshot` once, then `upsert` for what is written and matches,
+//! and `delete`, with the id alone, for what does not match any more. The last event of what belongs together has the
+//! resume token as its `id`, so that a client that connects again goes on where it was: browsers send it back as
+//! `Last-Event-ID` by themselves, others may say `resume_token`. `reset` says that this is not possible: the client
+//! forgets what it knows, and a snapshot follows. The last event of a stream that the server ends is `error`, with a
+//! problem object.
+
+use std::{collections::VecDeque, convert::Infallible};
+
+use axum::response::{
+    IntoResponse as _, Response,
+    sse::{Event as SseEvent, KeepAlive, Sse},
+};
+use futures::{Stream, stream};
+use mortise_resource::{
+    Error,
+    data::{
+        SearchRequest, WatchResourcesRequest, WatchResourcesResponse,
+        resource_change::{ChangeType, Current, Removed},
+    },
+    goten::WatchType,
+    pb,
+};
+use mortise_service::ResourcesChanges;
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::Span;
+
+use super::{Shared, error::HttpError, json::Printer, request::TypeRequest, watch};
+use crate::call::{guarded, span_of_type};
+
+/// Watches what matches.
+pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
+    let caller = request.caller();
+    let permit = watch::permit(&request.shared)?;
+    let wanted = request.kind.gvk.to_pb();
+    let resume_token = resume_token(&request);
+    let is_resumed = !resume_token.is_empty();
+    let SearchRequest { parent, page_size, page_token, order_by, filter, field_mask, view, tenancy, selector, .. } =
+        request.query.search(wanted.clone())?;
+    let rpc = WatchResourcesRequest {
+        parent,
+        page_size,
+        page_token,
+        order_by,
+        filter,
+        field_mask,
+        view,
+        r#type: WatchType::Stateless.into(),
+        resume_token,
+        resource_type: Some(wanted.clone()),
+        tenancy,
+        selector,
+        ..WatchResourcesRequest::default()
+    };
+    let span = span_of_type("watch.WatchResources", rpc.resource_type.as_ref());
+    let changes = guarded(span, Box::pin(request.shared.service.watch_resources(&caller, rpc))).await?;
+    let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");
+    let open = OpenWatch {
+        changes,
+        wanted,
+        whole_meta: request.query.is_part(),
+        printer: request.printer(),
+        shared: request.shared,
+        path: request.parts.uri.path().to_owned(),
+        is_current: is_resumed,
+        events: VecDeque::new(),
+        _permit: permit,
+    };
+    Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
+}
+
+/// Where an earlier stream ended; the header wins, since a browser keeps the address that it began with.
+fn resume_token(request: &TypeRequest) -> String {
+    let last = request.parts.headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    last.filter(|id| !id.is_empty()).map_or_else(|| request.query.resume_token(), str::to_owned)
+}
+
+/// An open watch.
+struct OpenWatch {
+    changes: ResourcesChanges,
+    wanted: pb::Type,
+    whole_meta: bool,
+    printer: Printer,
+    shared: Shared,
+    path: String,
+    /// Whether what comes are changes, not what was there.
+    is_current: bool,
+    /// Events of the last message that are not taken.
+    events: VecDeque<SseEvent>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl OpenWatch {
+    fn stream(self) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+        stream::unfold(Some(self), async |open| {
+            let mut open = open?;
+            loop {
+                if let Some(event) = open.events.pop_front() {
+                    return Some((Ok(event), Some(open)));
+                }
+                match guarded(Span::none(), Box::pin(open.changes.next())).await {
+                    Ok(message) => open.take(message),
+                    Err(error) => return Some((Ok(open.ended(error)), None)),
+                }
+            }
+        })
+    }
+
+    /// Makes events of a message. The token goes with the last of them, or with one of its own.
+    fn take(&mut self, message: WatchResourcesResponse) {
+        // The type may have another message by now.
+        if let Some(kind) = self.shared.service.types().get(&self.wanted) {
+            self.printer = Printer::new(kind.schema.message()).with_whole_meta(self.whole_meta);
+        }
+        let mut events = Vec::new();
+        if message.is_hard_reset || message.is_soft_reset {
+            self.is_current = false;
+            events.push(("reset", "{}".to_owned()));
+        }
+        for change in message.changes {
+            let (name, resource) = match change.change_type {
+                Some(ChangeType::Current(Current { resource })) => ("upsert", resource.unwrap_or_default()),
+                Some(ChangeType::Removed(Removed { name: id, .. })) => {
+                    ("delete", pb::Resource { id, ..pb::Resource::default() })
+                }
+                Some(ChangeType::Added(_) | ChangeType::Modified(_)) | None => continue,
+            };
+            events.push((name, self.printer.compact(&resource)));
+        }
+        if message.is_current && !std::mem::replace(&mut self.is_current, true) {
+            events.push(("end-of-snapshot", "{}".to_owned()));
+        }
+        if events.is_empty() && !message.resume_token.is_empty() {
+            events.push(("current", "{}".to_owned()));
+        }
+        let last = events.len().saturating_sub(1);
+        self.events = events
+            .into_iter()
+            .enumerate()
+            .map(|(at, (name, data))| {
+                let event = SseEvent::default().event(name).data(data);
+                match at == last && message.is_current {
+                    true => event.id(&message.resume_token),
+                    false => event,
+                }
+            })
+            .collect();
+    }
+
+    fn ended(&self, error: Error) -> SseEvent {
+        watch::ended(&self.shared, &self.path, error)
+    }
+}

@@ -1,0 +1,26 @@
+//! `mortise annotate`: sets and removes annotations.
+
+use clap::Args;
+
+use crate::{
+    CliError, Exit,
+    resources::pairs::{Pairs, PairsArgs},
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise annotate artist korn note='on tour until May'
+mortise annotate albums --all note-
+mortise annotate artist korn --list";
+
+/// Arguments of `annotate`.
+#[derive(Debug, Args)]
+pub struct Annotate {
+    #[command(flatten)]
+    args: PairsArgs,
+}
+
+impl Annotate {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        self.args.run(Pairs::Annotations).await
+    }
+}

@@ -1,0 +1,142 @@
+//! Follows what a query finds: `mortise get --watch` with a filter, a selector, fields or a view.
+//!
+//! What comes is everything that fits, in no order, and then what changes; what does not fit any more is removed. A watch
+//! that the server ended goes on from its last token, so that nothing is lost and nothing comes twice.
+
+use std::time::Duration;
+
+use mortise_resource::{
+    data::{
+        SearchRequest, WatchResourcesRequest, WatchResourcesResponse,
+        resource_change::{ChangeType, Current, Removed},
+    },
+    goten::WatchType,
+    pb,
+};
+
+use super::{
+    refused,
+    watch::{EventKind, Printer},
+};
+use crate::{CliError, Exit, Session, Shield};
+
+/// How long a watch that was ended is left before the next one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Until Ctrl-C, the server goes, or the output is closed. Ctrl-C says the token of the last change.
+pub(super) async fn follow(
+    session: &Session,
+    query: SearchRequest,
+    resume: String,
+    printer: Printer<'_>,
+) -> Result<Exit, CliError> {
+    let mut changes = Changes { resume, is_current: false, printer };
+    let _shield = Shield::raise();
+    let ended = tokio::select! {
+        ended = changes.follow(session, &query) => ended,
+        interrupted = tokio::signal::ctrl_c() => match interrupted {
+            Ok(()) => Ok(Exit::Interrupted),
+            Err(error) => Err(CliError::failed("listening for Ctrl-C").caused_by(error)),
+        },
+    };
+    if !changes.resume.is_empty() {
+        changes.printer.ui().note(&format!("to go on from here: --resume {}", changes.resume));
+    }
+    ended
+}
+
+struct Changes<'c> {
+    /// Where the watch is; empty before the end of its first snapshot.
+    resume: String,
+    /// Whether what comes are changes, not what was there.
+    is_current: bool,
+    printer: Printer<'c>,
+}
+
+impl Changes<'_> {
+    async fn follow(&mut self, session: &Session, query: &SearchRequest) -> Result<Exit, CliError> {
+        let ty = query.r#type.clone().unwrap_or_default();
+        loop {
+            // What comes behind a position are changes.
+            self.is_current = !self.resume.is_empty();
+            let request = watch_request(query.clone(), WatchType::Stateless, self.resume.clone());
+            let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
+            let mut messages = opened.await?;
+            loop {
+                match messages.message().await {
+                    Ok(Some(message)) => self.print(message)?,
+                    Ok(None) => break,
+                    Err(status) if status.code() == tonic::Code::Aborted => {
+                        let why = status.message();
+                        self.printer.ui().warn(&format!("the server ended the watch: {why}; it goes on"));
+                        break;
+                    }
+                    Err(status) => return Err(refused(&ty, &status)),
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn print(&mut self, message: WatchResourcesResponse) -> Result<(), CliError> {
+        if message.is_hard_reset || message.is_soft_reset {
+            self.printer.ui().warn("the server cannot go on from there; everything that fits follows anew");
+            self.is_current = false;
+            self.resume.clear();
+        }
+        for change in message.changes {
+            match change.change_type {
+                Some(ChangeType::Current(Current { resource: Some(resource) })) => {
+                    let kind = if self.is_current { EventKind::Written } else { EventKind::Present };
+                    self.printer.event(kind, &resource)?;
+                }
+                Some(ChangeType::Removed(Removed { name, .. })) => {
+                    let resource = pb::Resource { id: name, ..pb::Resource::default() };
+                    self.printer.event(EventKind::Removed, &resource)?;
+                }
+                _ => {}
+            }
+        }
+        if message.is_current {
+            self.is_current = true;
+            self.printer.complete()?;
+            if !message.resume_token.is_empty() {
+                self.printer.position(&message.resume_token)?;
+                self.resume = message.resume_token;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The watch of what a search finds.
+pub(super) fn watch_request(query: SearchRequest, kind: WatchType, resume_token: String) -> WatchResourcesRequest {
+    let SearchRequest {
+        parent,
+        page_size,
+        page_token,
+        order_by,
+        filter,
+        field_mask,
+        view,
+        r#type,
+        tenancy,
+        selector,
+        ..
+    } = query;
+    WatchResourcesRequest {
+        parent,
+        page_size,
+        page_token,
+        order_by,
+        filter,
+        field_mask,
+        view,
+        r#type: kind.into(),
+        resume_token,
+        resource_type: r#type,
+        tenancy,
+        selector,
+        ..WatchResourcesRequest::default()
+    }
+}

@@ -1,0 +1,222 @@
+//! `mortise get`, also called `list`: resources as tables, YAML, JSON or names, once or for as long as one watches.
+
+mod changes;
+mod output;
+mod page;
+mod watch;
+
+use clap::Args;
+use mortise_resource::{data::BatchGetRequest, pb, types::gvk};
+
+use crate::{
+    CliError, Connect, Exit, Session, Tenancy, Ui,
+    resources::catalog::Catalog,
+    resources::ids::{self, Selection, placed_title},
+    resources::search::{Found, QueryArgs},
+    resources::show::{Output, Rows, RowsOptions, Shown},
+};
+
+pub(super) const EXAMPLES: &str = "\
+mortise get artists
+mortise get artist korn -o yaml
+mortise get artist/korn album/issues
+mortise list demo.v2.Album -A -o wide
+mortise get albums --prefix korn- --watch
+mortise get artists -l 'env in (prod, test)' --filter 'data.genre = \"GENRE_METAL\"' --explain
+mortise get albums --sort-by id.name --fields data.title,meta.labels --page-size 20";
+
+/// Arguments of `get`.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// TYPE, TYPE NAME…, or TYPE/NAME…; a type is group.version.Kind, a kind or a short name
+    #[arg(value_name = "TYPE [NAME]", required = true)]
+    what: Vec<String>,
+    /// How they are shown
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        hide_possible_values = true,
+        help = "How they are shown: table, wide, yaml, json or name"
+    )]
+    output: Output,
+    /// Goes on with every change, until Ctrl-C; with --sort-by or --page-size, with the page whenever it changes
+    #[arg(short, long)]
+    watch: bool,
+    /// Watches from where an earlier watch of the same query ended, which said this token
+    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true, requires = "watch")]
+    resume: String,
+    /// In every partition and namespace
+    #[arg(short = 'A', long, conflicts_with_all = ["partition", "namespace"])]
+    all_tenancies: bool,
+    /// Only names that begin so
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+    #[command(flatten)]
+    query: QueryArgs,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Get {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
+        let session = self.connect.session().await?;
+        let catalog = Catalog::fetch(&session).await?;
+        let wanted = ids::selections(&self.what, &catalog)?;
+        if let Some(fault) = self.fault(&wanted) {
+            return Err(CliError::usage(fault));
+        }
+        if self.watch {
+            return self.watch(&wanted, &session, &catalog, &ui).await;
+        }
+        let mut missing = Vec::new();
+        let mut found = Vec::new();
+        for wanted in &wanted {
+            let mut of_type =
+                Found { resources: self.named(wanted, &session, &catalog, &mut missing).await?, ..Found::default() };
+            if wanted.names.is_empty() {
+                let units = self.units(&wanted.ty, &session, &catalog);
+                of_type = match self.query.chooses() || self.query.projects() {
+                    true => self.query.search(&session, &wanted.ty, units, &self.prefix, &ui).await?,
+                    false => {
+                        let resources = ids::list(&session, &wanted.ty, units, &self.prefix).await?;
+                        Found { resources, ..Found::default() }
+                    }
+                };
+            }
+            found.push((&wanted.ty, of_type));
+        }
+        self.show(&found, &wanted, missing.is_empty(), &catalog, &ui)?;
+        for error in &missing {
+            ui.note(&format!("mortise: {error}"));
+        }
+        Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
+    }
+
+    /// What does not go together.
+    fn fault(&self, wanted: &[Selection]) -> Option<&'static str> {
+        let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
+        match () {
+            () if is_named && !self.prefix.is_empty() => Some("either names or --prefix"),
+            () if is_named && self.all_tenancies => {
+                Some("a name is in one place: -A lists, --partition and --namespace find")
+            }
+            () if is_named && self.query.chooses() => {
+                Some("either names or a query: --selector, --filter, --sort-by, --page-size, --page-token, --explain")
+            }
+            () if wanted.len() > 1 && self.query.wants_page() => Some("a page is of one type"),
+            () if !self.resume.is_empty() && self.query.is_ordered() => {
+                Some("--resume goes on with everything that fits, in no order: leave --sort-by and --page-size out")
+            }
+            () => None,
+        }
+    }
+
+    /// The resources that are named; of those that are missing, the errors.
+    async fn named(
+        &self,
+        wanted: &Selection,
+        session: &Session,
+        catalog: &Catalog,
+        missing: &mut Vec<CliError>,
+    ) -> Result<Vec<pb::Resource>, CliError> {
+        let mut resources = Vec::new();
+        for name in &wanted.names {
+            let id = ids::id(&wanted.ty, name, &self.tenancy, session, catalog);
+            let read = match self.query.projects() {
+                true => self.projected(session, &id).await,
+                false => ids::read(session, &id).await,
+            };
+            match read {
+                Ok(resource) => resources.push(resource),
+                Err(error) if error.code == Some(tonic::Code::NotFound) => missing.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(resources)
+    }
+
+    /// What view and fields show of one resource.
+    async fn projected(&self, session: &Session, id: &pb::Id) -> Result<pb::Resource, CliError> {
+        let (view, field_mask) = self.query.projection();
+        let request = BatchGetRequest { ids: vec![id.clone()], field_mask, view };
+        let answer = session.call(placed_title(id), async { session.queries().batch_get(request).await }).await?;
+        match answer.resources.into_iter().next() {
+            Some(resource) => Ok(resource),
+            // Read says why.
+            None => ids::read(session, id).await,
+        }
+    }
+
+    fn units(&self, ty: &pb::Type, session: &Session, catalog: &Catalog) -> pb::Tenancy {
+        if self.all_tenancies {
+            return pb::Tenancy { partition: "*".into(), namespace: "*".into() };
+        }
+        self.tenancy.units_for(ty, session, catalog)
+    }
+
+    /// How resources are printed.
+    fn shown<'c>(&self, catalog: &'c Catalog) -> Shown<'c> {
+        Shown { catalog, whole_meta: self.query.projects() }
+    }
+
+    fn rows<'c>(&self, catalog: &'c Catalog, ty: &pb::Type, typed: bool, events: bool) -> Rows<'c> {
+        let options = RowsOptions {
+            wide: self.output == Output::Wide,
+            everywhere: self.all_tenancies,
+            typed,
+            events,
+            fields: self.query.fields().to_vec(),
+        };
+        Rows::new(catalog, ty, options)
+    }
+
+    async fn watch(
+        &self,
+        wanted: &[Selection],
+        session: &Session,
+        catalog: &Catalog,
+        ui: &Ui,
+    ) -> Result<Exit, CliError> {
+        let [Selection { ty, names }] = wanted else {
+            return Err(CliError::usage("one type can be watched at a time"));
+        };
+        let units = self.units(ty, session, catalog);
+        let by_query = self.query.chooses() || self.query.projects() || !self.resume.is_empty();
+        if by_query && !names.is_empty() {
+            return Err(CliError::usage("names are watched whole: leave --view, --fields and --resume out"));
+        }
+        if self.query.is_ordered() {
+            let request = self.query.request(ty, units, &self.prefix);
+            return page::follow(session, request, |page| self.show_page(ty, page, catalog, ui)).await;
+        }
+        let printer = watch::Printer::new(self.output, self.rows(catalog, ty, false, true), self.shown(catalog), ui);
+        if by_query {
+            let request = self.query.request(ty, units, &self.prefix);
+            return changes::follow(session, request, self.resume.clone(), printer).await;
+        }
+        if let Some(name) = names.iter().find(|name| mortise_resource::name::fault(name).is_some()) {
+            let fault = mortise_resource::name::fault(name).unwrap_or_default();
+            return Err(CliError::usage(format!(
+                "{}: {fault}",
+                placed_title(&ids::id(ty, name, &self.tenancy, session, catalog))
+            )));
+        }
+        let prefix = match names.as_slice() {
+            [one] => one,
+            _ => &self.prefix,
+        };
+        let wants = |resource: &pb::Resource| names.is_empty() || names.contains(&ids::id_of(resource).name);
+        watch::follow(session, ty, units, prefix, &wants, printer).await?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The error of a watch of a type.
+fn refused(ty: &pb::Type, status: &tonic::Status) -> CliError {
+    CliError::rpc(gvk(ty), status)
+}

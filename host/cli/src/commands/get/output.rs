@@ -1,0 +1,115 @@
+//! What `mortise get` prints of what it found.
+
+use mortise_resource::pb;
+
+use super::Get;
+use crate::{
+    CliError, Ui,
+    output::ui,
+    resources::{
+        catalog::Catalog,
+        ids::{self, Selection, title, type_name},
+        search::Found,
+        show::Output,
+    },
+};
+
+impl Get {
+    /// Prints what was found of each type.
+    pub(super) fn show(
+        &self,
+        found: &[(&pb::Type, Found)],
+        wanted: &[Selection],
+        complete: bool,
+        catalog: &Catalog,
+        ui: &Ui,
+    ) -> Result<(), CliError> {
+        let resources = || found.iter().flat_map(|(_, found)| &found.resources);
+        let shown = self.shown(catalog);
+        match self.output {
+            Output::Name => {
+                for resource in resources() {
+                    ui::line(title(&ids::id_of(resource)))?;
+                }
+            }
+            Output::Yaml => {
+                for (position, resource) in resources().enumerate() {
+                    let text = shown.yaml(resource)?;
+                    ui::print(if position == 0 { text } else { format!("---\n{text}") })?;
+                }
+            }
+            Output::Json => {
+                let one = wanted.iter().map(|wanted| wanted.names.len()).sum::<usize>() == 1;
+                match resources().next() {
+                    Some(resource) if one => ui::print(shown.json(resource)?)?,
+                    None if one => {}
+                    _ => {
+                        let all: Vec<_> = resources().cloned().collect();
+                        ui::line(
+                            shown.list(&all, &found.iter().flat_map(|(_, found)| tokens(found)).collect::<Vec<_>>())?,
+                        )?;
+                    }
+                }
+            }
+            Output::Table | Output::Wide => {
+                let mut first = true;
+                for (ty, found) in found.iter().filter(|(_, found)| !found.resources.is_empty()) {
+                    let mut rows = self.rows(catalog, ty, wanted.len() > 1, false);
+                    found.resources.iter().for_each(|resource| rows.add(resource, None));
+                    catalog.fault()?;
+                    ui::print(format!("{}{}", if first { "" } else { "\n" }, rows.table.render(ui)))?;
+                    first = false;
+                }
+                if first && complete {
+                    let types: Vec<_> = found.iter().map(|(ty, _)| type_name(ty)).collect();
+                    ui.note(&format!("no {} there", types.join(" and no ")));
+                }
+            }
+        }
+        if self.output != Output::Json {
+            for (key, token) in found.iter().flat_map(|(_, found)| tokens(found)) {
+                let what = if key == AFTER { "the next page" } else { "the page before" };
+                ui.note(&format!("{what}: --page-token {token}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints a page that is watched, each time it has changed.
+    pub(super) fn show_page(&self, ty: &pb::Type, page: &Found, catalog: &Catalog, ui: &Ui) -> Result<(), CliError> {
+        let shown = self.shown(catalog);
+        match self.output {
+            Output::Name => {
+                for resource in &page.resources {
+                    ui::line(title(&ids::id_of(resource)))?;
+                }
+                ui::line("")
+            }
+            Output::Yaml => {
+                for resource in &page.resources {
+                    ui::print(format!("---\n{}", shown.yaml(resource)?))?;
+                }
+                ui::line("...")
+            }
+            Output::Json => ui::line(shown.compact_list(&page.resources, &tokens(page))?),
+            Output::Table | Output::Wide => {
+                let mut rows = self.rows(catalog, ty, false, false);
+                page.resources.iter().for_each(|resource| rows.add(resource, None));
+                catalog.fault()?;
+                ui::print(format!("{}\n", rows.table.render(ui)))
+            }
+        }
+    }
+}
+
+/// The names of tokens in JSON.
+const BEFORE: &str = "prevPageToken";
+const AFTER: &str = "nextPageToken";
+
+/// The tokens of the pages beside one.
+fn tokens(found: &Found) -> Vec<(&'static str, &str)> {
+    [(BEFORE, found.before.as_str()), (AFTER, found.after.as_str())]
+        .into_iter()
+        .filter(|(_, token)| !token.is_empty())
+        .collect()
+}

@@ -1,0 +1,63 @@
+//! Follows a page of what a query finds: `mortise get --watch` with an order or the size of a page.
+
+use mortise_resource::{
+    data::{
+        ResourceChange, SearchRequest,
+        resource_change::{Added, ChangeType, Modified, Removed},
+    },
+    goten::WatchType,
+    pb,
+};
+
+use super::{changes::watch_request, refused};
+use crate::{CliError, Exit, Session, resources::search::Found};
+
+/// Shows the page, and again whenever it has changed, until the server goes or the output is closed. A page that the
+/// server ended begins anew.
+pub(super) async fn follow(
+    session: &Session,
+    query: SearchRequest,
+    mut show: impl FnMut(&Found) -> Result<(), CliError>,
+) -> Result<Exit, CliError> {
+    let ty = query.r#type.clone().unwrap_or_default();
+    let request = watch_request(query, WatchType::Stateful, String::new());
+    let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
+    let mut messages = opened.await?;
+    let mut page = Found::default();
+    while let Some(message) = messages.message().await.map_err(|status| refused(&ty, &status))? {
+        if message.is_hard_reset || message.is_soft_reset {
+            page = Found::default();
+        }
+        for change in message.changes {
+            apply(&mut page.resources, change);
+        }
+        if let Some(tokens) = message.page_token_change {
+            (page.before, page.after) = (tokens.prev_page_token, tokens.next_page_token);
+        }
+        if message.is_current {
+            show(&page)?;
+        }
+    }
+    Err(CliError::failed("the server ended the watch").remedy("watch again"))
+}
+
+/// Makes a change of a page; its indices are those at this moment.
+fn apply(page: &mut Vec<pb::Resource>, change: ResourceChange) {
+    let at = |index: i32| usize::try_from(index).unwrap_or(usize::MAX);
+    let mut take = |index: usize| (index < page.len()).then(|| page.remove(index));
+    let put = match change.change_type {
+        Some(ChangeType::Added(Added { resource, view_index })) => Some((view_index, resource)),
+        Some(ChangeType::Modified(Modified { resource, previous_view_index, view_index, .. })) => {
+            take(at(previous_view_index));
+            Some((view_index, resource))
+        }
+        Some(ChangeType::Removed(Removed { view_index, .. })) => {
+            take(at(view_index));
+            None
+        }
+        Some(ChangeType::Current(_)) | None => None,
+    };
+    if let Some((index, Some(resource))) = put {
+        page.insert(at(index).min(page.len()), resource);
+    }
+}

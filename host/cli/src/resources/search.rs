@@ -1,0 +1,205 @@
+//! Searches on the server: the flags of a query, and the pages that answer it.
+
+use clap::{Args, ValueEnum};
+use mortise_resource::{
+    data::{QueryPlan, SearchRequest, SearchResponse, query_plan::Access},
+    goten::{LabelSelector, View},
+    pb,
+    types::gvk,
+};
+use prost_types::FieldMask;
+
+use crate::{CliError, Session, Ui, resources::ids::type_name};
+
+/// Resources that one answer has at most, when all pages are wanted.
+const PAGE: i32 = 1_000;
+
+/// Which resources, and what of them.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct QueryArgs {
+    /// Only with these labels: key=value, key!=value, key in (a,b), key notin (a,b), key, !key, separated by commas
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector)]
+    selector: Option<LabelSelector>,
+    /// Only what fits, such as 'data.genre = "GENRE_JAZZ" AND meta.tags CONTAINS "live"'
+    #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
+    filter: String,
+    /// In this order: paths separated by commas, each with asc or desc behind it
+    #[arg(long, value_name = "PATHS", default_value = "", hide_default_value = true)]
+    sort_by: String,
+    /// Only these fields, which a table then has as columns: paths separated by commas
+    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
+    fields: Vec<String>,
+    /// Which fields: name, basic, detail or full; full has what the server keeps in meta, too
+    #[arg(
+        long,
+        value_name = "VIEW",
+        hide_possible_values = true,
+        help = "Which fields: name, basic, detail or full; full has what the server keeps in meta, too"
+    )]
+    view: Option<ViewName>,
+    /// One page of so many, at most 1000; without it all pages
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=1000))]
+    page_size: Option<i32>,
+    /// The page that a token of an earlier answer leads to
+    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
+    page_token: String,
+    /// Says how the resources were found, and how many were looked at
+    #[arg(long)]
+    explain: bool,
+}
+
+/// Which fields of resources an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ViewName {
+    Name,
+    Basic,
+    Detail,
+    Full,
+}
+
+impl From<ViewName> for View {
+    fn from(name: ViewName) -> Self {
+        match name {
+            ViewName::Name => Self::Name,
+            ViewName::Basic => Self::Basic,
+            ViewName::Detail => Self::Detail,
+            ViewName::Full => Self::Full,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) resources: Vec<pb::Resource>,
+    /// Where one page was asked for, the tokens of those beside it; empty for none.
+    pub(crate) before: String,
+    pub(crate) after: String,
+}
+
+impl QueryArgs {
+    /// A query by labels, and by a filter.
+    pub(crate) fn by(selector: Option<LabelSelector>, filter: &str) -> Self {
+        Self { selector, filter: filter.to_owned(), ..Self::default() }
+    }
+
+    /// Whether any flag says which resources, or in which order.
+    pub(crate) fn chooses(&self) -> bool {
+        self.selector.is_some() || !self.filter.is_empty() || self.explain || self.is_ordered()
+    }
+
+    /// Whether it is about an order or a part of one.
+    pub(crate) fn is_ordered(&self) -> bool {
+        !self.sort_by.is_empty() || self.wants_page()
+    }
+
+    /// Whether one page is wanted, not all.
+    pub(crate) fn wants_page(&self) -> bool {
+        self.page_size.is_some() || !self.page_token.is_empty()
+    }
+
+    /// Whether any flag says what is shown of resources.
+    pub(crate) fn projects(&self) -> bool {
+        self.view.is_some() || !self.fields.is_empty()
+    }
+
+    /// The paths that a table has as columns.
+    pub(crate) fn fields(&self) -> &[String] {
+        &self.fields
+    }
+
+    /// What is shown: the view, and the mask.
+    pub(crate) fn projection(&self) -> (i32, Option<FieldMask>) {
+        let view = self.view.map_or(View::Unspecified, View::from);
+        (view.into(), (!self.fields.is_empty()).then(|| FieldMask { paths: self.fields.clone() }))
+    }
+
+    /// The request for the first page.
+    pub(crate) fn request(&self, ty: &pb::Type, tenancy: pb::Tenancy, parent: &str) -> SearchRequest {
+        let (view, field_mask) = self.projection();
+        SearchRequest {
+            parent: parent.to_owned(),
+            page_size: self.page_size.unwrap_or_default(),
+            page_token: self.page_token.clone(),
+            order_by: self.sort_by.clone(),
+            filter: self.filter.clone(),
+            field_mask,
+            view,
+            include_paging_info: false,
+            r#type: Some(ty.clone()),
+            tenancy: Some(tenancy),
+            selector: self.selector.clone(),
+            explain: self.explain,
+        }
+    }
+
+    /// Searches: one page if one is asked for, else all of them.
+    pub(crate) async fn search(
+        &self,
+        session: &Session,
+        ty: &pb::Type,
+        tenancy: pb::Tenancy,
+        parent: &str,
+        ui: &Ui,
+    ) -> Result<Found, CliError> {
+        let mut request = self.request(ty, tenancy, parent);
+        if !self.wants_page() {
+            request.page_size = PAGE;
+        }
+        let mut found = Found::default();
+        let mut plan: Option<QueryPlan> = None;
+        loop {
+            let answer = session.call(gvk(ty), async { session.queries().search(request.clone()).await }).await?;
+            let SearchResponse { resources, prev_page_token, next_page_token, plan: of_page, .. } = answer;
+            found.resources.extend(resources);
+            plan = match (plan, of_page) {
+                (Some(all), Some(page)) => Some(together(all, &page)),
+                (all, page) => all.or(page),
+            };
+            if self.wants_page() {
+                (found.before, found.after) = (prev_page_token, next_page_token);
+                break;
+            }
+            if next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = next_page_token;
+        }
+        if let Some(plan) = plan {
+            ui.note(&format!("{}: {}", type_name(ty), explained(&plan)));
+        }
+        Ok(found)
+    }
+}
+
+/// What two pages of the same query took.
+fn together(all: QueryPlan, page: &QueryPlan) -> QueryPlan {
+    QueryPlan {
+        scanned: all.scanned.saturating_add(page.scanned),
+        decoded: all.decoded.saturating_add(page.decoded),
+        matched: all.matched.saturating_add(page.matched),
+        duration_us: all.duration_us.saturating_add(page.duration_us),
+        ..all
+    }
+}
+
+/// A plan on one line.
+fn explained(plan: &QueryPlan) -> String {
+    let keys = plan.keys.iter().filter(|key| !key.is_empty()).cloned().collect::<Vec<_>>().join(", ");
+    let access = match plan.access() {
+        Access::Unspecified => "found somehow".to_owned(),
+        Access::Names => format!("looked up by name: {keys}"),
+        Access::NameRange if keys.is_empty() => "read in the order of names".to_owned(),
+        Access::NameRange => format!("read in the order of names, those with {keys} first in them"),
+        Access::Label => format!("read from the index of labels: {keys}"),
+        Access::Field => format!("read from the index of fields: {keys}"),
+    };
+    format!(
+        "{access}{}; {} looked at, {} looked into, {} matched, {:.1} ms",
+        if plan.sorted { "; sorted" } else { "" },
+        plan.scanned,
+        plan.decoded,
+        plan.matched,
+        plan.duration_us as f64 / 1e3
+    )
+}
