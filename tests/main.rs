@@ -85,6 +85,7 @@ mod provider_terraform;
 mod proxy;
 mod quarantine;
 mod query;
+mod query_hostile;
 mod quotas;
 mod read;
 mod redaction;
