@@ -41,6 +41,7 @@ mod controllers_grants;
 mod controllers_hostile;
 mod controllers_http;
 mod controllers_mapping;
+mod controllers_query;
 mod controllers_reload;
 mod controllers_tcp;
 mod core;

@@ -34,6 +34,7 @@ mod equality;
 mod error;
 mod fact;
 mod filter;
+pub mod in_memory;
 pub mod limits;
 mod mask;
 mod name;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mortise_resource::pb;
+use mortise_resource::{data::UpdateRequest, goten::Meta, pb};
 use prost::Message;
 
 #[cfg(target_arch = "wasm32")]
@@ -16,6 +16,7 @@ use crate::{
     host::AnyHost,
     http::Http,
     kind::Data,
+    query::{self, Query},
     tcp::Tcp,
     typed::{typed, unreadable},
 };
@@ -61,6 +62,51 @@ impl<'a> Context<'a> {
         name_prefix: &str,
     ) -> Result<Vec<Typed<M>>, Failure> {
         typed(&self.host.list(of.to_pb(), tenancy.clone(), name_prefix)?)
+    }
+
+    /// Looks for resources of a type by what is in them, in a tenancy ([`crate::everywhere`] is all of them).
+    pub fn query<M: Data>(&self, of: Kind<M>, tenancy: &pb::Tenancy) -> Query<'a, M> {
+        Query::new(self.host, of, tenancy)
+    }
+
+    /// Changes fields of a resource to what they are in this one, and leaves the others; answers what is stored. What
+    /// would change nothing is not written. One that was read is changed in the version that was read, or not at all
+    /// ([`Failure::is_conflict`]).
+    ///
+    /// Paths are those of queries, such as `data.title` and `meta.labels`; in the key of a map a dot is `\\.`.
+    ///
+    /// # Errors
+    /// The host's: [`Failure::INVALID`] for a path that leads nowhere.
+    pub fn update<M: Data>(&self, resource: &Typed<M>, fields: &[&str]) -> Result<Typed<M>, Failure> {
+        let resource = pb::Resource::decode(resource.to_bytes()?.as_slice()).map_err(|fault| unreadable(&fault))?;
+        Typed::stored(&self.updated(resource, fields.iter().map(|field| (*field).to_owned()).collect())?)
+    }
+
+    /// Sets a label of a resource, or removes it. With a uid in the id, only that incarnation counts.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn label(&self, id: &pb::Id, key: &str, value: Option<&str>) -> Result<(), Failure> {
+        let labels = value.map(|value| (key.to_owned(), value.to_owned())).into_iter().collect();
+        let meta = Some(Box::new(Meta { labels, ..Meta::default() }));
+        let resource = pb::Resource { id: Some(id.clone()), meta, ..pb::Resource::default() };
+        self.updated(resource, vec![format!("meta.labels.{}", key.replace('.', "\\."))]).map(drop)
+    }
+
+    /// Changes fields; answers the resource as it is stored, encoded.
+    fn updated(&self, resource: pb::Resource, paths: Vec<String>) -> Result<Vec<u8>, Failure> {
+        /// The part of `mortise.v1.UpdateResponse` that is looked at.
+        #[derive(Clone, PartialEq, prost::Message)]
+        struct Updated {
+            #[prost(bytes = "vec", tag = "1")]
+            resource: Vec<u8>,
+        }
+        let update_mask = Some(prost_types::FieldMask { paths });
+        let request = UpdateRequest { resource: Some(resource), update_mask, ..UpdateRequest::default() };
+        let answer = self.host.update(&request.encode_to_vec())?;
+        let updated =
+            Updated::decode(answer.as_slice()).map_err(|fault| query::unreadable("UpdateResponse", &fault))?;
+        Ok(updated.resource)
     }
 
     /// What a resource owns, whatever its type. The id must have a uid, as that of a resource that was read has.

@@ -50,6 +50,11 @@ pub trait Host {
     /// `resources.delete`.
     fn delete(&self, id: &[u8], version: &str) -> Result<(), Failure>;
 
+    /// `queries.search`: an encoded `mortise.v1.SearchRequest`, answered by a `SearchResponse`.
+    fn search(&self, request: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// `queries.update`: an encoded `mortise.v1.UpdateRequest`, answered by an `UpdateResponse`.
+    fn update(&self, request: &[u8]) -> Result<Vec<u8>, Failure>;
+
     /// `cache.get`.
     fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure>;
     /// `cache.list`.

@@ -1,4 +1,4 @@
-//! Plans, moves, imports, functions, and what a plugin keeps for one resource.
+//! Plans, moves, imports, functions, queries, and what a plugin keeps for one resource.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are outside of what clippy takes for tests")]
 // Authors may forbid what the exports need: it stands in this crate's macros, not in theirs.
@@ -328,4 +328,34 @@ fn private_bytes_last_as_long_as_the_resource() {
     assert_eq!(without_uid.get().unwrap_err().code, Failure::INVALID);
     world.fail_next("private-bytes.set", Failure::new(Failure::UNAVAILABLE, "no"));
     assert!(world.context().private_bytes(next.id()).set(b"x").is_err());
+}
+
+#[test]
+fn a_world_answers_queries_and_changes_single_fields() {
+    let world = World::new(&PLUGIN);
+    let ctx = world.context();
+    for n in 0..5 {
+        let song = Song { title: format!("song {n}"), beats: n };
+        let put = world.put(&Typed::new(SONG.id(format!("s{n}"), &World::tenancy()), song)).unwrap();
+        if n % 2 == 0 {
+            ctx.label(put.id(), "env.kind", Some("prod")).unwrap();
+        }
+    }
+    let names = |found: Vec<Typed<Song>>| found.iter().map(|song| song.name().to_owned()).collect::<Vec<_>>();
+    let query = || ctx.query(SONG, &World::tenancy()).label("env.kind", "prod");
+    assert_eq!(names(query().order_by("name desc").page_size(2).all().unwrap()), ["s4", "s2", "s0"]);
+    let first = query().page_size(2).page().unwrap();
+    assert_eq!((names(first.items), first.next.is_empty()), (vec!["s0".to_owned(), "s2".to_owned()], false));
+    assert_eq!(names(query().page_size(2).after(&first.next).page().unwrap().items), ["s4"]);
+    assert_eq!(names(query().prefix("s4").filter(r#"id.name != "s0""#).all().unwrap()), ["s4"]);
+    assert_eq!(query().filter("meta.nope = 1").all().unwrap_err().code, Failure::INVALID);
+
+    let song = world.get::<Song>(&SONG.id("s2", &World::tenancy())).unwrap();
+    ctx.label(song.id(), "env.kind", None).unwrap();
+    let now = world.get::<Song>(song.id()).unwrap();
+    assert!(now.meta().labels.is_empty());
+    assert!(ctx.update(&song, &["meta.labels"]).unwrap_err().is_conflict(), "it was read before");
+    assert_eq!(ctx.label(&SONG.id("nobody", &World::tenancy()), "a", Some("b")).unwrap_err().code, Failure::NOT_FOUND);
+    world.fail_next("queries.search", Failure::new(Failure::UNAVAILABLE, "later"));
+    assert_eq!(query().all().unwrap_err().code, Failure::UNAVAILABLE);
 }

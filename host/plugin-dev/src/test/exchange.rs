@@ -6,8 +6,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
-use mortise_resource::{Code, pb};
+use mortise_resource::{
+    Code,
+    data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
+    pb,
+};
 use parking_lot::Mutex;
+use prost_types::FieldMask;
 use serde_json::{Value, json};
 
 use super::{
@@ -36,6 +41,8 @@ pub(super) enum HostCall {
         id: pb::Id,
         version: String,
     },
+    Search(Box<SearchRequest>),
+    Update(Box<UpdateRequest>),
     CacheGet {
         of: pb::Type,
         index: String,
@@ -69,6 +76,7 @@ pub(super) enum Answer {
     Nothing,
     Resource(Option<Box<pb::Resource>>),
     Resources(Vec<pb::Resource>),
+    Page { resources: Vec<pb::Resource>, prev: String, next: String },
     Value(Option<Vec<u8>>),
     Keys(Vec<String>),
     Http { status: u16, headers: BTreeMap<String, String>, body: Vec<u8> },
@@ -177,6 +185,20 @@ impl ReconcilerHost for Journal {
         self.nothing(HostCall::Delete { id, version }).await
     }
 
+    async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Failure> {
+        match self.ask(HostCall::Search(Box::new(request))).await? {
+            Answer::Page { resources, prev: prev_page_token, next: next_page_token } => {
+                Ok(SearchResponse { resources, prev_page_token, next_page_token, ..SearchResponse::default() })
+            }
+            _ => Err(unfit()),
+        }
+    }
+
+    async fn update(&self, request: UpdateRequest) -> Result<UpdateResponse, Failure> {
+        let resource = self.stored(HostCall::Update(Box::new(request))).await?;
+        Ok(UpdateResponse { resource: Some(resource), warnings: Vec::new() })
+    }
+
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
         self.resource(HostCall::CacheGet { of, index, key }).await
     }
@@ -273,6 +295,8 @@ impl HostCall {
             Self::Write(_) => "resources.write",
             Self::WriteStatus { .. } => "resources.write-status",
             Self::Delete { .. } => "resources.delete",
+            Self::Search(_) => "queries.search",
+            Self::Update(_) => "queries.update",
             Self::CacheGet { .. } => "cache.get",
             Self::CacheList { .. } => "cache.list",
             Self::KvGet(_) => "kv.get",
@@ -312,6 +336,8 @@ impl HostCall {
                 json!({"id": id_json(id), "version": version, "key": key, "status": codec.status(status)})
             }
             Self::Delete { id, version } => json!({"id": id_json(id), "version": version}),
+            Self::Search(request) => searched(request),
+            Self::Update(request) => updated(request, codec),
             Self::CacheGet { of, index, key } | Self::CacheList { of, index, key } => cached(of, index, key),
             Self::Connect(to) => json!({"to": to}),
             Self::KvGet(key) | Self::KvRemove(key) => json!({"key": key}),
@@ -332,12 +358,21 @@ impl HostCall {
         let resource = |json: &Value| codec.read(self.name(), json);
         let list = |json: &Value| json.as_array().cloned().ok_or("the answer has to be a list");
         Ok(match self {
-            Self::Read(_) | Self::Write(_) | Self::WriteStatus { .. } | Self::CacheGet { .. } => {
+            Self::Read(_) | Self::Write(_) | Self::WriteStatus { .. } | Self::Update(_) | Self::CacheGet { .. } => {
                 let found = Some(json).filter(|json| !json.is_null()).map(resource).transpose()?;
                 Answer::Resource(found.map(Box::new))
             }
             Self::List { .. } | Self::ListByOwner(_) | Self::CacheList { .. } => {
                 Answer::Resources(list(json)?.iter().map(resource).collect::<Result<_, _>>()?)
+            }
+            Self::Search(_) => {
+                let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+                let found = list(json.get("resources").unwrap_or(&Value::Null))?;
+                Answer::Page {
+                    resources: found.iter().map(resource).collect::<Result<_, _>>()?,
+                    prev: text("prevPageToken"),
+                    next: text("nextPageToken"),
+                }
             }
             Self::Delete { .. }
             | Self::KvSet(..)
@@ -368,6 +403,11 @@ impl Answer {
             Self::Nothing => Value::Null,
             Self::Resource(found) => found.as_ref().map_or(Value::Null, |one| codec.json(one)),
             Self::Resources(found) => found.iter().map(|one| codec.json(one)).collect(),
+            Self::Page { resources, prev, next } => json!({
+                "resources": resources.iter().map(|one| codec.json(one)).collect::<Vec<_>>(),
+                "prevPageToken": prev,
+                "nextPageToken": next,
+            }),
             Self::Value(value) => value.as_ref().map_or(Value::Null, |value| bytes_json(value)),
             Self::Keys(keys) => json!(keys),
             Self::Http { status, headers, body } => {
@@ -375,6 +415,43 @@ impl Answer {
             }
         }
     }
+}
+
+/// A search with its arguments.
+fn searched(request: &SearchRequest) -> Value {
+    let tenancy = request.tenancy.clone().unwrap_or_default();
+    let selector = request.selector.clone().unwrap_or_default();
+    let expressions = selector.match_expressions.iter();
+    json!({
+        "type": type_name(request.r#type.as_ref()),
+        "partition": tenancy.partition,
+        "namespace": tenancy.namespace,
+        "prefix": request.parent,
+        "filter": request.filter,
+        "labels": selector.match_labels,
+        "expressions": expressions
+            .map(|one| json!({"key": one.key, "operator": one.operator, "values": one.values}))
+            .collect::<Vec<_>>(),
+        "orderBy": request.order_by,
+        "pageSize": request.page_size,
+        "pageToken": request.page_token,
+        "fields": request.field_mask.as_ref().map(|mask| mask.paths.as_slice()).unwrap_or_default(),
+        "view": request.view().as_str_name(),
+    })
+}
+
+/// An update with its arguments.
+fn updated(request: &UpdateRequest, codec: &Codec) -> Value {
+    let paths = |mask: &Option<FieldMask>| mask.as_ref().map(|mask| mask.paths.clone()).unwrap_or_default();
+    let resource = |resource: &Option<pb::Resource>| resource.as_ref().map_or(Value::Null, |one| codec.json(one));
+    json!({
+        "resource": resource(&request.resource),
+        "fields": paths(&request.update_mask),
+        "allowMissing": request.allow_missing,
+        "condition": request.cas.as_ref().map_or(Value::Null, |cas| {
+            json!({"resource": resource(&cas.conditional_state), "fields": paths(&cas.field_mask)})
+        }),
+    })
 }
 
 /// Text as it is, other bytes in base64.

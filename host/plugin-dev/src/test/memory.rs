@@ -11,7 +11,13 @@ use mortise_plugin::testing::{Store, is_type, is_under};
 use mortise_plugin_host::{
     CacheKey, Call, ControllerDecl, DataPathError, Failure, IndexBy, IndexDecl, MutateReply, Plugin,
 };
-use mortise_resource::{Code, Scope, Severity, authorizer::AllowAll, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_query::{
+    Schema,
+    in_memory::{self, InMemoryError},
+};
+use mortise_resource::{
+    Code, Scope, Severity, authorizer::AllowAll, data::SearchRequest, pb, tenancy::WILDCARD, types::Gvk,
+};
 use parking_lot::Mutex;
 use prost::Message as _;
 
@@ -86,6 +92,18 @@ impl Memory {
 
     pub(super) fn values(&self) -> Values {
         self.values.lock().clone()
+    }
+
+    /// What paths of queries lead through.
+    fn schema(&self, of: Option<&pb::Type>) -> Schema {
+        Schema::new(of.and_then(|of| self.codec.message(&of.into())))
+    }
+
+    fn search(&self, request: &SearchRequest) -> Result<Answer, Failure> {
+        let of = request.r#type.clone().ok_or_else(|| Failure::new(Code::InvalidArgument, "type is required"))?;
+        let candidates = self.list(&of, &request.tenancy.clone().unwrap_or_default(), &request.parent);
+        let found = in_memory::search(candidates, request, &self.schema(Some(&of))).map_err(|e| refused(&e))?;
+        Ok(Answer::Page { resources: found.resources, prev: found.prev_page_token, next: found.next_page_token })
     }
 
     /// What the plugin's own hooks make of a write, as on a server.
@@ -237,6 +255,15 @@ fn invalid(error: impl ToString) -> Failure {
 }
 
 /// What the SDK's store says, as the host says it.
+fn refused(error: &InMemoryError) -> Failure {
+    let code = match error {
+        InMemoryError::Query(_) => Code::InvalidArgument,
+        InMemoryError::Condition => Code::Aborted,
+        InMemoryError::Undecodable(_) | InMemoryError::Encoding(_) => Code::Internal,
+    };
+    Failure::new(code, error.to_string())
+}
+
 fn failure(failure: mortise_plugin::Failure) -> Failure {
     Failure { code: failure.code, message: failure.message }
 }
@@ -257,6 +284,21 @@ impl Responder for Memory {
             }
             HostCall::Write(resource) => {
                 let judged = self.apply_hooks(pb::Resource::clone(resource)).await?;
+                one(self.store.lock().write(judged, self.now).map_err(failure)?)
+            }
+            HostCall::Search(request) => self.search(request)?,
+            HostCall::Update(request) => {
+                let id = request.resource.as_ref().and_then(|resource| resource.id.clone()).unwrap_or_default();
+                let stored = self.find(&id);
+                if stored.is_none() && !request.allow_missing {
+                    return Err(Failure::new(Code::NotFound, "resource not found"));
+                }
+                let schema = self.schema(id.r#type.as_ref());
+                let next = in_memory::update(stored.as_ref(), request, &schema).map_err(|e| refused(&e))?;
+                if stored.as_ref() == Some(&next) {
+                    return Ok(one(next));
+                }
+                let judged = self.apply_hooks(next).await?;
                 one(self.store.lock().write(judged, self.now).map_err(failure)?)
             }
             HostCall::WriteStatus { id, version, key, status } => {

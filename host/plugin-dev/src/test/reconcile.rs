@@ -16,7 +16,7 @@ use super::{
     case::{Case, ExpectedStatus, MapChange, Outcome, Reconcile},
     codec::{Codec, short},
     error::CaseError,
-    exchange::{Exchange, HostCall, Journal},
+    exchange::{Answer, Exchange, HostCall, Journal},
     memory::{Memory, Values},
     problems::Problems,
     record::{Recording, Replay},
@@ -325,11 +325,13 @@ impl ControllerCase<'_> {
         let expect = &self.case.expect;
         let (mut writes, mut statuses, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         for Exchange { ask, answer } in exchanges {
-            match ask {
-                _ if answer.is_err() => {}
-                HostCall::Write(resource) => writes.push(resource),
-                HostCall::WriteStatus { id, key, status, .. } => statuses.push((id, key, status)),
-                HostCall::Delete { id, .. } => deletes.push(short(id)),
+            match (ask, answer) {
+                (_, Err(_)) => {}
+                (HostCall::Write(resource), _) => writes.push(resource),
+                // What was asked for is a part of it.
+                (HostCall::Update(_), Ok(Answer::Resource(Some(resource)))) => writes.push(resource),
+                (HostCall::WriteStatus { id, key, status, .. }, _) => statuses.push((id, key, status)),
+                (HostCall::Delete { id, .. }, _) => deletes.push(short(id)),
                 _ => {}
             }
         }

@@ -13,6 +13,7 @@ use mortise_redaction::Secrets;
 use mortise_resource::{
     Code, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
+    data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
     tenancy::WILDCARD,
     types,
@@ -171,6 +172,18 @@ impl ReconcilerHost for Client {
             None => {}
         }
         Ok(())
+    }
+
+    async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Failure> {
+        Ok(self.shared.service.search(&self.caller, request).await?)
+    }
+
+    async fn update(&self, request: UpdateRequest) -> Result<UpdateResponse, Failure> {
+        // The whole of it is answered: its version tells what this controller wrote.
+        let request = UpdateRequest { response_mask: None, ..request };
+        let answer = self.shared.service.update(&self.caller, request).await?;
+        let resource = self.stored("update", answer.resource)?;
+        Ok(UpdateResponse { resource: Some(resource), ..answer })
     }
 
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {

@@ -12,6 +12,7 @@ pub(crate) mod granted_dir;
 mod kv;
 mod log;
 pub(crate) mod private_bytes;
+mod queries;
 pub(crate) mod reconciler_host;
 mod resources;
 mod run;

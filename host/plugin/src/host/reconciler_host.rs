@@ -13,7 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use mortise_redaction::Secrets;
-use mortise_resource::{Code, Error, pb};
+use mortise_resource::{
+    Code, Error,
+    data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
+    pb,
+};
 
 use crate::bindings;
 
@@ -90,6 +94,16 @@ pub trait ReconcilerHost: Send + Sync {
     /// `resources.delete`.
     async fn delete(&self, id: pb::Id, version: String) -> Result<(), Failure>;
 
+    /// `queries.search`, of a type that the plugin may read.
+    async fn search(&self, _request: SearchRequest) -> Result<SearchResponse, Failure> {
+        Err(no_queries())
+    }
+
+    /// `queries.update`, of a type that the plugin may write.
+    async fn update(&self, _request: UpdateRequest) -> Result<UpdateResponse, Failure> {
+        Err(no_queries())
+    }
+
     /// `cache.get`.
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure>;
 
@@ -162,6 +176,10 @@ pub trait ReconcilerHost: Send + Sync {
     async fn private_bytes_remove(&self, _id: pb::Id) -> Result<(), Failure> {
         Err(no_private_bytes())
     }
+}
+
+fn no_queries() -> Failure {
+    Failure::new(Code::FailedPrecondition, "queries is not available: this host has no resources to look through")
 }
 
 fn no_private_bytes() -> Failure {

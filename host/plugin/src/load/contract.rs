@@ -13,13 +13,14 @@ pub const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` and `failures` hold no functions.
-const IMPORTS: [&str; 14] = [
+const IMPORTS: [&str; 15] = [
     "types",
     "failures",
     "log",
     "authorizer",
     "config",
     "resources",
+    "queries",
     "cache",
     "kv",
     "private-bytes",

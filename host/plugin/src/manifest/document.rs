@@ -105,7 +105,7 @@ pub struct Hooks {
 }
 
 /// Abilities that a plugin may ask for in its manifest.
-const CAPABILITIES: [&str; 13] = [
+const CAPABILITIES: [&str; 14] = [
     "authorizer",
     "cache",
     "clock",
@@ -115,6 +115,7 @@ const CAPABILITIES: [&str; 13] = [
     "kv",
     "log",
     "private-bytes",
+    "queries",
     "resources",
     "run",
     "secrets",

@@ -6,6 +6,7 @@ mod common;
 mod fact;
 mod filter;
 mod hostile;
+mod in_memory;
 mod mask;
 mod order;
 mod page;

@@ -24,6 +24,17 @@ pub mod uses_resources {
     });
 }
 
+pub mod uses_queries {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-queries",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
 pub mod uses_cache {
     wit_bindgen::generate!({
         path: "../../wit/v0.1.0",
@@ -113,6 +124,7 @@ use uses_clock::mortise::plugin::clock;
 use uses_files::mortise::plugin::files;
 use uses_kv::mortise::plugin::kv;
 use uses_private_bytes::mortise::plugin::private_bytes;
+use uses_queries::mortise::plugin::queries;
 use uses_resources::mortise::plugin::{failures, resources};
 use uses_run::mortise::plugin::run;
 use uses_secrets::mortise::plugin::secrets;
@@ -145,6 +157,14 @@ impl Host for Imports {
 
     fn delete(&self, id: &[u8], version: &str) -> Result<(), Failure> {
         resources::delete(id, version).map_err(failure)
+    }
+
+    fn search(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
+        queries::search(request).map_err(failure)
+    }
+
+    fn update(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
+        queries::update(request).map_err(failure)
     }
 
     fn cache_get(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Option<Vec<u8>>, Failure> {

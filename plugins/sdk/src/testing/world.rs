@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
+use mortise_query::Schema;
 use mortise_resource::{
     descriptors::FileDescriptorSet,
     manifest::{self, Controller, Manifest, TypeName, index::By},
     pb,
 };
 use prost::Message;
+use prost_reflect::DescriptorPool;
 
 use super::{
     calls::decode,
@@ -251,6 +253,16 @@ impl World {
 
     pub(super) fn take_changes(&self) -> Vec<pb::Resource> {
         self.store.borrow_mut().take_changes()
+    }
+
+    /// What paths of queries of a type lead through.
+    pub(super) fn schema(&self, of: &pb::Type) -> Schema {
+        let is = |one: &&manifest::ResourceType| {
+            (&one.group, &one.group_version, &one.kind) == (&of.group, &of.group_version, &of.kind)
+        };
+        let pool = DescriptorPool::from_file_descriptor_set(self.files.clone()).unwrap_or_default();
+        let message = self.manifest.types.iter().find(is);
+        Schema::new(message.and_then(|one| pool.get_message_by_name(&one.message)))
     }
 
     /// What a field of a resource refers to.

@@ -1,0 +1,120 @@
+//! Queries by content, and changes of single fields.
+
+use mortise_resource::{data::SearchRequest, goten, pb};
+use prost::Message;
+
+#[cfg(target_arch = "wasm32")]
+use crate::host::Host as _;
+use crate::{Failure, Kind, Typed, host::AnyHost, kind::Data, typed::typed};
+
+/// A query of one type; see [`crate::Context::query`]. docs/query.md has the language of filters and orders.
+///
+/// What it costs is up to what it can be found by: a label that has one value is, a field of the data is not.
+#[must_use]
+pub struct Query<'a, M> {
+    host: &'a AnyHost,
+    of: Kind<M>,
+    request: SearchRequest,
+}
+
+/// One page of what was found.
+#[derive(Debug, Clone)]
+pub struct Page<M> {
+    /// What was found, in order.
+    pub items: Vec<Typed<M>>,
+    /// Where the next page begins; empty after the last.
+    pub next: String,
+}
+
+/// The part of `mortise.v1.SearchResponse` that is looked at; resources stay encoded.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Found {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    resources: Vec<Vec<u8>>,
+    #[prost(string, tag = "4")]
+    next_page_token: String,
+}
+
+impl<'a, M: Data> Query<'a, M> {
+    pub(crate) fn new(host: &'a AnyHost, of: Kind<M>, tenancy: &pb::Tenancy) -> Self {
+        let request =
+            SearchRequest { r#type: Some(of.to_pb()), tenancy: Some(tenancy.clone()), ..SearchRequest::default() };
+        Self { host, of, request }
+    }
+
+    /// Only names that begin so.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.request.parent);
+        self
+    }
+
+    /// Only with this label.
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        let selector = self.request.selector.get_or_insert_default();
+        selector.match_labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Only with these labels.
+    pub fn selector(mut self, selector: goten::LabelSelector) -> Self {
+        self.request.selector = Some(selector);
+        self
+    }
+
+    /// Only what fits, such as `data.genre = "GENRE_JAZZ"`.
+    pub fn filter(mut self, filter: &str) -> Self {
+        filter.clone_into(&mut self.request.filter);
+        self
+    }
+
+    /// In this order, such as `data.year desc, name`; by name without it.
+    pub fn order_by(mut self, order: &str) -> Self {
+        order.clone_into(&mut self.request.order_by);
+        self
+    }
+
+    /// So many in a page, at most 1,000; 100 without it.
+    pub fn page_size(mut self, size: i32) -> Self {
+        self.request.page_size = size;
+        self
+    }
+
+    /// Begins where an earlier page of the same query ended.
+    pub fn after(mut self, next: &str) -> Self {
+        next.clone_into(&mut self.request.page_token);
+        self
+    }
+
+    /// One page.
+    ///
+    /// # Errors
+    /// The host's: [`Failure::INVALID`] for a query that is none, [`Failure::DENIED`] without the grant to read the type;
+    /// or that a resource holds something else than an `M`.
+    pub fn page(&self) -> Result<Page<M>, Failure> {
+        let found = self.host.search(&self.request.encode_to_vec())?;
+        let found = Found::decode(found.as_slice()).map_err(|fault| unreadable("SearchResponse", &fault))?;
+        Ok(Page { items: typed(&found.resources)?, next: found.next_page_token })
+    }
+
+    /// All pages, one after another.
+    ///
+    /// # Errors
+    /// As [`Self::page`].
+    pub fn all(&self) -> Result<Vec<Typed<M>>, Failure> {
+        let mut query = Self { host: self.host, of: self.of, request: self.request.clone() };
+        let mut all = Vec::new();
+        loop {
+            let page = query.page()?;
+            all.extend(page.items);
+            if page.next.is_empty() {
+                return Ok(all);
+            }
+            query.request.page_token = page.next;
+        }
+    }
+}
+
+/// A fault of the host.
+pub(crate) fn unreadable(what: &str, fault: &prost::DecodeError) -> Failure {
+    Failure::new(Failure::INTERNAL, format!("the host sent bytes that are no {what}: {fault}"))
+}
