@@ -16,7 +16,7 @@ use std::{
 use toml::{Table, Value};
 
 /// The crates that are packed: the SDK and what it depends on here.
-const CRATES: [&str; 2] = ["host/resource", "plugins/sdk"];
+const CRATES: [&str; 3] = ["host/query", "host/resource", "plugins/sdk"];
 
 /// What they read beside their own folders; folders are taken whole.
 const DATA: [&str; 6] = [
