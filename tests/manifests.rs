@@ -11,7 +11,7 @@ use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
 
 /// What the log says about each bad manifest: fault, and what is right instead.
-const SAYS: [(&str, &[&str]); 27] = [
+const SAYS: [(&str, &[&str]); 28] = [
     ("not-protobuf", &["describe answered no mortise.plugin.v1.Manifest"]),
     ("no-manifest", &["name: a plugin's name must consist of lower case alphanumeric characters"]),
     ("empty-name", &["name: a plugin's name must consist of", "got: \"\""]),
@@ -51,6 +51,7 @@ const SAYS: [(&str, &[&str]); 27] = [
         "immutable-field-in-a-list",
         &["immutable_fields: \"items.text\" goes through a field that is not a single message"],
     ),
+    ("unknown-path-of-a-view", &["query.basic_view: path \"data.colour\"", "has no field \"colour\""]),
     (
         "unknown-part-in-permission",
         &["type good.v1.Thing: permissions.read: on: \"thing/{colour}\" has a brace", "{group_version}"],

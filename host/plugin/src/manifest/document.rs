@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use mortise_query::{Mask, Schema};
 use mortise_redaction::{Redaction, Secrets};
 use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
 use prost::Message as _;
@@ -235,10 +236,15 @@ impl TypeDecl {
         };
         let immutable = fields("immutable_fields", &wire.immutable_fields)?;
         let query = wire.query.unwrap_or_default();
+        let schema = Schema::new(Some(message.clone()));
+        let view = |of: &'static str, paths: Vec<String>| match Mask::parse(&paths, &schema) {
+            Ok(_) => Ok(paths),
+            Err(source) => Err(at(ManifestError::of(source).at(of))),
+        };
         let query = QueryDecl {
             spec: fields("query.spec_fields", &query.spec_fields)?,
-            basic_view: query.basic_view,
-            detail_view: query.detail_view,
+            basic_view: view("query.basic_view", query.basic_view)?,
+            detail_view: view("query.detail_view", query.detail_view)?,
         };
         let bad_short = wire.short_names.iter().find(|s| !name::is_valid(s));
         if let Some(short) = bad_short {

@@ -1,7 +1,7 @@
 //! Manifests that a host has to refuse, each wrong in one way.
 
 use mortise_plugin::{
-    manifest::{Hooks, Manifest, Permission, Permissions, ResourceType, Scope},
+    manifest::{Hooks, Manifest, Permission, Permissions, QueryOptions, ResourceType, Scope},
     prost::Message,
     prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions},
 };
@@ -64,6 +64,12 @@ pub fn bad_manifests() -> Vec<(&'static str, Vec<u8>)> {
     bad("unknown-immutable-field", |manifest| each(manifest, |one| one.immutable_fields = vec!["colour".to_owned()]));
     bad("immutable-field-in-a-list", |manifest| {
         each(manifest, |one| one.immutable_fields = vec!["items.text".to_owned()]);
+    });
+    bad("unknown-path-of-a-view", |manifest| {
+        each(manifest, |one| {
+            let basic_view = vec!["data.text".to_owned(), "data.colour".to_owned()];
+            one.query = Some(QueryOptions { basic_view, ..QueryOptions::default() });
+        });
     });
     bad("unknown-part-in-permission", |manifest| {
         each(manifest, |one| {
