@@ -77,6 +77,22 @@ async fn answers_have_pages_counts_plans_and_parts() {
     assert_eq!(server.fetch(&format!("{ARTISTS}/nobody?view=full")).await.code(), 404);
 }
 
+/// A page that is sent in several pieces is one text of JSON.
+#[tokio::test]
+async fn a_large_page_is_whole() {
+    let server = Server::start().await;
+    let long = "x".repeat(5_000);
+    for n in 0..60 {
+        server.put(&format!("{ARTISTS}/a{n:02}"), json!({ "name": long })).await.ok();
+    }
+    let answer = server.fetch(&format!("{ARTISTS}?page_size=50&explain")).await;
+    assert!(answer.body.len() > 50 * long.len(), "{}", answer.body.len());
+    let page = answer.ok();
+    assert_eq!((names(&page).len(), names(&page)[49]), (50, "a49"));
+    assert!(page["nextPageToken"].is_string() && page["plan"]["matched"] == 51, "{}", page["plan"]);
+    assert_eq!(page["resources"][7]["data"]["name"], long);
+}
+
 #[tokio::test]
 async fn what_is_no_query_is_a_problem() {
     let server = shop().await;

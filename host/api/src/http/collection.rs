@@ -20,7 +20,7 @@ use super::{
 use crate::call::{guarded, span_of_type};
 
 /// How much is printed at a time, bytes.
-const PORTION: usize = 64 << 10;
+pub(super) const PORTION: usize = 64 << 10;
 
 /// GET.
 pub(super) async fn list(request: TypeRequest) -> Result<Response, HttpError> {

@@ -1,16 +1,26 @@
 //! Queries by content: GET of a collection with a filter, a selector, an order, a page or fields; and GET of a part of
 //! one resource.
+//!
+//! A page is printed as it is taken, some resources at a time, as a list is.
 
-use axum::response::{IntoResponse as _, Response};
+use std::{convert::Infallible, vec};
+
+use axum::{
+    body::{Body, Bytes},
+    response::{IntoResponse as _, Response},
+};
+use futures::{StreamExt as _, stream};
 use mortise_resource::{
     Code, Error,
     data::{BatchGetRequest, QueryPlan, SearchResponse},
+    pb,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
+    collection::PORTION,
     error::HttpError,
-    json::{JSON, pretty},
+    json::{JSON, Printer, pretty},
     request::TypeRequest,
 };
 use crate::call::{guarded, span, span_of_type};
@@ -23,22 +33,60 @@ pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> 
     let found = guarded(span, Box::pin(request.shared.service.search(&caller, rpc))).await?;
     let SearchResponse { resources, prev_page_token, next_page_token, current_offset, total_results_count, plan } =
         found;
-    let printer = request.printer().with_whole_meta(request.query.is_part());
-    let mut page = Map::new();
-    page.insert("resources".to_owned(), resources.iter().map(|resource| printer.value(resource)).collect());
+    let mut rest = Vec::new();
     for (key, token) in [("prevPageToken", prev_page_token), ("nextPageToken", next_page_token)] {
         if !token.is_empty() {
-            page.insert(key.to_owned(), token.into());
+            rest.push((key, token.into()));
         }
     }
     if counts {
-        page.insert("currentOffset".to_owned(), current_offset.into());
-        page.insert("totalResultsCount".to_owned(), total_results_count.into());
+        rest.push(("currentOffset", current_offset.into()));
+        rest.push(("totalResultsCount", total_results_count.into()));
     }
     if let Some(plan) = plan {
-        page.insert("plan".to_owned(), explained(&plan));
+        rest.push(("plan", explained(&plan)));
     }
-    Ok(([JSON], pretty(&Value::Object(page))).into_response())
+    let printer = request.printer().with_whole_meta(request.query.is_part());
+    let pieces = Pieces { printer, resources: resources.into_iter(), rest, begun: false, is_done: false };
+    Ok(([JSON], Body::from_stream(stream::iter(pieces).map(Ok::<_, Infallible>))).into_response())
+}
+
+/// A page on its way, in pieces.
+struct Pieces {
+    printer: Printer,
+    resources: vec::IntoIter<pb::Resource>,
+    /// What comes behind the resources.
+    rest: Vec<(&'static str, Value)>,
+    begun: bool,
+    is_done: bool,
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.is_done {
+            return None;
+        }
+        let mut piece = String::new();
+        while piece.len() < PORTION
+            && let Some(resource) = self.resources.next()
+        {
+            piece.push_str(if self.begun { ",\n    " } else { "{\n  \"resources\": [\n    " });
+            // No string of JSON has a real line break in it.
+            piece.push_str(&self.printer.pretty(&resource).replace('\n', "\n    "));
+            self.begun = true;
+        }
+        if self.resources.as_slice().is_empty() {
+            piece.push_str(if self.begun { "\n  ]" } else { "{\n  \"resources\": []" });
+            for (key, value) in &self.rest {
+                piece.push_str(&format!(",\n  \"{key}\": {}", pretty(value).replace('\n', "\n  ")));
+            }
+            piece.push_str("\n}");
+            self.is_done = true;
+        }
+        Some(piece.into())
+    }
 }
 
 /// GET of an item with a view or with fields.
