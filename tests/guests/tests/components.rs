@@ -80,6 +80,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("reconcile-loop", &["controlling", "plugin"]),
         ("reconcile-map", &["controlling", "initializing", "mapping", "plugin"]),
         ("reconcile-noop", &["controlling", "plugin"]),
+        ("reconcile-query", &["controlling", "mapping", "plugin"]),
         ("reconcile-self", &["controlling", "plugin"]),
         ("reconcile-slow", &["controlling", "plugin"]),
         ("reconcile-status", &["controlling", "plugin"]),
@@ -132,6 +133,7 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
     // Reconcilers: what they ask, and no more. The log is for panics.
     assert_eq!(imports("reconcile-noop"), ["log", "types"]);
+    assert_eq!(imports("reconcile-query"), ["cache", "failures", "log", "queries", "resources", "types"]);
     assert_eq!(imports("reconcile-trap"), ["failures", "log", "resources", "types"]);
     assert_eq!(imports("reconcile-copy"), ["failures", "kv", "log", "resources", "types"]);
     assert_eq!(imports("reconcile-slow"), ["clock", "failures", "log", "resources", "run", "types"]);
