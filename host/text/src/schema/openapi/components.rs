@@ -10,6 +10,9 @@ const MAX_NAME: usize = mortise_resource::name::MAX_LEN;
 /// The rule of names, as an expression.
 const NAME: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 
+/// Letters of a text in an address, so that all of them together fit: an address has 64 KiB at most, escapes included.
+const URI_TEXT: usize = 1 << 10;
+
 /// Parameters, by what they are called in operations.
 pub(super) fn parameters() -> Value {
     let query = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
@@ -42,20 +45,20 @@ pub(super) fn parameters() -> Value {
             json!({ "type": "string", "maxLength": MAX_NAME, "pattern": "^[a-z0-9-]*$" }),
         ),
         "consistent": flag("consistent", "Asks for a strong read; its presence is enough.", &["", "true"]),
-        "selector": query("selector", "Only with these labels, such as `env=prod,tier in (a,b),!old`.", text(64 << 10)),
-        "filter": query("filter", "Only what fits, such as `data.genre = \"GENRE_JAZZ\"`.", text(64 << 10)),
-        "order_by": query("order_by", "The order: paths separated by commas, each with `asc` or `desc` behind it.", text(64 << 10)),
-        "fields": query("fields", "Only these fields: paths separated by commas.", text(64 << 10)),
+        "selector": query("selector", "Only with these labels, such as `env=prod,tier in (a,b),!old`.", text(URI_TEXT)),
+        "filter": query("filter", "Only what fits, such as `data.genre = \"GENRE_JAZZ\"`.", text(URI_TEXT)),
+        "order_by": query("order_by", "The order: paths separated by commas, each with `asc` or `desc` behind it.", text(URI_TEXT)),
+        "fields": query("fields", "Only these fields: paths separated by commas.", text(URI_TEXT)),
         "view": query("view", "Which fields.", json!({ "enum": ["name", "basic", "detail", "full"] })),
         "page_size": query(
             "page_size",
             "So many at most; 0 is 100.",
             json!({ "type": "integer", "minimum": 0, "maximum": 1_000 }),
         ),
-        "page_token": query("page_token", "The page that a token of an earlier answer leads to.", text(64 << 10)),
+        "page_token": query("page_token", "The page that a token of an earlier answer leads to.", text(URI_TEXT)),
         "explain": flag("explain", "Asks how the resources were found; its presence is enough.", &["", "true", "false"]),
         "paging_info": flag("paging_info", "Asks for the number of all that match; its presence is enough.", &["", "true", "false"]),
-        "resume_token": query("resume_token", "Where an earlier watch of the same query ended.", text(64 << 10)),
+        "resume_token": query("resume_token", "Where an earlier watch of the same query ended.", text(URI_TEXT)),
         "watch": flag("watch", "Asks for events; its presence is enough, `false` and `0` mean no.", &["", "true", "false"]),
     })
 }
