@@ -87,6 +87,7 @@ mod proxy;
 mod quarantine;
 mod query;
 mod query_hostile;
+mod query_index;
 mod quotas;
 mod read;
 mod redaction;

@@ -11,7 +11,7 @@ use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
 
 /// What the log says about each bad manifest: fault, and what is right instead.
-const SAYS: [(&str, &[&str]); 28] = [
+const SAYS: [(&str, &[&str]); 31] = [
     ("not-protobuf", &["describe answered no mortise.plugin.v1.Manifest"]),
     ("no-manifest", &["name: a plugin's name must consist of lower case alphanumeric characters"]),
     ("empty-name", &["name: a plugin's name must consist of", "got: \"\""]),
@@ -52,6 +52,15 @@ const SAYS: [(&str, &[&str]); 28] = [
         &["immutable_fields: \"items.text\" goes through a field that is not a single message"],
     ),
     ("unknown-path-of-a-view", &["query.basic_view: path \"data.colour\"", "has no field \"colour\""]),
+    (
+        "index-outside-data",
+        &[
+            "type good.v1.Thing: query.indexed_fields: path \"id.name\"",
+            "an index is of a field in data; write data.field",
+        ],
+    ),
+    ("index-named-twice", &["query.indexed_fields: data.text is named twice; name each field once"]),
+    ("too-many-indexes", &["query.indexed_fields: at most 8 fields, got: 9"]),
     (
         "unknown-part-in-permission",
         &["type good.v1.Thing: permissions.read: on: \"thing/{colour}\" has a brace", "{group_version}"],

@@ -127,10 +127,20 @@ async fn the_plan_says_what_was_looked_at() {
     assert_eq!((by_name.access(), by_name.scanned, by_name.matched), (Access::Names, 2, 2));
     let by_range = plan(SearchRequest { parent: "z-01".into(), ..search("") }).await;
     assert_eq!((by_range.access(), by_range.scanned, by_range.decoded), (Access::NameRange, 10, 0));
-    let all = plan(search("data.genre = \"GENRE_POP\"")).await;
+    assert_eq!(by_range.keys, ["z-01"]);
+    let all = plan(search("data.name != \"x\"")).await;
     // Two pages are read; it ends with the resource that shows that another page follows.
-    assert_eq!((all.scanned, all.decoded, all.matched), (204, 105, 101), "{all:?}");
-    assert!(all.duration_us > 0);
+    assert_eq!((all.access(), all.scanned, all.decoded, all.matched), (Access::NameRange, 204, 101, 101), "{all:?}");
+    assert!(all.duration_us > 0 && all.keys.is_empty(), "{all:?}");
+    let by_field = plan(search("data.genre = \"GENRE_POP\"")).await;
+    assert_eq!((by_field.access(), by_field.scanned, by_field.matched), (Access::Field, 128, 101), "{by_field:?}");
+    let genre = demo::v2::Genre::Pop as i32;
+    assert_eq!(by_field.keys, [format!("data.genre={genre}")]);
+    let few = plan(search("data.genre = \"GENRE_FOLK\" meta.labels.env = \"test\" data.name = \"b\"")).await;
+    assert_eq!((few.access(), few.scanned, few.matched), (Access::Label, 1, 1), "{few:?}");
+    let rarer =
+        plan(search("data.genre = \"GENRE_POP\" meta.labels.env = \"bulk\" data.group_members.lead = \"x\"")).await;
+    assert_eq!((rarer.access(), rarer.scanned, rarer.matched), (Access::Field, 0, 0), "{rarer:?}");
     let none = answer(&server, SearchRequest { explain: false, ..search("") }).await.unwrap();
     assert_eq!(none.plan, None);
 }

@@ -131,7 +131,7 @@ enum Command {
         #[arg(long, default_value_t = 50)]
         changes: u32,
     },
-    /// Searches among many resources by a label and without an index, and what filtered watches cost writes.
+    /// Searches among many resources by a label, by a field with an index and without one, and what filtered watches cost writes.
     Queries {
         /// How many resources.
         #[arg(long, default_value_t = 1_000_000)]

@@ -1,4 +1,5 @@
-//! Queries: searches among many resources, by an index and without one; and what filtered watches cost writes.
+//! Queries: searches among many resources, by an index of labels or fields and without one; and what filtered watches cost
+//! writes.
 //!
 //! Of searches the server's own time is reported, which each answer's plan has; of watches the server's processor time
 //! for a write, beside that with no watch at all in the same run.
@@ -12,7 +13,7 @@ use futures::future::try_join_all;
 use mortise_api::{QueryServiceClient, WatchServiceClient};
 use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
 use mortise_resource::{
-    data::{SearchRequest, WatchResourcesRequest},
+    data::{SearchRequest, WatchResourcesRequest, query_plan::Access},
     goten::{LabelSelector, Meta, WatchType},
     pb,
     types::Gvk,
@@ -20,6 +21,7 @@ use mortise_resource::{
 use mortise_store::{Backend as _, Batch, Mutation, Options, SledBackend};
 use prost::Message as _;
 use tokio::task::JoinSet;
+use tonic::transport::Channel;
 
 use crate::{
     Outcome,
@@ -40,13 +42,14 @@ const CONNECTIONS: usize = 16;
 /// Writers.
 const WRITERS: usize = 8;
 
-/// An artist whose data has its name, too.
+/// An artist whose data has its name, too, and the label as a field with an index.
 fn labelled(number: usize, label: usize) -> Outcome<pb::Resource> {
     let labels = [("shard".to_owned(), label.to_string())].into();
     let name = format!("artist-{number:07}");
     let mut artist = artist(&name);
     if let Some(data) = &mut artist.data {
-        data.value = v2::Artist { name, ..v2::Artist::decode(&*data.value)? }.encode_to_vec();
+        let group_members = [("lead".to_owned(), label.to_string())].into();
+        data.value = v2::Artist { name, group_members, ..v2::Artist::decode(&*data.value)? }.encode_to_vec();
     }
     Ok(pb::Resource { meta: Some(Box::new(Meta { labels, ..Meta::default() })), ..artist })
 }
@@ -76,6 +79,27 @@ fn of_shard(shard: usize) -> LabelSelector {
     LabelSelector { match_labels: [("shard".to_owned(), shard.to_string())].into(), match_expressions: Vec::new() }
 }
 
+/// Searches of which each finds the resources that are alike.
+async fn alike(
+    queries: &mut QueryServiceClient<Channel>,
+    what: &str,
+    rounds: usize,
+    search: impl Fn(usize) -> SearchRequest,
+) -> Outcome<()> {
+    let mut took = Vec::new();
+    for round in 0..rounds {
+        let answer = queries.search(search(round)).await?.into_inner();
+        let plan = answer.plan.ok_or("no plan")?;
+        if answer.resources.len() != ALIKE {
+            return Err(format!("{what}: {} resources instead of {ALIKE}", answer.resources.len()).into());
+        }
+        took.push(plan.duration_us as f64);
+    }
+    took.sort_by(f64::total_cmp);
+    let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or(f64::NAN);
+    line(&format!("{ALIKE} {what}: server time p50 {:.0} µs, p99 {:.0} µs ({rounds} searches)", at(50), at(99)))
+}
+
 /// Searches among many resources.
 pub(crate) async fn searches(resources: usize) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
@@ -89,26 +113,28 @@ pub(crate) async fn searches(resources: usize) -> Outcome<()> {
         ..SearchRequest::default()
     };
     let by_label = |number: usize| SearchRequest { selector: Some(of_shard(number)), ..request() };
-    for (what, rounds) in [("first", 1), ("warm", SEARCHES)] {
-        let mut took = Vec::new();
-        for round in 0..rounds {
-            // All over the store.
-            let shard = round * 7_919 % (resources / ALIKE).max(1);
-            let answer = queries.search(by_label(shard)).await?.into_inner();
-            let plan = answer.plan.ok_or("no plan")?;
-            if answer.resources.len() != ALIKE.min(resources) {
-                return Err(format!("{} resources have a label", answer.resources.len()).into());
-            }
-            took.push(plan.duration_us as f64);
+    let by_field = |number: usize| {
+        let filter = format!(r#"data.group_members.lead = "{number}""#);
+        SearchRequest { filter, ..request() }
+    };
+    // All over the store.
+    let shard = |round: usize| round * 7_919 % (resources / ALIKE).max(1);
+    alike(&mut queries, "by a label, first", 1, |_| by_label(0)).await?;
+    alike(&mut queries, "by a label, warm", SEARCHES, |round| by_label(shard(round))).await?;
+    let (memory, begun) = (server.resident_mib()?, (Instant::now(), server.processor_seconds()?));
+    loop {
+        let answer = queries.search(by_field(0)).await?.into_inner();
+        if answer.plan.ok_or("no plan")?.access() == Access::Field {
+            break;
         }
-        took.sort_by(f64::total_cmp);
-        let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or(f64::NAN);
-        line(&format!(
-            "{ALIKE} of {resources} by a label, {what}: server time p50 {:.0} µs, p99 {:.0} µs ({rounds} searches)",
-            at(50),
-            at(99)
-        ))?;
     }
+    line(&format!(
+        "indexes of two fields of {resources}: there after {:.1} s, {:.1} s of the processor, {:.0} MiB more memory",
+        begun.0.elapsed().as_secs_f64(),
+        server.processor_seconds()? - begun.1,
+        server.resident_mib()? - memory
+    ))?;
+    alike(&mut queries, "by a field with an index", SEARCHES, |round| by_field(shard(round))).await?;
     for filter in [r#"data.name = "nobody""#, r#"meta.labels.shard > "999999999""#] {
         let begun = server.processor_seconds()?;
         let answer = queries.search(SearchRequest { filter: filter.into(), ..request() }).await?.into_inner();

@@ -1,10 +1,13 @@
 //! A resource that a query is evaluated against.
 
-use std::{cell::OnceCell, collections::BTreeMap};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 use mortise_resource::{EncodedResource, IdRef};
 use prost::{Message as _, bytes::Bytes};
-use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
+use prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
 
 use crate::{
     Path, Schema, Undecodable,
@@ -18,16 +21,66 @@ use crate::{
 pub struct Candidate<'r> {
     resource: &'r EncodedResource,
     schema: &'r Schema,
-    whole: OnceCell<Value>,
-    data: OnceCell<Option<Value>>,
-    labels: OnceCell<BTreeMap<String, String>>,
+    parts: Arc<Parts>,
+}
+
+/// What was decoded of a resource.
+#[derive(Debug, Default)]
+struct Parts {
+    whole: OnceLock<Value>,
+    data: OnceLock<Option<Value>>,
+    labels: OnceLock<BTreeMap<String, String>>,
+}
+
+/// What was decoded lately, for many queries that look at the same resources one after another, as watches do. It holds
+/// 32 resources of 4 KiB at most, which is some MiB at worst once they are decoded; larger ones are decoded by each query.
+#[derive(Debug, Default)]
+pub struct RecentlyDecoded {
+    latest_first: Mutex<VecDeque<Decoded>>,
+}
+
+/// A resource, by the place of its bytes, which are held so that no others come there.
+#[derive(Debug)]
+struct Decoded {
+    resource: Bytes,
+    data: Option<MessageDescriptor>,
+    parts: Arc<Parts>,
+}
+
+impl RecentlyDecoded {
+    const RESOURCES: usize = 32;
+    const BYTES: usize = 4 << 10;
+
+    fn parts(&self, resource: &Bytes, schema: &Schema) -> Arc<Parts> {
+        if resource.len() > Self::BYTES {
+            return Arc::default();
+        }
+        let mut recent = self.latest_first.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |of: &&Decoded| {
+            (of.resource.as_ptr(), of.resource.len()) == (resource.as_ptr(), resource.len())
+                && of.data.as_ref() == schema.data()
+        };
+        if let Some(known) = recent.iter().find(is_same) {
+            return known.parts.clone();
+        }
+        let parts = Arc::<Parts>::default();
+        recent.truncate(Self::RESOURCES - 1);
+        recent.push_front(Decoded { resource: resource.clone(), data: schema.data().cloned(), parts: parts.clone() });
+        parts
+    }
 }
 
 impl<'r> Candidate<'r> {
     /// Makes a candidate; nothing is decoded yet.
     #[must_use]
     pub fn new(resource: &'r EncodedResource, schema: &'r Schema) -> Self {
-        Self { resource, schema, whole: OnceCell::new(), data: OnceCell::new(), labels: OnceCell::new() }
+        Self { resource, schema, parts: Arc::default() }
+    }
+
+    /// Makes a candidate that shares what is decoded with others of the same resource.
+    #[must_use]
+    pub fn sharing(resource: &'r EncodedResource, schema: &'r Schema, recent: &RecentlyDecoded) -> Self {
+        Self { resource, schema, parts: recent.parts(resource.bytes(), schema) }
     }
 
     /// The resource.
@@ -39,7 +92,7 @@ impl<'r> Candidate<'r> {
     /// Whether something of it was decoded.
     #[must_use]
     pub fn is_decoded(&self) -> bool {
-        self.whole.get().is_some() || self.data.get().is_some() || self.labels.get().is_some()
+        self.parts.whole.get().is_some() || self.parts.data.get().is_some() || self.parts.labels.get().is_some()
     }
 
     /// Its labels, for a [`Selector`](crate::Selector). The rest is skipped.
@@ -47,11 +100,11 @@ impl<'r> Candidate<'r> {
     /// # Errors
     /// It does not decode.
     pub fn labels(&self) -> Result<&BTreeMap<String, String>, Undecodable> {
-        if let Some(labels) = self.labels.get() {
+        if let Some(labels) = self.parts.labels.get() {
             return Ok(labels);
         }
         let meta = Labelled::decode(self.resource.bytes().clone())?.meta;
-        Ok(self.labels.get_or_init(|| meta.unwrap_or_default().labels))
+        Ok(self.parts.labels.get_or_init(|| meta.unwrap_or_default().labels))
     }
 
     /// The values at a path as an index holds them, sorted and each once: what a [`Subject::Field`](crate::Subject::Field)
@@ -93,15 +146,15 @@ impl<'r> Candidate<'r> {
     }
 
     fn whole(&self) -> Result<&Value, Undecodable> {
-        if let Some(whole) = self.whole.get() {
+        if let Some(whole) = self.parts.whole.get() {
             return Ok(whole);
         }
         let whole = DynamicMessage::decode(Schema::resource().clone(), self.resource.bytes().clone())?;
-        Ok(self.whole.get_or_init(|| Value::Message(whole)))
+        Ok(self.parts.whole.get_or_init(|| Value::Message(whole)))
     }
 
     fn data(&self) -> Result<Option<&Value>, Undecodable> {
-        if let Some(data) = self.data.get() {
+        if let Some(data) = self.parts.data.get() {
             return Ok(data.as_ref());
         }
         let any = Content::decode(self.resource.bytes().clone())?.data;
@@ -111,7 +164,7 @@ impl<'r> Candidate<'r> {
             None => Ok(DynamicMessage::new(().descriptor())),
         };
         let data = any.map(decode).transpose()?;
-        Ok(self.data.get_or_init(|| data.map(Value::Message)).as_ref())
+        Ok(self.parts.data.get_or_init(|| data.map(Value::Message)).as_ref())
     }
 }
 
@@ -154,4 +207,36 @@ struct Labelled {
 struct MetaLabels {
     #[prost(btree_map = "string, string", tag = "5")]
     labels: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::pb;
+
+    use super::*;
+
+    fn resource(name: &str, size: usize) -> EncodedResource {
+        let generation = "g".repeat(size);
+        let id = Some(pb::Id { name: name.into(), ..pb::Id::default() });
+        EncodedResource::of(&pb::Resource { id, generation, ..pb::Resource::default() }).unwrap()
+    }
+
+    #[test]
+    fn what_was_decoded_is_shared_by_the_same_resource_and_schema_alone() {
+        let (schema, recent) = (Schema::new(None), RecentlyDecoded::default());
+        let shares = |one: &EncodedResource, of: &Schema, other: &EncodedResource, by: &Schema| {
+            let one = Candidate::sharing(one, of, &recent);
+            Arc::ptr_eq(&one.parts, &Candidate::sharing(other, by, &recent).parts)
+        };
+        let small = resource("a", 10);
+        assert!(shares(&small, &schema, &small.clone(), &schema));
+        assert!(!shares(&small, &schema, &resource("a", 10), &schema), "equal, and not the same");
+        assert!(!shares(&small, &schema, &small, &Schema::new(Some(Schema::resource().clone()))));
+        let large = resource("a", RecentlyDecoded::BYTES);
+        assert!(!shares(&large, &schema, &large, &schema));
+        for n in 0..100 {
+            assert!(!Candidate::sharing(&resource(&n.to_string(), 10), &schema, &recent).is_decoded());
+        }
+        assert_eq!(recent.latest_first.lock().unwrap().len(), RecentlyDecoded::RESOURCES);
+    }
 }

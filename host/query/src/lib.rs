@@ -4,7 +4,7 @@
 //! into `data` as though it were a field of that message. docs/query.md describes the language for users.
 //!
 //! # Contract
-//! Everything here is pure: no I/O, no clock, no state. A query is compiled once against a [`Schema`], and refused with a
+//! Everything here is pure: no I/O, no clock, no state but what [`RecentlyDecoded`] remembers. A query is compiled once against a [`Schema`], and refused with a
 //! [`QueryError`] that names the place, the fault and the remedy; it is evaluated against one [`Candidate`] at a time.
 //! Evaluation fails only for a resource that does not decode ([`Undecodable`]). Input of any size and shape is safe:
 //! see [`limits`].
@@ -35,6 +35,7 @@ mod error;
 mod fact;
 mod filter;
 pub mod in_memory;
+mod index_path;
 pub mod limits;
 mod mask;
 mod name;
@@ -50,10 +51,11 @@ mod selector_text;
 mod value_type;
 mod walk;
 
-pub use candidate::Candidate;
+pub use candidate::{Candidate, RecentlyDecoded};
 pub use error::{Kind, QueryError, Undecodable};
 pub use fact::{Fact, Subject};
 pub use filter::Filter;
+pub use index_path::IndexPath;
 pub use mask::{Mask, changed_paths};
 pub use order::{OrderBy, SortKey};
 pub use page::{Binding, Direction, PageToken, page_size};

@@ -18,6 +18,7 @@ pub mod scope;
 pub mod tenancy;
 pub mod types;
 pub mod ulid;
+mod watch_of_search;
 
 pub use encoded::{BadEncoding, EncodedResource, IdRef};
 pub use error::{Code, Error};

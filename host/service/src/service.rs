@@ -6,6 +6,7 @@ use crate::{
     caller::{Caller, Source},
     caller_counts::CallerCounts,
     fair::FairPool,
+    query::field_index::FieldIndexes,
     rates::{Category, RateLimits, Rates},
     registry::Registry,
 };
@@ -13,6 +14,7 @@ use arc_swap::ArcSwap;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
 use mortise_plugin_host::LowPriorityThreads;
+use mortise_query::RecentlyDecoded;
 use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_store::Backend;
 use parking_lot::Mutex;
@@ -37,6 +39,8 @@ pub struct Options {
     pub max_waiting: usize,
     /// Resources that one search looks at; one that would look at more is refused.
     pub search_resources: usize,
+    /// Bytes of the indexes of fields that types declare, together; types whose indexes do not fit have none.
+    pub index_bytes: usize,
     /// Time that one search may take.
     pub search_time: Duration,
     /// Largest resource that is passed to hooks, bytes as [`mortise_store::limited_size`] counts them. The store has
@@ -62,6 +66,7 @@ impl Default for Options {
             list_bytes: 256 << 20,
             max_waiting: 20_000,
             search_resources: 2_000_000,
+            index_bytes: 256 << 20,
             search_time: Duration::from_secs(60),
             max_resource_bytes: 1 << 20,
             second_pass: Duration::from_secs(30),
@@ -85,6 +90,10 @@ pub struct ResourceService {
     pub(crate) caller_watches: Arc<CallerCounts>,
     pub(crate) snapshots: FairPool,
     pub(crate) lists: FairPool,
+    /// Indexes of fields that types declare.
+    pub(crate) field_indexes: FieldIndexes,
+    /// What watches looked into lately.
+    pub(crate) decoded: Arc<RecentlyDecoded>,
     /// KiB of the pages that watches keep.
     pub(crate) views: Arc<Semaphore>,
     /// Where what takes long is read: the rest of lists, and of the snapshots of watches.
@@ -112,6 +121,8 @@ impl ResourceService {
             caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
+            field_indexes: FieldIndexes::new(options.index_bytes),
+            decoded: Arc::default(),
             views: Arc::new(Semaphore::new(VIEWS >> 10)),
             low_priority: Arc::default(),
             rates: Arc::new(RateLimits::new(options.rates)),

@@ -38,6 +38,7 @@ static PLUGIN: Plugin = Plugin::new(
             .validate(validate_artist)
             .key_rules()
             .columns(&[("ARTIST", "data.name"), ("GENRE", "data.genre")])
+            .indexed_fields(&["data.genre", "data.group_members.lead"])
             .short_names(&["artist", "artists"]),
         &ResourceType::of(ALBUM, Scope::Namespace)
             .optional_data()

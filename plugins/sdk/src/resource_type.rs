@@ -92,15 +92,20 @@ struct Query {
     spec: &'static [&'static str],
     basic: &'static [&'static str],
     detail: &'static [&'static str],
+    indexed: &'static [&'static str],
 }
 
 /// Reached by a pointer, so that plugins without it do not carry it.
 type DescribeQuery = fn(Query) -> Vec<u8>;
 
-fn describe_query(Query { spec, basic, detail }: Query) -> Vec<u8> {
+fn describe_query(Query { spec, basic, detail, indexed }: Query) -> Vec<u8> {
     let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-    let query =
-        manifest::QueryOptions { spec_fields: owned(spec), basic_view: owned(basic), detail_view: owned(detail) };
+    let query = manifest::QueryOptions {
+        spec_fields: owned(spec),
+        basic_view: owned(basic),
+        detail_view: owned(detail),
+        indexed_fields: owned(indexed),
+    };
     query.encode_to_vec()
 }
 
@@ -313,8 +318,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     /// Fields of the message whose changes count in `meta.generation`: names joined by dots. Without any, all do.
     #[must_use]
     pub const fn spec_fields(mut self, spec: &'static [&'static str]) -> Self {
-        let Query { basic, detail, .. } = self.spec.query();
-        self.spec.query = Some((Query { spec, basic, detail }, describe_query));
+        self.spec.query = Some((Query { spec, ..self.spec.query() }, describe_query));
         self
     }
 
@@ -322,8 +326,15 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     /// query's mask says.
     #[must_use]
     pub const fn views(mut self, basic: &'static [&'static str], detail: &'static [&'static str]) -> Self {
-        let Query { spec, .. } = self.spec.query();
-        self.spec.query = Some((Query { spec, basic, detail }, describe_query));
+        self.spec.query = Some((Query { basic, detail, ..self.spec.query() }, describe_query));
+        self
+    }
+
+    /// Fields that an index is kept of, at most 8: paths such as `data.genre`, to values that are no floats, messages or
+    /// maps, or to lists of such. A query that requires values of one finds its resources by it.
+    #[must_use]
+    pub const fn indexed_fields(mut self, indexed: &'static [&'static str]) -> Self {
+        self.spec.query = Some((Query { indexed, ..self.spec.query() }, describe_query));
         self
     }
 
@@ -403,7 +414,7 @@ impl Spec {
     const fn query(&self) -> Query {
         match self.query {
             Some((query, _)) => query,
-            None => Query { spec: &[], basic: &[], detail: &[] },
+            None => Query { spec: &[], basic: &[], detail: &[], indexed: &[] },
         }
     }
 

@@ -18,7 +18,7 @@ use futures::{Stream, stream};
 use mortise_resource::{
     Error,
     data::{
-        SearchRequest, WatchResourcesRequest, WatchResourcesResponse,
+        WatchResourcesRequest, WatchResourcesResponse,
         resource_change::{ChangeType, Current, Removed},
     },
     goten::WatchType,
@@ -38,23 +38,8 @@ pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpErr
     let wanted = request.kind.gvk.to_pb();
     let resume_token = resume_token(&request);
     let is_resumed = !resume_token.is_empty();
-    let SearchRequest { parent, page_size, page_token, order_by, filter, field_mask, view, tenancy, selector, .. } =
-        request.query.search(wanted.clone())?;
-    let rpc = WatchResourcesRequest {
-        parent,
-        page_size,
-        page_token,
-        order_by,
-        filter,
-        field_mask,
-        view,
-        r#type: WatchType::Stateless.into(),
-        resume_token,
-        resource_type: Some(wanted.clone()),
-        tenancy,
-        selector,
-        ..WatchResourcesRequest::default()
-    };
+    let search = request.query.search(wanted.clone())?;
+    let rpc = WatchResourcesRequest::of_search(search, WatchType::Stateless, resume_token);
     let span = span_of_type("watch.WatchResources", rpc.resource_type.as_ref());
     let changes = guarded(span, Box::pin(request.shared.service.watch_resources(&caller, rpc))).await?;
     let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");

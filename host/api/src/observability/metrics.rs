@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 74] = {
+pub const ALL: [Metric; 75] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_audit_failures_total", "", "Failures to write into the audit log's file."),
@@ -170,6 +170,12 @@ pub const ALL: [Metric; 74] = {
             "mortise_dns_queries_total",
             "transport, outcome",
             "Queries by what they were answered: noerror, nxdomain, servfail, refused, invalid; late and dropped, which were not.",
+        ),
+        metric(
+            Gauge,
+            "mortise_field_index_bytes",
+            "",
+            "Bytes of the indexes of fields that types declare, of service.index_bytes.",
         ),
         metric(
             Counter,

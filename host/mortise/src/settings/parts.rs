@@ -113,6 +113,7 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
         max_snapshots: config.service.max_snapshots,
         list_bytes: config.service.list_bytes,
         search_resources: config.service.search_resources,
+        index_bytes: config.service.index_bytes,
         search_time: Duration::from_millis(config.service.search_ms),
         max_waiting: config.service.max_waiting,
         max_resource_bytes: config.store.max_resource_bytes,

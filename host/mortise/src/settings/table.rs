@@ -218,6 +218,9 @@ section! {
         max_waiting: usize = 20_000, AT_ONCE;
         /// Resources that one search looks at, or entries of an index; one that would look at more is refused.
         search_resources: usize = 2_000_000, Range::new(1_000, 1_000_000_000);
+        /// Bytes of the indexes of fields that types declare, together. Queries of a type whose indexes do not fit are answered
+        /// without them.
+        index_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
         /// How long one search may take; one that takes longer is refused.
         search_ms: u64 = 60_000, WAIT;
         /// How long after the first pass cascading deletion looks for children that were being written meanwhile.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use mortise_query::{Mask, Schema};
+use mortise_query::{IndexPath, Mask, Schema};
 use mortise_redaction::{Redaction, Secrets};
 use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
 use prost::Message as _;
@@ -84,6 +84,8 @@ pub struct QueryDecl {
     pub basic_view: Vec<String>,
     /// Paths that the view DETAIL shows.
     pub detail_view: Vec<String>,
+    /// What indexes are kept of.
+    pub indexed: Vec<IndexPath>,
 }
 
 /// Which hooks are called for a type.
@@ -131,6 +133,9 @@ const MAX_TYPES: usize = 256;
 
 /// Most types whose resources can become those of one type.
 const MAX_MOVED_FROM: usize = 16;
+
+/// Most fields of one type that indexes are kept of.
+const MAX_INDEXED: usize = 8;
 
 impl Manifest {
     /// Reads and checks a manifest.
@@ -245,6 +250,7 @@ impl TypeDecl {
             spec: fields("query.spec_fields", &query.spec_fields)?,
             basic_view: view("query.basic_view", query.basic_view)?,
             detail_view: view("query.detail_view", query.detail_view)?,
+            indexed: indexed(&query.indexed_fields, &schema).map_err(|fault| at(fault.at("query.indexed_fields")))?,
         };
         let bad_short = wire.short_names.iter().find(|s| !name::is_valid(s));
         if let Some(short) = bad_short {
@@ -297,6 +303,21 @@ fn read_hooks(wire: &wire::Hooks, exports: Exports) -> Result<Hooks, ManifestErr
         plan: wire.plan,
         import: wire.import,
     })
+}
+
+fn indexed(paths: &[String], schema: &Schema) -> Result<Vec<IndexPath>, ManifestError> {
+    if paths.len() > MAX_INDEXED {
+        return Err(fault(format!("at most {MAX_INDEXED} fields, got: {}", paths.len())));
+    }
+    let mut indexed: Vec<IndexPath> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let one = IndexPath::parse(path, schema).map_err(ManifestError::of)?;
+        if indexed.iter().any(|other| other.name() == one.name()) {
+            return Err(fault(format!("{} is named twice; name each field once", one.name())));
+        }
+        indexed.push(one);
+    }
+    Ok(indexed)
 }
 
 fn read_moved_from(wire: Vec<wire::TypeName>, of: &Gvk, exports: Exports) -> Result<Vec<Gvk>, ManifestError> {

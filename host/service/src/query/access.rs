@@ -1,14 +1,21 @@
-//! How the resources of a search are found: by their names, by the index of a label, or by a range of names.
+//! How the resources of a search are found: by their names, by the index of a label or of a field, or by a range of names.
 //!
 //! Which one is taken follows from what must hold for whatever matches. Of several labels that have to be there, the
-//! first whose entries end with the first page of the index is taken, or else the one with the fewest values; so a look
-//! at a few pages decides, and no statistics are kept.
+//! first whose entries end with the first page of the index is taken; else the field with the fewest entries, if they are
+//! few or there is no label; else the label with the fewest values. So a look at a few pages decides, and no statistics are
+//! kept.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use mortise_query::{Fact, Subject};
 use mortise_resource::{EncodedResource, data::query_plan::Access, pb, tenancy};
 use mortise_store::{Backend, Consistency, Cursor, Place, Query, ScanPart, StoreError};
+
+use super::{
+    compile::Search,
+    field_index::{Found, LookUp, TypeIndex},
+};
+use crate::service::ResourceService;
 
 /// Names that are looked up one by one; more of them are searched for.
 const MAX_NAMES: usize = 1_000;
@@ -16,6 +23,10 @@ const MAX_NAMES: usize = 1_000;
 const MAX_VALUES: usize = 100;
 /// Labels of which the first page is looked at.
 const MAX_PROBES: usize = 4;
+/// Entries of a field that are read rather than those of a label, of which there are more pages than one.
+const FEW: usize = 1_000;
+/// Resources that are read by their names at once.
+const PAGE: usize = 64;
 
 /// The resources that may match, in pages.
 pub(super) struct Candidates {
@@ -30,22 +41,30 @@ pub(super) struct Candidates {
 
 enum Source {
     Names(std::vec::IntoIter<pb::Id>),
+    Field(FieldSource),
     Scans { cursor: Box<dyn Cursor>, query: Query, rest: std::vec::IntoIter<ScanPart> },
 }
 
-/// Chooses how to find what `facts` hold for, of what is behind `after`.
-pub(super) async fn choose(
-    backend: &dyn Backend,
-    query: &Query,
-    of: &pb::Type,
-    facts: &[Fact],
-    after: Option<Place>,
-) -> Result<Candidates, StoreError> {
+/// Places out of the index of a field.
+struct FieldSource {
+    index: TypeIndex,
+    look_up: LookUp,
+    of: pb::Type,
+    /// Those that are found, and not read yet.
+    found: std::vec::IntoIter<Place>,
+    /// Behind which the next ones are.
+    next: Option<Place>,
+}
+
+/// Chooses how to find what a search asks for.
+pub(super) async fn choose(service: &ResourceService, search: &Search) -> Result<Candidates, StoreError> {
+    let (backend, query, of) = (&*service.backend, &search.query, search.kind.gvk.to_pb());
+    let (facts, after) = (search.facts(), search.after());
     let in_one_place =
         [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD);
     let names = facts.iter().find(|fact| matches!(fact.subject, Subject::Name) && fact.values.len() <= MAX_NAMES);
     if let Some(names) = names.filter(|_| in_one_place) {
-        return Ok(by_names(query, of, &names.values, after.as_ref()));
+        return Ok(by_names(query, &of, &names.values, after.as_ref()));
     }
     let mut labels: Vec<(&str, &Fact)> = facts
         .iter()
@@ -54,21 +73,28 @@ pub(super) async fn choose(
             _ => None,
         })
         .collect();
+    let fields = indexed(search, &facts);
     labels.sort_by_key(|(_, fact)| fact.values.len());
     let mut chosen = None;
     for (label, fact) in labels.iter().take(MAX_PROBES) {
         let mut candidates = by_label(backend, query, label, fact, after.clone()).await?;
-        if labels.len() == 1 || candidates.probe().await? {
+        if (labels.len() == 1 && fields.is_empty()) || candidates.probe().await? {
             return Ok(candidates);
         }
         chosen.get_or_insert(candidates);
+    }
+    let field = by_field(service, search, fields, after.as_ref()).await;
+    if let Some((entries, candidates)) = field
+        && (chosen.is_none() || entries <= FEW)
+    {
+        return Ok(candidates);
     }
     if let Some(candidates) = chosen {
         return Ok(candidates);
     }
     let cursor = backend.scan_part(query, &ScanPart { label: None, after }).await?;
     let source = Source::Scans { cursor, query: query.clone(), rest: Vec::new().into_iter() };
-    let keys = vec![query.name_prefix.clone()];
+    let keys = Some(&query.name_prefix).filter(|prefix| !prefix.is_empty()).cloned().into_iter().collect();
     Ok(Candidates { access: Access::NameRange, keys, in_order: true, first: None, source })
 }
 
@@ -112,6 +138,85 @@ async fn by_label(
     })
 }
 
+/// The fields with an index that a value is required of, by their numbers.
+fn indexed<'f>(search: &Search, facts: &'f [Fact]) -> Vec<(usize, &'f str, &'f Fact)> {
+    let number = |name: &String| search.kind.query.indexed.iter().position(|path| path.name() == name);
+    let field = |fact: &'f Fact| match &fact.subject {
+        Subject::Field(name) if fact.values.len() <= MAX_VALUES => Some((number(name)?, name.as_str(), fact)),
+        _ => None,
+    };
+    facts.iter().filter_map(field).take(MAX_PROBES).collect()
+}
+
+/// The field with the fewest entries, and how many these are; `None` without an index.
+async fn by_field(
+    service: &ResourceService,
+    search: &Search,
+    fields: Vec<(usize, &str, &Fact)>,
+    after: Option<&Place>,
+) -> Option<(usize, Candidates)> {
+    if fields.is_empty() {
+        return None;
+    }
+    let index = service.field_indexes.of(service, &search.kind);
+    let query = Arc::new(search.query.clone());
+    let mut best: Option<(usize, Candidates)> = None;
+    for (field, name, fact) in fields {
+        let look_up = LookUp { field, values: Arc::new(fact.values.clone()), query: query.clone() };
+        let Found { places, next, entries } = index.find(look_up.clone(), after.cloned()).await?;
+        if best.as_ref().is_some_and(|(fewest, _)| *fewest <= entries) {
+            continue;
+        }
+        let (index, of) = (index.clone(), search.kind.gvk.to_pb());
+        let source = Source::Field(FieldSource { index, look_up, of, found: places.into_iter(), next });
+        let keys = fact.values.iter().map(|value| format!("{name}={value}")).collect();
+        best = Some((entries, Candidates { access: Access::Field, keys, in_order: true, first: None, source }));
+    }
+    best
+}
+
+/// Reads resources that are known by name; those that are gone are left out.
+async fn read_all(
+    backend: &dyn Backend,
+    ids: impl Iterator<Item = pb::Id>,
+) -> Result<Vec<EncodedResource>, StoreError> {
+    let mut page = Vec::new();
+    for id in ids {
+        match backend.read_encoded(Consistency::Consistent, &id).await {
+            Ok(resource) => page.push(resource),
+            Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(page)
+}
+
+impl FieldSource {
+    /// The next page, which may be empty; `None` after the last.
+    async fn next(&mut self, backend: &dyn Backend) -> Result<Option<Vec<EncodedResource>>, Lost> {
+        if self.found.as_slice().is_empty() {
+            let Some(after) = self.next.take() else { return Ok(None) };
+            let found = self.index.find(self.look_up.clone(), Some(after.clone())).await.ok_or(Lost::Index(after))?;
+            (self.found, self.next) = (found.places.into_iter(), found.next);
+        }
+        let of = &self.of;
+        let id = |Place { partition, namespace, name }| pb::Id {
+            r#type: Some(of.clone()),
+            tenancy: Some(pb::Tenancy { partition, namespace }),
+            name,
+            uid: String::new(),
+        };
+        read_all(backend, self.found.by_ref().take(PAGE).map(id)).await.map(Some).map_err(Lost::Store)
+    }
+}
+
+/// Why there is no next page.
+enum Lost {
+    /// The index is gone; everything up to this place was looked up.
+    Index(Place),
+    Store(StoreError),
+}
+
 impl Candidates {
     /// Reads the first page. True when no other follows.
     async fn probe(&mut self) -> Result<bool, StoreError> {
@@ -127,22 +232,22 @@ impl Candidates {
         }
         match &mut self.source {
             Source::Names(ids) => {
-                const PAGE: usize = 64;
-                let mut page = Vec::new();
-                let mut looked = 0;
-                for id in ids.by_ref() {
-                    match backend.read_encoded(Consistency::Consistent, &id).await {
-                        Ok(resource) => page.push(resource),
-                        Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
-                    looked += 1;
-                    if looked == PAGE {
-                        break;
-                    }
-                }
-                Ok((looked > 0).then_some(page))
+                let is_at_end = ids.as_slice().is_empty();
+                let page = read_all(backend, ids.by_ref().take(PAGE)).await?;
+                Ok((!is_at_end).then_some(page))
             }
+            Source::Field(field) => match field.next(backend).await {
+                Ok(page) => Ok(page),
+                Err(Lost::Store(error)) => Err(error),
+                Err(Lost::Index(after)) => {
+                    let query = Query::clone(&field.look_up.query);
+                    let mut cursor = backend.scan_part(&query, &ScanPart { label: None, after: Some(after) }).await?;
+                    let page = cursor.next().await?;
+                    self.access = Access::NameRange;
+                    self.source = Source::Scans { cursor, query, rest: Vec::new().into_iter() };
+                    Ok(page)
+                }
+            },
             Source::Scans { cursor, query, rest } => loop {
                 if let Some(page) = cursor.next().await? {
                     return Ok(Some(page));

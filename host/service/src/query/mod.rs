@@ -8,6 +8,7 @@ mod access;
 mod batch_get;
 mod collect;
 mod compile;
+pub(crate) mod field_index;
 mod search;
 mod update;
 pub(crate) mod watch;

@@ -49,8 +49,7 @@ impl ResourceService {
         let search = Search::compile(caller, &self.types(), request).await?;
         let share = self.lists.acquire(caller.source, self.lists.total().min(PAGE_BYTES)).await;
         let _share = share.map_err(|e| self.no_room(e))?;
-        let (of, facts) = (search.kind.gvk.to_pb(), search.facts());
-        let candidates = access::choose(&*self.backend, &search.query, &of, &facts, search.after()).await;
+        let candidates = access::choose(self, &search).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
         let ordered = candidates.in_order && search.is_by_name();
         let mut reading = Reading {
@@ -111,10 +110,10 @@ impl Reading {
             if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > limit) {
                 return Err(too_many(limit));
             }
+            // Of places that are looked up in all namespaces a page may have none.
+            self.check_time()?;
             for resource in page {
-                if self.begun.elapsed() > self.service.options.search_time {
-                    return Err(too_long(self.service.options.search_time));
-                }
+                self.check_time()?;
                 self.look_at(resource).await?;
                 if self.ends_early && self.collector.is_full() {
                     return Ok(true);
@@ -123,6 +122,11 @@ impl Reading {
             tokio::task::yield_now().await;
         }
         Ok(false)
+    }
+
+    fn check_time(&self) -> Result<(), Error> {
+        let most = self.service.options.search_time;
+        if self.begun.elapsed() > most { Err(too_long(most)) } else { Ok(()) }
     }
 
     async fn look_at(&mut self, resource: EncodedResource) -> Result<(), Error> {

@@ -71,6 +71,24 @@ pub fn bad_manifests() -> Vec<(&'static str, Vec<u8>)> {
             one.query = Some(QueryOptions { basic_view, ..QueryOptions::default() });
         });
     });
+    bad("index-outside-data", |manifest| {
+        each(manifest, |one| {
+            let indexed_fields = vec!["id.name".to_owned()];
+            one.query = Some(QueryOptions { indexed_fields, ..QueryOptions::default() });
+        });
+    });
+    bad("index-named-twice", |manifest| {
+        each(manifest, |one| {
+            let indexed_fields = vec!["data.text".to_owned(), "data.text".to_owned()];
+            one.query = Some(QueryOptions { indexed_fields, ..QueryOptions::default() });
+        });
+    });
+    bad("too-many-indexes", |manifest| {
+        each(manifest, |one| {
+            let indexed_fields = vec!["data.text".to_owned(); 9];
+            one.query = Some(QueryOptions { indexed_fields, ..QueryOptions::default() });
+        });
+    });
     bad("unknown-part-in-permission", |manifest| {
         each(manifest, |one| {
             let read = Permission { permission: "key:read".to_owned(), on: "thing/{colour}".to_owned() };

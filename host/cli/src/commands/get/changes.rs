@@ -59,7 +59,7 @@ impl Changes<'_> {
         loop {
             // What comes behind a position are changes.
             self.is_current = !self.resume.is_empty();
-            let request = watch_request(query.clone(), WatchType::Stateless, self.resume.clone());
+            let request = WatchResourcesRequest::of_search(query.clone(), WatchType::Stateless, self.resume.clone());
             let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
             let mut messages = opened.await?;
             loop {
@@ -106,37 +106,5 @@ impl Changes<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// The watch of what a search finds.
-pub(super) fn watch_request(query: SearchRequest, kind: WatchType, resume_token: String) -> WatchResourcesRequest {
-    let SearchRequest {
-        parent,
-        page_size,
-        page_token,
-        order_by,
-        filter,
-        field_mask,
-        view,
-        r#type,
-        tenancy,
-        selector,
-        ..
-    } = query;
-    WatchResourcesRequest {
-        parent,
-        page_size,
-        page_token,
-        order_by,
-        filter,
-        field_mask,
-        view,
-        r#type: kind.into(),
-        resume_token,
-        resource_type: r#type,
-        tenancy,
-        selector,
-        ..WatchResourcesRequest::default()
     }
 }

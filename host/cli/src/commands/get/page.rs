@@ -2,14 +2,14 @@
 
 use mortise_resource::{
     data::{
-        ResourceChange, SearchRequest,
+        ResourceChange, SearchRequest, WatchResourcesRequest,
         resource_change::{Added, ChangeType, Modified, Removed},
     },
     goten::WatchType,
     pb,
 };
 
-use super::{changes::watch_request, refused};
+use super::refused;
 use crate::{CliError, Exit, Session, resources::search::Found};
 
 /// Shows the page, and again whenever it has changed, until the server goes or the output is closed. A page that the
@@ -20,7 +20,7 @@ pub(super) async fn follow(
     mut show: impl FnMut(&Found) -> Result<(), CliError>,
 ) -> Result<Exit, CliError> {
     let ty = query.r#type.clone().unwrap_or_default();
-    let request = watch_request(query, WatchType::Stateful, String::new());
+    let request = WatchResourcesRequest::of_search(query, WatchType::Stateful, String::new());
     let opened = session.call(super::gvk(&ty), async { session.watches().watch_resources(request).await });
     let mut messages = opened.await?;
     let mut page = Found::default();

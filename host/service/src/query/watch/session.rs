@@ -120,7 +120,7 @@ impl Session {
         hooks.next_item();
         let resource = complete(hooks.upgraded(resource.clone()).await?)?;
         let key = {
-            let candidate = Candidate::new(&resource, &self.search.schema);
+            let candidate = Candidate::sharing(&resource, &self.search.schema, &self.service.decoded);
             self.search.matches(&candidate).and_then(|matches| match matches {
                 true => self.search.order.key(&candidate).map(Some),
                 false => Ok(None),

@@ -1,0 +1,331 @@
+//! What the indexes of a type hold: places by value, in the order of lists.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use mortise_resource::tenancy::WILDCARD;
+use mortise_store::{Place, Query};
+
+use super::{Found, LookUp};
+
+/// Places that one question looks at.
+const PAGE: usize = 128;
+/// Bytes of a value that are told apart. Resources are found by longer ones, too, together with others that begin so.
+const VALUE: usize = 256;
+/// Bytes that a place takes in a set, and a value in a map, besides their texts.
+const OVERHEAD: usize = 64;
+
+/// By what a resource is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Terms {
+    /// By these values of fields.
+    Known(Vec<(usize, String)>),
+    /// By every value: what it has is not known.
+    Any,
+}
+
+/// A resource in the indexes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Partition, namespace and name, with zero bytes between them, as no name has one.
+    pub(super) place: String,
+    pub(super) terms: Terms,
+}
+
+/// What a change does.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) before: Option<Entry>,
+    pub(super) now: Option<Entry>,
+}
+
+/// Bytes of one content among those of all.
+#[derive(Debug)]
+pub(super) struct Memory {
+    total: Arc<AtomicUsize>,
+    limit: usize,
+    own: usize,
+}
+
+/// There is no room.
+#[derive(Debug)]
+pub(super) struct Full;
+
+/// The indexes of a type.
+#[derive(Debug)]
+pub(super) struct Content {
+    fields: Vec<BTreeMap<String, BTreeSet<String>>>,
+    /// Those that are found by every value.
+    any: BTreeSet<String>,
+    memory: Memory,
+}
+
+impl Memory {
+    pub(super) fn new(total: Arc<AtomicUsize>, limit: usize) -> Self {
+        Self { total, limit, own: 0 }
+    }
+
+    /// Takes bytes.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Full> {
+        self.own += bytes;
+        let total = self.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        show(total);
+        if total > self.limit { Err(Full) } else { Ok(()) }
+    }
+
+    /// Gives bytes back.
+    pub(super) fn give(&mut self, bytes: usize) {
+        self.own -= bytes;
+        show(self.total.fetch_sub(bytes, Ordering::Relaxed) - bytes);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.give(self.own);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a metric")]
+fn show(total: usize) {
+    metrics::gauge!("mortise_field_index_bytes").set(total as f64);
+}
+
+impl Step {
+    /// What it takes to keep it.
+    pub(super) fn bytes(&self) -> usize {
+        let entries = [&self.before, &self.now].into_iter().flatten();
+        OVERHEAD + entries.map(Entry::bytes).sum::<usize>()
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let terms = match &self.terms {
+            Terms::Known(terms) => terms.iter().map(|(_, value)| value.len() + OVERHEAD).sum(),
+            Terms::Any => 0,
+        };
+        self.place.len() + OVERHEAD + terms
+    }
+}
+
+impl Content {
+    pub(super) fn new(fields: usize, memory: Memory) -> Self {
+        Self { fields: (0..fields).map(|_| BTreeMap::new()).collect(), any: BTreeSet::new(), memory }
+    }
+
+    /// Adds a resource.
+    pub(super) fn add(&mut self, Entry { place, terms }: Entry) -> Result<(), Full> {
+        let cost = place.len() + OVERHEAD;
+        let mut bytes = 0;
+        match terms {
+            Terms::Known(terms) => {
+                for (field, value) in terms {
+                    let Some(by_value) = self.fields.get_mut(field) else { continue };
+                    let value = told_apart(&value);
+                    let places = match by_value.get_mut(value) {
+                        Some(places) => places,
+                        None => {
+                            bytes += value.len() + OVERHEAD;
+                            by_value.entry(value.to_owned()).or_default()
+                        }
+                    };
+                    bytes += if places.insert(place.clone()) { cost } else { 0 };
+                }
+            }
+            Terms::Any => bytes += if self.any.insert(place) { cost } else { 0 },
+        }
+        self.memory.take(bytes)
+    }
+
+    /// Makes a change.
+    pub(super) fn apply(&mut self, Step { before, now }: Step) -> Result<(), Full> {
+        if before == now {
+            return Ok(());
+        }
+        if let Some(before) = before {
+            self.remove(&before);
+        }
+        now.map_or(Ok(()), |now| self.add(now))
+    }
+
+    fn remove(&mut self, Entry { place, terms }: &Entry) {
+        let cost = place.len() + OVERHEAD;
+        let mut bytes = 0;
+        // What was stored in a new form without an event is still here as it was.
+        bytes += if self.any.remove(place) { cost } else { 0 };
+        if let Terms::Known(terms) = terms {
+            for (field, value) in terms {
+                let Some(by_value) = self.fields.get_mut(*field) else { continue };
+                let value = told_apart(value);
+                let Some(places) = by_value.get_mut(value) else { continue };
+                bytes += if places.remove(place) { cost } else { 0 };
+                if places.is_empty() {
+                    by_value.remove(value);
+                    bytes += value.len() + OVERHEAD;
+                }
+            }
+        }
+        self.memory.give(bytes);
+    }
+
+    /// The bytes that it counts, those of steps that wait to be made among them.
+    pub(super) fn memory(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    /// The next places with one of the values.
+    pub(super) fn find(&self, look_up: &LookUp, after: Option<&Place>) -> Found {
+        let none = BTreeMap::new();
+        let by_value = self.fields.get(look_up.field).unwrap_or(&none);
+        // Values that are not told apart have one set.
+        let values: BTreeSet<&str> = look_up.values.iter().map(|value| told_apart(value)).collect();
+        let sets = || values.iter().filter_map(|value| by_value.get(*value)).chain([&self.any]);
+        let begin = begin(&look_up.query);
+        let after = after.map(packed).filter(|after| *after >= begin);
+        let from = after.as_deref().map_or(Bound::Included(begin.as_str()), Bound::Excluded);
+        let within = |set| -> Vec<&str> {
+            let set: &BTreeSet<String> = set;
+            let behind = set.range::<str, _>((from, Bound::Unbounded)).map(String::as_str);
+            behind.take_while(|place| place.starts_with(&begin)).take(PAGE).collect()
+        };
+        let looked_at: BTreeSet<&str> = sets().flat_map(within).collect();
+        let page: Vec<Place> = looked_at.into_iter().take(PAGE).filter_map(unpacked).collect();
+        Found {
+            next: page.last().filter(|_| page.len() == PAGE).cloned(),
+            entries: sets().map(BTreeSet::len).sum(),
+            places: page.into_iter().filter(|place| is_asked_for(&look_up.query, place)).collect(),
+        }
+    }
+}
+
+/// What of a value is told apart.
+fn told_apart(value: &str) -> &str {
+    value.get(..value.floor_char_boundary(VALUE)).unwrap_or(value)
+}
+
+fn packed(place: &Place) -> String {
+    [place.partition.as_str(), &place.namespace, &place.name].join("\0")
+}
+
+fn unpacked(place: &str) -> Option<Place> {
+    let mut parts = place.splitn(3, '\0').map(str::to_owned);
+    Some(Place { partition: parts.next()?, namespace: parts.next()?, name: parts.next()? })
+}
+
+/// What the places begin with that a query asks for.
+fn begin(Query { tenancy, name_prefix, .. }: &Query) -> String {
+    match (tenancy.partition.as_str(), tenancy.namespace.as_str()) {
+        (WILDCARD, _) => String::new(),
+        (partition, WILDCARD) => format!("{partition}\0"),
+        (partition, namespace) => [partition, namespace, name_prefix].join("\0"),
+    }
+}
+
+fn is_asked_for(Query { tenancy, name_prefix, .. }: &Query, place: &Place) -> bool {
+    let is = |asked: &String, unit: &String| asked == WILDCARD || asked == unit;
+    is(&tenancy.partition, &place.partition)
+        && is(&tenancy.namespace, &place.namespace)
+        && place.name.starts_with(name_prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::pb;
+    use mortise_store::TypeKey;
+
+    use super::*;
+
+    fn random_entry(random: &mut fastrand::Rng) -> Entry {
+        let place = ["p", "q"][random.usize(..2)].to_owned() + "\0" + ["", "n"][random.usize(..2)];
+        let place = format!("{place}\0{}-{}", ["a", "b"][random.usize(..2)], random.usize(..400));
+        let long = "é".repeat(VALUE);
+        let value = |random: &mut fastrand::Rng| match random.usize(..5) {
+            0 => long.clone() + "!",
+            n => format!("v{n}"),
+        };
+        let terms = (0..random.usize(..4)).map(|_| (random.usize(..2), value(random))).collect();
+        Entry { place, terms: if random.usize(..20) == 0 { Terms::Any } else { Terms::Known(terms) } }
+    }
+
+    /// After any changes, a look-up walks through what a model has, in order, each once; and what is empty holds nothing.
+    #[test]
+    fn look_ups_find_what_a_model_has() {
+        let mut random = fastrand::Rng::with_seed(21);
+        let total = Arc::new(AtomicUsize::new(0));
+        let (mut walks, mut pages, mut found_some) = (0, 0, 0);
+        for round in 0..60 {
+            let mut content = Content::new(2, Memory::new(total.clone(), usize::MAX));
+            let mut model: BTreeMap<String, Entry> = BTreeMap::new();
+            for _ in 0..random.usize(1..3_000) {
+                let entry = random_entry(&mut random);
+                let before = model.get(&entry.place).cloned();
+                let now = (random.usize(..4) > 0).then_some(entry.clone());
+                match &now {
+                    Some(now) => model.insert(entry.place, now.clone()),
+                    None => model.remove(&entry.place),
+                };
+                content.apply(Step { before, now }).unwrap();
+            }
+            for _ in 0..20 {
+                let values = ["v1", "v2", "v3", "nope", &"é".repeat(VALUE)].map(str::to_owned);
+                let values: BTreeSet<_> = values.into_iter().filter(|_| random.bool()).collect();
+                let tenancy = pb::Tenancy {
+                    partition: ["p", "q", WILDCARD][random.usize(..3)].to_owned(),
+                    namespace: ["", "n", WILDCARD][random.usize(..3)].to_owned(),
+                };
+                let name_prefix = ["", "a", "b-1"][random.usize(..3)].to_owned();
+                let type_key = TypeKey { group: "g".into(), kind: "K".into() };
+                let query = Arc::new(Query { type_key, tenancy, name_prefix });
+                let look_up = LookUp { field: random.usize(..2), values: Arc::new(values), query };
+                let is_found = |entry: &&Entry| {
+                    is_asked_for(&look_up.query, &unpacked(&entry.place).unwrap())
+                        && match &entry.terms {
+                            Terms::Any => true,
+                            Terms::Known(terms) => terms.iter().any(|(field, value)| {
+                                *field == look_up.field
+                                    && look_up.values.iter().any(|sought| told_apart(sought) == told_apart(value))
+                            }),
+                        }
+                };
+                let expected: Vec<_> = model.values().filter(is_found).map(|e| unpacked(&e.place).unwrap()).collect();
+                let (mut found, mut after) = (Vec::new(), None);
+                loop {
+                    let page = content.find(&look_up, after.as_ref());
+                    pages += 1;
+                    found.extend(page.places);
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!(found, expected, "round {round}");
+                walks += 1;
+                found_some += usize::from(!expected.is_empty());
+            }
+            for entry in model.into_values() {
+                content.apply(Step { before: Some(entry), now: None }).unwrap();
+            }
+            assert_eq!(content.memory.own, 0, "round {round}");
+        }
+        assert!(walks == 1_200 && found_some > 600 && pages > walks, "{walks} {found_some} {pages}");
+        assert_eq!(total.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let total = Arc::new(AtomicUsize::new(0));
+        let mut content = Content::new(1, Memory::new(total.clone(), 1_000));
+        let entry = |n: usize| Entry { place: format!("p\0n\0{n}"), terms: Terms::Known(vec![(0, "v".into())]) };
+        let taken = (0..100).take_while(|n| content.add(entry(*n)).is_ok()).count();
+        assert_eq!(taken, (1_000 - "v".len() - OVERHEAD) / ("p.n.1".len() + OVERHEAD));
+        drop(content);
+        assert_eq!(total.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,120 @@
+//! What a type declares indexes of, and what of a resource stands in them.
+
+use mortise_query::{Candidate, IndexPath, Schema};
+use mortise_resource::{EncodedResource, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_store::{Before, ChangeEvent, Query, TypeKey};
+
+use super::content::{Entry, Step, Terms};
+use crate::registry::ResourceType;
+
+/// Most values of one resource; one with more is found by every value.
+const MAX_TERMS: usize = 64;
+
+/// The declaration of a type. It holds no plugin, which may be replaced meanwhile.
+pub(super) struct Declared {
+    pub(super) gvk: Gvk,
+    paths: Vec<IndexPath>,
+    schema: Schema,
+    schema_version: u32,
+}
+
+impl Declared {
+    pub(super) fn of(kind: &ResourceType) -> Self {
+        Self {
+            gvk: kind.gvk.clone(),
+            paths: kind.query.indexed.clone(),
+            schema: Schema::new(Some(kind.schema.message().clone())),
+            schema_version: kind.schema_version.get(),
+        }
+    }
+
+    /// Everything of the type.
+    pub(super) fn query(&self) -> Query {
+        let tenancy = pb::Tenancy { partition: WILDCARD.to_owned(), namespace: WILDCARD.to_owned() };
+        let type_key = TypeKey { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() };
+        Query { type_key, tenancy, name_prefix: String::new() }
+    }
+
+    pub(super) fn fields(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// What of a resource stands in the indexes; nothing of one of another GroupVersion, which no query of this finds.
+    pub(super) fn entry(&self, resource: &EncodedResource) -> Option<Entry> {
+        if !resource.is_of(&self.gvk) {
+            return None;
+        }
+        let place = [resource.partition(), resource.namespace(), resource.name()].join("\0");
+        // Queries see data of another schema version as the plugin upgrades it.
+        let terms = Some(resource).filter(|resource| resource.schema_version() == self.schema_version);
+        Some(Entry { place, terms: terms.and_then(|resource| self.terms(resource)).unwrap_or(Terms::Any) })
+    }
+
+    /// What a change does to the indexes.
+    pub(super) fn step(&self, change: &ChangeEvent) -> Step {
+        let before = match &change.before {
+            Before::Resource(before) => self.entry(before),
+            Before::Absent | Before::Unknown => None,
+        };
+        Step { before, now: change.now.as_ref().and_then(|now| self.entry(now)) }
+    }
+
+    /// The values of a resource; `None` if it cannot be said, or there are too many.
+    fn terms(&self, resource: &EncodedResource) -> Option<Terms> {
+        let candidate = Candidate::new(resource, &self.schema);
+        let mut terms = Vec::new();
+        for (field, path) in self.paths.iter().enumerate() {
+            terms.extend(path.values(&candidate).ok()?.into_iter().map(|value| (field, value)));
+        }
+        (terms.len() <= MAX_TERMS).then_some(Terms::Known(terms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::goten::Meta;
+    use prost::Message as _;
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+
+    /// A resource of `g.v1.Kind` whose data has so many tags.
+    fn tagged(tags: usize, schema_version: u32) -> pb::Resource {
+        let data = Meta { tags: (0..tags).map(|n| format!("t{n}")).collect(), ..Meta::default() };
+        let gvk = pb::Type { group: "g".into(), group_version: "v1".into(), kind: "Kind".into() };
+        pb::Resource {
+            id: Some(pb::Id { r#type: Some(gvk), name: "a".into(), ..pb::Id::default() }),
+            data: Some(prost_types::Any { type_url: "x/goten.types.Meta".into(), value: data.encode_to_vec() }),
+            schema_version,
+            ..pb::Resource::default()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_found_by_every_value() {
+        let pool = DescriptorPool::decode(mortise_resource::DESCRIPTORS).unwrap();
+        let schema = Schema::new(pool.get_message_by_name("goten.types.Meta"));
+        let paths = vec![IndexPath::parse("data.tags", &schema).unwrap()];
+        let declared = Declared { gvk: Gvk::new("g", "v1", "Kind"), paths, schema, schema_version: 2 };
+        let terms = |resource: &pb::Resource| {
+            declared.entry(&EncodedResource::of(resource).unwrap()).map(|Entry { terms, .. }| match terms {
+                Terms::Known(terms) => Some(terms.len()),
+                Terms::Any => None,
+            })
+        };
+        assert_eq!(
+            [0, 1, MAX_TERMS, MAX_TERMS + 1].map(|tags| terms(&tagged(tags, 2))),
+            [Some(Some(0)), Some(Some(1)), Some(Some(MAX_TERMS)), Some(None)]
+        );
+        assert_eq!([1, 3].map(|version| terms(&tagged(1, version))), [Some(None); 2]);
+        let mut other = tagged(1, 2);
+        if let Some(data) = &mut other.data {
+            data.value = vec![0xff];
+        }
+        assert_eq!(terms(&other), Some(None));
+        if let Some(of) = other.id.as_mut().and_then(|id| id.r#type.as_mut()) {
+            of.group_version = "v2".into();
+        }
+        assert_eq!(terms(&other), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! The task that makes the indexes of a type, keeps them true, and answers what is looked up.
+//!
+//! A watch of changes is opened with what there is. What happens while that is read is kept as entries and applied
+//! afterwards. Before a question is answered, every change that the store has published is applied.
+
+use std::{sync::Arc, time::Duration};
+
+use mortise_store::{Backend, ChangeStep, ChangeWatch, OpenedChanges, ScanPart, StoreError};
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    Question,
+    content::{Content, Full, Memory},
+    declared::Declared,
+};
+use crate::service::ResourceService;
+
+/// How long indexes are kept that nobody asks for.
+const IDLE: Duration = Duration::from_secs(3_600);
+/// How long there is none where there was no room.
+const NO_ROOM: Duration = Duration::from_secs(600);
+
+/// Why there is no index any more.
+enum End {
+    Full,
+    Store(StoreError),
+    /// Nobody asks, or can ask.
+    Unused,
+}
+
+impl From<Full> for End {
+    fn from(Full: Full) -> Self {
+        Self::Full
+    }
+}
+
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Runs until nobody asks any more, the service stops, or changes were missed.
+pub(super) async fn run(
+    service: ResourceService,
+    declared: Declared,
+    memory: Memory,
+    made: watch::Sender<bool>,
+    mut questions: mpsc::Receiver<Question>,
+) {
+    let gvk = declared.gvk.clone();
+    let stopped = service.stopped();
+    let end = tokio::select! {
+        end = keep(&service, declared, memory, &made, &mut questions) => end,
+        () = stopped => return,
+    };
+    match end {
+        End::Unused => {}
+        End::Store(error) => {
+            tracing::debug!(r#type = %gvk, %error, "the indexes of fields are made anew when asked for")
+        }
+        End::Full => {
+            let most = service.options.index_bytes;
+            tracing::warn!(
+                r#type = %gvk,
+                "the indexes of fields do not fit in {most} bytes (limit service.index_bytes): queries of the type read \
+                 ranges of names; raise the limit, or declare fewer fields"
+            );
+            // As long as this task has the place of the index, no other is begun.
+            made.send_replace(true);
+            tokio::time::timeout(NO_ROOM, async { while questions.recv().await.is_some() {} }).await.ok();
+        }
+    }
+}
+
+async fn keep(
+    service: &ResourceService,
+    declared: Declared,
+    memory: Memory,
+    made: &watch::Sender<bool>,
+    questions: &mut mpsc::Receiver<Question>,
+) -> End {
+    let making = make(service.backend.clone(), declared, memory);
+    let Some(indexes) = service.low_priority.run(making).await else { return End::Unused };
+    let mut indexes = match indexes {
+        Ok(indexes) => indexes,
+        Err(end) => return end,
+    };
+    made.send_replace(true);
+    match indexes.answer(questions).await {
+        Ok(()) => End::Unused,
+        Err(end) => end,
+    }
+}
+
+/// Indexes, and the changes that they have yet to see.
+struct Indexes {
+    declared: Declared,
+    content: Content,
+    changes: Box<dyn ChangeWatch>,
+}
+
+async fn make(backend: Arc<dyn Backend>, declared: Declared, memory: Memory) -> Result<Indexes, End> {
+    let opened = backend.open_changes(&declared.query(), &ScanPart::default()).await?;
+    let OpenedChanges { content: mut stored, mut changes, .. } = opened;
+    let mut content = Content::new(declared.fields(), memory);
+    let mut later = Vec::new();
+    while let Some(page) = stored.next().await? {
+        for entry in page.iter().filter_map(|resource| declared.entry(resource)) {
+            content.add(entry)?;
+        }
+        while let Some(change) = changes.ready()? {
+            let step = declared.step(&change);
+            content.memory().take(step.bytes())?;
+            later.push(step);
+        }
+        tokio::task::yield_now().await;
+    }
+    for step in later {
+        content.memory().give(step.bytes());
+        content.apply(step)?;
+    }
+    Ok(Indexes { declared, content, changes })
+}
+
+impl Indexes {
+    async fn answer(&mut self, questions: &mut mpsc::Receiver<Question>) -> Result<(), End> {
+        let idle = tokio::time::sleep(IDLE);
+        tokio::pin!(idle);
+        loop {
+            tokio::select! {
+                question = questions.recv() => {
+                    let Some(Question { look_up, after, answer }) = question else { return Ok(()) };
+                    while let Some(change) = self.changes.ready()? {
+                        self.content.apply(self.declared.step(&change))?;
+                    }
+                    // Who asked may be gone.
+                    answer.send(self.content.find(&look_up, after.as_ref())).ok();
+                    idle.as_mut().reset(tokio::time::Instant::now() + IDLE);
+                }
+                change = self.changes.next() => match change? {
+                    ChangeStep::Change(change) => self.content.apply(self.declared.step(&change))?,
+                    ChangeStep::CaughtUp(_) => {}
+                },
+                () = &mut idle => return Ok(()),
+            }
+        }
+    }
+}
