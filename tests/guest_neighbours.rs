@@ -102,7 +102,7 @@ async fn what_cannot_load_is_left_out_and_said() {
             "capability",
             &[
                 "does not know \"teleport\"",
-                "it knows authorizer, cache, clock, config, files, http, kv, log, private-bytes, queries, resources, run, secrets",
+                "it knows authorizer, cache, clock, config, files, http, kv, log, lookup, private-bytes, queries, resources, run, secrets",
             ],
         ),
         ("describe-loop", "describe_loop", &["hook describe used up its fuel", "(limit sandbox.fuel)"]),

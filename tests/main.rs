@@ -60,6 +60,7 @@ mod grpc_connections;
 mod guest_answers;
 mod guest_neighbours;
 mod guests;
+mod hook_search;
 mod http;
 mod http_limits;
 mod http_query;

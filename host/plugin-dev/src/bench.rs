@@ -12,7 +12,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, Table, ui};
-use mortise_plugin_host::{Call, HookError, Plugin, TypeDecl, Usage};
+use mortise_plugin_host::{Call, HookError, LookupHost, Plugin, TypeDecl, Usage};
 use mortise_resource::{authorizer::AllowAll, pb};
 use mortise_text::{Source as Text, TypeTable};
 use prost::Message as _;
@@ -73,6 +73,9 @@ impl Bench {
         let settings = test::granted(&manifest)
             .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` says what it needs"))?;
         let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
+        // Hooks that search find nothing.
+        let lookups: Arc<dyn LookupHost> = test::StoredResources::of(&manifest);
+        offline.sandbox.answer_lookups(&lookups);
         let given = self.given(&plugin)?;
         let mut rows = vec![self.empty(&plugin).await?];
         for decl in &manifest.types {

@@ -26,7 +26,7 @@ use crate::{
         rollback::roll_back,
     },
     component_store::ComponentStore,
-    controllers::ControllerManager,
+    controllers::{ControllerManager, ServiceLookups},
     core::Core,
     failpoint,
     files::config::ConfigWatch,
@@ -77,13 +77,14 @@ impl Manager {
             let logs = sandbox.logs().clone();
             let (events, received) = mpsc::channel(QUEUE);
             let settings = std::mem::take(&mut options.config.settings);
-            let core = Core::new(ManagerState {
+            let state = ManagerState {
                 resources: PluginResources::open(backend.clone()).await?,
                 components: ComponentStore::new(options.component_dir.clone()),
                 config: ConfigWatch::new(options.config.path.as_deref()),
                 work: Work::new(options.limits.parallel_loads),
                 options: Arc::new(options),
                 sandbox,
+                lookups: Arc::new(ServiceLookups(service.clone())),
                 backend,
                 service,
                 registry,
@@ -95,7 +96,9 @@ impl Manager {
                 files: BTreeMap::new(),
                 settings,
                 starting: true,
-            });
+            };
+            state.sandbox.answer_lookups(&state.lookups);
+            let core = Core::new(state);
             core.start().await?;
             let task = ManagerTask::new(core.clone(), received).await;
             let following = core.work.spawn_awaited(task.run());

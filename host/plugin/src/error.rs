@@ -163,6 +163,13 @@ pub enum HookFault {
         /// The setting in config.toml.
         setting: &'static str,
     },
+    /// What it searched for could not be looked up, for want of room or time.
+    Search {
+        /// The code of the search.
+        code: Code,
+        /// Why, and what to do about it.
+        what: String,
+    },
     /// The host could not start it, for a reason of its own.
     Host(String),
     /// It was not called: it failed too often lately.
@@ -196,6 +203,7 @@ impl HookFault {
             Self::Exit { .. } => "exit",
             Self::Answer(_) => "answer",
             Self::Busy { .. } => "busy",
+            Self::Search { .. } => "search",
             Self::Host(_) => "host",
             Self::Quarantined { .. } => "quarantined",
         }
@@ -204,7 +212,7 @@ impl HookFault {
     /// Whether it is the plugin's doing: what is not never leads to quarantine.
     #[must_use]
     pub fn is_of_the_plugin(&self) -> bool {
-        !matches!(self, Self::Busy { .. } | Self::Host(_) | Self::Quarantined { .. })
+        !matches!(self, Self::Busy { .. } | Self::Search { .. } | Self::Host(_) | Self::Quarantined { .. })
     }
 
     /// The code that a caller sees. Never one that blames the caller.
@@ -220,6 +228,7 @@ impl HookFault {
             | Self::Handles { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
             Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) | Self::Host(_) => Code::Internal,
+            Self::Search { code, .. } => *code,
             Self::Quarantined { .. } => Code::Unavailable,
         }
     }
@@ -256,6 +265,7 @@ impl fmt::Display for HookFault {
             Self::Busy { limit, setting } => {
                 write!(f, "was not started in time, {limit} calls already running (limit {setting})")
             }
+            Self::Search { what, .. } => write!(f, "could not search: {what}"),
             Self::Host(what) => write!(f, "was not started by the host: {what}"),
             Self::Quarantined { retry_in, last } => {
                 let ms = retry_in.as_millis();

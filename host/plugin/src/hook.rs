@@ -68,6 +68,11 @@ impl Hook {
         matches!(self, Self::Reconcile | Self::Map | Self::Initialize | Self::Import)
     }
 
+    /// Whether it may search: what it answers is remembered nowhere, and is about one write.
+    pub(crate) const fn may_search(self) -> bool {
+        matches!(self, Self::Mutate | Self::Validate | Self::Plan)
+    }
+
     /// Whether any type or controller of the plugin asks for it.
     pub(crate) fn is_used(self, manifest: &Manifest) -> bool {
         let (mut types, mut controllers) = (manifest.types.iter(), manifest.controllers.iter());

@@ -50,6 +50,7 @@ pub use health::{
 };
 pub use host::{
     call_context::Cancel,
+    lookup_host::LookupHost,
     private_bytes::MAX_PRIVATE_BYTES,
     reconciler_host::{CacheKey, EachResource, Failure, ReconcilerHost},
 };

@@ -11,7 +11,9 @@ use wasmtime::component::Component;
 
 use crate::{
     call::{
-        decision_cache::DecisionCache, export::HookExports, hook_instance::HookComponent,
+        decision_cache::DecisionCache,
+        export::HookExports,
+        hook_instance::{HookComponent, HookInstance},
         warm_instance::ControllerComponent,
     },
     engine::low_priority::LowPriorityThreads,
@@ -24,10 +26,11 @@ use crate::{
         reporter::Reporter,
     },
     hook::Hook,
+    host::lookup_host::Lookup,
     limits::Limits,
     load::{
         component::{CheckedComponent, prepare},
-        contract,
+        contract::{self, imports_lookup},
         controller_engine::ControllerEngine,
         grants_check::{permit, running},
         settings::PluginSettings,
@@ -100,6 +103,9 @@ impl Plugin {
         let file = (digest.as_str(), bytes, &component, described.as_slice());
         let own = settings.of(&manifest.name).to_string();
         let controllers = fit(&inner, file, exports, &manifest, grants.clone(), &own).await?;
+        let searches = imports_lookup(&inner.engine, &component)
+            .then(|| permit(&manifest, grants.clone(), &own).map(Arc::new))
+            .transpose()?;
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
         let settings = settings.text(&manifest.name, limits.settings_bytes)?;
         if exports.configuring {
@@ -126,6 +132,7 @@ impl Plugin {
             slot_count: inner.slot_count,
             ticker: inner.ticker.clone(),
             reporter: Arc::new(reporter),
+            searches,
             settings,
             limits,
         };
@@ -251,12 +258,20 @@ impl Plugin {
         [Hook::Mutate, Hook::Reconcile].into_iter().any(|hook| self.hooks.reporter.has_low_priority(hook))
     }
 
-    /// What a hook is called in: functions have no imports.
-    pub(crate) fn component(&self, hook: Hook) -> &HookComponent {
-        match (hook, &self.functions) {
+    /// A fresh instance for a hook and those after it; it searches if the component imports that. Functions have no
+    /// imports.
+    ///
+    /// # Errors
+    /// None was free in time, or at once if it does not wait; faults of the plugin's start.
+    pub(crate) async fn hook_instance(&self, hook: Hook, waits: bool) -> Result<HookInstance, HookError> {
+        let component = match (hook, &self.functions) {
             (Hook::Function, Some(functions)) => functions,
             _ => &self.hooks,
-        }
+        };
+        let permit = component.searches.as_ref().filter(|_| !matches!(hook, Hook::Function));
+        let lookup =
+            permit.and_then(|permit| Some(Lookup { host: self.sandbox.lookup_host()?, permit: permit.clone() }));
+        HookInstance::open(component, hook.name(), lookup, waits).await
     }
 
     /// The threads that calls of this hook belong on while they have low priority; none while they do not.

@@ -26,6 +26,8 @@ pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
     instance: Option<HookInstance>,
+    /// Whether it waits for a place, should none be free.
+    waits: bool,
     /// What the plugin's texts are not to hold: of the resources that its instance was handed in this request.
     secrets: Arc<Mutex<Secrets>>,
 }
@@ -34,7 +36,14 @@ impl Call {
     /// Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
-        Self { plugin, caller, instance: None, secrets: Arc::default() }
+        Self { plugin, caller, instance: None, waits: true, secrets: Arc::default() }
+    }
+
+    /// Has it fail at once where no instance is free: whoever waits for it holds one already.
+    #[must_use]
+    pub fn without_waiting(mut self) -> Self {
+        self.waits = false;
+        self
     }
 
     pub(crate) fn plugin(&self) -> &Arc<Plugin> {
@@ -50,11 +59,11 @@ impl Call {
         if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
             self.release();
         }
-        let (instance, of, secrets) = (self.instance.take(), plugin.clone(), self.secrets.clone());
+        let (instance, of, secrets, waits) = (self.instance.take(), plugin.clone(), self.secrets.clone(), self.waits);
         let work = || async move {
             let mut instance = match instance {
                 Some(instance) => instance,
-                None => HookInstance::open(of.component(E::HOOK), E::NAME).await?,
+                None => of.hook_instance(E::HOOK, waits).await?,
             };
             instance.hide(&secrets);
             let reply = instance.call(export).await;
@@ -74,7 +83,7 @@ impl Call {
     /// The plugin's fault.
     pub async fn instantiate(&mut self) -> Result<(), HookError> {
         if self.instance.is_none() {
-            self.instance = Some(HookInstance::open(&self.plugin.hooks, Hook::Validate.name()).await?);
+            self.instance = Some(self.plugin.hook_instance(Hook::Validate, self.waits).await?);
         }
         Ok(())
     }

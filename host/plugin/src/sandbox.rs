@@ -8,7 +8,12 @@
 //! Cost: one fresh instance and one call take about 10 µs with a guest of the SDK (docs/architecture.md). The pool
 //! reserves address space, not memory; its size is found by [`crate::pool`].
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use mortise_age::Identities;
 use mortise_resource::manifest;
@@ -29,7 +34,7 @@ use crate::{
         logs::{LogSettings, Logs},
         metrics::{PluginLabels, count_load},
     },
-    host::state::State,
+    host::{lookup_host::LookupHost, state::State},
     limits::Limits,
     load::{code_cache::Cache, controller_engine::ControllerEngine},
     reconcile_limits::ReconcileLimits,
@@ -74,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) identities: Option<Arc<Identities>>,
     /// The engine for controllers, once there are some.
     controller_engine: Mutex<Option<Arc<ControllerEngine>>>,
+    /// What answers the searches of hooks, once there is something.
+    lookup: Mutex<Option<Weak<dyn LookupHost>>>,
     /// Threads for the calls of plugins at low priority.
     pub(crate) low_priority: LowPriorityThreads,
     pub(crate) made: Instant,
@@ -122,6 +129,7 @@ impl Sandbox {
                 controllers: policy.controllers,
                 identities: policy.identities,
                 controller_engine: Mutex::default(),
+                lookup: Mutex::default(),
                 low_priority: LowPriorityThreads::default(),
                 made: Instant::now(),
                 ticker,
@@ -145,6 +153,11 @@ impl Sandbox {
     /// others, so that names of files cannot fill the memory.
     pub fn count_refused(&self, called: &str) {
         count_load(&self.inner.names.known(called), "refused");
+    }
+
+    /// Has the searches of hooks answered from now on, as long as `host` lives; until then they fail.
+    pub fn answer_lookups(&self, host: &Arc<dyn LookupHost>) {
+        *self.inner.lookup.lock() = Some(Arc::downgrade(host));
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -173,6 +186,11 @@ impl Inner {
     /// The limits of a plugin's controllers.
     pub(crate) fn controller_limits(&self, asked: &manifest::Limits) -> Limits {
         self.controllers.over(&self.limits, asked)
+    }
+
+    /// What answers the searches of hooks.
+    pub(crate) fn lookup_host(&self) -> Option<Arc<dyn LookupHost>> {
+        self.lookup.lock().as_ref()?.upgrade()
     }
 
     /// Keeps the ticker awake for as long as the guard lives.

@@ -25,6 +25,8 @@ pub struct Caller {
     pub source: Source,
     /// Where the request came from; `None` for the host's own.
     pub origin: Option<Arc<Origin>>,
+    /// The plugin whose hook asks, in the middle of a request. The hook holds an instance, so nothing is waited for.
+    pub hook_of: Option<Arc<str>>,
 }
 
 /// Where calls come from: what is scarce is shared fairly between sources.
@@ -52,7 +54,7 @@ impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
     pub fn new(authorizer: Arc<dyn Authorizer>, consistency: Consistency) -> Self {
-        Self { authorizer, consistency, source: Source::default(), origin: None }
+        Self { authorizer, consistency, source: Source::default(), origin: None, hook_of: None }
     }
 
     /// Makes the host itself, who may do everything.
@@ -87,6 +89,12 @@ impl Caller {
     #[must_use]
     pub fn from(self, origin: Option<Arc<Origin>>) -> Self {
         Self { origin, ..self }
+    }
+
+    /// The caller, in the middle of a hook of a plugin.
+    #[must_use]
+    pub fn in_hook_of(self, plugin: Arc<str>) -> Self {
+        Self { hook_of: Some(plugin), ..self }
     }
 
     /// The caller, at a source.

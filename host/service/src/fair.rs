@@ -23,6 +23,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -114,6 +115,13 @@ impl FairPool {
         drop(queued);
         // The pool keeps every sender until it has sent.
         share.map_err(|_| NoShare::QueueFull)
+    }
+}
+
+impl FairPool {
+    /// So many units, if they are free and nobody waits longer for them.
+    pub(crate) fn try_acquire(&self, source: Source, units: usize) -> Option<Share> {
+        self.acquire(source, units).now_or_never()?.ok()
     }
 }
 
@@ -323,6 +331,16 @@ mod tests {
         assert!(now(&pool, B, 5).await.is_some(), "the other half");
         drop(second);
         assert!(first.grow(7), "it is all that A has");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_wait_leaves_no_trace() {
+        let pool = FairPool::new(4, 1);
+        let held = pool.try_acquire(A, 3).unwrap();
+        assert!(pool.try_acquire(B, 2).is_none() && pool.try_acquire(B, 5).is_none());
+        assert!(pool.try_acquire(C, 1).is_some(), "nobody waits");
+        drop(held);
+        assert!(now(&pool, B, 4).await.is_some());
     }
 
     #[tokio::test]

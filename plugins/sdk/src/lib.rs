@@ -185,7 +185,7 @@ pub use kind::{Data, Kind};
 pub use mortise_resource::{FieldPath, PathStep, Scope, goten, manifest, meta, name, pb};
 pub use plan::Plan;
 pub use plugin::{GrantRequest, Plugin};
-pub use query::{Page, Query};
+pub use query::{Page, Query, query};
 pub use reconcile::{Outcome, Reconciler, Request};
 pub use refs::{everywhere, reference_to, referent};
 pub use resource_type::{Registered, ResourceType};

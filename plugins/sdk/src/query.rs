@@ -7,14 +7,45 @@ use prost::Message;
 use crate::host::Host as _;
 use crate::{Failure, Kind, Typed, host::AnyHost, kind::Data, typed::typed};
 
-/// A query of one type; see [`crate::Context::query`]. docs/query.md has the language of filters and orders.
+/// A query of one type; see [`crate::Context::query`] for reconcilers and [`query`] for hooks. docs/query.md has the
+/// language of filters and orders.
 ///
-/// What it costs is up to what it can be found by: a label that has one value is, a field of the data is not.
+/// What it costs is up to what it can be found by: a label that has one value is, and a field that the type declares an
+/// index of ([`crate::ResourceType::indexed_fields`]).
 #[must_use]
 pub struct Query<'a, M> {
-    host: &'a AnyHost,
+    searcher: Searcher<'a>,
     of: Kind<M>,
     request: SearchRequest,
+}
+
+/// What searches. The function is named where a query is made, and so a component imports what it uses alone.
+#[derive(Clone, Copy)]
+struct Searcher<'a> {
+    host: Option<&'a AnyHost>,
+    search: fn(Option<&AnyHost>, &[u8]) -> Result<Vec<u8>, Failure>,
+}
+
+fn search_as_reconciler(host: Option<&AnyHost>, request: &[u8]) -> Result<Vec<u8>, Failure> {
+    let none = || Failure::new(Failure::INTERNAL, "a query without a host");
+    host.ok_or_else(none)?.search(request)
+}
+
+fn search_as_hook(_: Option<&AnyHost>, request: &[u8]) -> Result<Vec<u8>, Failure> {
+    #[cfg(target_arch = "wasm32")]
+    return crate::bindings::imports::search(request);
+    #[cfg(not(target_arch = "wasm32"))]
+    crate::testing::search(request)
+}
+
+/// Looks for resources of a type by what is in them, from `mutate`, `validate` or `plan`: of the plugin's own types, and of
+/// those that it is granted to read. It has the rights of the plugin, not those of the caller.
+///
+/// What is found may be another thing by the time that the write is stored, since others write meanwhile. A search
+/// looks at 2,048 resources at most; name a label or a field with an index. One that finds no room ends the hook, and
+/// the request fails with a code that lets its caller try again.
+pub fn query<M: Data>(of: Kind<M>, tenancy: &pb::Tenancy) -> Query<'static, M> {
+    Query::with(Searcher { host: None, search: search_as_hook }, of, tenancy)
 }
 
 /// One page of what was found.
@@ -37,9 +68,13 @@ struct Found {
 
 impl<'a, M: Data> Query<'a, M> {
     pub(crate) fn new(host: &'a AnyHost, of: Kind<M>, tenancy: &pb::Tenancy) -> Self {
+        Self::with(Searcher { host: Some(host), search: search_as_reconciler }, of, tenancy)
+    }
+
+    fn with(searcher: Searcher<'a>, of: Kind<M>, tenancy: &pb::Tenancy) -> Self {
         let request =
             SearchRequest { r#type: Some(of.to_pb()), tenancy: Some(tenancy.clone()), ..SearchRequest::default() };
-        Self { host, of, request }
+        Self { searcher, of, request }
     }
 
     /// Only names that begin so.
@@ -91,7 +126,8 @@ impl<'a, M: Data> Query<'a, M> {
     /// The host's: [`Failure::INVALID`] for a query that is none, [`Failure::DENIED`] without the grant to read the type;
     /// or that a resource holds something else than an `M`.
     pub fn page(&self) -> Result<Page<M>, Failure> {
-        let found = self.host.search(&self.request.encode_to_vec())?;
+        let Searcher { host, search } = self.searcher;
+        let found = search(host, &self.request.encode_to_vec())?;
         let found = Found::decode(found.as_slice()).map_err(|fault| unreadable("SearchResponse", &fault))?;
         Ok(Page { items: typed(&found.resources)?, next: found.next_page_token })
     }
@@ -101,7 +137,7 @@ impl<'a, M: Data> Query<'a, M> {
     /// # Errors
     /// As [`Self::page`].
     pub fn all(&self) -> Result<Vec<Typed<M>>, Failure> {
-        let mut query = Self { host: self.host, of: self.of, request: self.request.clone() };
+        let mut query = Self { searcher: self.searcher, of: self.of, request: self.request.clone() };
         let mut all = Vec::new();
         loop {
             let page = query.page()?;

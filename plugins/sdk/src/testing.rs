@@ -5,6 +5,7 @@
 mod calls;
 mod changes;
 mod fields;
+mod lookup;
 mod settle;
 mod store;
 mod world;
@@ -12,6 +13,7 @@ mod world;
 use std::cell::RefCell;
 
 pub use changes::{AdoptedResource, PlanAnswer, call};
+pub(crate) use lookup::search;
 pub use settle::{Later, Settled, Unsettled};
 pub use store::{Store, is_type, is_under};
 pub use world::World;

@@ -13,6 +13,7 @@ use mortise_plugin::{
     pb,
     prost::{Message, Name},
     prost_types::Any,
+    query,
     testing::{self, AdoptedResource, World},
 };
 
@@ -358,4 +359,33 @@ fn a_world_answers_queries_and_changes_single_fields() {
     assert_eq!(ctx.label(&SONG.id("nobody", &World::tenancy()), "a", Some("b")).unwrap_err().code, Failure::NOT_FOUND);
     world.fail_next("queries.search", Failure::new(Failure::UNAVAILABLE, "later"));
     assert_eq!(query().all().unwrap_err().code, Failure::UNAVAILABLE);
+}
+
+/// Its hook looks for songs whose names begin with its title.
+static NAMED: Plugin = Plugin::new("named", "1.0.0", &[], &[&ResourceType::of(SONG, Scope::Namespace).validate(names)]);
+
+fn names(song: &Typed<Song>, _: Option<&Typed<Song>>, said: &mut Diagnostics) {
+    match query(SONG, &World::tenancy()).prefix(&song.data.title).all() {
+        Ok(found) if found.is_empty() => {}
+        Ok(found) => drop(said.error(format!("{} is there", found[0].name()))),
+        Err(failure) => drop(said.error(failure.message)),
+    }
+}
+
+#[test]
+fn hooks_find_what_is_in_their_world() {
+    let (here, elsewhere) = (World::new(&NAMED), World::new(&NAMED));
+    let song = |name: &str, title: &str| {
+        Typed::new(SONG.id(name, &World::tenancy()), Song { title: title.to_owned(), beats: 1 })
+    };
+    here.put(&song("hit-1", "hit")).unwrap();
+    let refused = here.put(&song("other", "hit")).unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (Failure::INVALID, "hit-1 is there"));
+    elsewhere.put(&song("other", "hit")).unwrap();
+
+    let bytes = song("other", "hit").to_bytes().unwrap();
+    let said = |said: Diagnostics| said.iter().map(|one| one.summary.clone()).collect::<String>();
+    assert_eq!(said(here.with_lookups(|| NAMED.validate(&bytes, None))), "hit-1 is there");
+    assert_eq!(said(elsewhere.with_lookups(|| NAMED.validate(&bytes, None))), "");
+    assert!(said(NAMED.validate(&bytes, None)).contains("World::with_lookups"), "outside of a world");
 }

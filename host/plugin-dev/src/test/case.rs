@@ -35,7 +35,7 @@ pub(super) struct Case {
     /// As in `[plugin.<name>.grants]`, as far as cases have them.
     #[serde(default)]
     pub(super) grants: GrantTable,
-    /// Resources that are there, for reconcilers.
+    /// Resources that are there, for reconcilers, and for hooks that search.
     #[serde(default)]
     pub(super) store: Vec<Value>,
     /// The plugin's own values (`kv`).
@@ -293,10 +293,11 @@ impl Case {
     fn check_given(&self, invocation: &Invocation) -> Result<(), CaseError> {
         let controls = matches!(invocation, Invocation::Reconcile(_) | Invocation::Map(_));
         let judges = matches!(invocation, Invocation::Validate(_) | Invocation::Write(_));
+        let searches = judges || matches!(invocation, Invocation::Mutate(_));
         let given = [
             ("stored", self.stored.is_some(), judges, "validate and write"),
             ("caller", self.caller.is_some(), !controls, "hooks"),
-            ("store", !self.store.is_empty(), controls, "reconcile and map"),
+            ("store", !self.store.is_empty(), controls || searches, "mutate, validate, write, reconcile and map"),
             ("values", !self.values.is_empty(), controls, "reconcile and map"),
             ("directories", !self.directories.is_empty(), controls, "reconcile and map"),
             ("secrets", !self.secrets.is_empty(), controls, "reconcile and map"),
@@ -392,8 +393,9 @@ mod tests {
         let said = json!([{"path": "data"}]);
         let refused = fault(json!({"case": "c", "validate": thing, "expect": {"diagnostics": said}}));
         assert!(refused.contains("either `error: TEXT`"), "{refused}");
-        let refused = fault(json!({"case": "c", "validate": thing, "store": [thing], "expect": {}}));
-        assert_eq!(refused, "store is for reconcile and map only");
+        let asked = json!({"write": thing});
+        let refused = fault(json!({"case": "c", "authorize": asked, "store": [thing], "expect": {}}));
+        assert_eq!(refused, "store is for mutate, validate, write, reconcile and map only");
         assert!(Case::read(&json!({"case": "c", "validate": thing, "expect": {}})).is_ok());
     }
 

@@ -7,24 +7,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use mortise_plugin::testing::{Store, is_type, is_under};
+use mortise_plugin::testing::{is_type, is_under};
 use mortise_plugin_host::{
     CacheKey, Call, ControllerDecl, DataPathError, Failure, IndexBy, IndexDecl, MutateReply, Plugin,
 };
-use mortise_query::{
-    Schema,
-    in_memory::{self, InMemoryError},
-};
-use mortise_resource::{
-    Code, Scope, Severity, authorizer::AllowAll, data::SearchRequest, pb, tenancy::WILDCARD, types::Gvk,
-};
+use mortise_query::in_memory;
+use mortise_resource::{Code, Scope, Severity, authorizer::AllowAll, pb, types::Gvk};
 use parking_lot::Mutex;
 use prost::Message as _;
 
 use super::{
     case::{HttpAnswer, TcpAnswer},
-    codec::Codec,
     exchange::{Answer, HostCall, Responder},
+    stored::{StoredResources, refused},
 };
 
 /// The plugin's own values.
@@ -34,9 +29,7 @@ pub(super) type Values = BTreeMap<String, Vec<u8>>;
 pub(super) struct Memory {
     plugin: Arc<Plugin>,
     controller: ControllerDecl,
-    codec: Arc<Codec>,
-    now: u64,
-    store: Mutex<Store>,
+    stored: Arc<StoredResources>,
     values: Mutex<Values>,
     /// What the plugin keeps for single resources, by uid.
     private_bytes: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -48,17 +41,14 @@ impl Memory {
     pub(super) fn new(
         plugin: &Arc<Plugin>,
         controller: &ControllerDecl,
-        codec: &Arc<Codec>,
-        now: u64,
+        stored: &Arc<StoredResources>,
         values: Values,
         (http, tcp): (Vec<HttpAnswer>, Vec<TcpAnswer>),
     ) -> Self {
         Self {
             plugin: plugin.clone(),
             controller: controller.clone(),
-            codec: codec.clone(),
-            now,
-            store: Mutex::default(),
+            stored: stored.clone(),
             values: Mutex::new(values),
             private_bytes: Mutex::default(),
             http,
@@ -66,44 +56,8 @@ impl Memory {
         }
     }
 
-    /// Puts a resource there as it is, with its status.
-    ///
-    /// # Errors
-    /// The store's refusal.
-    pub(super) fn put(&self, mut resource: pb::Resource) -> Result<(), mortise_plugin::Failure> {
-        let status = std::mem::take(&mut resource.status);
-        (resource.version, resource.generation) = (String::new(), String::new());
-        let mut store = self.store.lock();
-        let stored = store.write(resource, self.now)?;
-        let id = stored.id.clone().unwrap_or_default();
-        for (key, mut status) in status {
-            if status.observed_generation.is_empty() {
-                status.observed_generation.clone_from(&stored.generation);
-            }
-            store.write_status(&id, "", &key, status, self.now)?;
-        }
-        Ok(())
-    }
-
-    /// The whole id of a resource, if it is there.
-    pub(super) fn find(&self, id: &pb::Id) -> Option<pb::Resource> {
-        self.store.lock().read(id).cloned()
-    }
-
     pub(super) fn values(&self) -> Values {
         self.values.lock().clone()
-    }
-
-    /// What paths of queries lead through.
-    fn schema(&self, of: Option<&pb::Type>) -> Schema {
-        Schema::new(of.and_then(|of| self.codec.message(&of.into())))
-    }
-
-    fn search(&self, request: &SearchRequest) -> Result<Answer, Failure> {
-        let of = request.r#type.clone().ok_or_else(|| Failure::new(Code::InvalidArgument, "type is required"))?;
-        let candidates = self.list(&of, &request.tenancy.clone().unwrap_or_default(), &request.parent);
-        let found = in_memory::search(candidates, request, &self.schema(Some(&of))).map_err(|e| refused(&e))?;
-        Ok(Answer::Page { resources: found.resources, prev: found.prev_page_token, next: found.next_page_token })
     }
 
     /// What the plugin's own hooks make of a write, as on a server.
@@ -128,30 +82,13 @@ impl Memory {
             }
         }
         if hooks.validate {
-            let prior = resource.id.as_ref().and_then(|id| self.find(id)).map(|found| found.encode_to_vec());
+            let prior = resource.id.as_ref().and_then(|id| self.stored.find(id)).map(|found| found.encode_to_vec());
             let said = call.validate(resource.encode_to_vec(), prior).await.map_err(broken)?;
             if said.iter().any(|one| one.severity() != Severity::Warning) {
                 return Err(refused(&said, Code::InvalidArgument));
             }
         }
         Ok(resource)
-    }
-
-    fn list(&self, of: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
-        let scope = self.codec.scope(&of.into());
-        let mut within = within.clone();
-        scope.fill_query(&mut within);
-        let unit =
-            |wanted: &str, is: &str| wanted == WILDCARD || wanted == is || (wanted.is_empty() && is == "default");
-        let fits = |one: &&pb::Resource| {
-            let id = one.id.clone().unwrap_or_default();
-            let at = id.tenancy.unwrap_or_default();
-            is_type(one, of)
-                && id.name.starts_with(prefix)
-                && unit(&within.partition, &at.partition)
-                && unit(&within.namespace, &at.namespace)
-        };
-        self.store.lock().all().filter(fits).cloned().collect()
     }
 
     /// The resources of a type under a key of one of the controller's indexes.
@@ -168,7 +105,7 @@ impl Memory {
             None if index == "id" => None,
             None => return Err(invalid(format!("No index with name {index:?} exists"))),
         };
-        let all: Vec<_> = self.store.lock().all().filter(|one| is_type(one, of)).cloned().collect();
+        let all: Vec<_> = self.stored.lock().all().filter(|one| is_type(one, of)).cloned().collect();
         let mut found = Vec::new();
         for one in all {
             if self.is_under(&one, by, key, listing)? {
@@ -192,7 +129,8 @@ impl Memory {
                 .and_then(|id| id.r#type.as_ref())
                 .map(Gvk::from)
                 .unwrap_or_else(|| Gvk::new("", "", ""));
-            self.codec
+            self.stored
+                .codec()
                 .message(&of)
                 .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm brings it")))
         };
@@ -207,7 +145,7 @@ impl Memory {
                 let found = path.references(&message()?).and_then(|field| field.of(data)).map_err(undecodable)?;
                 let holder = one.id.clone().unwrap_or_default();
                 found.iter().any(|to| {
-                    let scope = to.r#type.as_ref().map_or(Scope::Undefined, |of| self.codec.scope(&of.into()));
+                    let scope = to.r#type.as_ref().map_or(Scope::Undefined, |of| self.stored.codec().scope(&of.into()));
                     is_under(&scope.referent(to, &holder), key, listing)
                 })
             }
@@ -254,16 +192,6 @@ fn invalid(error: impl ToString) -> Failure {
     Failure::new(Code::InvalidArgument, error.to_string())
 }
 
-/// What the SDK's store says, as the host says it.
-fn refused(error: &InMemoryError) -> Failure {
-    let code = match error {
-        InMemoryError::Query(_) => Code::InvalidArgument,
-        InMemoryError::Condition => Code::Aborted,
-        InMemoryError::Undecodable(_) | InMemoryError::Encoding(_) => Code::Internal,
-    };
-    Failure::new(code, error.to_string())
-}
-
 fn failure(failure: mortise_plugin::Failure) -> Failure {
     Failure { code: failure.code, message: failure.message }
 }
@@ -274,38 +202,44 @@ impl Responder for Memory {
         let one = |resource: pb::Resource| Answer::Resource(Some(Box::new(resource)));
         Ok(match ask {
             HostCall::Read(id) => {
-                one(self.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?)
+                one(self.stored.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?)
             }
-            HostCall::List { of, within, name_prefix } => Answer::Resources(self.list(of, within, name_prefix)),
+            HostCall::List { of, within, name_prefix } => Answer::Resources(self.stored.list(of, within, name_prefix)),
             HostCall::ListByOwner(owner) => {
-                let found = self.find(owner).and_then(|found| found.id).map(|id| id.uid);
+                let found = self.stored.find(owner).and_then(|found| found.id).map(|id| id.uid);
                 let uid = if owner.uid.is_empty() { found.unwrap_or_default() } else { owner.uid.clone() };
-                Answer::Resources(self.store.lock().owned(&uid).cloned().collect())
+                Answer::Resources(self.stored.lock().owned(&uid).cloned().collect())
             }
             HostCall::Write(resource) => {
                 let judged = self.apply_hooks(pb::Resource::clone(resource)).await?;
-                one(self.store.lock().write(judged, self.now).map_err(failure)?)
+                one(self.stored.lock().write(judged, self.stored.now()).map_err(failure)?)
             }
-            HostCall::Search(request) => self.search(request)?,
+            HostCall::Search(request) => {
+                let found = self.stored.find_all(request)?;
+                Answer::Page { resources: found.resources, prev: found.prev_page_token, next: found.next_page_token }
+            }
             HostCall::Update(request) => {
                 let id = request.resource.as_ref().and_then(|resource| resource.id.clone()).unwrap_or_default();
-                let stored = self.find(&id);
+                let stored = self.stored.find(&id);
                 if stored.is_none() && !request.allow_missing {
                     return Err(Failure::new(Code::NotFound, "resource not found"));
                 }
-                let schema = self.schema(id.r#type.as_ref());
-                let next = in_memory::update(stored.as_ref(), request, &schema).map_err(|e| refused(&e))?;
+                let schema = self.stored.schema(id.r#type.as_ref());
+                let next =
+                    in_memory::update(stored.as_ref(), request, &schema).map_err(|e| Failure::from(refused(&e)))?;
                 if stored.as_ref() == Some(&next) {
                     return Ok(one(next));
                 }
                 let judged = self.apply_hooks(next).await?;
-                one(self.store.lock().write(judged, self.now).map_err(failure)?)
+                one(self.stored.lock().write(judged, self.stored.now()).map_err(failure)?)
             }
-            HostCall::WriteStatus { id, version, key, status } => {
-                one(self.store.lock().write_status(id, version, key, status.clone(), self.now).map_err(failure)?)
-            }
+            HostCall::WriteStatus { id, version, key, status } => one(self
+                .stored
+                .lock()
+                .write_status(id, version, key, status.clone(), self.stored.now())
+                .map_err(failure)?),
             HostCall::Delete { id, version } => {
-                self.store.lock().delete(id, version, self.now).map_err(failure)?;
+                self.stored.lock().delete(id, version, self.stored.now()).map_err(failure)?;
                 Answer::Nothing
             }
             HostCall::CacheGet { of, index, key } => {
@@ -326,7 +260,7 @@ impl Responder for Memory {
             }
             HostCall::PrivateBytesGet(id) => Answer::Value(self.private_bytes.lock().get(&id.uid).cloned()),
             HostCall::PrivateBytesSet(id, value) => {
-                if self.find(id).and_then(|found| found.id).is_none_or(|found| found.uid != id.uid) {
+                if self.stored.find(id).and_then(|found| found.id).is_none_or(|found| found.uid != id.uid) {
                     return Err(Failure::new(Code::NotFound, "resource not found"));
                 }
                 self.private_bytes.lock().insert(id.uid.clone(), value.clone());
@@ -342,6 +276,6 @@ impl Responder for Memory {
     }
 
     fn now(&self) -> u64 {
-        self.now
+        self.stored.now()
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod problems;
 mod reconcile;
 mod record;
+mod stored;
 mod suite;
 mod yaml;
 
@@ -23,6 +24,7 @@ use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, ui};
 
 pub(crate) use reconcile::{ReconcileHarness, granted};
+pub(crate) use stored::StoredResources;
 pub(crate) use suite::{Suite, grouped};
 
 use crate::{fault, source::Source};

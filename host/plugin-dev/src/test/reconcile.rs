@@ -20,16 +20,16 @@ use super::{
     memory::{Memory, Values},
     problems::Problems,
     record::{Recording, Replay},
+    stored::StoredResources,
 };
-
-/// 2025-01-01T00:00:00Z, which a [`mortise_plugin::testing::World`] begins with, too. Milliseconds.
-const NEW_YEAR: u64 = 1_735_689_600_000;
 
 /// A case of a controller that is being run.
 pub(super) struct ControllerCase<'a> {
     pub(super) plugin: &'a Arc<Plugin>,
     pub(super) codec: &'a Arc<Codec>,
     pub(super) case: &'a Case,
+    /// The resources that are there.
+    pub(super) stored: &'a Arc<StoredResources>,
     /// Granted directories.
     pub(super) files: &'a Path,
     /// The recording to compare with, if the case has one.
@@ -136,13 +136,11 @@ impl ReconcileHarness {
         controller: &ControllerDecl,
         resource: &pb::Resource,
     ) -> Result<Self, CaseError> {
-        let mut codec = Codec::default();
-        codec.add(plugin.manifest());
-        let memory =
-            Memory::new(plugin, controller, &Arc::new(codec), NEW_YEAR, Values::new(), (Vec::new(), Vec::new()));
-        memory.put(resource.clone())?;
+        let stored = StoredResources::of(plugin.manifest());
+        stored.put(resource.clone())?;
+        let memory = Memory::new(plugin, controller, &stored, Values::new(), (Vec::new(), Vec::new()));
         let id = resource.id.clone().unwrap_or_default();
-        let id = memory.find(&pb::Id { uid: String::new(), ..id.clone() }).and_then(|found| found.id).unwrap_or(id);
+        let id = stored.find(&pb::Id { uid: String::new(), ..id.clone() }).and_then(|found| found.id).unwrap_or(id);
         let reconciler = Reconciler::new(plugin).ok_or("the plugin has no controllers")?;
         Ok(Self { reconciler, memory: Arc::new(memory), controller: controller.clone(), id })
     }
@@ -185,12 +183,6 @@ impl ControllerCase<'_> {
         }
     }
 
-    fn now(&self) -> Result<u64, CaseError> {
-        let Some(text) = &self.case.now else { return Ok(NEW_YEAR) };
-        let time: jiff::Timestamp = text.parse().map_err(|e| format!("now: {e}; write it as 2025-01-01T00:00:00Z"))?;
-        u64::try_from(time.as_millisecond()).map_err(|_| "now: it must be after 1970".into())
-    }
-
     /// What the case gives, as a digest.
     fn fixture(&self, asked: &Value) -> String {
         let case = self.case;
@@ -216,22 +208,16 @@ impl ControllerCase<'_> {
         format!("{:x}", Sha256::digest(given.to_string()))
     }
 
-    /// The store, filled.
-    fn memory(&self, controller: &ControllerDecl) -> Result<Memory, CaseError> {
+    fn memory(&self, controller: &ControllerDecl) -> Memory {
         let values: Values =
             self.case.values.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes())).collect();
         let answers = (self.case.http.clone(), self.case.tcp.clone());
-        let memory = Memory::new(self.plugin, controller, self.codec, self.now()?, values, answers);
-        for (place, one) in self.case.store.iter().enumerate() {
-            let what = format!("store[{place}]");
-            memory.put(self.codec.read(&what, one)?).map_err(|e| CaseError::field(what, e))?;
-        }
-        Ok(memory)
+        Memory::new(self.plugin, controller, self.stored, values, answers)
     }
 
     pub(super) async fn reconcile(&self, asked: &Reconcile) -> Result<RunResult, CaseError> {
         let controller = self.controller(asked.controller.as_deref())?;
-        let memory = Arc::new(self.memory(controller)?);
+        let memory = Arc::new(self.memory(controller));
         let unit = |given: &Option<String>| given.clone().unwrap_or_default();
         let mut tenancy = pb::Tenancy { partition: unit(&asked.partition), namespace: unit(&asked.namespace) };
         match self.codec.scope(&controller.manages) {
@@ -248,7 +234,7 @@ impl ControllerCase<'_> {
             uid: String::new(),
         };
         // A queue has the whole id of what changed.
-        let id = memory.find(&id).and_then(|found| found.id).unwrap_or(id);
+        let id = self.stored.find(&id).and_then(|found| found.id).unwrap_or(id);
         let fixture = self.fixture(&json!([controller.name.to_string(), super::codec::id_json(&id)]));
 
         let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
@@ -259,7 +245,7 @@ impl ControllerCase<'_> {
                     .add("the case was changed since it was recorded; `mortise plugin test --record` records it anew");
                 None
             }
-            Some(recording) => Some(Replay::new(recording.clone(), self.codec.clone(), self.now()?)),
+            Some(recording) => Some(Replay::new(recording.clone(), self.codec.clone(), self.stored.now())),
             None => None,
         };
         let journal = match &replay {
@@ -430,7 +416,7 @@ impl ControllerCase<'_> {
 
     pub(super) async fn map(&self, asked: &MapChange) -> Result<RunResult, CaseError> {
         let controller = self.controller(asked.controller.as_deref())?;
-        let memory = Arc::new(self.memory(controller)?);
+        let memory = Arc::new(self.memory(controller));
         let changed = self.codec.read("map.changed", &asked.changed)?;
         let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
         let mut ran = RunResult::default();

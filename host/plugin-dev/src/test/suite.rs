@@ -8,7 +8,7 @@ use std::{
 };
 
 use mortise_cli::{CliError, Style, Ui};
-use mortise_plugin_host::{LogLine, Plugin};
+use mortise_plugin_host::{LogLine, LookupHost, Plugin};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     problems::Problems,
     reconcile::{self, ControllerCase},
     record::Recordings,
+    stored::StoredResources,
     yaml,
 };
 use crate::{fault, offline::Offline};
@@ -185,10 +186,14 @@ impl Suite {
                 };
             }
         };
+        let stored = StoredResources::of_case(codec, case)?;
+        let lookups: Arc<dyn LookupHost> = stored.clone();
+        offline.sandbox.answer_lookups(&lookups);
         let (mut problems, fuel, recording) = match invocation {
             Invocation::Reconcile(_) | Invocation::Map(_) => {
                 let recording = (!self.record).then(|| recordings.get(&case.name)).flatten();
-                let run = ControllerCase { plugin: &plugin, codec, case, files: files.path(), recording };
+                let run =
+                    ControllerCase { plugin: &plugin, codec, case, stored: &stored, files: files.path(), recording };
                 let ran = match invocation {
                     Invocation::Map(asked) => run.map(asked).await?,
                     Invocation::Reconcile(asked) => run.reconcile(asked).await?,

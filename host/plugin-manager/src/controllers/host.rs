@@ -24,7 +24,7 @@ use mortise_service::{
     values::{ValueError, Values},
 };
 
-/// Who a controller is to the service. Which types it reaches was decided by the grants of its plugin before the service
+/// Who a controller, or a plugin whose hook searches, is to the service. Which types it reaches was decided by the grants of its plugin before the service
 /// is asked; to these it has the access that a rule by type gives. It is no operator, and makes nobody one.
 pub(crate) struct Identity {
     name: String,
@@ -34,7 +34,15 @@ pub(crate) struct Identity {
 impl Identity {
     /// Of the controller of that whole name, such as `demo/artists`.
     pub(crate) fn new(controller: &str) -> Self {
-        let name = format!("controller {controller}");
+        Self::named(format!("controller {controller}"))
+    }
+
+    /// Of the hooks of a plugin.
+    pub(crate) fn of_hooks(plugin: &str) -> Self {
+        Self::named(format!("hooks of plugin {plugin}"))
+    }
+
+    fn named(name: String) -> Self {
         // Hooks' decisions are remembered under it for as long as the process lives, and no longer.
         let fingerprint = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(&name);
         Self { name, fingerprint }
@@ -114,13 +122,18 @@ impl Client {
     }
 }
 
+/// Adds what the redacted fields of a resource hold, of whichever plugin.
+pub(crate) fn note_secrets(service: &ResourceService, resource: &pb::Resource, secrets: &mut Secrets) {
+    let Some(of) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
+    if let Some(Owner::Plugin(plugin)) = service.types().get(of).map(|found| &found.owner) {
+        plugin.manifest().note_secrets(resource, secrets);
+    }
+}
+
 #[async_trait]
 impl ReconcilerHost for Client {
     fn note_secrets(&self, resource: &pb::Resource, secrets: &mut Secrets) {
-        let Some(of) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
-        if let Some(Owner::Plugin(plugin)) = self.shared.service.types().get(of).map(|found| &found.owner) {
-            plugin.manifest().note_secrets(resource, secrets);
-        }
+        note_secrets(&self.shared.service, resource, secrets);
     }
 
     async fn read(&self, id: pb::Id) -> Result<pb::Resource, Failure> {

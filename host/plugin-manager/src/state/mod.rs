@@ -7,7 +7,7 @@ pub(crate) mod plugin;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
-use mortise_plugin_host::{PluginSettings, Sandbox};
+use mortise_plugin_host::{LookupHost, PluginSettings, Sandbox};
 use mortise_service::{ResourceService, registry::Registry};
 use mortise_store::Backend;
 use tokio::sync::{Notify, mpsc};
@@ -25,6 +25,8 @@ pub(crate) const BUNDLED: &str = "bundled";
 pub(crate) struct ManagerState {
     pub(crate) options: Arc<Options>,
     pub(crate) sandbox: Sandbox,
+    /// Answers the searches of hooks for as long as this lives.
+    pub(crate) lookups: Arc<dyn LookupHost>,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) service: ResourceService,
     pub(crate) registry: Arc<ArcSwap<Registry>>,

@@ -27,11 +27,12 @@ use crate::{
         ticker::{TickGuard, Ticker},
     },
     error::{HookError, HookFault},
+    grants::Permit,
     health::{
         processor_time::{SHARE, could_have_worked},
         reporter::Reporter,
     },
-    host::state::State,
+    host::{lookup_host::Lookup, state::State},
     limits::Limits,
 };
 
@@ -57,6 +58,8 @@ pub(crate) struct HookComponent {
     pub(crate) slot_count: usize,
     pub(crate) ticker: Arc<Ticker>,
     pub(crate) reporter: Arc<Reporter>,
+    /// What its searches are held to; none where it does not import them.
+    pub(crate) searches: Option<Arc<Permit>>,
 }
 
 /// An instance, and what it holds while it lives.
@@ -77,14 +80,22 @@ pub(crate) struct HookInstance {
 }
 
 impl HookInstance {
-    /// A fresh instance; waits for a free one until the request's deadline.
-    pub(crate) async fn open(component: &HookComponent, hook: &'static str) -> Result<Self, HookError> {
+    /// A fresh instance; waits for a free one until the request's deadline, or not at all.
+    pub(crate) async fn open(
+        component: &HookComponent,
+        hook: &'static str,
+        lookup: Option<Lookup>,
+        waits: bool,
+    ) -> Result<Self, HookError> {
         let (limits, reporter) = (&component.limits, &component.reporter);
         let begun = Instant::now();
         let within = limits.deadline();
         let permit = async |of: &Arc<Semaphore>| {
             if let Ok(permit) = of.clone().try_acquire_owned() {
                 return Some(permit);
+            }
+            if !waits {
+                return None;
             }
             let left = within.saturating_sub(begun.elapsed());
             tokio::time::timeout(left, of.clone().acquire_owned()).await.ok()?.ok()
@@ -103,8 +114,9 @@ impl HookInstance {
         let left = within.saturating_sub(begun.elapsed());
         let starved = left < within / 2;
         let (name, settings) = (reporter.plugin.clone(), component.settings.clone());
-        let store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), left)
+        let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), left)
             .map_err(|e| reporter.fault(hook, HookFault::Host(format!("{e:#}")), Some(&e)))?;
+        store.data_mut().lookup = lookup;
         let exports = component.exports.clone();
         let opened = Instance::open(store, &component.pre, Instant::now() + left, |_, instance| {
             Ok(HookGuest { exports, instance })
@@ -164,6 +176,7 @@ impl HookInstance {
         self.bytes += export.size();
         let until = self.instance.state().deadline;
         let (outcome, work) = self.instance.call(export, until).await;
+        let work = work.saturating_sub(std::mem::take(&mut self.instance.state_mut().host_work));
         self.worked += work;
         let state = self.instance.state();
         if work >= SHARE && could_have_worked(self.spent(), state.memory, state.host_calls) {

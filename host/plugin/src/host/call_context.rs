@@ -6,7 +6,7 @@
 //! never more than what is left of the whole call's deadline; what they hand over either way is bounded by
 //! `sandbox.reply_bytes`. Too much of either is a failure that the guest hears, the end of the whole call's time is
 //! not. In an instance for hooks nothing is under way: questions are answered with a failure, and what has no way to
-//! fail ends the hook, so that hooks depend on their input alone.
+//! fail ends the hook, so that hooks depend on their input alone; but for [searches](crate::host::lookup_host).
 
 use std::{
     sync::{
@@ -105,13 +105,16 @@ impl Question {
 
     /// Whether so many bytes may be handed over, in answer or in argument.
     pub(crate) fn bounded(&self, what: &str, size: usize) -> Result<(), Failure> {
-        if size <= self.limit {
-            return Ok(());
-        }
-        let text = format!(
-            "{what}: {size} bytes are more than the limit of {} (sandbox.reply_bytes); ask for less at once",
-            self.limit
-        );
-        Err(Failure::new(Code::ResourceExhausted, text))
+        check_bytes(what, size, self.limit)
     }
+}
+
+/// Whether so many bytes may be handed over.
+pub(crate) fn check_bytes(what: &str, size: usize, limit: usize) -> Result<(), Failure> {
+    if size <= limit {
+        return Ok(());
+    }
+    let text =
+        format!("{what}: {size} bytes are more than the limit of {limit} (sandbox.reply_bytes); ask for less at once");
+    Err(Failure::new(Code::ResourceExhausted, text))
 }

@@ -11,6 +11,8 @@ pub(crate) mod files;
 pub(crate) mod granted_dir;
 mod kv;
 mod log;
+mod lookup;
+pub(crate) mod lookup_host;
 pub(crate) mod private_bytes;
 mod queries;
 pub(crate) mod reconciler_host;

@@ -16,6 +16,7 @@ use crate::{
     host::{
         abort_reason::AbortReason,
         call_context::CallContext,
+        lookup_host::Lookup,
         wasi::{http::Http, sandboxed::Wasi},
     },
     limits::Limits,
@@ -35,6 +36,10 @@ pub(crate) struct State {
     pub(crate) refused: Option<(String, String)>,
     /// The call of a controller that runs; none in an instance for hooks.
     pub(crate) call_context: Option<CallContext>,
+    /// What hooks search with; none where the component has no use for it, and in an instance for controllers.
+    pub(crate) lookup: Option<Lookup>,
+    /// Processor time that went into searches of the current hook: it is not the guest's.
+    pub(crate) host_work: Duration,
     /// What growth of a memory or a table was refused for, in the current call.
     pub(crate) growth_refused: Option<HookFault>,
     pub(crate) host_calls: u32,
@@ -68,6 +73,8 @@ impl State {
             caller: None,
             refused: None,
             call_context: None,
+            lookup: None,
+            host_work: Duration::ZERO,
             growth_refused: None,
             host_calls: 0,
             logs,

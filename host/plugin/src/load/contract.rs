@@ -13,7 +13,7 @@ pub const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` and `failures` hold no functions.
-const IMPORTS: [&str; 15] = [
+const IMPORTS: [&str; 16] = [
     "types",
     "failures",
     "log",
@@ -21,6 +21,7 @@ const IMPORTS: [&str; 15] = [
     "config",
     "resources",
     "queries",
+    "lookup",
     "cache",
     "kv",
     "private-bytes",
@@ -110,6 +111,12 @@ pub(crate) fn check(engine: &Engine, component: &Component) -> Result<Exports, L
         importing: has("importing"),
         functions: has("functions"),
     })
+}
+
+/// Whether a component's hooks may search.
+pub(crate) fn imports_lookup(engine: &Engine, component: &Component) -> bool {
+    let lookup = format!("{PACKAGE}lookup@{VERSION}");
+    component.component_type().imports(engine).any(|(name, _)| name == lookup)
 }
 
 /// What someone who sees an unknown import or export should do.

@@ -108,7 +108,7 @@ pub struct Hooks {
 }
 
 /// Abilities that a plugin may ask for in its manifest.
-const CAPABILITIES: [&str; 14] = [
+const CAPABILITIES: [&str; 15] = [
     "authorizer",
     "cache",
     "clock",
@@ -117,6 +117,7 @@ const CAPABILITIES: [&str; 14] = [
     "http",
     "kv",
     "log",
+    "lookup",
     "private-bytes",
     "queries",
     "resources",

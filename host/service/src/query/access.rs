@@ -13,7 +13,7 @@ use mortise_store::{Backend, Consistency, Cursor, Place, Query, ScanPart, StoreE
 
 use super::{
     compile::Search,
-    field_index::{Found, LookUp, TypeIndex},
+    field_index::{Found, LookUp, MAKING, TypeIndex},
 };
 use crate::service::ResourceService;
 
@@ -57,7 +57,13 @@ struct FieldSource {
 }
 
 /// Chooses how to find what a search asks for.
-pub(super) async fn choose(service: &ResourceService, search: &Search) -> Result<Candidates, StoreError> {
+///
+/// `is_patient` has it wait for an index that is being made for as long as that takes.
+pub(super) async fn choose(
+    service: &ResourceService,
+    search: &Search,
+    is_patient: bool,
+) -> Result<Candidates, StoreError> {
     let (backend, query, of) = (&*service.backend, &search.query, search.kind.gvk.to_pb());
     let (facts, after) = (search.facts(), search.after());
     let in_one_place =
@@ -83,7 +89,7 @@ pub(super) async fn choose(service: &ResourceService, search: &Search) -> Result
         }
         chosen.get_or_insert(candidates);
     }
-    let field = by_field(service, search, fields, after.as_ref()).await;
+    let field = by_field(service, search, fields, after.as_ref(), is_patient).await;
     if let Some((entries, candidates)) = field
         && (chosen.is_none() || entries <= FEW)
     {
@@ -154,11 +160,13 @@ async fn by_field(
     search: &Search,
     fields: Vec<(usize, &str, &Fact)>,
     after: Option<&Place>,
+    is_patient: bool,
 ) -> Option<(usize, Candidates)> {
     if fields.is_empty() {
         return None;
     }
     let index = service.field_indexes.of(service, &search.kind);
+    index.made(if is_patient { None } else { Some(MAKING) }).await?;
     let query = Arc::new(search.query.clone());
     let mut best: Option<(usize, Candidates)> = None;
     for (field, name, fact) in fields {

@@ -7,7 +7,8 @@
 //!
 //! # Cost
 //! A page in the order of lists ends when it is full; any other order, and the counts, need a look at everything that
-//! may match. What comes after the first [`SHORT`] pages of candidates is read at low priority, as of long lists.
+//! may match. What comes after the first [`SHORT`] pages of candidates is read at low priority, as of long lists. A search of a
+//! hook looks at [`HOOK_RESOURCES`] at most, and waits for no place.
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,10 @@ use crate::{audit::Method, caller::Caller, hooks::RequestHooks, service::Resourc
 
 /// Bytes of the resources of one page.
 pub(super) const PAGE_BYTES: usize = 3 << 20;
+/// The same of a search of a hook, which finds no room if others hold all of it.
+const HOOK_PAGE_BYTES: usize = 512 << 10;
+/// Resources that a search of a hook looks at, or entries of an index.
+const HOOK_RESOURCES: usize = 2_048;
 /// Pages of candidates that are read on the threads that serve requests: of 64 resources, and of 1,024.
 const SHORT: usize = 2;
 
@@ -38,6 +43,10 @@ impl ResourceService {
     /// Those of List; `InvalidArgument`: a text of the query, or a token of another one; `Unimplemented`: LIKE;
     /// `ResourceExhausted`: it looks at more than a search may.
     pub async fn search(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
+        if caller.hook_of.is_some() {
+            // A part of a request that was counted, and is recorded.
+            return self.searched(caller, request).await;
+        }
         let mut call = self.begin(caller, Method::Search).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.parent);
         let answer = self.searched(caller, request).await;
@@ -47,23 +56,30 @@ impl ResourceService {
     async fn searched(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
         let begun = Instant::now();
         let search = Search::compile(caller, &self.types(), request).await?;
-        let share = self.lists.acquire(caller.source, self.lists.total().min(PAGE_BYTES)).await;
-        let _share = share.map_err(|e| self.no_room(e))?;
-        let candidates = access::choose(self, &search).await;
+        let within_hook = caller.hook_of.is_some();
+        let page_bytes = if within_hook { HOOK_PAGE_BYTES } else { PAGE_BYTES };
+        let room = self.lists.total().min(page_bytes);
+        let share = match within_hook {
+            true => self.lists.try_acquire(caller.source, room).ok_or_else(no_room_for_a_hook)?,
+            false => self.lists.acquire(caller.source, room).await.map_err(|e| self.no_room(e))?,
+        };
+        let candidates = access::choose(self, &search, within_hook).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
         let ordered = candidates.in_order && search.is_by_name();
         let mut reading = Reading {
             service: self.clone(),
             hooks: RequestHooks::new(search.kind.clone(), caller),
-            collector: Collector::new(search.page_size, PAGE_BYTES, search.token.clone()),
+            collector: Collector::new(search.page_size, page_bytes, search.token.clone()),
             ends_early: ordered && !search.counts,
+            most: if within_hook { HOOK_RESOURCES } else { self.options.search_resources },
+            within_hook,
             scanned: 0,
             decoded: 0,
             begun,
             candidates,
             search,
         };
-        if !reading.pages(SHORT).await? {
+        if !reading.pages(if within_hook { usize::MAX } else { SHORT }).await? {
             let rest = async move { reading.pages(usize::MAX).await.map(|_| reading) };
             let read = self.low_priority.run(rest.in_current_span()).await;
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
@@ -80,7 +96,9 @@ impl ResourceService {
             sorted: !ordered,
             duration_us: i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX),
         });
-        answer(&search, collector.finish(), plan)
+        let answer = answer(&search, collector.finish(), plan);
+        drop(share);
+        answer
     }
 }
 
@@ -93,6 +111,9 @@ struct Reading {
     collector: Collector,
     /// Whether it ends with a page that is full.
     ends_early: bool,
+    /// Resources that it looks at.
+    most: usize,
+    within_hook: bool,
     scanned: i64,
     decoded: i64,
     begun: Instant,
@@ -106,9 +127,8 @@ impl Reading {
             let page = self.candidates.next(&*self.service.backend).await;
             let Some(page) = page.map_err(|e| store_fault("failed search", &e))? else { return Ok(true) };
             self.scanned = self.scanned.saturating_add_unsigned(page.len() as u64);
-            let limit = self.service.options.search_resources;
-            if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > limit) {
-                return Err(too_many(limit));
+            if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > self.most) {
+                return Err(if self.within_hook { too_many_for_a_hook() } else { too_many(self.most) });
             }
             // Of places that are looked up in all namespaces a page may have none.
             self.check_time()?;
@@ -200,6 +220,21 @@ fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<Search
 
 fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn no_room_for_a_hook() -> Error {
+    let text = "other lists hold all of service.list_bytes, and a search of a hook does not wait; try again";
+    Error::new(Code::ResourceExhausted, text)
+}
+
+fn too_many_for_a_hook() -> Error {
+    Error::new(
+        Code::ResourceExhausted,
+        format!(
+            "the search of a hook looks at more than {HOOK_RESOURCES} resources; narrow it by a parent, a tenancy, a \
+             label, or a field that the type declares an index of"
+        ),
+    )
 }
 
 pub(super) fn too_long(limit: Duration) -> Error {

@@ -1,4 +1,4 @@
-//! What reconcilers may import: one world and one set of calls for each interface.
+//! What reconcilers, and hooks that search, may import: one world and one set of calls for each interface.
 //!
 //! A call that a component does not make is not compiled into it, and the interface is not imported; so nothing here
 //! may refer to more than one interface, and nothing may be called through a table.
@@ -28,6 +28,17 @@ pub mod uses_queries {
     wit_bindgen::generate!({
         path: "../../wit/v0.1.0",
         world: "uses-queries",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
+pub mod uses_lookup {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-lookup",
         runtime_path: "::mortise_plugin::wit_bindgen::rt",
         with: {
             "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
@@ -123,12 +134,18 @@ use uses_cache::mortise::plugin::cache;
 use uses_clock::mortise::plugin::clock;
 use uses_files::mortise::plugin::files;
 use uses_kv::mortise::plugin::kv;
+use uses_lookup::mortise::plugin::lookup;
 use uses_private_bytes::mortise::plugin::private_bytes;
 use uses_queries::mortise::plugin::queries;
 use uses_resources::mortise::plugin::{failures, resources};
 use uses_run::mortise::plugin::run;
 use uses_secrets::mortise::plugin::secrets;
 use uses_tcp::mortise::plugin::tcp;
+
+/// `lookup.search`, which hooks call: an encoded `mortise.v1.SearchRequest`, answered by a `SearchResponse`.
+pub fn search(request: &[u8]) -> Result<Vec<u8>, Failure> {
+    lookup::search(request).map_err(failure)
+}
 
 /// The component's imports.
 pub struct Imports;

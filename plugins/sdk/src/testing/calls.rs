@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use mortise_query::in_memory::{self, InMemoryError};
 use mortise_resource::{
-    data::{SearchRequest, UpdateRequest, UpdateResponse},
+    data::{UpdateRequest, UpdateResponse},
     pb,
 };
 use prost::Message;
 
-use super::{World, store::is_type, world::Values};
+use super::{World, world::Values};
 use crate::{Failure, HttpRequest, HttpResponse, Key, host::Host};
 
 pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure> {
@@ -28,27 +28,13 @@ fn with_uid(id: &[u8]) -> Result<pb::Id, Failure> {
     if id.uid.is_empty() { Err(Failure::new(Failure::INVALID, "id.uid is required")) } else { Ok(id) }
 }
 
-fn refused(error: &InMemoryError) -> Failure {
+pub(super) fn refused(error: &InMemoryError) -> Failure {
     let code = match error {
         InMemoryError::Query(_) => Failure::INVALID,
         InMemoryError::Condition => Failure::CONFLICT,
         InMemoryError::Undecodable(_) | InMemoryError::Encoding(_) => Failure::INTERNAL,
     };
     Failure::new(code, error.to_string())
-}
-
-impl World {
-    /// The resources of a type in a tenancy whose names begin so.
-    fn within(&self, of: &pb::Type, tenancy: &pb::Tenancy, name_prefix: &str) -> Vec<pb::Resource> {
-        let fits = |wanted: &str, is: &str| wanted == "*" || wanted == is;
-        let here = |id: &pb::Id| {
-            let at = id.tenancy.clone().unwrap_or_default();
-            fits(&tenancy.partition, &at.partition)
-                && fits(&tenancy.namespace, &at.namespace)
-                && id.name.starts_with(name_prefix)
-        };
-        self.all().into_iter().filter(|one| is_type(one, of) && one.id.as_ref().is_some_and(here)).collect()
-    }
 }
 
 impl Host for World {
@@ -61,7 +47,7 @@ impl Host for World {
 
     fn list(&self, of: pb::Type, tenancy: pb::Tenancy, name_prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
         self.fails("list")?;
-        Ok(encode(self.within(&of, &tenancy, name_prefix)))
+        Ok(encode(self.lookup().list(&of, &tenancy, name_prefix)))
     }
 
     fn list_by_owner(&self, owner: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
@@ -93,11 +79,7 @@ impl Host for World {
 
     fn search(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
         self.fails("queries.search")?;
-        let request: SearchRequest = decode(request)?;
-        let of = request.r#type.clone().unwrap_or_default();
-        let here = self.within(&of, &request.tenancy.clone().unwrap_or_default(), &request.parent);
-        let found = in_memory::search(here, &request, &self.schema(&of)).map_err(|fault| refused(&fault))?;
-        Ok(found.encode_to_vec())
+        Ok(self.lookup().search(&decode(request)?)?.encode_to_vec())
     }
 
     fn update(&self, request: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -114,7 +96,7 @@ impl Host for World {
         if stored.as_ref().is_some_and(|stored| !expected.is_empty() && stored.version != expected) {
             return Err(Failure::new(Failure::CONFLICT, "CAS operation failed"));
         }
-        let schema = self.schema(&id.r#type.unwrap_or_default());
+        let schema = self.lookup().schema(&id.r#type.unwrap_or_default());
         let next = in_memory::update(stored.as_ref(), &request, &schema).map_err(|fault| refused(&fault))?;
         if stored.is_some_and(|stored| stored == next) {
             return Ok(answer(next));

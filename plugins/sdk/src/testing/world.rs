@@ -3,21 +3,21 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    rc::Rc,
     time::Duration,
 };
 
-use mortise_query::Schema;
 use mortise_resource::{
     descriptors::FileDescriptorSet,
     manifest::{self, Controller, Manifest, TypeName, index::By},
     pb,
 };
 use prost::Message;
-use prost_reflect::DescriptorPool;
 
 use super::{
     calls::decode,
     fields,
+    lookup::Lookup,
     store::{Store, is_type, is_under},
 };
 use crate::{
@@ -68,9 +68,9 @@ pub(super) type Connects = Box<dyn Fn(&str, u16) -> Result<Duration, Failure>>;
 /// Nothing is authorised, every type is granted, and there is no upgrade. An index by a float finds nothing.
 pub struct World {
     plugin: &'static Plugin,
-    manifest: Manifest,
-    files: prost_types::FileDescriptorSet,
-    pub(super) store: RefCell<Store>,
+    manifest: Rc<Manifest>,
+    files: Rc<prost_types::FileDescriptorSet>,
+    pub(super) store: Rc<RefCell<Store>>,
     pub(super) values: RefCell<Values>,
     /// By uid.
     pub(super) private: RefCell<Values>,
@@ -98,9 +98,9 @@ impl World {
         let files = files.expect("the plugin's descriptors do not decode").unwrap_or_default();
         Self {
             plugin,
-            manifest,
-            files,
-            store: RefCell::default(),
+            manifest: Rc::new(manifest),
+            files: Rc::new(files),
+            store: Rc::default(),
             values: RefCell::default(),
             private: RefCell::default(),
             directories: RefCell::default(),
@@ -119,7 +119,7 @@ impl World {
     #[must_use]
     pub fn with_descriptors(plugin: &'static Plugin, descriptors: prost_types::FileDescriptorSet) -> Self {
         let mut world = Self::new(plugin);
-        world.files = descriptors;
+        world.files = Rc::new(descriptors);
         world
     }
 
@@ -255,14 +255,15 @@ impl World {
         self.store.borrow_mut().take_changes()
     }
 
-    /// What paths of queries of a type lead through.
-    pub(super) fn schema(&self, of: &pb::Type) -> Schema {
-        let is = |one: &&manifest::ResourceType| {
-            (&one.group, &one.group_version, &one.kind) == (&of.group, &of.group_version, &of.kind)
-        };
-        let pool = DescriptorPool::from_file_descriptor_set(self.files.clone()).unwrap_or_default();
-        let message = self.manifest.types.iter().find(is);
-        Schema::new(message.and_then(|one| pool.get_message_by_name(&one.message)))
+    /// What can be searched.
+    pub(super) fn lookup(&self) -> Lookup {
+        Lookup { manifest: self.manifest.clone(), files: self.files.clone(), store: self.store.clone() }
+    }
+
+    /// Runs `body`, whose hooks find this world's resources when they [search](crate::query). Hooks of writes into the
+    /// world do so anyway. Holds for this thread.
+    pub fn with_lookups<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.lookup().within(body)
     }
 
     /// What a field of a resource refers to.
@@ -305,6 +306,10 @@ impl World {
 
     /// What the plugin's own hooks make of a write.
     pub(super) fn hooks(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
+        self.with_lookups(|| self.call_hooks(resource))
+    }
+
+    fn call_hooks(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
         let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
         let hooks = self.manifest.types.iter().find(|one| {
             of.is_some_and(|of| (&one.group, &one.group_version, &one.kind) == (&of.group, &of.group_version, &of.kind))

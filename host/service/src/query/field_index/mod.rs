@@ -27,13 +27,16 @@ use std::{
 use mortise_resource::types::Gvk;
 use mortise_store::{Place, Query};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+};
 
 use crate::{registry::ResourceType, service::ResourceService};
 use declared::Declared;
 
 /// How long a query waits for an index that is being made.
-const MAKING: Duration = Duration::from_millis(100);
+pub(super) const MAKING: Duration = Duration::from_millis(100);
 /// Questions that wait for one index.
 const WAITING: usize = 64;
 
@@ -44,6 +47,8 @@ pub(crate) struct FieldIndexes {
     /// Bytes of all of them.
     total: Arc<AtomicUsize>,
     limit: usize,
+    /// Where the tasks run: whoever asks may be on threads of low priority.
+    runtime: Option<Handle>,
 }
 
 /// The index of a type, which its task keeps.
@@ -85,7 +90,7 @@ struct Question {
 impl FieldIndexes {
     /// None yet; all of them may hold so many bytes together.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { by_type: Arc::default(), total: Arc::default(), limit }
+        Self { by_type: Arc::default(), total: Arc::default(), limit, runtime: Handle::try_current().ok() }
     }
 
     /// The index of a type. Begins to make it if there is none.
@@ -100,17 +105,26 @@ impl FieldIndexes {
         let index = TypeIndex { of: Arc::downgrade(kind), is_made, questions };
         by_type.insert(kind.gvk.clone(), index.clone());
         let memory = content::Memory::new(self.total.clone(), self.limit);
-        tokio::spawn(task::run(service.clone(), Declared::of(kind), memory, made, asked));
+        let runtime = self.runtime.clone().unwrap_or_else(Handle::current);
+        runtime.spawn(task::run(service.clone(), Declared::of(kind), memory, made, asked));
         index
     }
 }
 
 impl TypeIndex {
+    /// Waits until it is made, so long at most. `None`: it is not.
+    pub(super) async fn made(&self, within: Option<Duration>) -> Option<()> {
+        let mut is_made = self.is_made.clone();
+        let made = is_made.wait_for(|is_made| *is_made);
+        match within {
+            Some(within) => tokio::time::timeout(within, made).await.ok()?.ok()?,
+            None => made.await.ok()?,
+        };
+        Some(())
+    }
+
     /// Looks up the next places. `None`: there is no index by now.
     pub(super) async fn find(&self, look_up: LookUp, after: Option<Place>) -> Option<Found> {
-        let mut is_made = self.is_made.clone();
-        let made = tokio::time::timeout(MAKING, is_made.wait_for(|is_made| *is_made)).await;
-        made.ok()?.ok()?;
         let (answer, answered) = oneshot::channel();
         self.questions.send(Question { look_up, after, answer }).await.ok()?;
         answered.await.ok()

@@ -1,0 +1,148 @@
+//! The resources of a case: what reconcilers read and write, and what hooks find when they search.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mortise_plugin::testing::{Store, is_type};
+use mortise_plugin_host::{LookupHost, Manifest};
+use mortise_query::{
+    Schema,
+    in_memory::{self, InMemoryError},
+};
+use mortise_resource::{
+    Code, Error,
+    data::{SearchRequest, SearchResponse},
+    pb,
+    tenancy::WILDCARD,
+};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{case::Case, codec::Codec, error::CaseError};
+
+/// 2025-01-01T00:00:00Z, which a [`mortise_plugin::testing::World`] begins with, too. Milliseconds.
+const NEW_YEAR: u64 = 1_735_689_600_000;
+
+/// Resources in memory, at a time that stands still.
+pub(crate) struct StoredResources {
+    codec: Arc<Codec>,
+    now: u64,
+    store: Mutex<Store>,
+}
+
+impl StoredResources {
+    /// None, of a plugin's types.
+    pub(crate) fn of(manifest: &Manifest) -> Arc<Self> {
+        let mut codec = Codec::default();
+        codec.add(manifest);
+        Arc::new(Self { codec: Arc::new(codec), now: NEW_YEAR, store: Mutex::default() })
+    }
+
+    /// Those that a case gives, at the time that it gives.
+    ///
+    /// # Errors
+    /// What is wrong with them, or with the time.
+    pub(super) fn of_case(codec: &Arc<Codec>, case: &Case) -> Result<Arc<Self>, CaseError> {
+        let now = match &case.now {
+            None => NEW_YEAR,
+            Some(text) => {
+                let time: jiff::Timestamp =
+                    text.parse().map_err(|e| format!("now: {e}; write it as 2025-01-01T00:00:00Z"))?;
+                u64::try_from(time.as_millisecond()).map_err(|_| "now: it must be after 1970")?
+            }
+        };
+        let stored = Self { codec: codec.clone(), now, store: Mutex::default() };
+        for (place, one) in case.store.iter().enumerate() {
+            let what = format!("store[{place}]");
+            stored.put(codec.read(&what, one)?).map_err(|e| CaseError::field(what, e))?;
+        }
+        Ok(Arc::new(stored))
+    }
+
+    /// What resources are read and shown by.
+    pub(super) fn codec(&self) -> &Arc<Codec> {
+        &self.codec
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock()
+    }
+
+    /// Puts a resource there as it is, with its status.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    pub(super) fn put(&self, mut resource: pb::Resource) -> Result<(), mortise_plugin::Failure> {
+        let status = std::mem::take(&mut resource.status);
+        (resource.version, resource.generation) = (String::new(), String::new());
+        let mut store = self.store.lock();
+        let stored = store.write(resource, self.now)?;
+        let id = stored.id.clone().unwrap_or_default();
+        for (key, mut status) in status {
+            if status.observed_generation.is_empty() {
+                status.observed_generation.clone_from(&stored.generation);
+            }
+            store.write_status(&id, "", &key, status, self.now)?;
+        }
+        Ok(())
+    }
+
+    /// The whole resource, if it is there.
+    pub(super) fn find(&self, id: &pb::Id) -> Option<pb::Resource> {
+        self.store.lock().read(id).cloned()
+    }
+
+    /// The resources of a type in a tenancy whose names begin so.
+    pub(super) fn list(&self, of: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
+        let scope = self.codec.scope(&of.into());
+        let mut within = within.clone();
+        scope.fill_query(&mut within);
+        let unit =
+            |wanted: &str, is: &str| wanted == WILDCARD || wanted == is || (wanted.is_empty() && is == "default");
+        let fits = |one: &&pb::Resource| {
+            let id = one.id.clone().unwrap_or_default();
+            let at = id.tenancy.unwrap_or_default();
+            is_type(one, of)
+                && id.name.starts_with(prefix)
+                && unit(&within.partition, &at.partition)
+                && unit(&within.namespace, &at.namespace)
+        };
+        self.store.lock().all().filter(fits).cloned().collect()
+    }
+
+    /// What paths of queries lead through.
+    pub(super) fn schema(&self, of: Option<&pb::Type>) -> Schema {
+        Schema::new(of.and_then(|of| self.codec.message(&of.into())))
+    }
+
+    /// One page of what a query finds.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn find_all(&self, request: &SearchRequest) -> Result<SearchResponse, Error> {
+        let of = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
+        let candidates = self.list(&of, &request.tenancy.clone().unwrap_or_default(), &request.parent);
+        in_memory::search(candidates, request, &self.schema(Some(&of))).map_err(|e| refused(&e))
+    }
+}
+
+#[async_trait]
+impl LookupHost for StoredResources {
+    async fn search(&self, _plugin: &str, request: SearchRequest) -> Result<SearchResponse, Error> {
+        self.find_all(&request)
+    }
+}
+
+/// What the SDK's store says, as the host says it.
+pub(super) fn refused(error: &InMemoryError) -> Error {
+    let code = match error {
+        InMemoryError::Query(_) => Code::InvalidArgument,
+        InMemoryError::Condition => Code::Aborted,
+        InMemoryError::Undecodable(_) | InMemoryError::Encoding(_) => Code::Internal,
+    };
+    Error::new(code, error.to_string())
+}

@@ -1,0 +1,79 @@
+//! `lookup`: searches from `mutate`, `validate` and `plan`, within what the plugin is granted.
+//!
+//! # Contract
+//! A hook holds an instance, and others wait for it; so whatever its search needs is there at once, or the search fails.
+//! A failure that lies in the question is the guest's to hear. Any other ends the hook: its author cannot tell it from a
+//! refusal, and the caller of the request is not to blame.
+
+use mortise_resource::{Code, data::SearchRequest};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    bindings::imports::mortise::plugin::lookup::Host,
+    error::HookFault,
+    grants::Permit,
+    health::processor_time::worked,
+    hook::Hook,
+    host::{
+        abort_reason::AbortReason,
+        call_context::Answer,
+        lookup_host::Lookup,
+        queries::{decoded, encoded, of, search},
+        reconciler_host::Failure,
+        resources::may_read,
+        state::State,
+    },
+};
+
+const SEARCH: &str = "lookup.search";
+
+impl Host for State {
+    async fn search(&mut self, request: Vec<u8>) -> Answer<Vec<u8>> {
+        if self.call_context.is_some() {
+            return search(self, SEARCH, request).await;
+        }
+        self.count_host_call()?;
+        let may_search = Hook::named(self.hook).is_some_and(Hook::may_search);
+        let Some(Lookup { host, permit }) = self.lookup.clone().filter(|_| may_search) else {
+            let text = format!("{SEARCH} is for mutate, validate, plan and reconcilers; {} has no search", self.hook);
+            return Ok(Err(Failure::new(Code::FailedPrecondition, text).into()));
+        };
+        let limit = self.limits.reply_bytes;
+        let request = match readable(&permit, limit, &request) {
+            Ok(request) => request,
+            Err(failure) => return Ok(Err(failure.into())),
+        };
+        let searching = timeout_at(Instant::from_std(self.deadline), host.search(&self.plugin, request));
+        let (found, work) = worked(searching).await;
+        self.host_work += work;
+        match found {
+            Ok(Ok(found)) => {
+                let mut secrets = self.secrets.lock();
+                found.resources.iter().for_each(|resource| host.note_secrets(resource, &mut secrets));
+                drop(secrets);
+                Ok(encoded(SEARCH, limit, &found).map_err(Into::into))
+            }
+            Ok(Err(error)) if lies_in_the_question(error.code) => Ok(Err(Failure::from(error).into())),
+            Ok(Err(error)) => Err(wasmtime::Error::new(HookFault::Search { code: error.code, what: error.message })),
+            Err(_) => Err(AbortReason::Deadline.into()),
+        }
+    }
+}
+
+/// The search, if it is one that the plugin may make.
+fn readable(permit: &Permit, limit: usize, request: &[u8]) -> Result<SearchRequest, Failure> {
+    let request: SearchRequest = decoded(SEARCH, limit, "SearchRequest", request)?;
+    may_read(permit, &of(SEARCH, "type", request.r#type.as_ref())?)?;
+    Ok(request)
+}
+
+fn lies_in_the_question(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidArgument
+            | Code::NotFound
+            | Code::PermissionDenied
+            | Code::FailedPrecondition
+            | Code::Unimplemented
+    )
+}
