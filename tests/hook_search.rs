@@ -128,13 +128,13 @@ async fn cases_have_a_store_for_hooks() {
     let cases = dir.path().join("cases.yaml");
     let thing = |name: &str, text: &str| {
         format!(
-            "{{type: hook_search.v1.Thing, name: {name}, data: {{text: {text}, items: [\"count data.text = 'red'\"]}}}}"
+            "{{type: hook_search.v1.Thing, name: {name}, data: {{text: {text}, items: ['count data.text = \"red\"']}}}}"
         )
     };
     let case = |name: &str, stored: &str, expect: &str| {
         format!("---\ncase: {name}\nstore: [{stored}]\nwrite: {}\nexpect: {{{expect}}}\n", thing("new", "red"))
     };
-    let counted = "allow: true, data: {text: red, items: [\"count data.text = 'red'\"]}";
+    let counted = "allow: true, data: {text: red, items: ['count data.text = \"red\"']}";
     let content = case("alone", &thing("a", "blue"), counted)
         + &case("taken", &thing("a", "red"), "diagnostics: [{error: 'text \"red\" is that of a'}]");
     fs::write(&cases, content).unwrap();

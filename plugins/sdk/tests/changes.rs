@@ -383,7 +383,10 @@ fn hooks_find_what_is_in_their_world() {
     assert_eq!((refused.code, refused.message.as_str()), (Failure::INVALID, "hit-1 is there"));
     elsewhere.put(&song("other", "hit")).unwrap();
 
-    let bytes = song("other", "hit").to_bytes().unwrap();
+    let data = Song { title: "hit".to_owned(), beats: 1 };
+    let data = Any { type_url: "type.googleapis.com/jukebox.v1.Song".to_owned(), value: data.encode_to_vec() };
+    let id = Some(SONG.id("other", &World::tenancy()));
+    let bytes = pb::Resource { id, data: Some(data), ..pb::Resource::default() }.encode_to_vec();
     let said = |said: Diagnostics| said.iter().map(|one| one.summary.clone()).collect::<String>();
     assert_eq!(said(here.with_lookups(|| NAMED.validate(&bytes, None))), "hit-1 is there");
     assert_eq!(said(elsewhere.with_lookups(|| NAMED.validate(&bytes, None))), "");

@@ -134,7 +134,7 @@ fn imports_are_what_is_used() {
     assert_eq!(imports("unknown-import"), ["log", "teleport", "types"]);
     // Reconcilers: what they ask, and no more. The log is for panics.
     assert_eq!(imports("reconcile-noop"), ["log", "types"]);
-    assert_eq!(imports("hook-search"), ["authorizer", "failures", "log", "lookup", "types"]);
+    assert_eq!(imports("hook-search"), ["failures", "log", "lookup", "types"]);
     assert_eq!(imports("reconcile-query"), ["cache", "failures", "log", "queries", "resources", "types"]);
     assert_eq!(imports("reconcile-trap"), ["failures", "log", "resources", "types"]);
     assert_eq!(imports("reconcile-copy"), ["failures", "kv", "log", "resources", "types"]);
