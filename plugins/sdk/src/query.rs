@@ -23,8 +23,11 @@ pub struct Query<'a, M> {
 #[derive(Clone, Copy)]
 struct Searcher<'a> {
     host: Option<&'a AnyHost>,
-    search: fn(Option<&AnyHost>, &[u8]) -> Result<Vec<u8>, Failure>,
+    search: Search,
 }
+
+/// A request to a host, or to that of the hook that runs.
+type Search = fn(Option<&AnyHost>, &[u8]) -> Result<Vec<u8>, Failure>;
 
 fn search_as_reconciler(host: Option<&AnyHost>, request: &[u8]) -> Result<Vec<u8>, Failure> {
     let none = || Failure::new(Failure::INTERNAL, "a query without a host");
