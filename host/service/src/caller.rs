@@ -48,6 +48,16 @@ impl Source {
     }
 }
 
+/// The queue of a caller where what is scarce is shared: a token's holder has one, whatever connections it comes by. Who
+/// has no token has one for each connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Turn {
+    /// Who takes turns with others.
+    pub(crate) holder: Source,
+    /// The connection, which takes turns with the holder's others.
+    pub(crate) connection: Source,
+}
+
 impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
@@ -87,6 +97,15 @@ impl Caller {
     #[must_use]
     pub fn from(self, origin: Option<Arc<Origin>>) -> Self {
         Self { origin, ..self }
+    }
+
+    /// The queue of the caller.
+    pub(crate) fn turn(&self) -> Turn {
+        let holder = match self.authorizer.accessor() {
+            "" => self.source,
+            accessor => Source::of(accessor),
+        };
+        Turn { holder, connection: self.source }
     }
 
     /// The caller, at a source.

@@ -47,7 +47,7 @@ impl ResourceService {
     async fn searched(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
         let begun = Instant::now();
         let search = Search::compile(caller, &self.types(), request).await?;
-        let share = self.lists.acquire(caller.source, self.lists.total().min(PAGE_BYTES)).await;
+        let share = self.lists.acquire(caller.turn(), self.lists.total().min(PAGE_BYTES)).await;
         let _share = share.map_err(|e| self.no_room(e))?;
         let candidates = access::choose(self, &search).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
