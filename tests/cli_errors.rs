@@ -8,6 +8,7 @@ use tokio::{net::TcpListener, time::sleep};
 use crate::{
     common::{Server, Setup, artist, eventually, id},
     golden::Transcript,
+    kit::guarded::Guarded,
 };
 
 #[tokio::test]
@@ -28,6 +29,7 @@ async fn what_is_wrong_is_said_with_its_name_and_a_remedy() {
     t.fails(2, &["man", "context", "teleport"]).await;
     t.fails(2, &["man", "--dir", "file/below"]).await;
     t.fails(2, &["plugin", "install", ".."]).await;
+    t.fails(2, &["label", "artist", "korn", "=x"]).await;
 
     let at = |place: &'static str| [("MORTISE_CONTEXTS", place)];
     assert_eq!(t.run_with(&["context", "list"], "", &at(".")).await.code, Some(2));
@@ -83,5 +85,81 @@ async fn what_is_wrong_with_an_edited_text_is_shown_in_it() {
         t.call(kept, "<kept>");
         std::fs::remove_file(t.dir().join("shown")).unwrap();
     }
+    t.finish();
+}
+
+#[tokio::test]
+async fn tokens_and_policies_that_are_refused() {
+    let guarded = Guarded::start(Setup::new()).await;
+    let mut t = Transcript::new("errors_access", &guarded.server);
+    t.file("token", &guarded.management);
+    t.file("rules.hcl", "operator = \"perhaps\"\n");
+    let known = [("MORTISE_TOKEN_FILE", "token")];
+    for args in [
+        &["token", "create", "laptop", "--policy", "nobody"][..],
+        &["token", "create", "bootstrap", "--policy", "global-management"],
+        &["token", "show", "nobody"],
+        &["token", "delete", "nobody"],
+        &["policy", "show", "nobody"],
+        &["policy", "create", "p"],
+        &["policy", "create", "p", "--allow", "nonsense"],
+        &["policy", "create", "p", "--rules", "missing.hcl"],
+        &["policy", "create", "p", "--rules", "rules.hcl"],
+        &["policy", "create", "p", "--allow", "shout:*"],
+        &["login", "Bad_Name"],
+    ] {
+        let ran = t.run_with(args, "", &known).await;
+        assert!(matches!(ran.code, Some(1 | 2)), "{args:?}: {:?} {}{}", ran.code, ran.out, ran.err);
+    }
+    assert_eq!(t.run_with(&["policy", "create", "p", "--allow", "read:*"], "", &known).await.code, Some(0));
+    assert_eq!(t.run_with(&["policy", "create", "p", "--allow", "read:*"], "", &known).await.code, Some(1));
+    assert_eq!(t.run_with(&["login"], "", &[]).await.code, Some(2));
+    assert_eq!(t.run_with(&["login"], "unknown\n", &[]).await.code, Some(1));
+    assert_eq!(t.run_with(&["login"], &guarded.management, &[("HOME", "")]).await.code, Some(2));
+    // Nobody, and somebody whom the server does not know.
+    t.fails(1, &["get", "tokens"]).await;
+    t.fails(1, &["get", "artists", "--token", "unknown"]).await;
+    t.finish();
+}
+
+#[tokio::test]
+async fn providers_that_cannot_be_had() {
+    let without = Setup::new().env("MORTISE_PROVIDER_SOCKET", "").start().await;
+    let server = Server::start().await;
+    let mut t = Transcript::new("errors_provider", &server);
+    t.call(&without.grpc.to_string(), "<without>");
+    t.call(&server.data_dir.display().to_string(), "<data_dir>");
+    t.file("file", "");
+    t.fails(2, &["provider", "attach", "--source", "mortise"]).await;
+    t.fails(1, &["provider", "attach", "--grpc-addr", &without.grpc.to_string()]).await;
+    std::fs::remove_file(server.data_dir.join("provider.sock")).unwrap();
+    t.fails(1, &["provider", "attach"]).await;
+    t.fails(2, &["provider", "export", "--out", "file/below"]).await;
+    t.fails(3, &["provider", "export", "--grpc-addr", "127.0.0.1:1"]).await;
+    t.finish();
+}
+
+#[tokio::test]
+async fn catalogs_that_cannot_be_imported_or_watched() {
+    let server = Server::start().await;
+    let mut t = Transcript::new("errors_catalog", &server);
+    t.file("hosts", "# nothing\n");
+    t.file("latin1.hosts", b"10.0.0.1 caf\xe9\n");
+    t.file("large.hosts", " ".repeat((16 << 20) + 1));
+    t.file(
+        "compose.yaml",
+        "services:\n  web:\n    ports:\n      - [80]\n      - {target: many, published: 1}\n      - {target: 80}\n      - \"80\"\n      \
+         - \"8000-8010:80\"\n      - \"nowhere:8080:80\"\n      - \"53:53/udp\"\n      - \"8080:80\"\n",
+    );
+    for file in ["latin1.hosts", "large.hosts"] {
+        t.fails(2, &["catalog", "import", file, "--format", "hosts"]).await;
+    }
+    t.fails(1, &["catalog", "import", "hosts"]).await;
+    t.fails(2, &["catalog", "import", "compose.yaml", "--strict"]).await;
+    t.fails(2, &["catalog", "watch", "web", "--once", "--partition", "other"]).await;
+    let without = Setup::new().serve().start().await;
+    t.call(&without.grpc.to_string(), "<without>");
+    t.file("hosts", "10.0.0.1 web\n");
+    t.fails(2, &["catalog", "import", "hosts", "--grpc-addr", &without.grpc.to_string()]).await;
     t.finish();
 }

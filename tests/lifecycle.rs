@@ -98,8 +98,15 @@ async fn term_and_int_stop_cleanly_with_calls_in_flight() {
 /// A server without one of its tasks would look alive: the process ends with an error instead, to be started again.
 #[tokio::test]
 async fn a_task_that_panics_ends_the_process() {
-    for task in ["what follows the plugins' files", "what starts and stops controllers", "the clean-up of tenancies"] {
-        let mut server = Setup::new().env("FAILPOINT_PANIC_OF_TASK", task).start().await;
+    let tasks = [
+        "what follows the plugins' files",
+        "what starts and stops controllers",
+        "the clean-up of tenancies",
+        "what follows tokens and policies",
+        "the thread of the audit log",
+    ];
+    for task in tasks {
+        let mut server = Setup::new().serve().acl().env("FAILPOINT_PANIC_OF_TASK", task).start().await;
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(1), "{task}: {}", server.log());
         let said = format!("{task} panicked (");

@@ -26,6 +26,8 @@ mod cli_connection;
 mod cli_consul;
 mod cli_edit;
 mod cli_errors;
+mod cli_errors_covered;
+mod cli_errors_files;
 mod cli_export;
 mod cli_help;
 mod cli_operators;

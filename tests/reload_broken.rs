@@ -313,3 +313,15 @@ async fn a_panic_in_the_middle_of_a_transition_ends_the_process() {
     assert_eq!(exit.code(), Some(1), "{}", server.log());
     assert!(server.log().contains("what follows the plugins' files panicked ("), "{}", server.log());
 }
+
+/// Controllers that were not started, or that are left paused, would be missing from a server that looks alive.
+#[tokio::test]
+async fn a_panic_beside_a_plugins_controllers_ends_the_process() {
+    for place in ["starting controllers", "following quarantine"] {
+        let mut server = Setup::new().serve().env("FAILPOINT_PANIC_AT", place).start().await;
+        fs::write(server.plugin_dir.join("noop.wasm"), guest("reconcile-noop")).unwrap();
+        let exit = server.ended().await;
+        assert_eq!(exit.code(), Some(1), "{place}: {}", server.log());
+        assert!(server.log().contains("what starts and stops controllers panicked ("), "{place}: {}", server.log());
+    }
+}

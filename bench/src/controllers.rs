@@ -48,8 +48,8 @@ impl Reconciler for NoopReconciler {
 }
 
 /// A store with the guest's type registered.
-struct BenchHarness {
-    backend: Arc<dyn Backend>,
+pub(crate) struct BenchHarness {
+    pub(crate) backend: Arc<dyn Backend>,
     service: ResourceService,
     registry: Arc<ArcSwap<Registry>>,
     plugin: Arc<Plugin>,
@@ -57,20 +57,28 @@ struct BenchHarness {
 }
 
 impl BenchHarness {
-    async fn new(resources: usize) -> Outcome<Self> {
+    /// A store with so many resources of a type of the guest's.
+    pub(crate) async fn new(guest: &str, of: &Gvk, resources: usize) -> Outcome<Self> {
         let dir = tempfile::tempdir()?;
         let sandbox = Sandbox::new(&Limits::default(), dir.path().join("cache"))?;
-        let plugin = Plugin::load_file(&sandbox, &component(GUEST), &PluginSettings::default()).await?;
+        let plugin = Plugin::load_file(&sandbox, &component(guest), &PluginSettings::default()).await?;
         let registry = Registry::builtin()?.with(&plugin)?;
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let backend: Arc<dyn Backend> =
             Arc::new(SledBackend::open(mortise_store::Options::new(dir.path().join("store")))?);
         for first in (0..resources).step_by(BATCH) {
-            let mutations = (first..resources.min(first + BATCH)).map(|n| Mutation::Put(Box::new(thing(n)))).collect();
+            let last = resources.min(first + BATCH);
+            let mutations = (first..last).map(|n| Mutation::Put(Box::new(thing(of, n)))).collect();
             backend.commit(Batch::of_all(mutations)).await?;
         }
         let service = ResourceService::new(backend.clone(), registry.clone(), Options::default());
         Ok(Self { backend, service, registry, plugin, _dir: dir })
+    }
+
+    /// The controllers of the guest, which are to be started.
+    pub(crate) fn controller_manager(&self) -> ControllerManager {
+        let (service, backend) = (self.service.clone(), self.backend.clone());
+        ControllerManager::new(service, backend, self.registry.clone(), Quota::default())
     }
 }
 
@@ -78,12 +86,12 @@ fn gvk() -> Gvk {
     Gvk::new(GROUP, "v1", "Thing")
 }
 
-fn thing(number: usize) -> pb::Resource {
+fn thing(of: &Gvk, number: usize) -> pb::Resource {
     pb::Resource {
         id: Some(pb::Id {
             uid: Ulid::generate().to_string(),
             name: format!("thing-{number}"),
-            r#type: Some(gvk().to_pb()),
+            r#type: Some(of.to_pb()),
             tenancy: Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() }),
         }),
         generation: Ulid::generate().to_string(),
@@ -123,7 +131,7 @@ async fn rate(resources: usize, seen: impl Fn() -> (bool, u64)) -> Outcome<f64> 
 
 /// Prints the rates, their ratio, and memory.
 pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
-    let harness = BenchHarness::new(resources).await?;
+    let harness = BenchHarness::new(GUEST, &gvk(), resources).await?;
     let empty = resident_mib_of("self")?;
     let (mut ours, mut native, mut ratios, mut memory) = (Vec::new(), Vec::new(), Vec::new(), (0.0_f64, 0.0_f64));
     let mut aside = 0;
@@ -139,12 +147,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         memory.0 = memory.0.max(resident_mib_of("self")?);
         controllers.shutdown().await;
 
-        let controller_manager = ControllerManager::new(
-            harness.service.clone(),
-            harness.backend.clone(),
-            harness.registry.clone(),
-            Quota::default(),
-        );
+        let controller_manager = harness.controller_manager();
         let following = controller_manager.start()?;
         let seen = || {
             let report = controller_manager.reports(GUEST).pop();
@@ -177,17 +180,12 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
 /// Prints the share of a core that many idle controllers take.
 async fn idle() -> Outcome<()> {
     let (count, resources, length) = IDLE;
-    let harness = BenchHarness::new(resources).await?;
+    let harness = BenchHarness::new(GUEST, &gvk(), resources).await?;
     let controllers = Controllers::new(Arc::new(ServiceSource::new(harness.service.clone())), Arc::new(AlwaysLeased));
     for n in 0..count {
         controllers.register(Definition::new(format!("nothing-{n}"), gvk().to_pb(), Arc::new(NoopReconciler)))?;
     }
-    let controller_manager = ControllerManager::new(
-        harness.service.clone(),
-        harness.backend.clone(),
-        harness.registry.clone(),
-        Quota::default(),
-    );
+    let controller_manager = harness.controller_manager();
     let following = controller_manager.start()?;
     let wanted = resources as u64;
     let begun = Instant::now();
@@ -217,7 +215,7 @@ async fn idle() -> Outcome<()> {
 }
 
 /// Processor time of this process.
-fn processor_time() -> Outcome<Duration> {
+pub(crate) fn processor_time() -> Outcome<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let after = stat.rsplit_once(')').ok_or("/proc/self/stat has another form")?.1;
     let ticks = |n: usize| -> Outcome<u64> { Ok(after.split_whitespace().nth(n).ok_or("no times")?.parse()?) };

@@ -10,6 +10,7 @@
 mod apply;
 mod calls;
 mod catalog;
+mod controller_writes;
 mod controllers;
 mod crowd;
 mod destination;
@@ -113,6 +114,12 @@ enum Command {
         #[arg(long, default_value_t = 100_000)]
         resources: usize,
     },
+    /// Writes a second of a controller in a plugin that writes once in each reconcile, with a queue that is filled beforehand.
+    ControllerWrites {
+        /// How many resources.
+        #[arg(long, default_value_t = 20_000)]
+        resources: usize,
+    },
     /// Endpoints of services after every workload changed.
     Catalog {
         /// How many services.
@@ -174,6 +181,7 @@ fn main() -> Outcome<()> {
             Command::Hostile => hostile::measure(rounds).await,
             Command::Reload { reloads } => reload::measure(reloads).await,
             Command::Controllers { resources } => controllers::measure(rounds, resources).await,
+            Command::ControllerWrites { resources } => controller_writes::measure(rounds, resources).await,
             Command::Catalog { services } => catalog::measure(services).await,
             Command::Destination { streams, endpoints, changes } => {
                 destination::measure(streams, endpoints, changes).await
@@ -194,6 +202,7 @@ fn main() -> Outcome<()> {
                 etcd::run(rounds).await?;
                 hostile::measure(rounds).await?;
                 controllers::measure(rounds, 100_000).await?;
+                controller_writes::measure(rounds, 20_000).await?;
                 catalog::measure(1_000).await?;
                 destination::measure(1_000, 10_000, 50).await?;
                 queries::watches(rounds, 1_000).await?;

@@ -128,6 +128,17 @@ impl Transcript {
         ran
     }
 
+    /// Writes down what the next command is about.
+    pub fn say(&mut self, text: &str) {
+        self.text.extend(text.lines().map(|line| format!("# {line}\n")));
+    }
+
+    /// Writes down what a command said on standard error whose other output is different each time.
+    pub fn note(&mut self, command: &str, said: &[u8]) {
+        let lines = String::from_utf8_lossy(said).lines().map(|line| format!("! {line}\n")).collect::<String>();
+        self.text.push_str(&format!("$ mortise {command}\n{lines}\n"));
+    }
+
     /// Compares everything with the golden file.
     #[track_caller]
     pub fn finish(self) {
@@ -169,7 +180,8 @@ pub fn compare(name: &str, text: &str) {
     assert_eq!(golden.lines().count(), text.lines().count(), "{}: {text}", path.display());
 }
 
-/// Each number is `<n>`, with its unit if it has one; each digest is `<digest>`; columns stand two blanks apart.
+/// Each number is `<n>`, with its unit if it has one; each digest is `<digest>`; columns stand two blanks apart. What
+/// commands are told and errors say stays.
 fn without_numbers(text: &str) -> String {
     let unit = |word: &str| {
         let word = word.trim_end_matches([',', ';', ')']);
@@ -177,7 +189,7 @@ fn without_numbers(text: &str) -> String {
     };
     let mut out = String::new();
     for line in text.lines() {
-        if line.starts_with("=> ") {
+        if line.starts_with(['=', '$', '!', '#']) {
             out.push_str(&format!("{line}\n"));
             continue;
         }
@@ -223,6 +235,8 @@ pub fn mask(text: &str) -> String {
                 line.replace_range(at..at + digits, "<n>");
             }
         }
+        // What a command is told, and an error says, is the same each time, but for waits that the server computes.
+        let ages = !line.starts_with(['$', '!', '#']) || line.contains("try again in");
         let mut masked = String::new();
         let mut word = String::new();
         for c in line.chars().chain(['\n']) {
@@ -230,7 +244,7 @@ pub fn mask(text: &str) -> String {
                 word.push(c);
                 continue;
             }
-            masked.push_str(&masked_word(&word));
+            masked.push_str(&masked_word(&word, ages));
             word.clear();
             masked.push(c);
         }
@@ -239,9 +253,10 @@ pub fn mask(text: &str) -> String {
     out
 }
 
-fn masked_word(word: &str) -> String {
+fn masked_word(word: &str, ages: bool) -> String {
     let is_ulid = word.len() == 26 && word.chars().all(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
-    let is_age = word.ends_with('s')
+    let is_age = ages
+        && word.ends_with('s')
         && word[..word.len() - 1].chars().all(|c| c.is_ascii_digit() || c == 'm')
         && word.starts_with(|c: char| c.is_ascii_digit());
     let is_time = word.len() >= 20 && word.contains('T') && word.ends_with('Z') && word.starts_with("20");

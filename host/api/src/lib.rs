@@ -18,6 +18,7 @@ mod peer;
 mod port;
 pub mod server;
 mod soundness;
+mod tasks;
 mod tls;
 mod transport;
 

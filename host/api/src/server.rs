@@ -60,6 +60,7 @@ use crate::{
         watch_service_server::WatchServiceServer,
     },
     soundness::Soundness,
+    tasks::{Task, first_ended},
     tls::{Tls, TlsError, TlsOptions},
 };
 
@@ -131,7 +132,7 @@ pub enum ServeError {
     Task {
         /// What it does.
         task: &'static str,
-        /// Its panic, if it had one.
+        /// Its panic, if it had one; else the log says why.
         #[source]
         source: Option<JoinError>,
     },
@@ -245,7 +246,8 @@ impl OpenPorts {
             let soundness = Soundness::of(&service);
             let sound = soundness.fault().is_none();
             health::say(&health, true, sound).await;
-            let following = tokio::spawn(health::follow(health.clone(), soundness.clone()));
+            let mut following =
+                Task::spawn("what follows the server's health", health::follow(health.clone(), soundness.clone()));
             let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
@@ -337,8 +339,8 @@ impl OpenPorts {
                     ),
                     until(stopping.clone()),
                 );
-            let mut upkeep = tokio::spawn(upkeep(metrics.clone()));
-            let mut watching = tokio::spawn({
+            let mut upkeep = Task::spawn("the upkeep of metrics", upkeep(metrics.clone()));
+            let mut watching = Task::spawn("the watch over answers", {
                 let calls = calls.clone();
                 let changes = service.access().map(|access| access.changes());
                 async move { calls.watch_over(changes).await }
@@ -348,52 +350,32 @@ impl OpenPorts {
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
             let router = http::router(shared);
-            let mut http =
-                tokio::spawn(http::serve(self.http, router, probes, self.options.http, self.tls.clone(), stopping));
-
-            let mut dns = tokio::spawn({
-                let (ports, service, stopping) = (self.dns, service.clone(), stopping_tx.subscribe());
-                async move {
-                    match ports {
-                        Some(ports) => dns::serve(ports, service, stopping).await,
-                        None => std::future::pending().await,
+            let serving = http::serve(self.http, router, probes, self.options.http, self.tls.clone(), stopping.clone());
+            let mut http = Task::spawn("the HTTP port", serving);
+            let mut dns = self.dns.map(|ports| {
+                let serving = dns::serve(ports, service.clone(), stopping);
+                Task::spawn("the DNS port", async move {
+                    if let Err(e) = serving.await {
+                        tracing::error!("the DNS port: {e}");
                     }
-                }
+                })
             });
-
-            let mut reloading = tokio::spawn(async move {
-                match self.tls {
-                    Some(tls) => tls.follow().await,
-                    None => std::future::pending().await,
-                }
-            });
+            let mut reloading = self.tls.map(|tls| Task::spawn("the watch over the files of TLS", tls.follow()));
 
             tokio::pin!(grpc);
             // Without one of these the server would look alive and not be: it ends, and whatever started it starts it
             // again.
-            let (task, ended) = tokio::select! {
-                served = &mut grpc => {
-                    upkeep.abort();
-                    watching.abort();
-                    following.abort();
-                    dns.abort();
-                    reloading.abort();
-                    return Ok(served?);
+            let tasks = [&mut following, &mut http, &mut upkeep, &mut watching];
+            tokio::select! {
+                served = &mut grpc => return Ok(served?),
+                (task, source) = first_ended(tasks.into_iter().chain(&mut dns).chain(&mut reloading)) => {
+                    service.stop();
+                    return Err(ServeError::Task { task, source });
                 }
-                ended = &mut http => ("the HTTP port", Some(ended)),
-                ended = &mut dns => ("the DNS port", Some(ended.map(drop))),
-                ended = &mut reloading => ("the watch over the files of TLS", Some(ended)),
-                ended = &mut upkeep => ("the upkeep of metrics", Some(ended)),
-                ended = &mut watching => ("the watch over answers", Some(ended)),
-                () = stop => ("", None),
-            };
-            if let Some(ended) = ended {
-                service.stop();
-                return Err(ServeError::Task { task, source: ended.err() });
+                () = stop => {}
             }
             ready_tx.send_replace(false);
-            following.abort();
-            let _ = following.await;
+            following.end().await;
             health::say(&health, false, sound).await;
             service.stop();
             stopping_tx.send_replace(true);
@@ -410,7 +392,7 @@ impl OpenPorts {
                         () = left => Ok(()),
                     }
                 };
-                tokio::join!(serving, &mut http).0
+                tokio::join!(serving, http.ended()).0
             };
             match timeout(self.options.grace, finishing).await {
                 Ok(served) => served?,
@@ -418,11 +400,6 @@ impl OpenPorts {
                     tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
                 }
             }
-            upkeep.abort();
-            watching.abort();
-            http.abort();
-            dns.abort();
-            reloading.abort();
             Ok(())
         })
     }

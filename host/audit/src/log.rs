@@ -1,6 +1,13 @@
 //! The log as those see it who have something to record.
 
-use std::{fmt, pin::pin, sync::Arc, thread, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::pin,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use mortise_durable_fs::FsError;
 use parking_lot::Mutex;
@@ -46,8 +53,10 @@ struct Shared {
     limit: usize,
     wait: Duration,
     fault: watch::Receiver<Option<String>>,
-    /// Tells the thread to end, and is answered when it has.
-    close: Mutex<Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>>,
+    /// Tells the thread to end.
+    close: Mutex<Option<oneshot::Sender<()>>>,
+    /// True when the thread has ended; its sender is dropped without that when it panicked.
+    ended: watch::Receiver<bool>,
 }
 
 impl fmt::Debug for AuditLog {
@@ -69,15 +78,14 @@ impl AuditLog {
         let (queue, records) = mpsc::unbounded_channel();
         let (say, fault) = watch::channel(None);
         let (close, closing) = oneshot::channel();
-        let (ended, end) = oneshot::channel();
+        let (end, ended) = watch::channel(false);
         let waiting = Arc::<Waiting>::default();
         let (sync, counts) = (options.sync, waiting.clone());
         // Its own, since what waits is written after the server's has ended.
         let clock = runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         let run = move || {
-            clock.block_on(writer::write(records, files, sync, &counts, say, closing));
-            // Nobody may wait for it.
-            let _ = ended.send(());
+            let write = || clock.block_on(writer::write(records, files, sync, &counts, say, closing));
+            to_its_end(write, &counts, &end);
         };
         thread::Builder::new().name("mortise-audit".to_owned()).spawn(run).map_err(OpenError::Thread)?;
         Ok(Self(Arc::new(Shared {
@@ -88,7 +96,8 @@ impl AuditLog {
             limit: options.queue.max(1),
             wait: options.wait,
             fault,
-            close: Mutex::new(Some((close, end))),
+            close: Mutex::new(Some(close)),
+            ended,
         })))
     }
 
@@ -139,11 +148,31 @@ impl AuditLog {
     /// Writes what waits, brings it to the disk, and ends the thread. What comes after it is refused or dropped.
     pub async fn close(&self) {
         let close = self.0.close.lock().take();
-        if let Some((close, end)) = close {
+        if let Some(close) = close {
             // Either fails only if the thread has ended.
             let _ = close.send(());
-            let _ = end.await;
+            let _ = self.0.ended.clone().wait_for(|ended| *ended).await;
         }
+    }
+
+    /// Resolves when the thread that writes has ended. For a task that is watched: it panics when the thread did.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        panics_with(self.0.ended.clone())
+    }
+}
+
+/// Writes until that ends. If it panics, nothing is taken any more, and the end is not said.
+fn to_its_end(write: impl FnOnce(), waiting: &Waiting, end: &watch::Sender<bool>) {
+    let written = catch_unwind(AssertUnwindSafe(write));
+    waiting.close();
+    if written.is_ok() {
+        end.send_replace(true);
+    }
+}
+
+async fn panics_with(mut ended: watch::Receiver<bool>) {
+    if ended.wait_for(|ended| *ended).await.is_err() {
+        resume_unwind(Box::new("the thread that writes it did; the log says where"));
     }
 }
 
@@ -202,6 +231,18 @@ mod tests {
         log.close().await;
         assert_eq!(names(dir.path()), (0..1_000).map(|i| i.to_string()).collect::<Vec<_>>());
         assert!(log.reserve().await.is_err(), "closed");
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_panics_is_said_and_takes_nothing_more() {
+        for panics in [false, true] {
+            let (waiting, (end, ended)) = (Waiting::default(), watch::channel(false));
+            assert!(waiting.has_room(1));
+            to_its_end(|| assert!(!panics, "it was told to"), &waiting, &end);
+            drop(end);
+            assert!(!waiting.has_room(1));
+            assert_eq!(tokio::spawn(panics_with(ended)).await.is_err(), panics);
+        }
     }
 
     /// A log whose file cannot be put aside, which the next record asks for: what comes now waits.

@@ -139,22 +139,16 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     }
     let backend = Arc::new(store);
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
+    let tasks = TaskWatch::new();
     let audit = parts::audit(&config).map(|options| AuditLog::open(&options)).transpose()?;
+    if let Some(audit) = &audit {
+        tasks.spawn("the thread of the audit log", audit.ended());
+    }
     let options = parts::service(&config, audit.clone());
     let service = ResourceService::new(backend.clone(), registry.clone(), options);
-    let tasks = TaskWatch::new();
-    let mut background = service.background();
-    let background = tasks.over("the clean-up of tenancies", async move {
-        while let Some(ended) = background.join_next().await {
-            ended?;
-        }
-        Ok(())
-    });
+    let background = tasks.spawn("the clean-up of tenancies", service.background());
     let following = service.follow_access().await.map_err(RunError::Access)?;
-    let access = tasks.over("what follows tokens and policies", async move {
-        following.await;
-        Ok(())
-    });
+    let access = tasks.spawn("what follows tokens and policies", following);
     if config.acl.enabled {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
@@ -168,7 +162,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         &controller_manager,
     )
     .await?;
-    tasks.over("what follows the plugins' files", async move { following.await.map(drop) });
+    tasks.over("what follows the plugins' files", following);
     let following = controller_manager.start()?;
     let follows = following.abort_handle();
     let following = tasks.over("what starts and stops controllers", following);

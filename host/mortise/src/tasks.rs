@@ -24,16 +24,17 @@ impl TaskWatch {
         Self(watch::Sender::new(None))
     }
 
-    /// Watches a task until it ends. That it was aborted is no fault.
-    pub(crate) fn over(
-        &self,
-        task: &'static str,
-        ending: impl Future<Output = Result<(), JoinError>> + Send + 'static,
-    ) -> JoinHandle<()> {
+    /// Starts a task and watches it until it ends.
+    pub(crate) fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        self.over(task, tokio::spawn(work))
+    }
+
+    /// Watches a task that was started until it ends. That it was aborted is no fault.
+    pub(crate) fn over<T: Send + 'static>(&self, task: &'static str, ending: JoinHandle<T>) -> JoinHandle<()> {
         let first = self.0.clone();
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = ending => ended,
+                ended = ending => ended.map(drop),
                 ended = failpoint(task) => ended,
             };
             if let Err(ended) = ended
@@ -90,7 +91,7 @@ mod tests {
             one.await.unwrap();
         }
         assert_eq!(tasks.panic(), None);
-        tasks.over("bad", tokio::spawn(async { panic!("it was told to") })).await.unwrap();
+        tasks.spawn("bad", async { panic!("it was told to") }).await.unwrap();
         tasks.over("worse", tokio::spawn(async { panic!("later") })).await.unwrap();
         tasks.panicked().await;
         let text = tasks.panic().unwrap().to_string();

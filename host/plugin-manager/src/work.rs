@@ -5,7 +5,7 @@ use std::{future::Future, panic::AssertUnwindSafe, sync::Arc};
 use futures::FutureExt as _;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinHandle,
+    task::{AbortHandle, JoinHandle},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -46,17 +46,18 @@ impl Work {
 
     /// Runs what nobody waits for to its end, or until the manager stops. A panic ends the manager: something that has
     /// to go on does not any more.
-    pub(crate) fn spawn<F>(&self, future: F)
+    pub(crate) fn spawn<F>(&self, future: F) -> AbortHandle
     where
         F: Future<Output: Send> + Send + 'static,
     {
         let (stop, given_up) = (self.stop.clone(), self.given_up.clone());
-        self.tasks.spawn(async move {
+        let task = self.tasks.spawn(async move {
             let ended = AssertUnwindSafe(stop.run_until_cancelled_owned(future)).catch_unwind().await;
             if ended.is_err() {
                 given_up.cancel();
             }
         });
+        task.abort_handle()
     }
 
     /// Runs a future whose end is waited for, or until the manager stops; answers nothing then.

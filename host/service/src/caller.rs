@@ -50,6 +50,16 @@ impl Source {
     }
 }
 
+/// The queue of a caller where what is scarce is shared: a token's holder has one, whatever connections it comes by. Who
+/// has no token has one for each connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Turn {
+    /// Who takes turns with others.
+    pub(crate) holder: Source,
+    /// The connection, which takes turns with the holder's others.
+    pub(crate) connection: Source,
+}
+
 impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
@@ -95,6 +105,15 @@ impl Caller {
     #[must_use]
     pub fn in_hook_of(self, plugin: Arc<str>) -> Self {
         Self { hook_of: Some(plugin), ..self }
+    }
+
+    /// The queue of the caller.
+    pub(crate) fn turn(&self) -> Turn {
+        let holder = match self.authorizer.accessor() {
+            "" => self.source,
+            accessor => Source::of(accessor),
+        };
+        Turn { holder, connection: self.source }
     }
 
     /// The caller, at a source.

@@ -110,7 +110,7 @@ impl CheckedList {
         let total = service.lists.total();
         let mut wanted = (total / AT_ONCE).max(1);
         loop {
-            let share = service.lists.acquire(self.caller.source, wanted).await.map_err(|e| service.no_room(e))?;
+            let share = service.lists.acquire(self.caller.turn(), wanted).await.map_err(|e| service.no_room(e))?;
             let pages = self.open(service).await?;
             let mut encoder = Encoder { list: self, pages, pieces: VecDeque::new(), bytes: 0, share };
             let mut progress = encoder.pages(SHORT).await?;

@@ -2,13 +2,14 @@
 //!
 //! # Contract
 //! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.
-//! Within a caller calls are served in order. While a caller holds something it gets no more than half of all there is;
+//! Within a caller its connections take turns, and the calls of a connection are served in order. While a caller holds something it gets no more than half of all there is;
 //! the other half is for others, however little it gives back. Only a caller's one share may be larger than that, or
 //! what needs more than half could never be served. A share goes back when it is dropped; so does a place in the queue.
 //!
-//! A caller is a connection: that is all that the server knows by itself of a caller without a token. Clients behind
-//! one address are often strangers to each other (a proxy, a NAT, a node), and would share one queue by address. So a
-//! client with many connections has as many turns; `max_connections` bounds them.
+//! A caller is the holder of a token. Without one it is a connection: that is all that the server knows by itself then.
+//! Clients behind one address are often strangers to each other (a proxy, a NAT, a node), and would share one queue by
+//! address. So a client without a token that has many connections has as many turns; `max_connections` bounds them.
+//! Clients that share a token share its half, too.
 //!
 //! # No deadlocks
 //! Only who holds nothing waits: [`Share::grow`] never does. Who needs more than it has gives its share back, and asks
@@ -27,7 +28,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::caller::Source;
+use crate::caller::{Source, Turn};
 
 /// A number of units that are shared. Cheap to clone.
 #[derive(Clone)]
@@ -52,6 +53,9 @@ struct State {
 
 struct Waiter {
     number: u64,
+    connection: Source,
+    /// Of the caller's calls those of earlier rounds come first. No two of one connection are of the same.
+    round: u64,
     units: usize,
     grant: oneshot::Sender<Share>,
 }
@@ -95,7 +99,7 @@ impl FairPool {
     ///
     /// # Errors
     /// [`NoShare`], at once.
-    pub(crate) async fn acquire(&self, source: Source, units: usize) -> Result<Share, NoShare> {
+    pub(crate) async fn acquire(&self, turn: Turn, units: usize) -> Result<Share, NoShare> {
         if units > self.0.total {
             return Err(NoShare::TooMuch);
         }
@@ -107,7 +111,8 @@ impl FairPool {
             }
             let number = state.next_waiter;
             state.next_waiter += 1;
-            state.enqueue(source, Waiter { number, units, grant });
+            let Turn { holder: source, connection } = turn;
+            state.enqueue(source, Waiter { number, connection, round: 0, units, grant });
             Queued { pool: &self.0, source, number }
         };
         self.0.hand_out();
@@ -120,8 +125,8 @@ impl FairPool {
 
 impl FairPool {
     /// So many units, if they are free and nobody waits longer for them.
-    pub(crate) fn try_acquire(&self, source: Source, units: usize) -> Option<Share> {
-        self.acquire(source, units).now_or_never()?.ok()
+    pub(crate) fn try_acquire(&self, turn: Turn, units: usize) -> Option<Share> {
+        self.acquire(turn, units).now_or_never()?.ok()
     }
 }
 
@@ -141,12 +146,16 @@ impl Pool {
 }
 
 impl State {
-    fn enqueue(&mut self, source: Source, waiter: Waiter) {
+    fn enqueue(&mut self, source: Source, mut waiter: Waiter) {
         let queue = self.queues.entry(source).or_default();
         if queue.is_empty() {
             self.turns.push_back(source);
         }
-        queue.push_back(waiter);
+        let earlier = queue.iter().rev().find(|other| other.connection == waiter.connection);
+        let current = queue.front().map_or(0, |first| first.round);
+        waiter.round = earlier.map_or(current, |earlier| earlier.round + 1);
+        let place = queue.partition_point(|other| other.round <= waiter.round);
+        queue.insert(place, waiter);
         self.waiting += 1;
     }
 
@@ -256,12 +265,16 @@ mod tests {
 
     use super::*;
 
-    const A: Source = Source::of_number(1);
-    const B: Source = Source::of_number(2);
-    const C: Source = Source::of_number(3);
+    const A: Turn = turn(1, 1);
+    const B: Turn = turn(2, 2);
+    const C: Turn = turn(3, 3);
 
-    async fn now(pool: &FairPool, source: Source, units: usize) -> Option<Share> {
-        timeout(Duration::from_millis(20), pool.acquire(source, units)).await.ok()?.ok()
+    const fn turn(holder: u64, connection: u64) -> Turn {
+        Turn { holder: Source::of_number(holder), connection: Source::of_number(connection) }
+    }
+
+    async fn now(pool: &FairPool, turn: Turn, units: usize) -> Option<Share> {
+        timeout(Duration::from_millis(20), pool.acquire(turn, units)).await.ok()?.ok()
     }
 
     #[tokio::test]
@@ -281,16 +294,16 @@ mod tests {
         assert!(now(&pool, C, 4).await.is_some());
     }
 
-    #[tokio::test]
-    async fn callers_take_turns() {
+    /// The order in which calls are served that came one after the other.
+    async fn served(turns: &[Turn]) -> Vec<usize> {
         let pool = FairPool::new(1, 100);
         let held = pool.acquire(C, 1).await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
-        for (n, source) in [A, A, A, A, B].into_iter().enumerate() {
+        for (n, turn) in turns.iter().copied().enumerate() {
             let (pool, order) = (pool.clone(), order.clone());
             waiting.push(tokio::spawn(async move {
-                let share = pool.acquire(source, 1).await.unwrap();
+                let share = pool.acquire(turn, 1).await.unwrap();
                 order.lock().push(n);
                 drop(share);
             }));
@@ -300,7 +313,23 @@ mod tests {
         for one in waiting {
             one.await.unwrap();
         }
-        assert_eq!(*order.lock(), [0, 4, 1, 2, 3]);
+        let order = order.lock();
+        order.clone()
+    }
+
+    #[tokio::test]
+    async fn callers_take_turns() {
+        assert_eq!(served(&[A, A, A, A, B]).await, [0, 4, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn many_connections_of_one_caller_have_one_turn_and_take_turns_in_it() {
+        let [first, second] = [turn(1, 4), turn(1, 5)];
+        assert_eq!(served(&[A, first, second, B]).await, [0, 3, 1, 2]);
+        assert_eq!(served(&[first, first, first, second, second]).await, [0, 3, 1, 4, 2]);
+        let pool = FairPool::new(8, 100);
+        let mine = [now(&pool, A, 2).await, now(&pool, first, 2).await, now(&pool, second, 1).await];
+        assert_eq!(mine.map(|share| share.is_some()), [true, true, false], "they have one half together");
     }
 
     #[tokio::test]

@@ -18,10 +18,7 @@ use mortise_query::RecentlyDecoded;
 use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_store::Backend;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
-    task::JoinSet,
-};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// Limits of the service. Part of config.toml.
@@ -177,13 +174,10 @@ impl ResourceService {
         &self.backend
     }
 
-    /// Starts the background task that is no controller: the clean-up of tenancy units. It ends after
+    /// The background task that is no controller, to be started: the clean-up of tenancy units. It ends after
     /// [`ResourceService::stop`].
-    #[must_use]
-    pub fn background(&self) -> JoinSet<()> {
-        let mut tasks = JoinSet::new();
-        tasks.spawn(self.clone().run_tenancy_cleanup());
-        tasks
+    pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.clone().run_tenancy_cleanup()
     }
 
     /// Ends open watches and background tasks. Calls in flight finish.

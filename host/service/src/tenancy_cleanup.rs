@@ -7,8 +7,9 @@
 //!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, panic::AssertUnwindSafe, time::Duration};
 
+use futures::FutureExt as _;
 use mortise_resource::{
     meta, pb,
     tenancy::{DEFAULT, WILDCARD},
@@ -77,16 +78,7 @@ impl ResourceService {
 
     /// Deletes the resources of a unit, in as many passes as needed, then the unit.
     async fn empty_unit(&self, unit: &pb::Id) {
-        let mut wait = WAIT.0;
-        loop {
-            match self.try_empty_unit(unit).await {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(e) => tracing::warn!(unit = unit.name, "emptying a tenancy unit failed, trying again: {e}"),
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(WAIT.1);
-        }
+        until_gone(&unit.name, || self.try_empty_unit(unit)).await;
     }
 
     /// Whether a marked unit may be emptied: `default` only when the partition around it is marked too.
@@ -158,5 +150,46 @@ impl ResourceService {
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
             Err(e) => Err(e),
         }
+    }
+}
+
+/// Makes passes over a unit until one finds it gone. One that panics is made again, too: it is about this unit, and the
+/// others go on.
+async fn until_gone<F>(unit: &str, pass: impl Fn() -> F)
+where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    let mut wait = WAIT.0;
+    loop {
+        match AssertUnwindSafe(pass()).catch_unwind().await {
+            Ok(Ok(true)) => return,
+            Ok(Ok(false)) => {}
+            Ok(Err(e)) => tracing::warn!(unit, "emptying a tenancy unit failed, trying again: {e}"),
+            Err(_) => tracing::error!(unit, "emptying a tenancy unit panicked, trying again; please report it"),
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(WAIT.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_fails_or_panics_is_made_again() {
+        let passes = AtomicUsize::new(0);
+        until_gone("unit", || async {
+            match passes.fetch_add(1, Ordering::Relaxed) {
+                0 => panic!("it was told to"),
+                1 => Err(StoreError::Closed),
+                2 => Ok(false),
+                _ => Ok(true),
+            }
+        })
+        .await;
+        assert_eq!(passes.into_inner(), 4);
     }
 }

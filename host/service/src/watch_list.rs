@@ -17,7 +17,7 @@ use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
 
 use crate::{
     audit::Method,
-    caller::{Caller, Source},
+    caller::{Caller, Turn},
     fair::Share,
     hooks::RequestHooks,
     list::check,
@@ -55,9 +55,9 @@ enum WatchState {
 
 impl WatchState {
     /// The next event. Safe to cancel.
-    async fn next(&mut self, service: &ResourceService, source: Source) -> Result<WatchEvent, Error> {
+    async fn next(&mut self, service: &ResourceService, turn: Turn) -> Result<WatchEvent, Error> {
         if let Self::Queued(query) = self {
-            let place = service.snapshots.acquire(source, 1).await.map_err(|e| service.no_room(e))?;
+            let place = service.snapshots.acquire(turn, 1).await.map_err(|e| service.no_room(e))?;
             let watch = service.backend.watch_list(query).await.map_err(|e| ended(&e))?;
             *self = Self::Snapshot { watch, seen: 0, _place: place };
         }
@@ -187,10 +187,10 @@ impl Events {
 
     /// Waits for the next event, whatever it is about.
     async fn awaited(&mut self) -> Result<WatchEvent, Error> {
-        let source = self.open.caller().source;
+        let turn = self.open.caller().turn();
         loop {
             tokio::select! {
-                event = self.state.next(&self.service, source) => return event,
+                event = self.state.next(&self.service, turn) => return event,
                 news = self.open.news() => self.open.judge(news).await?,
             }
         }

@@ -1,5 +1,5 @@
 //! One write for each reconcile: the status `reconcile-status/seen` of things whose generation is not in it yet. Things
-//! of the type `One` are reconciled one at a time, those of `Many` 64 at once.
+//! of the type `One` are reconciled one at a time, those of `Few` 16 at once, those of `Many` 64 at once.
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status,
@@ -7,15 +7,24 @@ use mortise_plugin::{
 use mortise_test_guests::{DESCRIPTORS, Thing};
 
 const ONE: Kind<Thing> = Kind::new("reconcile_status", "v1", "One");
+const FEW: Kind<Thing> = Kind::new("reconcile_status", "v1", "Few");
 const MANY: Kind<Thing> = Kind::new("reconcile_status", "v1", "Many");
 
 static PLUGIN: Plugin = Plugin::new(
     "reconcile-status",
     "0.1.0",
     DESCRIPTORS,
-    &[&ResourceType::of(ONE, Scope::Namespace), &ResourceType::of(MANY, Scope::Namespace)],
+    &[
+        &ResourceType::of(ONE, Scope::Namespace),
+        &ResourceType::of(FEW, Scope::Namespace),
+        &ResourceType::of(MANY, Scope::Namespace),
+    ],
 )
-.controllers(&[&Controller::new("one", ONE, Seen).parallel(1), &Controller::new("many", MANY, Seen).parallel(64)]);
+.controllers(&[
+    &Controller::new("one", ONE, Seen).parallel(1),
+    &Controller::new("few", FEW, Seen).parallel(16),
+    &Controller::new("many", MANY, Seen).parallel(64),
+]);
 mortise_plugin::export!(PLUGIN: controlling);
 
 struct Seen;

@@ -14,8 +14,10 @@ use mortise_store::{Snapshot, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::Status;
+use tracing::Span;
 
 use super::status::status;
+use crate::call::guarded;
 
 /// Pieces of the archive that wait for the client, some 256 KiB each.
 const WAITING: usize = 4;
@@ -47,21 +49,31 @@ pub(crate) async fn backup(manager: &Manager, service: &ResourceService, config:
                 }
             }
         };
-        let ended = tokio::select! {
-            (written, ()) = async { tokio::join!(writing, sending) } => written,
-            () = stopped => Err(BackupError::Stopping),
-        };
-        match ended {
-            Ok(()) => tracing::info!("a backup was taken"),
-            Err(BackupError::ReaderGone) => tracing::info!("a backup was given up by whoever took it"),
-            Err(error) => {
-                tracing::warn!("a backup failed: {error}");
-                // A client that is gone needs no answer.
-                answers.send(Err(status(failure(error)))).await.ok();
+        let ended = async {
+            tokio::select! {
+                (written, ()) = async { tokio::join!(writing, sending) } => written,
+                () = stopped => Err(BackupError::Stopping),
             }
-        }
+        };
+        say_end(ended, &answers).await;
     });
     Ok(Box::pin(ReceiverStream::new(out)))
+}
+
+/// Tells the client how its backup ended, unless it ended well. Without a word, one that panicked would look complete.
+async fn say_end(
+    ended: impl Future<Output = Result<(), BackupError>>,
+    answers: &mpsc::Sender<Result<BackupResponse, Status>>,
+) {
+    let fault = match guarded(Span::none(), async { Ok(ended.await) }).await {
+        Ok(Ok(())) => return tracing::info!("a backup was taken"),
+        Ok(Err(BackupError::ReaderGone)) => return tracing::info!("a backup was given up by whoever took it"),
+        Ok(Err(error)) => failure(error),
+        Err(panic) => panic,
+    };
+    tracing::warn!("a backup failed: {fault}");
+    // A client that is gone needs no answer.
+    answers.send(Err(status(fault))).await.ok();
 }
 
 /// Store and files as of one moment.
@@ -107,4 +119,18 @@ fn failure(error: BackupError) -> Error {
         _ => Code::Internal,
     };
     Error::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_backup_that_panics_does_not_look_complete() {
+        let (answers, mut out) = mpsc::channel(1);
+        say_end(async { panic!("it was told to") }, &answers).await;
+        drop(answers);
+        assert_eq!(out.recv().await.unwrap().unwrap_err().code(), tonic::Code::Internal);
+        assert!(out.recv().await.is_none());
+    }
 }

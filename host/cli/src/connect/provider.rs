@@ -44,7 +44,11 @@ impl ProviderConnector {
         Self { server: Server::Local(socket), snapshot: None }
     }
 
-    async fn reach(&self, settings: &ConnectionSettings) -> Result<GrpcClient, CliError> {
+    /// The server of these settings.
+    ///
+    /// # Errors
+    /// It is not reached, or the settings make no sense.
+    pub(crate) async fn reach(&self, settings: &ConnectionSettings) -> Result<GrpcClient, CliError> {
         let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
         let given = match &self.server {
             Server::Environment(connect) => (**connect).clone(),

@@ -2,8 +2,9 @@
 //! a time: nothing else happens before a run is over, so that a lease that is lost and regained at once never makes
 //! two.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,7 @@ use crate::{
     definition::Definition,
     key::GroupKind,
     lease::{Lease, Leases, Placement},
+    request::ReconcileError,
     run::run,
     source::Source,
     status::State,
@@ -56,8 +58,30 @@ enum EndReason {
 }
 
 impl Supervisor {
-    /// Supervises until the desired state is [`Mode::Stop`], or its sender is dropped.
+    /// Supervises until the desired state is [`Mode::Stop`], or its sender is dropped. What panics here is a defect of
+    /// ours; the controller is begun anew then, as after any other end of a run.
     pub(crate) async fn supervise(mut self) {
+        let mut restarts = RestartBackoff::default();
+        loop {
+            let begun = Instant::now();
+            let Err(panic) = AssertUnwindSafe(self.follow()).catch_unwind().await else { break };
+            let error = format!("the supervisor: {}", ReconcileError::panicked(&*panic));
+            tracing::error!(controller = &*self.controller.name, "the controller starts again: {error}");
+            self.controller.recorder.broke(error.clone());
+            let until = Instant::now() + restarts.after(begun.elapsed());
+            self.controller.recorder.set(State::BackingOff { until, error });
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                // A dropped sender ends it below.
+                _ = self.wanted.changed() => {}
+            }
+        }
+        self.controller.clear();
+        self.controller.recorder.set(State::Stopped);
+        self.applied.send_replace(u64::MAX);
+    }
+
+    async fn follow(&mut self) {
         let mut restarts = RestartBackoff::default();
         let mut known: Option<Arc<Cache>> = None;
         let mut managed: Option<GroupKind> = None;
@@ -140,9 +164,6 @@ impl Supervisor {
                 EndReason::StateChanged => {}
             }
         }
-        self.controller.clear();
-        self.controller.recorder.set(State::Stopped);
-        self.applied.send_replace(u64::MAX);
     }
 
     /// Makes one run, and waits until nothing of it is left.

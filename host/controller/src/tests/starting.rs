@@ -1,14 +1,21 @@
 //! The start of a run, and what makes it start again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::{
-    harness::{Harness, Probe},
+    harness::{Harness, Probe, definition},
     kit::{album, artist},
 };
-use crate::{Definition, Mapper, Outcome, Placement, ReconcileError, State};
+use crate::{AlwaysLeased, Controllers, Definition, Leases, Mapper, Outcome, Placement, ReconcileError, State};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_runs_before_every_type_is_primed_and_then_everything_once() {
@@ -257,4 +264,31 @@ async fn a_hundred_idle_controllers_do_nothing() {
     let before = polls.num_alive_tasks();
     harness.pass(3_600_000).await;
     assert_eq!((harness.probe.names().len(), polls.num_alive_tasks()), (0, before));
+}
+
+/// Leases that panic when one is asked for, so many times.
+struct PanickingLeases(AtomicUsize);
+
+impl Leases for PanickingLeases {
+    fn lease(&self, controller: &str) -> watch::Receiver<bool> {
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        assert!(left.is_err(), "it was told to");
+        AlwaysLeased.lease(controller)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_that_panics_begins_anew() {
+    let harness = Harness::new(Probe::done());
+    let all = Controllers::new(Arc::new(harness.store.clone()), Arc::new(PanickingLeases(2.into())));
+    harness.store.put(&artist(), "a");
+    all.register(definition(&harness.probe)).unwrap();
+    harness.settle().await;
+    let status = all.status("c").unwrap();
+    let State::BackingOff { error, .. } = &status.state else { panic!("{:?}", status.state) };
+    assert_eq!(error, "the supervisor: panic [recovered]: it was told to");
+    harness.pass(5_000).await;
+    let status = all.status("c").unwrap();
+    assert_eq!((status.state, status.restarts, harness.probe.names().len()), (State::Running, 2, 3));
+    all.shutdown().await;
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::resume_unwind,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -16,7 +17,7 @@ use mortise_store::Backend;
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    task::{JoinHandle, JoinSet},
+    task::{AbortHandle, JoinHandle, JoinSet},
 };
 
 use mortise_service::values::{Quota, Values};
@@ -28,6 +29,7 @@ use super::{
     report::{About, report},
     source::ServiceSource,
 };
+use crate::{failpoint, work::Work};
 
 /// The state of the hooks `reconcile` in which a controller is paused.
 const RECONCILE: &str = "reconcile";
@@ -44,6 +46,7 @@ struct Inner {
     /// By plugin.
     attached: Mutex<BTreeMap<String, Attached>>,
     swapped: Arc<Notify>,
+    work: Work,
 }
 
 /// A plugin whose controllers run.
@@ -52,7 +55,7 @@ struct Attached {
     /// Whole names of its controllers.
     names: Vec<Arc<str>>,
     /// Pauses them while they are quarantined.
-    health: JoinHandle<()>,
+    health: AbortHandle,
 }
 
 impl Drop for Attached {
@@ -75,6 +78,7 @@ impl ControllerManager {
             values: Values::new(backend, quota),
             attached: Mutex::default(),
             swapped: Arc::default(),
+            work: Work::new(1),
             service,
             registry,
         }))
@@ -93,7 +97,12 @@ impl ControllerManager {
                 let swapped = manager.0.swapped.clone();
                 let changed = swapped.notified();
                 manager.follow().await;
-                changed.await;
+                tokio::select! {
+                    () = changed => {}
+                    () = manager.0.work.given_up() => resume_unwind(Box::new(
+                        "what pauses controllers in quarantine panicked before; the log says where",
+                    )),
+                }
             }
         }))
     }
@@ -174,13 +183,15 @@ impl ControllerManager {
                 changes.spawn(async move { manager.attach(&plugin).await });
             }
         }
-        while changes.join_next().await.is_some() {}
+        // Goes on with a panic of one of them.
+        changes.join_all().await;
     }
 
     /// Brings the controllers of a plugin that is new, or new in this version, to life. Those that there were before
     /// take over the queue.
     async fn attach(&self, plugin: &Arc<Plugin>) {
         let Some(reconciler) = Reconciler::new(plugin).map(Arc::new) else { return };
+        failpoint::reached("starting controllers");
         let before = self.0.attached.lock().remove(plugin.name());
         let old = before.as_ref().map(|before| before.names.clone()).unwrap_or_default();
         drop(before);
@@ -214,7 +225,7 @@ impl ControllerManager {
         }
         let lost: Vec<_> = old.into_iter().filter(|name| !names.contains(name)).collect();
         self.end(&lost).await;
-        let health = tokio::spawn(self.clone().mind(Arc::downgrade(plugin), names.clone()));
+        let health = self.0.work.spawn(self.clone().mind(Arc::downgrade(plugin), names.clone()));
         let attached = Attached { plugin: Arc::downgrade(plugin), names, health };
         self.0.attached.lock().insert(plugin.name().to_owned(), attached);
     }
@@ -230,6 +241,7 @@ impl ControllerManager {
     /// Pauses a plugin's controllers while their hook is quarantined. When its time is over they run again, and the
     /// first reconcile is the trial; if that fails, they pause again.
     async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
+        failpoint::reached("following quarantine");
         let Some(mut changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
         loop {
             let Some(quarantined) = plugin.upgrade().map(|plugin| quarantine(&plugin)) else { return };

@@ -5,6 +5,7 @@
 //! while nothing runs.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -45,7 +46,7 @@ impl Ticker {
             second: OnceLock::new(),
         });
         let (weak_ticker, engine) = (Arc::downgrade(&ticker), engine.weak());
-        thread::Builder::new().name("mortise-ticker".into()).spawn(move || {
+        let tick = move || {
             let mut idle: u32 = 0;
             while let (Some(ticker), Some(engine)) = (Weak::upgrade(&weak_ticker), engine.upgrade()) {
                 engine.increment_epoch();
@@ -62,7 +63,8 @@ impl Ticker {
                 #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
                 thread::sleep(TICK);
             }
-        })?;
+        };
+        thread::Builder::new().name("mortise-ticker".into()).spawn(move || again_after_panics(tick))?;
         Ok(ticker)
     }
 
@@ -93,11 +95,35 @@ impl Ticker {
     }
 }
 
+/// Works until that ends without a panic: without ticks no call would end that does not end by itself.
+fn again_after_panics(mut work: impl FnMut()) {
+    while catch_unwind(AssertUnwindSafe(&mut work)).is_err() {
+        tracing::error!("the thread that ends calls in time panicked, and goes on; please report it with the log");
+        #[allow(clippy::disallowed_methods, reason = "a thread of its own, whose work is to wait")]
+        thread::sleep(TICK);
+    }
+}
+
 /// While one of these lives, epochs advance.
 pub(crate) struct TickGuard(Arc<Ticker>);
 
 impl Drop for TickGuard {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_does_not_end_the_ticks() {
+        let mut begun = 0;
+        again_after_panics(|| {
+            begun += 1;
+            assert!(begun > 2, "it was told to");
+        });
+        assert_eq!(begun, 3);
     }
 }

@@ -33,7 +33,7 @@ impl ResourceService {
             let count = request.ids.len();
             return Err(Error::invalid(format!("ids: {count} are too many; ask for {MAX_IDS} at most")));
         }
-        let share = self.lists.acquire(caller.source, self.lists.total().min(ANSWER_BYTES)).await;
+        let share = self.lists.acquire(caller.turn(), self.lists.total().min(ANSWER_BYTES)).await;
         let _share = share.map_err(|e| self.no_room(e))?;
         let registry = self.types();
         let mut answer = BatchGetResponse::default();

@@ -60,8 +60,8 @@ impl ResourceService {
         let page_bytes = if within_hook { HOOK_PAGE_BYTES } else { PAGE_BYTES };
         let room = self.lists.total().min(page_bytes);
         let share = match within_hook {
-            true => self.lists.try_acquire(caller.source, room).ok_or_else(no_room_for_a_hook)?,
-            false => self.lists.acquire(caller.source, room).await.map_err(|e| self.no_room(e))?,
+            true => self.lists.try_acquire(caller.turn(), room).ok_or_else(no_room_for_a_hook)?,
+            false => self.lists.acquire(caller.turn(), room).await.map_err(|e| self.no_room(e))?,
         };
         let candidates = access::choose(self, &search, within_hook).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;

@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use mortise_durable_fs::AtomicFile;
 use mortise_provider::{
-    client::{ConnectionSettings, Connector as _},
+    client::{ConnectionSettings, ResourceClient as _},
     schema::Snapshot,
 };
 
@@ -36,8 +36,7 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let client = ProviderConnector::of_flags(&self.connect).connect(&ConnectionSettings::default()).await;
-        let client = client.map_err(CliError::failed)?;
+        let client = ProviderConnector::of_flags(&self.connect).reach(&ConnectionSettings::default()).await?;
         let types = client.types().await.map_err(|status| CliError::rpc("types", &status))?;
         let functions = client.functions().await.map_err(|status| CliError::rpc("functions", &status))?;
         let Source { host, namespace, name } = &self.source;

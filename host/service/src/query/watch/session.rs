@@ -143,8 +143,8 @@ impl Session {
 
     /// Waits for a place among those whose snapshots are read at once.
     pub(super) async fn place(&mut self) -> Result<Share, Error> {
-        let (service, source) = (self.service.clone(), self.open.caller().source);
-        self.until(async move { service.snapshots.acquire(source, 1).await.map_err(|e| service.no_room(e)) }).await?
+        let (service, turn) = (self.service.clone(), self.open.caller().turn());
+        self.until(async move { service.snapshots.acquire(turn, 1).await.map_err(|e| service.no_room(e)) }).await?
     }
 
     /// The next page of a content of which so many were read.

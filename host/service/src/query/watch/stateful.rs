@@ -91,9 +91,9 @@ impl Stateful {
     async fn read(&mut self) -> Result<Vec<ResourceChange>, Error> {
         self.session.until(sleep_until(self.not_before)).await?;
         let begun = Instant::now();
-        let (service, source) = (self.session.service.clone(), self.session.open.caller().source);
+        let (service, turn) = (self.session.service.clone(), self.session.open.caller().turn());
         let bytes = service.lists.total().min(PAGE_BYTES);
-        let page = self.session.until(service.lists.acquire(source, bytes)).await?.map_err(|e| service.no_room(e))?;
+        let page = self.session.until(service.lists.acquire(turn, bytes)).await?.map_err(|e| service.no_room(e))?;
         self.page = Some(page);
         let (query, part) = self.session.part();
         let opened = self.session.service.backend.open_changes(&query, &part).await.map_err(|e| ended(&e))?;

@@ -20,7 +20,7 @@ use crate::{
     engine::{
         commit::{commit_group::Slot, job::Job, shared::Shared},
         metrics,
-        tree::{keys, record::StoredResource, sums::Sums, table::Table, usage::Growth},
+        tree::{keys, panics::contained, record::StoredResource, sums::Sums, table::Table, usage::Growth},
     },
     error::io_fault,
     set_hash::Step,
@@ -125,12 +125,12 @@ fn pace(shared: &Weak<Shared>, count: usize) {
         if shared.queue.is_closed() {
             return;
         }
-        // Into memory. What cannot be read is found by who follows.
-        let read = shared.table.range(from.clone()..END.to_vec()).take(count).map_while(Result::ok);
-        let (mut seen, mut last) = (0, None);
-        for (key, _) in read {
-            (seen, last) = (seen + 1, Some(key));
-        }
+        // Into memory. What cannot be read is found by who follows, panics of sled's included.
+        let (seen, last) = contained("scrub", || {
+            let read = shared.table.range(from.clone()..END.to_vec()).take(count).map_while(Result::ok);
+            Ok(read.fold((0, None), |(seen, _), (key, _)| (seen + 1, Some(key))))
+        })
+        .unwrap_or_default();
         (from, pause) = match last {
             Some(key) if seen == count => (after(&key), slice),
             _ => (BEGIN.to_vec(), REST),

@@ -25,7 +25,10 @@ use tokio::task::JoinHandle;
 use crate::{
     Before, ChangeEvent, Position, StoreError,
     engine::{
-        read::{changes::Concern, scan::Scanner},
+        read::{
+            changes::Concern,
+            scan::{Scanner, interrupted},
+        },
         tree::{
             keys,
             record::{Kind, Meta},
@@ -114,8 +117,7 @@ impl Replay {
             let Some(reading) = &mut self.reading else { continue };
             let page = reading.await;
             self.reading = None;
-            // Its task panicked, or the runtime is going down.
-            let page = page.map_err(|_| StoreError::Closed)??;
+            let page = page.map_err(interrupted)??;
             self.next = page.next;
             self.page = page.changes.into_iter();
         }

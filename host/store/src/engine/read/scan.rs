@@ -259,7 +259,7 @@ impl Cursor for SledCursor {
 }
 
 /// A panic goes on in the caller; else the runtime is going down.
-fn interrupted(error: JoinError) -> StoreError {
+pub(super) fn interrupted(error: JoinError) -> StoreError {
     match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         Err(_) => StoreError::Closed,

@@ -1,0 +1,189 @@
+//! Whether every error text of the command line stands in some transcript. The texts are read from the source: what is
+//! given to `CliError`, its remedies, and the texts of error types.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Crates whose errors end a command.
+const CRATES: [&str; 2] = ["host/cli/src", "host/mortise/src"];
+
+/// What a text stands behind.
+const BEFORE: [&str; 9] = [
+    "CliError::usage(",
+    "CliError::failed(",
+    "CliError::file(",
+    "CliError::new(Exit::Unreachable,",
+    "CliError::new(Exit::TimedOut,",
+    ".remedy(",
+    "let fault =",
+    "let what =",
+    "#[error(",
+];
+
+/// Fewer letters than that, beside what is filled in, say nothing.
+const LETTERS: usize = 8;
+
+/// Texts without a transcript, and why. One that gets a transcript has to go.
+const ELSEWHERE: [(&str, &[&str]); 6] = [
+    (
+        "the machine would have to be broken: no threads, no random numbers, no shell, no working directory",
+        &[
+            "starting threads",
+            "listening for Ctrl-C",
+            "finding this program",
+            "cannot find",
+            "cannot start the editor …",
+            "no random numbers for a secret",
+            "no random numbers for the bootstrap token: …",
+            "the bootstrap token: …",
+            "making the keys",
+            "making a certificate",
+            "the new certificate",
+            "the token on standard input",
+        ],
+    ),
+    ("its owner may not read it, which holds nobody back who may do everything", &["cannot read the directory"]),
+    (
+        "it takes a terminal",
+        &[
+            "a backup is no text, and standard output is a terminal",
+            "name a file, or send it somewhere: mortise backup - > FILE",
+            "there is no token",
+            "give --token-file FILE, or the token on standard input",
+            "the secret key has a password, which cannot be asked for",
+            "--password-file FILE gives it, or MORTISE_SIGNING_PASSWORD",
+            "the two passwords differ",
+            "try again",
+        ],
+    ),
+    (
+        "the server would have to answer what no server of ours does",
+        &[
+            "the server's answer",
+            "what the server answered",
+            "…: the server's answer is empty",
+            "…: the server does not say what it holds",
+            "…: its data is no workload",
+            "the plan has no form as JSON",
+            "certificates as JSON",
+            "-o table shows it",
+            "reading tokens and policies: …",
+        ],
+    ),
+    (
+        "it comes about between two steps of a command, or while a store breaks",
+        &[
+            "…: somebody else keeps changing it",
+            "try again later",
+            "…: it changed after it was shown, so it stays",
+            "apply again",
+            "the server ended the watch",
+            "watch again",
+            "backup: the server's answer ended early; what came is no backup",
+            "the server's log says why; try again",
+            "not everything can be read",
+            "with the server stopped, mortise restore --salvage DATA_DIR --data-dir EMPTY saves what can be read",
+            "the server went away, or wants a certificate of this client that it trusts: --client-cert and --client-key",
+        ],
+    ),
+    (
+        "no command prints it: Terraform shows it, the log has it, or TOML's own bound comes first",
+        &[
+            "core is attached to the server behind …, and the provider's configuration names another one",
+            "leave `address` out, or unset TF_REATTACH_PROVIDERS",
+            "… panicked (…), so the server stops, to be started again; please report it with the log",
+            "… is no number of 64 bits",
+        ],
+    ),
+];
+
+/// The text of a string that begins at the start of `source`, in pieces between what is filled in.
+fn pieces(source: &str) -> Option<Vec<String>> {
+    let source = source.trim_start().trim_start_matches('&');
+    let source = source.strip_prefix("format!(").unwrap_or(source).trim_start();
+    let mut chars = source.strip_prefix('"')?.chars().peekable();
+    let mut pieces = vec![String::new()];
+    while let Some(c) = chars.next() {
+        let piece = pieces.last_mut()?;
+        match c {
+            '"' => return Some(pieces),
+            '\\' => match chars.next()? {
+                '\n' => while chars.next_if(|c| c.is_whitespace()).is_some() {},
+                'n' => piece.push('\n'),
+                c => piece.push(c),
+            },
+            '{' | '}' if chars.next_if_eq(&c).is_some() => piece.push(c),
+            '{' => {
+                chars.by_ref().take_while(|c| *c != '}').for_each(drop);
+                pieces.push(String::new());
+            }
+            c => piece.push(c),
+        }
+    }
+    None
+}
+
+/// Whether a line has the pieces, one after the other.
+fn has(line: &str, pieces: &[String]) -> bool {
+    let mut rest = line;
+    pieces.iter().all(|piece| {
+        let found = rest.find(piece.trim_end());
+        rest = found.map_or("", |at| &rest[at + piece.trim_end().len()..]);
+        found.is_some()
+    })
+}
+
+/// Places and pieces of every text in a file.
+fn texts(path: &Path, found: &mut Vec<(String, Vec<String>)>) {
+    let source = fs::read_to_string(path).unwrap();
+    let shipped = source.split("#[cfg(test)]").next().unwrap();
+    for (at, _) in shipped.match_indices(['C', '.', 'l', '#']) {
+        let Some(before) = BEFORE.iter().find(|before| shipped[at..].starts_with(**before)) else { continue };
+        let Some(pieces) = pieces(&shipped[at + before.len()..]) else { continue };
+        let letters = pieces.iter().flat_map(|piece| piece.chars()).filter(|c| c.is_alphabetic()).count();
+        if letters >= LETTERS {
+            let line = shipped[..at].matches('\n').count() + 1;
+            found.push((format!("{}:{line}", path.display()), pieces));
+        }
+    }
+}
+
+fn walk(dir: &Path, found: &mut Vec<(String, Vec<String>)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") && path.file_name().is_some_and(|name| name != "tests.rs")
+        {
+            texts(&path, found);
+        }
+    }
+}
+
+#[test]
+fn every_error_text_stands_in_a_transcript() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut found = Vec::new();
+    CRATES.iter().for_each(|folder| walk(&root.join(folder), &mut found));
+    let golden = fs::read_dir(root.join("tests/golden/cli")).unwrap().map(|entry| entry.unwrap().path());
+    let golden: String = golden.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).unwrap()).collect();
+    let elsewhere: Vec<&str> = ELSEWHERE.iter().flat_map(|(_, texts)| texts.iter().copied()).collect();
+    let (mut missing, mut excused, mut shown) = (Vec::new(), Vec::new(), 0);
+    for (place, pieces) in &found {
+        let text = pieces.join("…");
+        let stands = golden.lines().any(|line| line.starts_with(['!', '#']) && has(line, pieces));
+        match (stands, elsewhere.contains(&&*text)) {
+            (true, false) => shown += 1,
+            (false, true) => excused.push(text),
+            (true, true) => missing.push(format!("{place}: it has a transcript, and is excused: {text}")),
+            (false, false) => missing.push(format!("{place}: {text}")),
+        }
+    }
+    println!("{} error texts: {shown} in transcripts, {} excused", found.len(), excused.len());
+    let gone: Vec<_> = elsewhere.iter().filter(|text| !excused.iter().any(|excused| excused == *text)).collect();
+    assert!(missing.is_empty(), "{} without a transcript:\n{}", missing.len(), missing.join("\n"));
+    assert!(gone.is_empty(), "excused, and not in the source any more: {gone:?}");
+    assert!(found.len() > 150, "the texts are read: {}", found.len());
+}
