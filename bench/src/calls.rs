@@ -57,7 +57,7 @@ pub(crate) fn hooked(name: &str) -> pb::Resource {
 }
 
 /// The same, of the type that has no hook.
-pub(crate) fn unhooked(name: &str) -> pb::Resource {
+fn unhooked(name: &str) -> pb::Resource {
     artist_of("no_hook", name)
 }
 

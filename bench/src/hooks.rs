@@ -61,7 +61,7 @@ impl Guest {
 }
 
 /// The resource of a write, with an encoding of [`SIZE`] bytes.
-pub(crate) fn resource() -> Vec<u8> {
+fn resource() -> Vec<u8> {
     let mut resource = calls::hooked("korn");
     if let Some(id) = &mut resource.id {
         id.uid = "01ARZ3NDEKTSV4RRFFQ69G5FAV".into();

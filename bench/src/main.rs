@@ -155,7 +155,7 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
-    /// Instructions of read, write, list and hooks, beside the stored figures; fails where one rose by more than 5 %.
+    /// Instructions of Read, Write and List, beside the stored figures; fails where one rose by more than 5 %.
     /// Needs valgrind.
     Instructions {
         /// Store the figures of this profile anew.
@@ -169,12 +169,6 @@ enum Command {
         work: instructions::Work,
         #[arg(long)]
         count: usize,
-        /// The component that it takes.
-        #[arg(long)]
-        component: PathBuf,
-        /// Compiled code.
-        #[arg(long)]
-        cache: PathBuf,
     },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
@@ -205,9 +199,7 @@ fn main() -> Outcome<()> {
             }
             Command::Plot { files, out } => plot::draw(&files, &out),
             Command::Instructions { update } => instructions::check(update).await,
-            Command::Counted { work, count, component, cache } => {
-                instructions::run(work, count, &component, &cache).await
-            }
+            Command::Counted { work, count } => instructions::run(work, count).await,
             Command::Calls { writes } => calls::calls(rounds, writes).await,
             Command::Lists => calls::lists(rounds).await,
             Command::Fanout { other } => fanout::measure(rounds, other.as_deref()).await,
