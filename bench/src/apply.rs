@@ -14,7 +14,7 @@ use tokio::process::Command;
 use crate::{
     Outcome,
     calls::{artist, fill},
-    report::{line, median},
+    report::{Line, Unit, median},
     servers::{Server, resident_mib_of, sibling},
 };
 
@@ -88,12 +88,11 @@ pub(crate) async fn measure(rounds: usize, count: usize) -> Outcome<()> {
         mib = mib.max(first.mib).max(second.mib);
         server.stop().await?;
     }
-    line(&format!(
-        "apply: {count} resources of one file: {:.0}/s, clients that write them {:.0}/s, ratio {:.2}; applied again \
-         {:.0}/s; memory {mib:.0} MiB",
-        median(applied),
-        median(direct),
-        median(ratios),
-        median(again),
-    ))
+    Line::of(format!("apply of {count} resources of one file"))
+        .figure("apply", median(applied), Unit::PerSecond)
+        .figure("clients that write them", median(direct), Unit::PerSecond)
+        .figure("ratio of rates", median(ratios), Unit::Ratio)
+        .figure("applied again", median(again), Unit::PerSecond)
+        .figure("memory of apply", mib, Unit::Mebibytes)
+        .print()
 }

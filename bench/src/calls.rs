@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use crate::{
     Outcome,
-    report::line,
+    report::{Line, Unit, line},
     servers::{Client, Server},
     versus::{Rounds, Work, costs},
 };
@@ -236,7 +236,9 @@ pub(crate) async fn lists(rounds: Rounds) -> Outcome<()> {
         let (a, b) = (lists(&ours).await?, lists(&ceiling).await?);
         let title = format!("List of {count}");
         costs(title, ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
-        line(&format!("resident after it: {:.0} MiB", ours.resident_mib()?))?;
+        Line::of(format!("memory after List of {count}"))
+            .figure("mortise", ours.resident_mib()?, Unit::Mebibytes)
+            .print()?;
         ours.stop().await?;
     }
     Ok(())

@@ -17,7 +17,7 @@ use tokio::{task::JoinSet, time::sleep};
 use crate::{
     Outcome,
     calls::artist,
-    report::line,
+    report::{Line, Unit},
     servers::{Client, Server, channel},
 };
 
@@ -39,16 +39,15 @@ pub(crate) async fn measure(services: usize) -> Outcome<()> {
     let begun = Instant::now();
     write_all(&clients, services, |number| artist(&format!("a{number}"))).await?;
     let ceiling = begun.elapsed();
-    line(&format!(
-        "{services} services, each with one workload, {CLIENTS} clients: all endpoints there after {:.0} ms; {services} \
-         changed workloads written after {:.0} ms, all endpoints changed after {:.0} ms, with {reconciled} reconciles; \
-         {services} artists written after {:.0} ms; memory {:.0} MiB",
-        ms(created.endpoints),
-        ms(changed.writes),
-        ms(changed.endpoints),
-        ms(ceiling),
-        server.resident_mib()?
-    ))?;
+    Line::of(format!("catalog of {services} services, each with one workload"))
+        .clients(CLIENTS)
+        .figure("all endpoints there after", ms(created.endpoints), Unit::Milliseconds)
+        .figure("changed workloads written after", ms(changed.writes), Unit::Milliseconds)
+        .figure("all endpoints changed after", ms(changed.endpoints), Unit::Milliseconds)
+        .figure("reconciles", reconciled as f64, Unit::Count)
+        .figure("as many artists written after", ms(ceiling), Unit::Milliseconds)
+        .figure("memory", server.resident_mib()?, Unit::Mebibytes)
+        .print()?;
     server.stop().await
 }
 

@@ -21,7 +21,7 @@ use crate::{
     Outcome,
     calls::fill,
     latencies::of_writes,
-    report::{line, median},
+    report::{Line, Unit, median},
     servers::{Client, Server},
     versus::Rounds,
 };
@@ -72,20 +72,19 @@ pub(crate) async fn measure(rounds: Rounds, lists: usize, resources: usize) -> O
     let _ = looking.await;
     let p50 = |rounds: &[crate::latencies::Latencies]| median(rounds.iter().map(|one| one.p50).collect());
     let p99 = |rounds: &[crate::latencies::Latencies]| median(rounds.iter().map(|one| one.p99).collect());
-    line(&format!(
-        "{lists} lists of {resources} beside {WRITERS} clients' writes: p50 {:.2} ms alone, {:.2} ms beside them; p99 {:.2} \
-         ms alone, {:.2} ms beside them, ratio {:.2}; {} lists came whole, {} were refused; memory {before:.0} MiB before, \
-         {} MiB at most, {:.0} MiB after",
-        p50(&alone),
-        p50(&beside),
-        p99(&alone),
-        p99(&beside),
-        median(ratios),
-        counts.whole.load(Ordering::Relaxed),
-        counts.refused.load(Ordering::Relaxed),
-        peak.load(Ordering::Relaxed),
-        server.resident_mib()?
-    ))?;
+    Line::of(format!("Write beside {lists} lists of {resources}"))
+        .clients(WRITERS)
+        .figure("p50 alone", p50(&alone), Unit::Milliseconds)
+        .figure("p50 beside them", p50(&beside), Unit::Milliseconds)
+        .figure("p99 alone", p99(&alone), Unit::Milliseconds)
+        .figure("p99 beside them", p99(&beside), Unit::Milliseconds)
+        .figure("p99 beside them over alone", median(ratios), Unit::Ratio)
+        .figure("whole lists", counts.whole.load(Ordering::Relaxed) as f64, Unit::Count)
+        .figure("refused lists", counts.refused.load(Ordering::Relaxed) as f64, Unit::Count)
+        .figure("memory before", before, Unit::Mebibytes)
+        .figure("memory at most", peak.load(Ordering::Relaxed) as f64, Unit::Mebibytes)
+        .figure("memory after", server.resident_mib()?, Unit::Mebibytes)
+        .print()?;
     Arc::try_unwrap(server).map_err(|_| "the server is still looked at")?.stop().await
 }
 

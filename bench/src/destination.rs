@@ -23,7 +23,7 @@ use tonic::{Streaming, transport::Endpoint as Address};
 
 use crate::{
     Outcome,
-    report::line,
+    report::{Line, Unit},
     servers::{Client, Server},
 };
 
@@ -107,20 +107,21 @@ pub(crate) async fn measure(streams: usize, endpoints: u32, changes: u32) -> Out
         all.get(all.len() * percent / 100).map_or(f64::NAN, |one| one.as_secs_f64() * 1e3)
     };
     let per_change = bytes.1 / (u64::from(changes) * (streams as u64 / 2)).max(1);
-    line(&format!(
-        "{streams} streams of {endpoints} endpoints, {late} of them stalled: the readers knew the service after {:.2} s, {} \
-         bytes each; {changes} changes reached each reader in order, p50 {:.1} ms, p99 {:.1} ms after the write began, the \
-         last reader p50 {:.1} ms (the write itself {:.1} ms), {per_change} bytes each; memory {before:.0} MiB before, \
-         {filled:.0} MiB with the streams, {grown:.0} MiB after the changes; the stalled ones caught up in {:.2} s, with \
-         {messages} messages at most",
-        known.as_secs_f64(),
-        bytes.0,
-        ms(took.clone(), 50),
-        ms(took, 99),
-        ms(last, 50),
-        ms(writes, 50),
-        caught_up.as_secs_f64(),
-    ))?;
+    Line::of(format!("destination: {changes} changes to {streams} streams of {endpoints} endpoints"))
+        .figure("stalled streams", late as f64, Unit::Count)
+        .figure("the readers knew the service after", known.as_secs_f64(), Unit::Seconds)
+        .figure("the service", bytes.0 as f64, Unit::Bytes)
+        .figure("a change reached a reader, p50 from the write's beginning", ms(took.clone(), 50), Unit::Milliseconds)
+        .figure("p99", ms(took, 99), Unit::Milliseconds)
+        .figure("the last reader, p50", ms(last, 50), Unit::Milliseconds)
+        .figure("the write itself, p50", ms(writes, 50), Unit::Milliseconds)
+        .figure("a change", per_change as f64, Unit::Bytes)
+        .figure("memory before", before, Unit::Mebibytes)
+        .figure("memory with the streams", filled, Unit::Mebibytes)
+        .figure("memory after the changes", grown, Unit::Mebibytes)
+        .figure("the stalled ones caught up in", caught_up.as_secs_f64(), Unit::Seconds)
+        .figure("messages to one of them at most", messages as f64, Unit::Count)
+        .print()?;
     server.stop().await
 }
 

@@ -23,7 +23,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     Outcome,
     calls::{artist, fill},
-    report::{line, median},
+    report::{Line, Unit, median, percentile},
     servers::{Client, Server},
     versus::Rounds,
 };
@@ -152,24 +152,22 @@ impl Side {
 
     async fn print(self) -> Outcome<()> {
         let Self { name, server, watchers, rates, costs, .. } = self;
-        let (opened, memory) = (watchers.opened.as_secs_f64(), server.resident_mib()?);
+        let (count, opened, memory) = (watchers.count, watchers.opened.as_secs_f64(), server.resident_mib()?);
         let delays = watchers.delays(server).await?;
-        let at = |percent: usize| delays.get(delays.len() * percent / 100).copied().unwrap_or(f64::NAN);
-        line(&format!(
-            "  {name}: {:.0} events/s, {:.1} µs of its processor for each, p50 {:.1} ms, p99 {:.1} ms; opened in {opened:.2} s; \
-             {memory:.0} MiB",
-            median(rates),
-            median(costs),
-            at(50),
-            at(99),
-        ))
+        Line::of(format!("events of {RESOURCES} resources to {count} watcher(s), {name}"))
+            .figure("events", median(rates), Unit::PerSecond)
+            .figure("an event", median(costs), Unit::ProcessorMicroseconds)
+            .figure("p50 from the beginning of a burst", percentile(&delays, 50), Unit::Milliseconds)
+            .figure("p99", percentile(&delays, 99), Unit::Milliseconds)
+            .figure("opening all", opened, Unit::Seconds)
+            .figure("memory", memory, Unit::Mebibytes)
+            .print()
     }
 }
 
 /// Measures 1, 100 and 1,000 watchers; of another build's server as well, if one is given.
 pub(crate) async fn measure(rounds: Rounds, other: Option<&std::path::Path>) -> Outcome<()> {
     for count in [1, 100, 1_000] {
-        line(&format!("fan-out of {RESOURCES} resources to {count} watcher(s), delays from the beginning of a burst"))?;
         let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
         let [ours, theirs] = &dirs;
         let mut sides = Vec::new();

@@ -18,7 +18,7 @@ use tonic::Code;
 use crate::{
     Outcome,
     latencies::of_writes,
-    report::{line, median},
+    report::{Line, Unit, line, median},
     servers::{Client, Server},
     versus::Rounds,
 };
@@ -71,12 +71,13 @@ pub(crate) async fn measure(rounds: Rounds) -> Outcome<()> {
             beside.push(loud);
             ratios.push(loud / quiet);
         }
-        line(&format!(
-            "{guest} ({sets_off}): p99 {:.2} ms alone, {:.2} ms beside it, ratio {:.1}; {blows} hostile calls",
-            median(alone),
-            median(beside),
-            median(ratios)
-        ))?;
+        Line::of(format!("Write beside {guest} ({sets_off})"))
+            .clients(WRITERS)
+            .figure("p99 alone", median(alone), Unit::Milliseconds)
+            .figure("p99 beside it", median(beside), Unit::Milliseconds)
+            .figure("p99 beside it over alone", median(ratios), Unit::Ratio)
+            .figure("hostile calls", blows as f64, Unit::Count)
+            .print()?;
         server.stop().await?;
     }
     Ok(())

@@ -1,11 +1,19 @@
-//! How long writes take: a few clients, each with one write after another.
+//! How long calls take: clients, each with one call after another.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use mortise_resource::pb;
 use tokio::task::JoinSet;
 
-use crate::{Outcome, calls::artist, servers::Client};
+use crate::{
+    Outcome,
+    calls::{Writes, artist},
+    report::{Line, Unit, median, percentile},
+    servers::Client,
+    versus::{Rounds, Work},
+};
 
 /// Percentiles of what some calls took, milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -16,26 +24,72 @@ pub(crate) struct Latencies {
 
 /// Lets each client write artists of its own for so long.
 pub(crate) async fn of_writes(writers: &[Client], length: Duration) -> Outcome<Latencies> {
+    let writes = Arc::new(Writes { clients: writers.to_vec(), resource: artist });
+    of(&writes, writers.len(), 0, length).await.map(|(latencies, _)| latencies)
+}
+
+/// Lets each client call for so long, from a turn on. Answers the turn that no client has come to.
+async fn of<W: Work>(work: &Arc<W>, clients: usize, from: u64, length: Duration) -> Outcome<(Latencies, u64)> {
     let mut tasks = JoinSet::new();
-    for (number, client) in writers.iter().enumerate() {
-        let mut client = client.clone();
+    for client in 0..clients {
+        let work = work.clone();
         tasks.spawn(async move {
             let (begun, mut took) = (Instant::now(), Vec::new());
             while begun.elapsed() < length {
-                let resource = artist(&format!("artist-{number}-{}", took.len() % 16));
                 let sent = Instant::now();
-                client.write(pb::WriteRequest { resource: Some(resource) }).await?;
+                work.call(client, from + took.len() as u64).await?;
                 took.push(sent.elapsed().as_secs_f64() * 1e3);
             }
             Outcome::Ok(took)
         });
     }
-    let mut all = Vec::new();
+    let (mut all, mut next) = (Vec::new(), from);
     while let Some(task) = tasks.join_next().await {
-        all.extend(task??);
+        let took = task??;
+        next = next.max(from + took.len() as u64);
+        all.extend(took);
+    }
+    if all.is_empty() {
+        return Err("no call came back in a whole round".into());
     }
     all.sort_by(f64::total_cmp);
-    let at = |percent: usize| all.get(all.len() * percent / 100).copied();
-    let (Some(p50), Some(p99)) = (at(50), at(99)) else { return Err("no write came back in a whole round".into()) };
-    Ok(Latencies { p50, p99 })
+    Ok((Latencies { p50: percentile(&all, 50), p99: percentile(&all, 99) }, next))
+}
+
+/// Runs both sides alternately, and prints medians of their percentiles and of the paired ratios (`ours` over `theirs`).
+pub(crate) async fn compare<A: Work, B: Work>(
+    title: &str,
+    (our_name, ours): (&str, Arc<A>),
+    (their_name, theirs): (&str, Arc<B>),
+    clients: usize,
+    rounds: Rounds,
+) -> Outcome<()> {
+    let (mut our_turn, mut their_turn) = (0, 0);
+    let mut figures: [Vec<f64>; 6] = Default::default();
+    // The first round warms up.
+    for round in 0..=rounds.count {
+        let (a, b);
+        // Whichever comes second finds the machine a little warmer.
+        if round % 2 == 0 {
+            (a, our_turn) = of(&ours, clients, our_turn, rounds.length).await?;
+            (b, their_turn) = of(&theirs, clients, their_turn, rounds.length).await?;
+        } else {
+            (b, their_turn) = of(&theirs, clients, their_turn, rounds.length).await?;
+            (a, our_turn) = of(&ours, clients, our_turn, rounds.length).await?;
+        }
+        if round > 0 {
+            let of_round = [a.p50, b.p50, a.p50 / b.p50, a.p99, b.p99, a.p99 / b.p99];
+            figures.iter_mut().zip(of_round).for_each(|(all, one)| all.push(one));
+        }
+    }
+    let [our_p50, their_p50, p50, our_p99, their_p99, p99] = figures.map(median);
+    Line::of(title)
+        .clients(clients)
+        .figure(format!("p50 {our_name}"), our_p50, Unit::Milliseconds)
+        .figure(format!("p50 {their_name}"), their_p50, Unit::Milliseconds)
+        .figure("ratio of p50", p50, Unit::Ratio)
+        .figure(format!("p99 {our_name}"), our_p99, Unit::Milliseconds)
+        .figure(format!("p99 {their_name}"), their_p99, Unit::Milliseconds)
+        .figure("ratio of p99", p99, Unit::Ratio)
+        .print()
 }

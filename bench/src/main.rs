@@ -8,6 +8,7 @@
 //! ```
 
 mod apply;
+mod bare_wasmtime;
 mod calls;
 mod catalog;
 mod controller_writes;
@@ -19,8 +20,10 @@ mod etcd;
 mod fanout;
 mod hooks;
 mod hostile;
+mod instructions;
 mod latencies;
 mod noop;
+mod plot;
 mod queries;
 mod reload;
 mod report;
@@ -47,6 +50,9 @@ struct Cli {
     /// Length of one round of one side, milliseconds.
     #[arg(long, default_value_t = 1500, global = true)]
     round_ms: u64,
+    /// A file that gets every figure as JSON, with its unit, the command and the machine.
+    #[arg(long, global = true)]
+    json: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -92,11 +98,11 @@ enum Command {
     },
     /// Durable writes against etcd, if it is on PATH, 64 and 1 clients.
     Etcd,
-    /// The hooks of one write, in process.
+    /// The hooks of one write by their parts, in process, beside bare wasmtime and native code.
     Hooks,
     /// What each hostile guest costs the writes of another type.
     Hostile,
-    /// Start-up time and idle memory; then with a million resources, and what that does to Read.
+    /// What an idle server takes; start-up time, memory, and percentiles of Read, Write and pages with a million resources.
     Scale {
         /// How many resources.
         #[arg(long, default_value_t = 1_000_000)]
@@ -147,6 +153,30 @@ enum Command {
         #[arg(long, default_value_t = 1_000)]
         watchers: usize,
     },
+    /// A picture of what others wrote by --json.
+    Plot {
+        /// Their files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The picture, SVG.
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Instructions of Read, Write and List, beside the stored figures; fails where one rose by more than 5 %.
+    /// Needs valgrind.
+    Instructions {
+        /// Store the figures of this profile anew.
+        #[arg(long)]
+        update: bool,
+    },
+    /// The work whose instructions are counted; started by the one above.
+    #[command(hide = true)]
+    Counted {
+        #[arg(long)]
+        work: instructions::Work,
+        #[arg(long)]
+        count: usize,
+    },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
     Noop {
@@ -161,13 +191,22 @@ enum Command {
 
 fn main() -> Outcome<()> {
     let cli = Cli::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let json = cli.json.as_deref().map(report::JsonFile::create).transpose()?;
+    let mut runtime = match cli.command {
+        // One thread, so that counts repeat.
+        Command::Counted { .. } => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = runtime.enable_all().build()?;
     let rounds = versus::Rounds { count: cli.rounds.max(1), length: Duration::from_millis(cli.round_ms) };
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match cli.command {
             Command::Noop { list, durable } => {
                 noop::serve(SocketAddr::from(([127, 0, 0, 1], 0)), list, durable.as_deref()).await
             }
+            Command::Plot { files, out } => plot::draw(&files, &out),
+            Command::Instructions { update } => instructions::check(update).await,
+            Command::Counted { work, count } => instructions::run(work, count).await,
             Command::Calls { writes } => calls::calls(rounds, writes).await,
             Command::Lists => calls::lists(rounds).await,
             Command::Fanout { other } => fanout::measure(rounds, other.as_deref()).await,
@@ -210,5 +249,8 @@ fn main() -> Outcome<()> {
                 scale::measure(rounds, 1_000_000).await
             }
         }
-    })
+    });
+    // What was measured before a fault is worth keeping.
+    let written = json.map_or(Ok(()), |file| file.write(cli.rounds, cli.round_ms));
+    outcome.and(written)
 }

@@ -26,7 +26,7 @@ use tonic::transport::Channel;
 use crate::{
     Outcome,
     calls::artist,
-    report::{line, median},
+    report::{Line, Unit, line, median, percentile},
     servers::{Client, Server, channel},
     versus::Rounds,
 };
@@ -96,8 +96,11 @@ async fn alike(
         took.push(plan.duration_us as f64);
     }
     took.sort_by(f64::total_cmp);
-    let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or(f64::NAN);
-    line(&format!("{ALIKE} {what}: server time p50 {:.0} µs, p99 {:.0} µs ({rounds} searches)", at(50), at(99)))
+    Line::of(format!("search of {ALIKE} {what}, the server's time"))
+        .figure("p50", percentile(&took, 50), Unit::Microseconds)
+        .figure("p99", percentile(&took, 99), Unit::Microseconds)
+        .figure("searches", rounds as f64, Unit::Count)
+        .print()
 }
 
 /// Searches among many resources.
@@ -128,25 +131,24 @@ pub(crate) async fn searches(resources: usize) -> Outcome<()> {
             break;
         }
     }
-    line(&format!(
-        "indexes of two fields of {resources}: there after {:.1} s, {:.1} s of the processor, {:.0} MiB more memory",
-        begun.0.elapsed().as_secs_f64(),
-        server.processor_seconds()? - begun.1,
-        server.resident_mib()? - memory
-    ))?;
+    Line::of(format!("indexes of two fields of {resources}"))
+        .figure("there after", begun.0.elapsed().as_secs_f64(), Unit::Seconds)
+        .figure("making them", server.processor_seconds()? - begun.1, Unit::ProcessorSeconds)
+        .figure("memory for them", server.resident_mib()? - memory, Unit::Mebibytes)
+        .print()?;
     alike(&mut queries, "by a field with an index", SEARCHES, |round| by_field(shard(round))).await?;
     for filter in [r#"data.name = "nobody""#, r#"meta.labels.shard > "999999999""#] {
         let begun = server.processor_seconds()?;
         let answer = queries.search(SearchRequest { filter: filter.into(), ..request() }).await?.into_inner();
         let plan = answer.plan.ok_or("no plan")?;
-        line(&format!(
-            "none of {resources} by {filter}: {:.2} s, {} looked at, {:.2} µs of the processor for each",
-            plan.duration_us as f64 / 1e6,
-            plan.scanned,
-            (server.processor_seconds()? - begun) * 1e6 / plan.scanned as f64
-        ))?;
+        let each = (server.processor_seconds()? - begun) * 1e6 / plan.scanned as f64;
+        Line::of(format!("search of none of {resources} by {filter}"))
+            .figure("all", plan.duration_us as f64 / 1e6, Unit::Seconds)
+            .figure("looked at", plan.scanned as f64, Unit::Count)
+            .figure("each", each, Unit::ProcessorMicroseconds)
+            .print()?;
     }
-    line(&format!("memory afterwards {:.0} MiB", server.resident_mib()?))?;
+    Line::of("after the searches").figure("memory", server.resident_mib()?, Unit::Mebibytes).print()?;
     server.stop().await
 }
 
@@ -228,10 +230,11 @@ pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
         if concerned && told == 0 {
             return Err(format!("{name}: no change was told").into());
         }
-        line(&format!(
-            "  {name}: {:.0} µs of the server's processor for a write ({total} writes, {told} changes told)",
-            median(costs)
-        ))?;
+        Line::of(format!("write beside {watchers} watches, {name}"))
+            .figure("a write", median(costs), Unit::ProcessorMicroseconds)
+            .figure("writes", total as f64, Unit::Count)
+            .figure("changes told", told as f64, Unit::Count)
+            .print()?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use tonic::Streaming;
 use crate::{
     Outcome,
     hooks::DEMO,
-    report::{line, median},
+    report::{Line, Unit, median},
     servers::{Client, Server},
 };
 
@@ -66,10 +66,9 @@ async fn saves() -> Outcome<()> {
             plugins.until(|plugin| plugin.digest == digest).await?;
             took.push(begun.elapsed().as_secs_f64() * 1e3);
         }
-        line(&format!(
-            "demo plugin, {what}: {:.0} ms from saving the file to serving it (median of {SAVES})",
-            median(took.split_off(2))
-        ))?;
+        Line::of(format!("demo plugin, {what}, median of {SAVES}"))
+            .figure("from saving the file to serving it", median(took.split_off(2)), Unit::Milliseconds)
+            .print()?;
     }
     server.stop().await
 }
@@ -106,13 +105,14 @@ async fn under_load(reloads: usize) -> Outcome<()> {
     while let Some(ended) = calls.join_next().await {
         ended??;
     }
-    line(&format!(
-        "{reloads} reloads in {:.1} s under {CLIENTS} clients: {} calls, none failed, none served by two versions; memory \
-         {warm:.0} MiB after {WARM}, {:.0} MiB at the end",
-        took.as_secs_f64(),
-        done.load(Ordering::Relaxed),
-        server.resident_mib()?
-    ))?;
+    // A call that failed, or was served by two versions, has ended the run.
+    Line::of(format!("{reloads} reloads under load"))
+        .clients(CLIENTS)
+        .figure("all of them", took.as_secs_f64(), Unit::Seconds)
+        .figure("calls, none of which failed", done.load(Ordering::Relaxed) as f64, Unit::Count)
+        .figure(format!("memory after {WARM}"), warm, Unit::Mebibytes)
+        .figure("memory at the end", server.resident_mib()?, Unit::Mebibytes)
+        .print()?;
     server.stop().await
 }
 

@@ -1,16 +1,26 @@
-//! Start-up time and idle memory, empty and with a million resources; and Read with a million against Read with 1,000.
+//! What a million resources cost: the start, memory, and Read, Write and a page of a list beside those of 1,000; and what
+//! an idle server costs that has many watches and controllers.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use mortise_resource::pb;
+use futures::future::try_join_all;
+use mortise_api::{ControllerServiceClient, QueryServiceClient};
+use mortise_resource::{
+    data::{ListControllersRequest, SearchRequest},
+    pb,
+    types::Gvk,
+};
 use mortise_store::{Backend as _, Batch, Mutation, Options, SledBackend};
+use mortise_test_guests::component;
+use tonic::transport::Channel;
 
 use crate::{
     Outcome,
-    calls::{Reads, artist},
-    report::{line, median},
-    servers::Server,
-    versus::{Rounds, compare, rate},
+    calls::{self, Reads, artist},
+    latencies::compare,
+    report::{Line, Unit, median},
+    servers::{Client, Server, channel},
+    versus::{Rounds, Work, rate},
 };
 
 /// Resources of one commit while a store is filled.
@@ -21,6 +31,12 @@ const STARTS: usize = 5;
 
 /// Time that 64 clients read before the comparison.
 const WARM_UP: Duration = Duration::from_secs(20);
+
+/// Resources of a page, which are those whose names have all digits but the last two in common.
+const PAGE: usize = 100;
+
+/// Resources of the store beside.
+const FEW: usize = 1_000;
 
 /// Fills a store directly, without a server.
 async fn fill(data: &Path, count: usize) -> Outcome<()> {
@@ -48,9 +64,9 @@ async fn fill(data: &Path, count: usize) -> Outcome<()> {
 }
 
 /// Starts a server several times; prints the median time to ready and the memory a moment after the last start.
-async fn starts(what: &str, data: &Path) -> Outcome<Server> {
+async fn starts(resources: usize, data: &Path) -> Outcome<Server> {
     let cold = Server::mortise(data, &[]).await?;
-    line(&format!("{what}: ready after {:.0} ms, first start", cold.ready_after.as_secs_f64() * 1e3))?;
+    let first = cold.ready_after.as_secs_f64() * 1e3;
     cold.stop().await?;
     let mut took = Vec::new();
     for _ in 0..STARTS {
@@ -60,30 +76,194 @@ async fn starts(what: &str, data: &Path) -> Outcome<Server> {
     }
     let server = Server::mortise(data, &[]).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    line(&format!(
-        "{what}: ready after {:.0} ms with a warm compile cache (median of {STARTS}), idle memory {:.0} MiB",
-        median(took),
-        server.resident_mib()?
-    ))?;
+    Line::of(format!("start with {resources} resources, median of {STARTS}"))
+        .figure("the first, which compiles", first, Unit::Milliseconds)
+        .figure("later ones", median(took), Unit::Milliseconds)
+        .figure("memory 2 s later", server.resident_mib()?, Unit::Mebibytes)
+        .print()?;
     Ok(server)
 }
 
+/// Writes anew what is there already, all over the store.
+struct Rewrites {
+    clients: Vec<Client>,
+    of: usize,
+}
+
+impl Work for Rewrites {
+    async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
+        let resource = Some(artist(&calls::name(client, turn, self.of)));
+        let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
+        stub.write(pb::WriteRequest { resource }).await?;
+        Ok(())
+    }
+}
+
+/// What the names of the page begin with that a client asks for in its turn: pages all over the store.
+fn page(client: usize, turn: u64, of: usize) -> String {
+    let mut name = calls::name(client, turn, of);
+    name.truncate(name.len().saturating_sub(2));
+    name
+}
+
+/// Lists of a page each, by what its names begin with.
+struct Lists {
+    clients: Vec<Client>,
+    of: usize,
+}
+
+impl Work for Lists {
+    async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
+        let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
+        let request = pb::ListRequest {
+            r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            name_prefix: page(client, turn, self.of),
+        };
+        whole(stub.list(request).await?.into_inner().resources.len())
+    }
+}
+
+/// Searches of a page each, by the same.
+struct Searches {
+    clients: Vec<QueryServiceClient<Channel>>,
+    of: usize,
+}
+
+impl Searches {
+    async fn new(server: &Server, clients: usize, of: usize) -> Outcome<Arc<Self>> {
+        let channels = try_join_all((0..clients).map(|_| channel(server.addr))).await?;
+        let client = |channel| QueryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
+        Ok(Arc::new(Self { clients: channels.into_iter().map(client).collect(), of }))
+    }
+}
+
+impl Work for Searches {
+    async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
+        let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
+        let request = SearchRequest {
+            r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+            parent: page(client, turn, self.of),
+            page_size: PAGE as i32,
+            ..SearchRequest::default()
+        };
+        whole(stub.search(request).await?.into_inner().resources.len())
+    }
+}
+
+/// A page has what it should: a list of nothing would be quick.
+fn whole(resources: usize) -> Outcome<()> {
+    if resources == PAGE { Ok(()) } else { Err(format!("a page of {resources} resources instead of {PAGE}").into()) }
+}
+
+/// Measures all of it with so many resources.
 pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
+    if resources < FEW || resources % PAGE != 0 {
+        return Err(format!("--resources {resources} is no multiple of {PAGE} from {FEW} on; choose one").into());
+    }
+    idle().await?;
     let (small_dir, large_dir) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    fill(small_dir.path(), 1_000).await?;
-    let small = starts("1,000 resources", small_dir.path()).await?;
+    fill(small_dir.path(), FEW).await?;
+    let small = starts(FEW, small_dir.path()).await?;
     fill(large_dir.path(), resources).await?;
-    let large = starts(&format!("{resources} resources"), large_dir.path()).await?;
+    let large = starts(resources, large_dir.path()).await?;
     // The comparison is of warm servers; a cold one reads its pages from the file first.
     let warming = Arc::new(Reads { clients: large.clients(64).await?, of: resources, resource: artist });
     rate(&warming, 64, WARM_UP).await?;
+    let names = [resources, FEW].map(|count| format!("among {count}"));
+    let [many, few] = names.each_ref().map(String::as_str);
     for clients in [1, 64] {
-        let ours = Arc::new(Reads { clients: large.clients(clients).await?, of: resources, resource: artist });
-        let theirs = Arc::new(Reads { clients: small.clients(clients).await?, of: 1_000, resource: artist });
-        let title = format!("Read among {resources}");
-        compare(&title, ("many", ours), ("1,000", theirs), clients, rounds).await?;
+        let reads = async |server: &Server, of| {
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of, resource: artist }))
+        };
+        let (ours, theirs) = (reads(&large, resources).await?, reads(&small, FEW).await?);
+        compare("Read", (many, ours), (few, theirs), clients, rounds).await?;
+        let writes =
+            async |server: &Server, of| Outcome::Ok(Arc::new(Rewrites { clients: server.clients(clients).await?, of }));
+        let (ours, theirs) = (writes(&large, resources).await?, writes(&small, FEW).await?);
+        compare("Write", (many, ours), (few, theirs), clients, rounds).await?;
     }
-    line(&format!("{resources} resources: memory after the reads {:.0} MiB", large.resident_mib()?))?;
+    let lists = async |server: &Server, of| Outcome::Ok(Arc::new(Lists { clients: server.clients(1).await?, of }));
+    let (ours, theirs) = (lists(&large, resources).await?, lists(&small, FEW).await?);
+    compare(&format!("List of {PAGE} by a prefix"), (many, ours), (few, theirs), 1, rounds).await?;
+    let (ours, theirs) = (Searches::new(&large, 1, resources).await?, Searches::new(&small, 1, FEW).await?);
+    compare(&format!("Search of {PAGE} by a prefix"), (many, ours), (few, theirs), 1, rounds).await?;
+    Line::of(format!("{resources} resources, after all of it"))
+        .figure("memory", large.resident_mib()?, Unit::Mebibytes)
+        .print()?;
     large.stop().await?;
     small.stop().await
+}
+
+/// Guests with so many controllers together, which have nothing to do.
+const IDLE_RUNNING: usize = 20;
+const IDLE_CONTROLLERS: [&str; 5] =
+    ["reconcile-sixteen", "reconcile-noop", "reconcile-self", "reconcile-slow", "reconcile-status"];
+
+/// Watches of an idle server, the resources of each, and the connections that they share.
+const IDLE_WATCHES: usize = 1_000;
+const IDLE_RESOURCES: usize = 100;
+const IDLE_CONNECTIONS: usize = 16;
+
+/// How long an idle server may come to rest, and for how long it is measured then.
+const REST: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Prints what an idle server takes: with nothing, with controllers, and with watches as well.
+async fn idle() -> Outcome<()> {
+    let (bare, full) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let server = Server::mortise(bare.path(), &[]).await?;
+    at_rest("idle, no controller, no watch", &server).await?;
+    server.stop().await?;
+
+    for guest in IDLE_CONTROLLERS {
+        std::fs::copy(component(guest), full.path().join(guest).with_extension("wasm"))?;
+    }
+    let server = Server::mortise(full.path(), &[]).await?;
+    let mut controllers = ControllerServiceClient::new(channel(server.addr).await?);
+    let mut running = 0;
+    for guest in IDLE_CONTROLLERS {
+        let all = controllers.list(ListControllersRequest { plugin: guest.into() }).await?.into_inner().controllers;
+        running += all.iter().filter(|one| one.state == "Running").count();
+    }
+    if running != IDLE_RUNNING {
+        return Err(format!("{running} controllers run instead of {IDLE_RUNNING}").into());
+    }
+    calls::fill(&server, IDLE_RESOURCES).await?;
+    at_rest(&format!("idle, {IDLE_RUNNING} controllers"), &server).await?;
+    let connections = server.clients(IDLE_CONNECTIONS).await?;
+    let watches = try_join_all(connections.iter().cycle().take(IDLE_WATCHES).cloned().map(watch)).await?;
+    at_rest(
+        &format!("idle, {IDLE_RUNNING} controllers and {IDLE_WATCHES} watches of {IDLE_RESOURCES} resources"),
+        &server,
+    )
+    .await?;
+    drop(watches);
+    server.stop().await
+}
+
+/// Opens a watch and takes its snapshot.
+async fn watch(mut client: Client) -> Outcome<tonic::Streaming<pb::WatchEvent>> {
+    let request = pb::WatchListRequest { r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()), ..Default::default() };
+    let mut events = client.watch_list(request).await?.into_inner();
+    let mut seen = 0;
+    while let Some(event) = events.message().await? {
+        match event.event {
+            Some(pb::watch_event::Event::EndOfSnapshot(_)) if seen == IDLE_RESOURCES => return Ok(events),
+            Some(pb::watch_event::Event::Upsert(_)) => seen += 1,
+            _ => return Err(format!("a snapshot of {seen} resources").into()),
+        }
+    }
+    Err("a watch ended".into())
+}
+
+async fn at_rest(what: &str, server: &Server) -> Outcome<()> {
+    tokio::time::sleep(REST).await;
+    let before = server.processor_seconds()?;
+    tokio::time::sleep(IDLE).await;
+    let used = server.processor_seconds()? - before;
+    Line::of(what)
+        .figure("processor", used / IDLE.as_secs_f64() * 100.0, Unit::PercentOfCore)
+        .figure("memory", server.resident_mib()?, Unit::Mebibytes)
+        .print()
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Outcome,
-    report::{line, median},
+    report::{Line, Unit, median},
     servers::Server,
 };
 
@@ -75,11 +75,12 @@ pub(crate) async fn compare<A: Work, B: Work>(
         ratios.push(ours / theirs);
     }
     let ratio = median(ratios);
-    line(&format!(
-        "{title}, {clients} client(s): {our_name} {:.0}/s, {their_name} {:.0}/s, ratio {ratio:.2}",
-        median(a),
-        median(b)
-    ))?;
+    Line::of(title)
+        .clients(clients)
+        .figure(our_name, median(a), Unit::PerSecond)
+        .figure(their_name, median(b), Unit::PerSecond)
+        .figure("ratio of rates", ratio, Unit::Ratio)
+        .print()?;
     Ok(ratio)
 }
 
@@ -148,9 +149,14 @@ impl Costs {
     pub(crate) fn print(self) -> Outcome<()> {
         let Self { title, names: [a, b], clients, figures } = self;
         let [a_rate, b_rate, slower, a_cost, b_cost, dearer] = figures.map(median);
-        line(&format!(
-            "{title}, {clients} client(s): {a} {a_rate:.0}/s, {b} {b_rate:.0}/s, ratio {slower:.3}; processor {a_cost:.1} and \
-             {b_cost:.1} µs, ratio {dearer:.3}"
-        ))
+        Line::of(title)
+            .clients(clients)
+            .figure(a, a_rate, Unit::PerSecond)
+            .figure(b, b_rate, Unit::PerSecond)
+            .figure(format!("rate of {b} over {a}"), slower, Unit::Ratio)
+            .figure(a, a_cost, Unit::ProcessorMicroseconds)
+            .figure(b, b_cost, Unit::ProcessorMicroseconds)
+            .figure(format!("cost of {a} over {b}"), dearer, Unit::Ratio)
+            .print()
     }
 }

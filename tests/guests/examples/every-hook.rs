@@ -1,9 +1,9 @@
-//! An honest plugin whose type has every hook, in the guest: what benches measure.
+//! An honest plugin whose type has every hook, in the guest: what benches measure, natively, too.
 
 use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, Typed, authorize, field};
 use mortise_test_guests::{DESCRIPTORS, proto::hashicorp::consul::internal::demo::v2::Artist};
 
-static PLUGIN: Plugin = Plugin::new(
+pub static PLUGIN: Plugin = Plugin::new(
     "every-hook",
     "1.0.0",
     DESCRIPTORS,

@@ -1,0 +1,294 @@
+//! Instructions of a read, a write and a list, counted by callgrind: a figure that another process on the machine does not
+//! disturb, so that a check can fail on it.
+//!
+//! A process without a network does the work a number of times and then twice that number; the difference has no start-up
+//! in it. What runs by the clock is left out: sled's own threads, and the thread that copies from memory into sled's tree;
+//! the thread that commits is counted. Valgrind shows programs
+//! the same processor on all machines, so counts depend on the compiler and the profile, not on where they are taken.
+//!
+//! Calls of guests are not among them: under valgrind 3.19 the process ends with SIGSEGV at the first pause of a guest.
+//! Then the host reads the thread's clock, for which rustix asks the kernel (`PR_GET_AUXV`) where the vDSO is, and
+//! valgrind has unmapped that. So the resources are namespaces, a type of the host.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use clap::ValueEnum;
+use futures::future::try_join;
+use mortise_resource::{pb, types};
+use mortise_service::{Caller, Consistency, Options, ResourceService, registry::Registry};
+use mortise_store::SledBackend;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::{
+    Outcome, calls,
+    report::{Line, Unit, line},
+};
+
+/// Part of the stored figure by which another may differ from it, percent.
+const TOLERANCE: f64 = 5.0;
+
+/// Resources that are stored; a list has all of them.
+const NAMES: usize = 100;
+
+/// In the names of the functions of the one thread of ours that runs by the clock.
+const CHECKPOINT: &str = "checkpoint_thread";
+
+/// Bytes of data in each.
+const DATA: usize = 512;
+
+/// What is counted, of namespaces with 512 bytes of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Work {
+    Read,
+    /// Durable.
+    Write,
+    /// Of 101.
+    List,
+}
+
+impl Work {
+    /// How often it is done in the shorter run: often enough for what happens now and then to weigh little.
+    const fn count(self) -> usize {
+        match self {
+            Self::Read => 300,
+            Self::Write => 150,
+            Self::List => 30,
+        }
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Figures of all works.
+type Counts = BTreeMap<Work, u64>;
+
+/// Stored figures, by the profile that the program was built with.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredCounts {
+    #[serde(default)]
+    dev: Counts,
+    #[serde(default)]
+    release: Counts,
+}
+
+impl StoredCounts {
+    fn path() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.toml")
+    }
+
+    fn read() -> Outcome<Self> {
+        let path = Self::path();
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        Ok(toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
+    }
+
+    fn write(&self) -> Outcome<()> {
+        let head = "# Instructions of one operation, by profile; `.ci/instructions` compares, `.ci/instructions --update` writes.\n";
+        Ok(std::fs::write(Self::path(), format!("{head}{}", toml::to_string(self)?))?)
+    }
+
+    fn of_this_profile(&mut self) -> (&'static str, &mut Counts) {
+        if cfg!(debug_assertions) { ("dev", &mut self.dev) } else { ("release", &mut self.release) }
+    }
+}
+
+/// How a count stands to the stored one.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Same,
+    Risen,
+    Fallen,
+}
+
+impl Change {
+    fn of(counted: u64, stored: u64) -> Self {
+        let percent = (counted as f64 / stored as f64 - 1.0) * 100.0;
+        match percent {
+            risen if risen > TOLERANCE => Self::Risen,
+            fallen if fallen < -TOLERANCE => Self::Fallen,
+            _ => Self::Same,
+        }
+    }
+}
+
+/// Counts all works and compares them with the stored figures, or stores them anew.
+pub(crate) async fn check(update: bool) -> Outcome<()> {
+    let there = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().await;
+    if let Err(e) = there {
+        return line(&format!("SKIPPED: instructions are not counted, valgrind does not start ({e}); install it"));
+    }
+    let mut stored = StoredCounts::read()?;
+    let dir = tempfile::tempdir()?;
+    let program = without_debug_info(dir.path()).await?;
+    let mut counted = Counts::new();
+    for &work in Work::value_variants() {
+        // At once, on two processors.
+        let (once, twice) = (work.count(), work.count() * 2);
+        let (once, twice) = try_join(instructions(&program, work, once), instructions(&program, work, twice)).await?;
+        let more = twice.checked_sub(once).ok_or_else(|| format!("{}: twice the work took less", work.name()))?;
+        counted.insert(work, more / work.count() as u64);
+    }
+    let (profile, of_profile) = stored.of_this_profile();
+    if update {
+        of_profile.clone_from(&counted);
+    }
+    let (mut risen, mut fallen) = (Vec::new(), Vec::new());
+    for (work, count) in counted {
+        let name = work.name();
+        let Some(stored) = of_profile.get(&work).copied() else {
+            return Err(format!("no figure of {name} is stored for the profile {profile}; run with --update").into());
+        };
+        Line::of(format!("instructions of {name}, profile {profile}"))
+            .figure("counted", count as f64, Unit::Instructions)
+            .figure("stored", stored as f64, Unit::Instructions)
+            .figure("counted over stored", count as f64 / stored as f64, Unit::Ratio)
+            .print()?;
+        match Change::of(count, stored) {
+            Change::Same => {}
+            Change::Risen => risen.push(name),
+            Change::Fallen => fallen.push(name),
+        }
+    }
+    if update {
+        return stored.write();
+    }
+    if !fallen.is_empty() {
+        let fallen = fallen.join(", ");
+        line(&format!(
+            "FEWER INSTRUCTIONS: {fallen}, by more than {TOLERANCE} %; store them by .ci/instructions --update"
+        ))?;
+    }
+    if risen.is_empty() {
+        return Ok(());
+    }
+    let risen = risen.join(", ");
+    line(&format!("MORE INSTRUCTIONS: {risen}, by more than {TOLERANCE} %"))?;
+    Err(format!("{risen}: more instructions than stored; find out why, or accept it by .ci/instructions --update")
+        .into())
+}
+
+/// A copy of this program that valgrind need not read for seconds each time.
+async fn without_debug_info(dir: &Path) -> Outcome<PathBuf> {
+    let copy = dir.join("mortise-bench");
+    let status =
+        Command::new("strip").arg("--strip-debug").arg("-o").arg(&copy).arg(std::env::current_exe()?).status().await;
+    match status {
+        Ok(status) if status.success() => Ok(copy),
+        Ok(status) => Err(format!("strip: {status}").into()),
+        Err(e) => Err(format!("strip does not start ({e}); install binutils").into()),
+    }
+}
+
+/// Instructions of a process that does the work so often, start-up included.
+async fn instructions(program: &Path, work: Work, count: usize) -> Outcome<u64> {
+    let dir = tempfile::tempdir()?;
+    let out = dir.path().join("callgrind.out");
+    let mut option = std::ffi::OsString::from("--callgrind-out-file=");
+    option.push(&out);
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--quiet", "--separate-threads=yes"])
+        .arg(option)
+        .arg(program)
+        .args(["counted", "--work", &work.name(), "--count", &count.to_string()])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{} under valgrind: {}\n{said}", work.name(), output.status).into());
+    }
+    // One file for each thread, `callgrind.out-01` and so on, and one for what was before there were any.
+    let mut sum = 0;
+    for entry in std::fs::read_dir(dir.path())? {
+        let entry = entry?;
+        let text = std::fs::read_to_string(entry.path())?;
+        let is_main = entry.file_name().to_string_lossy().ends_with("-01");
+        if is_main || text.contains("mortise_") && !text.contains(CHECKPOINT) {
+            let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+            sum += totals.ok_or("callgrind wrote no totals")?.trim().parse::<u64>()?;
+        }
+    }
+    Ok(sum)
+}
+
+/// Does the work so often: the process that is counted.
+pub(crate) async fn run(work: Work, count: usize) -> Outcome<()> {
+    let dir = tempfile::tempdir()?;
+    let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin()?));
+    let backend = Arc::new(SledBackend::open(mortise_store::Options::new(dir.path().join("store")))?);
+    let service = ResourceService::new(backend.clone(), registry, Options::default());
+    let caller = Caller::host(Consistency::Eventual);
+    for turn in 0..NAMES {
+        let resource = Some(namespace(turn));
+        service.write_encoded(&caller, pb::WriteRequest { resource }).await?;
+    }
+    for turn in 0..count {
+        let resource = namespace(turn);
+        match work {
+            Work::Read => {
+                service.read_encoded(&caller, pb::ReadRequest { id: resource.id }).await?;
+            }
+            Work::Write => {
+                service.write_encoded(&caller, pb::WriteRequest { resource: Some(resource) }).await?;
+            }
+            Work::List => {
+                let request = pb::ListRequest {
+                    r#type: Some(types::namespace().to_pb()),
+                    tenancy: Some(pb::Tenancy::default()),
+                    name_prefix: String::new(),
+                };
+                service.list_encoded(&caller, request).await?;
+            }
+        }
+    }
+    drop(service);
+    Ok(tokio::task::spawn_blocking(move || backend.close()).await?)
+}
+
+/// The namespace of a turn.
+fn namespace(turn: usize) -> pb::Resource {
+    // The message is one text, `description = 1`.
+    let data = "x".repeat(DATA - 3).encode_to_vec();
+    let r#type = Some(types::namespace().to_pb());
+    pb::Resource {
+        id: Some(pb::Id { name: calls::name(0, turn as u64, NAMES), r#type, ..pb::Id::default() }),
+        data: Some(prost_types::Any {
+            type_url: "type.googleapis.com/hashicorp.consul.tenancy.v2beta1.Namespace".into(),
+            value: data,
+        }),
+        ..pb::Resource::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_may_differ_by_five_percent() {
+        assert_eq!([949, 950, 1_000, 1_050, 1_051].map(|count| Change::of(count, 1_000)), {
+            [Change::Fallen, Change::Same, Change::Same, Change::Same, Change::Risen]
+        });
+    }
+
+    #[test]
+    fn every_work_has_a_stored_figure() {
+        let stored = StoredCounts::read().unwrap();
+        for work in Work::value_variants() {
+            assert!(stored.dev.contains_key(work) && stored.release.contains_key(work), "{work:?}");
+        }
+    }
+}
