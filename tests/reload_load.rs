@@ -21,7 +21,7 @@ const CLIENTS: usize = 32;
 /// By how much memory may vary under load after half of the reloads, MiB: what clients write is in it.
 const SLACK_MIB: usize = 24;
 /// By how much it may grow without load from the first half of the reloads to the end, KiB, however many they are. A
-/// version takes some MiB.
+/// version takes 1.4 MiB.
 const GROWTH_KIB: usize = 4 << 10;
 /// Reloads of which the median is taken.
 const MEDIAN_OF: usize = 21;
