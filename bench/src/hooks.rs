@@ -69,7 +69,8 @@ fn resource() -> Vec<u8> {
     }
     resource.metadata.insert("note".into(), String::new());
     let missing = SIZE.saturating_sub(resource.encoded_len());
-    let note = "x".repeat(missing.saturating_sub(2));
+    // The two lengths become longer by a byte each, and the value gets a tag and a length.
+    let note = "x".repeat(missing.saturating_sub(4));
     resource.metadata.insert("note".into(), note);
     resource.encode_to_vec()
 }
