@@ -158,10 +158,9 @@ fn whole(resources: usize) -> Outcome<()> {
 
 /// Measures all of it with so many resources.
 pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
-    if resources < FEW || resources % PAGE != 0 {
+    if resources < FEW || !resources.is_multiple_of(PAGE) {
         return Err(format!("--resources {resources} is no multiple of {PAGE} from {FEW} on; choose one").into());
     }
-    idle().await?;
     let (small_dir, large_dir) = (tempfile::tempdir()?, tempfile::tempdir()?);
     fill(small_dir.path(), FEW).await?;
     let small = starts(FEW, small_dir.path()).await?;
@@ -192,13 +191,14 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         .figure("memory", large.resident_mib()?, Unit::Mebibytes)
         .print()?;
     large.stop().await?;
-    small.stop().await
+    small.stop().await?;
+    idle().await
 }
 
 /// Guests with so many controllers together, which have nothing to do.
 const IDLE_RUNNING: usize = 20;
 const IDLE_CONTROLLERS: [&str; 5] =
-    ["reconcile-sixteen", "reconcile-noop", "reconcile-self", "reconcile-slow", "reconcile-status"];
+    ["reconcile-sixteen", "reconcile-noop", "reconcile-self", "reconcile-slow", "reconcile-fail"];
 
 /// Watches of an idle server, the resources of each, and the connections that they share.
 const IDLE_WATCHES: usize = 1_000;

@@ -10,9 +10,8 @@ macro_rules! controllers {
 }
 
 static PLUGIN: Plugin =
-    Plugin::new("reconcile-sixteen", "0.1.0", DESCRIPTORS, &[&ResourceType::of(THING, Scope::Namespace)]).controllers(
-        controllers!("a" "b" "c" "d" "e" "f" "g" "h" "i" "j" "k" "l" "m" "n" "o" "p"),
-    );
+    Plugin::new("reconcile-sixteen", "0.1.0", DESCRIPTORS, &[&ResourceType::of(THING, Scope::Namespace)])
+        .controllers(controllers!("a" "b" "c" "d" "e" "f" "g" "h" "i" "j" "k" "l" "m" "n" "o" "p"));
 mortise_plugin::export!(PLUGIN: controlling);
 
 struct Nothing;
