@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Part of the stored figure by which another may differ from it, percent.
-const TOLERANCE: f64 = 5.0;
+const TOLERANCE: u128 = 5;
 
 /// Resources that are stored; a list has all of them.
 const NAMES: usize = 100;
@@ -114,11 +114,12 @@ enum Change {
 
 impl Change {
     fn of(counted: u64, stored: u64) -> Self {
-        let percent = (counted as f64 / stored as f64 - 1.0) * 100.0;
-        match percent {
-            risen if risen > TOLERANCE => Self::Risen,
-            fallen if fallen < -TOLERANCE => Self::Fallen,
-            _ => Self::Same,
+        // In hundredths of the stored count, and whole: a fraction would not be exact at the bound.
+        let (counted, stored) = (u128::from(counted) * 100, u128::from(stored));
+        match () {
+            () if counted > stored * (100 + TOLERANCE) => Self::Risen,
+            () if counted < stored * (100 - TOLERANCE) => Self::Fallen,
+            () => Self::Same,
         }
     }
 }
