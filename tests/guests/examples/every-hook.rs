@@ -3,6 +3,7 @@
 use mortise_plugin::{Diagnostics, Plugin, ResourceType, Scope, Typed, authorize, field};
 use mortise_test_guests::{DESCRIPTORS, proto::hashicorp::consul::internal::demo::v2::Artist};
 
+/// The plugin, which a bench calls natively, too.
 pub static PLUGIN: Plugin = Plugin::new(
     "every-hook",
     "1.0.0",
