@@ -366,8 +366,11 @@ static NAMED: Plugin = Plugin::new("named", "1.0.0", &[], &[&ResourceType::of(SO
 
 fn names(song: &Typed<Song>, _: Option<&Typed<Song>>, said: &mut Diagnostics) {
     match query(SONG, &World::tenancy()).prefix(&song.data.title).all() {
-        Ok(found) if found.is_empty() => {}
-        Ok(found) => drop(said.error(format!("{} is there", found[0].name()))),
+        Ok(found) => {
+            if let Some(first) = found.first() {
+                said.error(format!("{} is there", first.name()));
+            }
+        }
         Err(failure) => drop(said.error(failure.message)),
     }
 }
