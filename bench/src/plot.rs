@@ -122,7 +122,7 @@ fn costs_panel(panel: &Panel<'_>, rows: &[Row]) -> Outcome<()> {
         .margin(12)
         .x_label_area_size(30)
         .y_label_area_size(NAMES)
-        .build_cartesian_2d((least * 0.7..most * 2.0).log_scale(), rows.len() as f64..0.0)?;
+        .build_cartesian_2d((least * 0.7..most * 12.0).log_scale(), rows.len() as f64..0.0)?;
     chart.configure_mesh().disable_y_mesh().disable_y_axis().y_labels(0).x_labels(8).draw()?;
     let area = chart.plotting_area();
     for (number, row) in rows.iter().enumerate() {
