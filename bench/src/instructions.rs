@@ -3,8 +3,8 @@
 //!
 //! A process without a network does the work a number of times and then twice that number; the difference has no start-up
 //! in it. What runs by the clock is left out: sled's own threads, and the thread that copies from memory into sled's tree;
-//! the thread that commits is counted. Valgrind shows programs
-//! the same processor on all machines, so counts depend on the compiler and the profile, not on where they are taken.
+//! the thread that commits is counted. Valgrind shows programs the same processor on all machines, so counts depend on the
+//! compiler and the profile, not on where they are taken.
 //!
 //! Calls of guests are not among them: under valgrind 3.19 the process ends with SIGSEGV at the first pause of a guest.
 //! Then the host reads the thread's clock, for which rustix asks the kernel (`PR_GET_AUXV`) where the vDSO is, and

@@ -4,10 +4,10 @@
 //! into `data` as though it were a field of that message. docs/query.md describes the language for users.
 //!
 //! # Contract
-//! Everything here is pure: no I/O, no clock, no state but what [`RecentlyDecoded`] remembers. A query is compiled once against a [`Schema`], and refused with a
-//! [`QueryError`] that names the place, the fault and the remedy; it is evaluated against one [`Candidate`] at a time.
-//! Evaluation fails only for a resource that does not decode ([`Undecodable`]). Input of any size and shape is safe:
-//! see [`limits`].
+//! Everything here is pure: no I/O, no clock, no state but what [`RecentlyDecoded`] remembers. A query is compiled once
+//! against a [`Schema`], and refused with a [`QueryError`] that names the place, the fault and the remedy; it is evaluated
+//! against one [`Candidate`] at a time. Evaluation fails only for a resource that does not decode ([`Undecodable`]). Input
+//! of any size and shape is safe: see [`limits`].
 //!
 //! ```
 //! use mortise_query::{Candidate, Filter, Schema};

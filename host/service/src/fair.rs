@@ -2,9 +2,10 @@
 //!
 //! # Contract
 //! Calls queue by caller, and callers take turns, so one with a thousand calls waiting delays another by one of them.
-//! Within a caller its connections take turns, and the calls of a connection are served in order. While a caller holds something it gets no more than half of all there is;
-//! the other half is for others, however little it gives back. Only a caller's one share may be larger than that, or
-//! what needs more than half could never be served. A share goes back when it is dropped; so does a place in the queue.
+//! Within a caller its connections take turns, and the calls of a connection are served in order. While a caller holds
+//! something it gets no more than half of all there is; the other half is for others, however little it gives back. Only
+//! a caller's one share may be larger than that, or what needs more than half could never be served. A share goes back
+//! when it is dropped; so does a place in the queue.
 //!
 //! A caller is the holder of a token. Without one it is a connection: that is all that the server knows by itself then.
 //! Clients behind one address are often strangers to each other (a proxy, a NAT, a node), and would share one queue by

@@ -24,8 +24,9 @@ use mortise_service::{
     values::{ValueError, Values},
 };
 
-/// Who a controller, or a plugin whose hook searches, is to the service. Which types it reaches was decided by the grants of its plugin before the service
-/// is asked; to these it has the access that a rule by type gives. It is no operator, and makes nobody one.
+/// Who a controller, or a plugin whose hook searches, is to the service. Which types it reaches was decided by the grants
+/// of its plugin before the service is asked; to these it has the access that a rule by type gives. It is no operator,
+/// and makes nobody one.
 pub(crate) struct Identity {
     name: String,
     fingerprint: u64,
