@@ -55,6 +55,7 @@ async fn each_check_comes_before_the_next_one() {
         status: [("k".to_owned(), pb::Status::default())].into(),
         data: Some(bytes(V2_ALBUM, &[0xff])),
         schema_version: 0,
+        references: Vec::new(),
         meta: None,
     };
     assert_eq!(said(all.clone()).await, invalid("resource.id is required"));

@@ -10,7 +10,7 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 23] = [
+const FILES: [&str; 26] = [
     "goten/types/memo.proto",
     "goten/types/meta.proto",
     "goten/types/multi_region_policy.proto",
@@ -26,10 +26,13 @@ const FILES: [&str; 23] = [
     "mortise/v1/controller_service.proto",
     "mortise/v1/diagnostic.proto",
     "mortise/v1/function_service.proto",
+    "mortise/v1/ownership.proto",
+    "mortise/v1/ownership_service.proto",
     "mortise/v1/plugin.proto",
     "mortise/v1/plugin_service.proto",
     "mortise/v1/private_bytes.proto",
     "mortise/v1/query_service.proto",
+    "mortise/v1/reference.proto",
     "mortise/v1/server_service.proto",
     "mortise/v1/type_service.proto",
     "mortise/v1/value.proto",

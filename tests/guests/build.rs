@@ -8,6 +8,7 @@ fn main() -> Result<(), Error> {
         .include("../../proto")
         .file("mortise/test/v1/thing.proto")
         .file("mortise/test/v1/everything.proto")
+        .file("mortise/test/v1/node.proto")
         .file("hashicorp/consul/internal/demo/v2/demo.proto")
         .run()
 }

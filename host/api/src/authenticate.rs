@@ -55,7 +55,8 @@ impl Requirement {
             | ("grpc.health.v1.Health", _)
             // Which calls the resource service, by the caller's own rights.
             | ("mortise.v1.AuthService" | "mortise.v1.ChangeService" | "mortise.v1.QueryService", _)
-            | ("mortise.v1.WatchService", _) => Self::None,
+            | ("mortise.v1.WatchService", _)
+            | ("mortise.v1.OwnershipService", "GetTree" | "PlanDelete") => Self::None,
             ("mortise.v1.TypeService" | "mortise.v1.FunctionService", _)
             | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::Known,
             ("mortise.v1.PluginService", "Inspect" | "Logs")

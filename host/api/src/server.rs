@@ -39,6 +39,7 @@ use crate::{
         function_service::FunctionApi,
         health::{self, Health},
         plugin_service::PluginApi,
+        ownership_service::OwnershipApi,
         query_service::QueryApi,
         reflection::Reflection,
         server_service::ServerApi,
@@ -55,7 +56,8 @@ use crate::{
     plugin_stubs::{
         auth_service_server::AuthServiceServer, change_service_server::ChangeServiceServer,
         controller_service_server::ControllerServiceServer, function_service_server::FunctionServiceServer,
-        plugin_service_server::PluginServiceServer, query_service_server::QueryServiceServer,
+        ownership_service_server::OwnershipServiceServer, plugin_service_server::PluginServiceServer,
+        query_service_server::QueryServiceServer,
         server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
         watch_service_server::WatchServiceServer,
     },
@@ -268,6 +270,8 @@ impl OpenPorts {
                 .max_decoding_message_size(self.options.max_request_bytes);
             let queries = QueryServiceServer::new(QueryApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
+            let ownership = OwnershipServiceServer::new(OwnershipApi(service.clone()))
+                .max_decoding_message_size(self.options.max_request_bytes);
             let watches = WatchServiceServer::new(WatchApi(service.clone()))
                 .max_decoding_message_size(self.options.max_request_bytes);
             let functions = FunctionServiceServer::new(FunctionApi(service.clone()))
@@ -323,6 +327,7 @@ impl OpenPorts {
                 .add_service(changes)
                 .add_service(functions)
                 .add_service(queries)
+                .add_service(ownership)
                 .add_service(watches)
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::served_as::<Linkerd>))

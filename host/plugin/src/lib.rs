@@ -67,6 +67,7 @@ pub use manifest::{
     field_path::{DataPath, DataPathError, References, Values},
     functions::{FunctionCallError, FunctionDecl},
     permission::{Permission, Permissions},
+    references::{DataReference, DataReferenceError, MAX_REFERENCES, ReferenceDecls},
 };
 pub use mortise_age::{Identities, IdentityError};
 pub use plugin::Plugin;

@@ -16,10 +16,10 @@ use std::{ops::Range, str};
 use prost::{
     DecodeError, Message as _,
     bytes::{Buf as _, Bytes},
-    encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
+    encoding::{self, DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 
-use crate::{goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
+use crate::{data::ReferenceRecord, goten::Meta, meta::DELETION_TIMESTAMP, pb, types::Gvk};
 
 /// A resource as it is stored and sent. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +76,8 @@ impl Span {
 
 /// The field of a resource that has its meta.
 const META: u32 = 1001;
+/// The field of a resource that has a record of what it refers to.
+const REFERENCES: u32 = 1002;
 /// The field of a meta that has the labels.
 const LABELS: u32 = 5;
 
@@ -96,6 +98,8 @@ struct Head {
     deletion_mark: Option<Span>,
     schema_version: u32,
     meta: Option<Span>,
+    /// Bytes of the records of what it refers to, with their tags and lengths.
+    references: u32,
 }
 
 impl<'r> From<&'r pb::Id> for IdRef<'r> {
@@ -257,6 +261,30 @@ impl EncodedResource {
         Ok(self.head.meta.map(|span| Meta::decode(part(&self.bytes, span))).transpose()?)
     }
 
+    /// The records of what it refers to.
+    ///
+    /// # Errors
+    /// One of them does not decode.
+    pub fn references(&self) -> Result<Vec<ReferenceRecord>, BadEncoding> {
+        let mut found = Vec::new();
+        if self.head.references == 0 {
+            return Ok(found);
+        }
+        let mut fields = Fields::of(&self.bytes, whole(&self.bytes));
+        while let Some((tag, value)) = fields.next()? {
+            if let (REFERENCES, Value::Bytes(span)) = (tag, value) {
+                found.push(ReferenceRecord::decode(part(&self.bytes, span))?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bytes that these records take in the encoding.
+    #[must_use]
+    pub fn references_len(&self) -> usize {
+        self.head.references as usize
+    }
+
     /// Its labels, in no particular order; a key may come again, and the last counts.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut fields = self.head.meta.map(|span| Fields::of(&self.bytes, span));
@@ -341,7 +369,12 @@ impl Head {
                 // As protobuf has it, the lower half counts.
                 (1000, Value::Number(number)) => head.schema_version = number as u32,
                 (META, Value::Bytes(span)) if head.meta.is_none() => head.meta = Some(span),
-                (1..=7 | 1000 | META, Value::Number(_) | Value::Other) | (1000 | META, Value::Bytes(_)) => {
+                (REFERENCES, Value::Bytes(span)) => {
+                    let length = u64::from(span.end - span.start);
+                    let key = encoding::key_len(REFERENCES) + encoding::encoded_len_varint(length);
+                    head.references += u32::try_from(key).unwrap_or_default() + span.end - span.start;
+                }
+                (1..=7 | 1000 | META | REFERENCES, Value::Number(_) | Value::Other) | (1000 | META, Value::Bytes(_)) => {
                     return Ok(None);
                 }
                 _ => {}
@@ -472,6 +505,10 @@ mod tests {
         }
     }
 
+    fn record(name: &str, on_delete: i32) -> ReferenceRecord {
+        ReferenceRecord { kind: "Artist".into(), name: name.into(), on_delete, ..ReferenceRecord::default() }
+    }
+
     fn resource() -> pb::Resource {
         pb::Resource {
             id: Some(id("miles")),
@@ -485,6 +522,7 @@ mod tests {
             )]),
             data: Some(prost_types::Any { type_url: "t".into(), value: vec![0xff; 300] }),
             schema_version: 3,
+            references: vec![record("miles", 1), record(&"long".repeat(50), 6)],
             meta: Some(Box::new(Meta {
                 generation: 7,
                 labels: BTreeMap::from([("env".into(), "prod".into()), ("none".into(), String::new())]),
@@ -508,6 +546,9 @@ mod tests {
             assert_eq!(encoded.decode().unwrap(), resource);
             assert_eq!(encoded.bytes(), &resource.encode_to_vec());
             assert_eq!(encoded.id(), resource.id.as_ref().map(IdRef::from).unwrap_or_default());
+            assert_eq!(encoded.references().unwrap(), resource.references);
+            let without = pb::Resource { references: Vec::new(), ..resource.clone() };
+            assert_eq!(encoded.references_len(), resource.encoded_len() - without.encoded_len());
             assert_eq!(encoded.uid(), encoded.id().uid);
             assert_eq!(encoded.name(), encoded.id().name);
             assert_eq!([encoded.partition(), encoded.namespace()], [encoded.id().partition, encoded.id().namespace]);

@@ -94,6 +94,12 @@ pub fn private_bytes() -> Gvk {
     Gvk::new("mortise", "v1", "PrivateBytes")
 }
 
+/// Work for the garbage collector: owner references to look at.
+#[must_use]
+pub fn ownership_check() -> Gvk {
+    Gvk::new("mortise", "v1", "OwnershipCheck")
+}
+
 /// What the holder of a secret may do.
 #[must_use]
 pub fn token() -> Gvk {

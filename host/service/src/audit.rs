@@ -35,6 +35,9 @@ pub(crate) enum Method {
     Update,
     WatchResource,
     WatchResources,
+    GetTree,
+    PlanDelete,
+    SetBlockDeletion,
 }
 
 impl Method {
@@ -58,14 +61,21 @@ impl Method {
             Self::Update => "Update",
             Self::WatchResource => "WatchResource",
             Self::WatchResources => "WatchResources",
+            Self::GetTree => "GetTree",
+            Self::PlanDelete => "PlanDelete",
+            Self::SetBlockDeletion => "SetBlockDeletion",
         }
     }
 
     fn category(self) -> Category {
         match self {
-            Self::Write | Self::WriteStatus | Self::Delete | Self::Move | Self::Import | Self::Update => {
-                Category::Write
-            }
+            Self::Write
+            | Self::WriteStatus
+            | Self::Delete
+            | Self::Move
+            | Self::Import
+            | Self::Update
+            | Self::SetBlockDeletion => Category::Write,
             _ => Category::Read,
         }
     }

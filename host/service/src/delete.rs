@@ -1,10 +1,10 @@
 //! Delete: by id, idempotent.
 //!
 //! A resource without finalizers is removed at once, and its tombstone makes its children follow ([`crate::reaper`]).
-//! One with finalizers is marked, and removed with the last of them.
+//! One with finalizers is marked, and removed with the last of them. What refers to it has a say ([`crate::references`]).
 
 use crate::registry::Registry;
-use mortise_resource::{Code, Error, authorizer::Verb, meta, pb, types};
+use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb, types};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
@@ -12,6 +12,11 @@ use crate::{
     builtin,
     caller::Caller,
     hooks::{RequestHooks, type_of},
+    references::{
+        ResourceKey,
+        carry_out::RemovalError,
+        plan::{Fate, Purpose},
+    },
     removal,
     retry::{Failure, Retry},
     service::ResourceService,
@@ -83,13 +88,50 @@ impl ResourceService {
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
-            match self.delete_or_mark(caller, &registry, stored).await {
+            let planned = self.is_planned(&registry, &stored);
+            let outcome = match planned {
+                true => self.delete_planned(caller, &registry, stored).await,
+                false => self.delete_or_mark(caller, &registry, stored).await,
+            };
+            match outcome {
                 Ok(deleted) => {
                     self.settle(&kind).await?;
                     return Ok(Some(deleted));
                 }
                 Err(failure) => retry.after(failure).await?,
             }
+        }
+    }
+
+    /// Deletes a resource with what goes with it, by what refers to it; marks it while something holds it.
+    async fn delete_planned(
+        &self,
+        caller: &Caller,
+        registry: &Registry,
+        stored: pb::Resource,
+    ) -> Result<Deleted, Failure> {
+        let (id, before) = (stored.id.clone().unwrap_or_default(), stored.generation.clone());
+        let deleted = |marked, after| Deleted { id: id.clone(), marked, generations: [before.clone(), after] };
+        if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
+            return Ok(deleted(Some(stored.version), before.clone()));
+        }
+        let of = type_of(&id);
+        self.records_of_referrers(registry, &of.group, &of.kind).await.map_err(Failure::Final)?;
+        let root = EncodedResource::of(&stored).map_err(|fault| Failure::Final(fault.into()))?;
+        let plan = self.plan_deletion(registry, root, Purpose::Delete).await;
+        let plan = plan.map_err(|error| Failure::Final(error.into()))?;
+        match self.carry_out(registry, caller, plan).await {
+            Ok(Fate::Remove) => Ok(deleted(None, String::new())),
+            Ok(Fate::Mark) => {
+                let now = self.at(&ResourceKey::from(&id)).await;
+                let now = now.map_err(|error| failed(error))?.filter(|now| now.uid() == id.uid);
+                let (version, generation) =
+                    now.map_or((None, String::new()), |now| (Some(now.version().to_owned()), now.generation().to_owned()));
+                Ok(deleted(version, generation))
+            }
+            Err(error) if error.is_conflict() => Err(Failure::Conflict(cas_failure())),
+            Err(RemovalError::Store(error)) => Err(failed(error)),
+            Err(RemovalError::Refused(error)) => Err(Failure::Final(error)),
         }
     }
 

@@ -14,7 +14,7 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Store
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::{ids, service::ResourceService, store_fault::store_fault};
+use crate::{ids, references::carry_out::RemovalError, service::ResourceService, store_fault::store_fault};
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.PrivateBytes";
 
@@ -45,7 +45,7 @@ impl ResourceService {
             if let Some(stored) = self.stored_private_bytes(plugin, of).await.map_err(|e| failed(&e))? {
                 (resource.id, resource.version) = (stored.id, stored.version);
             }
-            let expect = vec![Expectation { id: ExpectedId::from(of), generation: None }];
+            let expect = vec![Expectation { id: ExpectedId::from(of), generation: None, is_unmarked: false }];
             let batch = Batch { expect, ..Batch::of(Mutation::Put(Box::new(resource))).limited() };
             match self.backend.commit(batch).await {
                 Ok(_) => return Ok(()),
@@ -67,7 +67,10 @@ impl ResourceService {
         match self.stored_private_bytes(plugin, of).await.map_err(|e| failed(&e))? {
             Some(stored) => {
                 let id = stored.id.unwrap_or_default();
-                self.delete_unchecked(&id).await.map(drop).map_err(|e| failed(&e))
+                self.delete_unchecked(&id).await.map(drop).map_err(|e| match e {
+                    RemovalError::Store(e) => failed(&e),
+                    RemovalError::Refused(error) => error,
+                })
             }
             None => Ok(()),
         }

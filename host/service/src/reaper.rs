@@ -3,7 +3,10 @@
 //! For each tombstone, once its owner in that incarnation is really gone, the reaper deletes every child, records that
 //! in the tombstone's status, does it once more some time later, for children that were being written meanwhile, and
 //! deletes the tombstone. Children with finalizers are marked, and go when those are removed. The deletions of children
-//! leave tombstones of their own, so whole trees go.
+//! leave tombstones of their own, so whole trees go. What refers to the owner by owner references loses these
+//! ([`crate::references::release`]).
+//!
+//! A tombstone of a resource that is there, marked and held by what refers to it, has that worked off first.
 //!
 //! It is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is reconciled
 //! anew, and the work goes on.
@@ -13,13 +16,18 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use mortise_controller::{Context, Definition, Outcome, ReconcileError, Reconciler, Request};
 use mortise_resource::{
+    meta,
     pb::{self, condition::State},
     types,
 };
 use mortise_store::{Consistency, StoreError};
 use prost::Message as _;
 
-use crate::{builtin, ids, service::ResourceService};
+use crate::{
+    builtin, ids,
+    references::{self, carry_out::RemovalError, plan::Purpose},
+    service::ResourceService,
+};
 
 /// The status entry that records the first pass.
 const STATUS_KEY: &str = "consul.io/reaper-controller";
@@ -57,11 +65,11 @@ impl ResourceService {
         self.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
     }
 
-    async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, StoreError> {
+    async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
         let tombstone = match self.backend.read(Consistency::Consistent, id).await {
             Ok(tombstone) => tombstone,
             Err(StoreError::NotFound) => return Ok(Outcome::Done),
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         };
         let content = tombstone.data.as_ref().and_then(|any| pb::Tombstone::decode(any.value.as_slice()).ok());
         let Some(owner) = content.and_then(|c| c.owner).filter(|owner| !owner.uid.is_empty()) else {
@@ -71,11 +79,11 @@ impl ResourceService {
         // A tombstone counts only when its owner is gone; while the owner lives, its children are safe.
         match self.backend.read(Consistency::Consistent, &owner).await {
             Err(StoreError::NotFound) => {}
-            Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => {
-                self.delete_unchecked(id).await?;
-                return Ok(Outcome::Done);
+            Ok(owner) => return self.process_living(id, &owner).await,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => {
+                return self.process_living(id, &stored.decode()?).await;
             }
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         }
         let wait = self.remaining_wait(&tombstone);
         if first_pass(&tombstone).is_none() {
@@ -91,7 +99,19 @@ impl ResourceService {
         Ok(Outcome::Done)
     }
 
-    async fn delete_children(&self, owner: &pb::Id) -> Result<(), StoreError> {
+    /// Processes a tombstone of a resource that is there: one that is held by what refers to it, or none at all.
+    async fn process_living(&self, tombstone: &pb::Id, owner: &pb::Resource) -> Result<Outcome, RemovalError> {
+        let is_held = meta::finalizers(&owner.metadata).contains(references::FINALIZER);
+        if is_held && meta::is_marked(&owner.metadata) {
+            return self.work_off(owner).await;
+        }
+        self.delete_unchecked(tombstone).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Deletes what the owner owned, and drops it from the owner references of others.
+    async fn delete_children(&self, owner: &pb::Id) -> Result<(), RemovalError> {
+        let released = self.release_dependents(owner).await;
         let mut pages = self.backend.scan_owned(owner).await?;
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
@@ -100,9 +120,9 @@ impl ResourceService {
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
             children.retain(|child| !builtin::is_default(child));
             // One that cannot be deleted now does not keep the others.
-            outcome = outcome.and(self.delete_all_unchecked(children.into_iter()).await);
+            outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Delete).await);
         }
-        outcome
+        outcome.and(released)
     }
 
     async fn record_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {

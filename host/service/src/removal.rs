@@ -3,11 +3,21 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, stream};
-use mortise_resource::{meta, name, pb, types};
-use mortise_store::{Batch, Consistency, Mutation, StoreError};
+use mortise_resource::{EncodedResource, meta, name, pb, types};
+use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
 use prost::Message as _;
 
-use crate::{ids, server_meta, service::ResourceService};
+use crate::{
+    caller::Caller,
+    ids,
+    references::{
+        carry_out::RemovalError,
+        plan::{Fate, Purpose},
+    },
+    registry::Registry,
+    server_meta,
+    service::ResourceService,
+};
 
 /// Metadata key of a tombstone that holds the time of the deletion.
 const GENERATED_AT: &str = "generated_at";
@@ -21,12 +31,24 @@ const ATTEMPTS: u32 = 10;
 impl ResourceService {
     /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
     pub(crate) async fn remove(&self, stored: &pb::Resource) -> Result<(), StoreError> {
+        self.remove_expecting(stored, Vec::new()).await
+    }
+
+    /// As [`ResourceService::remove`], if what refers to it is what was seen.
+    pub(crate) async fn remove_expecting(
+        &self,
+        stored: &pb::Resource,
+        referrers: Vec<ExpectedReferrers>,
+    ) -> Result<(), StoreError> {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
             return self.backend.commit(Batch::of(delete)).await.map(drop);
         }
-        let with = |tombstone| Batch::of_all(vec![delete.clone(), Mutation::Put(Box::new(tombstone))]);
+        let with = |tombstone| Batch {
+            referrers: referrers.clone(),
+            ..Batch::of_all(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
+        };
         match self.backend.commit(with(tombstone(&id, &id.uid))).await {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),
@@ -44,42 +66,67 @@ impl ResourceService {
     /// resource that has finalizers instead. Returns whether the resource is gone.
     ///
     /// # Errors
-    /// Faults of the store, and a conflict in each of ten attempts.
-    pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, StoreError> {
+    /// Faults of the store, a conflict in each of ten attempts, and what refers to the resource and blocks.
+    pub async fn delete_unchecked(&self, id: &pb::Id) -> Result<bool, RemovalError> {
+        self.delete_for(id, Purpose::Delete).await
+    }
+
+    /// As [`ResourceService::delete_unchecked`], for some purpose.
+    pub(crate) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
+        let registry = self.types();
+        if let Some(of) = &id.r#type {
+            let known = self.records_of_referrers(&registry, &of.group, &of.kind).await;
+            known.map_err(RemovalError::Refused)?;
+        }
         let mut attempts = 0;
         loop {
             let stored = match self.backend.read(Consistency::Consistent, id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(true),
                 Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             };
-            let outcome = if !meta::has_finalizers(&stored.metadata) {
-                self.remove(&stored).await.map(|()| true)
-            } else if meta::is_marked(&stored.metadata) {
+            let outcome = if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
                 return Ok(false);
+            } else if self.is_planned(&registry, &stored) {
+                let plan = self.plan_deletion(&registry, EncodedResource::of(&stored)?, purpose).await?;
+                let host = Caller::host(Consistency::Consistent);
+                self.carry_out(&registry, &host, plan).await.map(|fate| fate == Fate::Remove)
+            } else if !meta::has_finalizers(&stored.metadata) {
+                self.remove(&stored).await.map(|()| true).map_err(RemovalError::from)
             } else {
                 let mut marked = stored;
                 mark(&mut marked);
                 marked.generation = ids::ulid();
                 server_meta::set_touched(&mut marked);
-                self.backend.write_cas(marked).await.map(|_| false)
+                self.backend.write_cas(marked).await.map(|_| false).map_err(RemovalError::from)
             };
             attempts += 1;
             match outcome {
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < ATTEMPTS => {}
+                Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
                 other => return other,
             }
         }
+    }
+
+    /// Whether the deletion of a resource has to look at what refers to it, or whether it may go.
+    pub(crate) fn is_planned(&self, registry: &Registry, stored: &pb::Resource) -> bool {
+        let of = stored.id.as_ref().and_then(|id| id.r#type.as_ref());
+        of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || is_protected(stored)
     }
 
     /// Calls [`ResourceService::delete_unchecked`] for every id, also after one failed.
     ///
     /// # Errors
     /// The first error.
-    pub(crate) async fn delete_all_unchecked(&self, ids: impl Iterator<Item = pb::Id>) -> Result<(), StoreError> {
-        let deletions =
-            stream::iter(ids).map(|id| async move { self.delete_unchecked(&id).await }).buffer_unordered(PARALLEL);
+    pub(crate) async fn delete_all_for(
+        &self,
+        ids: impl Iterator<Item = pb::Id>,
+        purpose: Purpose<'_>,
+    ) -> Result<(), RemovalError> {
+        let deletions = stream::iter(ids)
+            .map(|id| async move { self.delete_for(&id, purpose).await })
+            .buffer_unordered(PARALLEL);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 }
@@ -90,6 +137,17 @@ pub(crate) fn mutations(stored: &pb::Resource) -> Vec<Mutation> {
     let id = stored.id.clone().unwrap_or_default();
     let tombstone = tombstone(&id, &ids::ulid());
     vec![Mutation::Delete { id, version: stored.version.clone() }, Mutation::Put(Box::new(tombstone))]
+}
+
+/// Work for the garbage collector: a resource that is marked, and held by what refers to it. Its name cannot have been
+/// foreseen.
+pub(crate) fn pending(id: &pb::Id) -> Mutation {
+    Mutation::Put(Box::new(tombstone(id, &ids::ulid())))
+}
+
+/// Whether `meta.lifecycle` keeps a resource from being deleted.
+pub(crate) fn is_protected(stored: &pb::Resource) -> bool {
+    stored.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion)
 }
 
 /// Marks a resource for deletion, now.

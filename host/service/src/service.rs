@@ -8,6 +8,7 @@ use crate::{
     fair::FairPool,
     query::field_index::FieldIndexes,
     rates::{Category, RateLimits, Rates},
+    references::record_pass::RecordPasses,
     registry::Registry,
 };
 use arc_swap::ArcSwap;
@@ -46,6 +47,8 @@ pub struct Options {
     /// Time from the reaper's first pass over the children of a deleted owner to its second, which finds children that
     /// were being created during the first.
     pub second_pass: Duration,
+    /// Time that an owner reference may be to nothing.
+    pub owner_grace: Duration,
     /// Requests a second.
     pub rates: Rates,
     /// Who may do what; `None` for everyone everything.
@@ -67,6 +70,7 @@ impl Default for Options {
             search_time: Duration::from_secs(60),
             max_resource_bytes: 1 << 20,
             second_pass: Duration::from_secs(30),
+            owner_grace: Duration::from_secs(300),
             rates: Rates::default(),
             access: None,
             audit: None,
@@ -89,6 +93,8 @@ pub struct ResourceService {
     pub(crate) lists: FairPool,
     /// Indexes of fields that types declare.
     pub(crate) field_indexes: FieldIndexes,
+    /// Which types have records of what they refer to.
+    pub(crate) record_passes: RecordPasses,
     /// What watches looked into lately.
     pub(crate) decoded: Arc<RecentlyDecoded>,
     /// KiB of the pages that watches keep.
@@ -119,6 +125,7 @@ impl ResourceService {
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
             field_indexes: FieldIndexes::new(options.index_bytes),
+            record_passes: RecordPasses::default(),
             decoded: Arc::default(),
             views: Arc::new(Semaphore::new(VIEWS >> 10)),
             low_priority: Arc::default(),

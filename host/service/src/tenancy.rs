@@ -63,6 +63,7 @@ impl ResourceService {
             place.expect.push(Expectation {
                 id: ExpectedId::from(stored.id()),
                 generation: Some(stored.generation().to_owned()),
+                is_unmarked: false,
             });
         }
         Ok(place)

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::{
     builtin::{self, FINALIZER},
     read::tenancy_of,
+    references::{carry_out::RemovalError, plan::Purpose},
     service::ResourceService,
 };
 
@@ -106,12 +107,12 @@ impl ResourceService {
     }
 
     /// Makes one pass over a unit. Returns whether the unit is gone.
-    async fn try_empty_unit(&self, id: &pb::Id) -> Result<bool, StoreError> {
+    async fn try_empty_unit(&self, id: &pb::Id) -> Result<bool, RemovalError> {
         let unit = match self.backend.read(Consistency::Consistent, id).await {
             Ok(unit) => unit,
             Err(StoreError::NotFound) => return Ok(true),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         };
         if !self.may_be_emptied(id).await? {
             return Ok(false);
@@ -134,7 +135,7 @@ impl ResourceService {
                 let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
                 let ids = ids.collect::<Result<Vec<_>, _>>()?;
                 // A resource that cannot be deleted now does not keep the others.
-                failed = failed.and(self.delete_all_unchecked(ids.into_iter()).await);
+                failed = failed.and(self.delete_all_for(ids.into_iter(), Purpose::Empty(&tenancy)).await);
             }
         }
         failed?;
@@ -148,7 +149,7 @@ impl ResourceService {
         match outcome {
             Ok(()) => Ok(true),
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
-            Err(e) => Err(e),
+            Err(e) => Err(e.into()),
         }
     }
 }
@@ -157,7 +158,7 @@ impl ResourceService {
 /// others go on.
 async fn until_gone<F>(unit: &str, pass: impl Fn() -> F)
 where
-    F: Future<Output = Result<bool, StoreError>>,
+    F: Future<Output = Result<bool, RemovalError>>,
 {
     let mut wait = WAIT.0;
     loop {
@@ -184,7 +185,7 @@ mod tests {
         until_gone("unit", || async {
             match passes.fetch_add(1, Ordering::Relaxed) {
                 0 => panic!("it was told to"),
-                1 => Err(StoreError::Closed),
+                1 => Err(StoreError::Closed.into()),
                 2 => Ok(false),
                 _ => Ok(true),
             }

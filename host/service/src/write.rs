@@ -22,9 +22,10 @@ use crate::{
     builtin,
     caller::Caller,
     deletion_rules,
-    hooks::RequestHooks,
+    hooks::{RequestHooks, type_of},
     ids,
     read::tenancy_of,
+    references::{self, carry_out::RemovalError, check::WrittenReferences, plan::Purpose},
     retry::{Failure, Retry},
     server_meta,
     service::ResourceService,
@@ -36,6 +37,15 @@ const STATUS_IS_NOT_YOURS: &str = "resource.status can only be set using the Wri
 
 /// Attempts of a write whose place or owner changes between look-up and commit.
 const MAX_LOOKS: u32 = 16;
+
+/// What was sent, by whom.
+#[derive(Clone, Copy)]
+struct Sent<'w> {
+    caller: &'w Caller,
+    registry: &'w Registry,
+    kind: &'w Arc<ResourceType>,
+    resource: &'w pb::Resource,
+}
 
 /// How a write goes.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +124,8 @@ impl ResourceService {
         let mut looks = 0;
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
-            match self.attempt(registry, &mut hooks, mode, &kind, &incoming, &mut admitted).await {
+            let sent = Sent { caller, registry, kind: &kind, resource: &incoming };
+            match self.attempt(sent, &mut hooks, mode, &mut admitted).await {
                 Ok(written) => {
                     self.settle(&kind).await?;
                     return Ok(written);
@@ -130,13 +141,12 @@ impl ResourceService {
 
     async fn attempt(
         &self,
-        registry: &Registry,
+        sent: Sent<'_>,
         hooks: &mut RequestHooks,
         mode: WriteMode,
-        kind: &Arc<ResourceType>,
-        incoming: &pb::Resource,
         admitted: &mut Option<AdmittedResource>,
     ) -> Result<Written, AttemptError> {
+        let Sent { registry, kind, resource: incoming, .. } = sent;
         let id = incoming.id.clone().unwrap_or_default();
         let stored = match self.backend.read(Consistency::Eventual, &id).await {
             Ok(stored) => Some(stored),
@@ -183,12 +193,12 @@ impl ResourceService {
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
         let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
         let stored = match stored {
-            None => self.create(kind, incoming, resource, place).await?,
+            None => self.create(sent, resource, place).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 match mode.keep_unchanged && is_unchanged(incoming, &resource, &stored) {
                     true => EncodedResource::of(&stored).map_err(Error::from)?,
-                    false => self.replace(kind, incoming, resource, stored, place).await?,
+                    false => self.replace(sent, resource, stored, place).await?,
                 }
             }
         };
@@ -197,11 +207,11 @@ impl ResourceService {
 
     async fn create(
         &self,
-        kind: &ResourceType,
-        incoming: &pb::Resource,
+        sent: Sent<'_>,
         mut resource: pb::Resource,
         place: Place,
     ) -> Result<EncodedResource, AttemptError> {
+        let Sent { registry, kind, resource: incoming, .. } = sent;
         let mut id = resource.id.clone().unwrap_or_default();
         id.uid = ids::ulid();
         if !resource.status.is_empty() {
@@ -219,7 +229,7 @@ impl ResourceService {
             && owner.uid.is_empty()
         {
             *owner = self.resolve_owner(owner).await?;
-            expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None });
+            expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false });
         }
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
@@ -227,7 +237,8 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
-        self.put(incoming, resource, expect).await
+        let references = self.written_references(registry, kind, &resource, None).await?;
+        self.put(incoming, resource, expect, references).await
     }
 
     /// The stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
@@ -241,12 +252,12 @@ impl ResourceService {
 
     async fn replace(
         &self,
-        kind: &ResourceType,
-        incoming: &pb::Resource,
+        sent: Sent<'_>,
         mut resource: pb::Resource,
         stored: pb::Resource,
         place: Place,
     ) -> Result<EncodedResource, AttemptError> {
+        let Sent { caller, registry, kind, resource: incoming } = sent;
         // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
         // resource could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
@@ -269,6 +280,9 @@ impl ResourceService {
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
+        if meta::finalizers(&stored.metadata).contains(references::FINALIZER) {
+            meta::add_finalizer(&mut resource.metadata, references::FINALIZER);
+        }
         if resource.version != stored.version {
             return Err(cas_failure().into());
         }
@@ -288,19 +302,73 @@ impl ResourceService {
             && !meta::has_finalizers(&resource.metadata)
         {
             // The last finalizer is gone.
-            Box::pin(self.remove(&stored)).await.map_err(|e| attempt_error(e, incoming))?;
+            Box::pin(self.let_go(registry, &stored, &resource)).await.map_err(|e| match e {
+                RemovalError::Store(e) => attempt_error(e, incoming),
+                RemovalError::Refused(error) => error.into(),
+            })?;
             return Ok(EncodedResource::of(&resource).map_err(Error::from)?);
         }
-        self.put(incoming, resource, place.expect).await
+        let references = match meta::is_marked(&stored.metadata) {
+            // It loses a finalizer, and refers to what it did.
+            true => WrittenReferences { records: stored.references.clone(), ..WrittenReferences::default() },
+            false => self.written_references(registry, kind, &resource, Some(&stored)).await?,
+        };
+        let references = match meta::is_marked(&resource.metadata) && !meta::is_marked(&stored.metadata) {
+            true => self.marked_by_write(registry, caller, &stored, references).await?,
+            false => references,
+        };
+        self.put(incoming, resource, place.expect, references).await
+    }
+
+    /// Refuses a write that marks a resource of which something that refers to it refuses the deletion.
+    async fn marked_by_write(
+        &self,
+        registry: &Registry,
+        caller: &Caller,
+        stored: &pb::Resource,
+        mut references: WrittenReferences,
+    ) -> Result<WrittenReferences, Error> {
+        if self.is_planned(registry, stored) {
+            let of = type_of(&stored.id.clone().unwrap_or_default());
+            self.records_of_referrers(registry, &of.group, &of.kind).await?;
+            let plan = self.plan_deletion(registry, EncodedResource::of(stored)?, Purpose::Delete).await?;
+            if plan.is_blocked() {
+                return Err(self.refusal(registry, caller, &plan).await);
+            }
+            references.referrers = plan.referrers.into_iter().take(1).collect();
+        }
+        Ok(references)
+    }
+
+    /// Removes a marked resource of which the last finalizer is gone, or keeps it for what refers to it.
+    async fn let_go(
+        &self,
+        registry: &Registry,
+        stored: &pb::Resource,
+        next: &pb::Resource,
+    ) -> Result<(), RemovalError> {
+        if !self.is_planned(registry, stored) {
+            return Ok(self.remove(stored).await?);
+        }
+        let of = type_of(&stored.id.clone().unwrap_or_default());
+        self.records_of_referrers(registry, &of.group, &of.kind).await.map_err(RemovalError::Refused)?;
+        let root = EncodedResource::of(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
+        let plan = self.plan_deletion(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
+        self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
     }
 
     async fn put(
         &self,
         incoming: &pb::Resource,
-        resource: pb::Resource,
-        expect: Vec<Expectation>,
+        mut resource: pb::Resource,
+        mut expect: Vec<Expectation>,
+        references: WrittenReferences,
     ) -> Result<EncodedResource, AttemptError> {
-        let batch = Batch { expect, ..Batch::of(Mutation::Put(Box::new(resource))).limited() };
+        resource.references = references.records;
+        expect.extend(references.expect);
+        let mut mutations = vec![Mutation::Put(Box::new(resource))];
+        mutations.extend(references.work);
+        let batch = Batch { expect, referrers: references.referrers, ..Batch::of_all(mutations).limited() };
         let stored = self.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
@@ -398,7 +466,7 @@ fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
         StoreError::WrongUid => {
             AttemptError::Failed(Failure::Conflict(Error::new(Code::FailedPrecondition, error.to_string())))
         }
-        StoreError::Unexpected { .. } => AttemptError::StaleExpectation,
+        StoreError::Unexpected { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
         StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),
         other => unexpected(&other).into(),
     }

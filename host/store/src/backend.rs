@@ -22,8 +22,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use async_trait::async_trait;
-use mortise_resource::{EncodedResource, IdRef, meta, pb, resource_meta};
-use prost::Message as _;
+use mortise_resource::{EncodedResource, IdRef, data::OnDelete, meta, pb, resource_meta};
+use prost::{Message as _, encoding};
 use prost_types::Timestamp;
 use tokio::sync::watch;
 
@@ -31,6 +31,7 @@ use crate::{
     changes::{ChangeWatch, OpenedChanges, Position},
     error::StoreError,
     quota::Usage,
+    referrers::ExpectedReferrers,
     set_hash::SetHash,
 };
 
@@ -126,6 +127,8 @@ pub struct Expectation {
     pub id: ExpectedId,
     /// The generation that it must have, if that matters. Status writes do not change it.
     pub generation: Option<String>,
+    /// Whether it must not be marked for deletion.
+    pub is_unmarked: bool,
 }
 
 /// The id of an expectation, in the parts that a store looks up.
@@ -166,6 +169,8 @@ impl From<&pb::Id> for ExpectedId {
 pub struct Batch {
     /// Checked first; the first that does not hold fails the batch with [`StoreError::Unexpected`].
     pub expect: Vec<Expectation>,
+    /// Checked then: one that does not hold fails the batch with [`StoreError::ReferrersChanged`].
+    pub referrers: Vec<ExpectedReferrers>,
     /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event
     /// with a version of its own.
     pub mutations: Vec<Mutation>,
@@ -344,21 +349,22 @@ impl Health {
     }
 }
 
-/// Bytes of a resource as limits count them: encoded, without its version and the server's part of its meta, which no
-/// client can make shorter, and without the mark of a deletion, which has to be possible for what just fits.
+/// Bytes of a resource as limits count them: encoded, without its version, the server's part of its meta and the records
+/// of its references, which no client can make shorter, and without the mark of a deletion, which has to be possible for what just fits.
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
     let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
     let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_len);
-    limited(resource.encoded_len() - meta, &resource.version, mark.map(String::as_str))
+    let kept_by_server = meta + encoding::message::encoded_len_repeated(1002, &resource.references);
+    limited(resource.encoded_len() - kept_by_server, &resource.version, mark.map(String::as_str))
 }
 
 /// [`limited_size`] of a resource that is encoded.
 #[must_use]
 pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
     let meta = resource.decode_meta().ok().flatten();
-    let meta = meta.as_ref().map_or(0, resource_meta::server_part_len);
-    limited(resource.bytes().len().saturating_sub(meta), resource.version(), resource.deletion_mark())
+    let kept_by_server = meta.as_ref().map_or(0, resource_meta::server_part_len) + resource.references_len();
+    limited(resource.bytes().len().saturating_sub(kept_by_server), resource.version(), resource.deletion_mark())
 }
 
 fn limited(size: usize, version: &str, mark: Option<&str>) -> usize {
@@ -423,6 +429,14 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn scan_owned(&self, owner: &pb::Id) -> Result<Box<dyn Cursor>, StoreError>;
+
+    /// Resources that refer to a resource, whatever its uid, by a reference that has this behaviour: those of which
+    /// [`pb::Resource::references`] says so. As of one commit, in pages of bounded size, in byte order of type, partition,
+    /// namespace, name.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn scan_referrers(&self, target: &ExpectedId, on_delete: OnDelete) -> Result<Box<dyn Cursor>, StoreError>;
 
     /// Opens a watch: the matching resources as upserts, in the order of a list, the end marker, then every later
     /// change.

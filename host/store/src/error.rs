@@ -39,6 +39,9 @@ pub enum StoreError {
         /// Position in the batch's expectations.
         expectation: usize,
     },
+    /// What refers to a resource of a batch is not what was seen.
+    #[error("what refers to a resource of the write has changed")]
+    ReferrersChanged,
     /// A resource is over the limit, and larger than what is stored.
     #[error("the resource takes {size} bytes, more than the limit of {limit} (store.max_resource_bytes)")]
     TooLarge {

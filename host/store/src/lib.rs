@@ -18,6 +18,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod quota;
+mod referrers;
 mod set_hash;
 
 pub use backend::{
@@ -28,4 +29,5 @@ pub use changes::{Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, P
 pub use engine::{Comparison, FORMAT, Loader, Lock, Options, SledBackend};
 pub use error::StoreError;
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
+pub use referrers::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet};
 pub use set_hash::SetHash;

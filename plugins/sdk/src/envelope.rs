@@ -93,6 +93,7 @@ mod tests {
             status: BTreeMap::from([("one".into(), status), ("two".into(), pb::Status::default())]),
             data: Some(Any { type_url: "t".into(), value: vec![1] }),
             schema_version: 2,
+            references: Vec::new(),
             meta: Some(Box::new(Meta { generation: 3, ..Meta::default() })),
         };
         let envelope = Envelope::read(&resource.encode_to_vec()).unwrap();

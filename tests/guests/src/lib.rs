@@ -14,7 +14,7 @@
 mortise_plugin::include_proto!(pub mod proto);
 pub use proto::{
     DESCRIPTORS,
-    mortise::test::v1::{Everything, Inner, Link, Safe, Thing},
+    mortise::test::v1::{Everything, Hub, Inner, Link, Node, NodePart, Safe, Thing},
 };
 
 mod fault;

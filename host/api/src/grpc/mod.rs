@@ -13,6 +13,7 @@ pub(crate) mod function_service;
 pub(crate) mod health;
 mod imports;
 mod list;
+pub(crate) mod ownership_service;
 pub(crate) mod plugin_logs;
 pub(crate) mod plugin_service;
 pub(crate) mod query_service;

@@ -4,7 +4,11 @@
 
 use clap::Args;
 use futures::{StreamExt as _, stream};
-use mortise_resource::{goten::LabelSelector, meta, pb};
+use mortise_resource::{
+    data::{PlanDeleteRequest, delete_step::Action},
+    goten::LabelSelector,
+    meta, pb,
+};
 
 use crate::{
     CliError, Connect, Exit, Session, Tenancy,
@@ -22,6 +26,7 @@ pub(super) const EXAMPLES: &str = "\
 mortise delete artist korn
 mortise delete artist/korn album/issues --wait
 mortise delete albums --prefix korn-
+mortise delete artist korn --dry-run
 mortise delete -f shop/ --ignore-not-found";
 
 /// Arguments of `delete`.
@@ -51,7 +56,7 @@ pub struct Delete {
     /// Waits until it is gone, finalizers and all; for --timeout
     #[arg(long)]
     wait: bool,
-    /// Says what would be deleted
+    /// Says what would be deleted, with everything that refers to it
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     #[command(flatten)]
@@ -164,7 +169,7 @@ impl Delete {
         let Some(stored) = read_if_there(session, id).await? else { return Ok(None) };
         let found = id_of(&stored);
         if self.dry_run {
-            return Ok(Some((found, "deleted (dry run)".into())));
+            return Ok(Some((found.clone(), would_do(session, &found).await?)));
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
         session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
@@ -176,4 +181,36 @@ impl Delete {
         };
         Ok(Some((found, how)))
     }
+}
+
+/// What a deletion would do: to the resource, and in further lines to others.
+async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
+    let request = PlanDeleteRequest { id: Some(id.clone()) };
+    let call = async { session.ownership().plan_delete(request).await };
+    let plan = session.call(placed_title(id), call).await?;
+    let mut text = if plan.is_blocked { "would not be deleted (dry run)" } else { "deleted (dry run)" }.to_owned();
+    for step in plan.steps.iter().filter(|step| step.because.is_some() || step.action() == Action::Block) {
+        let name = step.id.as_ref().map(placed_title).unwrap_or_default();
+        let because = step.because.as_ref().map(placed_title).unwrap_or_default();
+        let action = match step.action() {
+            Action::Delete => "deleted, too",
+            Action::Mark => "marked for deletion",
+            Action::Unset => "changed",
+            Action::Block => "blocks",
+            Action::DeleteLater => "deleted afterwards",
+            Action::UnsetLater => "changed afterwards",
+            Action::ReleaseLater => "loses an owner afterwards",
+            Action::Unspecified => "unknown",
+        };
+        let why = match (step.field.as_str(), because.as_str()) {
+            ("", "") => "meta.lifecycle.block_deletion".to_owned(),
+            ("", owner) => format!("owner {owner}"),
+            (field, target) => format!("data.{field} refers to {target}"),
+        };
+        text.push_str(&format!("\n  {name} {action}: {why}"));
+    }
+    if plan.hidden > 0 {
+        text.push_str(&format!("\n  and {} resources that you may not read", plan.hidden));
+    }
+    Ok(text)
 }

@@ -26,6 +26,7 @@ mod man;
 mod move_resources;
 mod plan;
 pub mod plugin;
+mod protect;
 pub mod provider;
 mod prune;
 mod resource;
@@ -55,6 +56,9 @@ pub enum Command {
     /// Delete resources
     #[command(alias = "rm", after_help = after(delete::EXAMPLES))]
     Delete(Box<delete::Delete>),
+    /// Keep a resource from being deleted
+    #[command(after_help = after(protect::EXAMPLES))]
+    Protect(protect::Protect),
     /// Change a resource in an editor
     #[command(after_help = after(edit::EXAMPLES))]
     Edit(edit::Edit),
@@ -176,6 +180,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Import(import) => import.run().await,
             Command::Catalog(catalog) => catalog.run().await,
             Command::Tree(tree) => tree.run().await,
+            Command::Protect(protect) => protect.run().await,
             Command::Types(types) => types.run().await,
             Command::Explain(explain) => explain.run().await,
             Command::Resource(resource) => resource.run(program).await,

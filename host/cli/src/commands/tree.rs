@@ -1,9 +1,13 @@
-//! `mortise tree`: the owners of a resource above it, what it owns below it.
+//! `mortise tree`: the owners of a resource above it, what it owns below it; then what it refers to, and what refers to
+//! it, by fields of data and by owner references.
 
 use std::pin::Pin;
 
 use clap::Args;
-use mortise_resource::pb;
+use mortise_resource::{
+    data::{GetTreeRequest, OnDelete, TreeLink, tree_link::By},
+    pb,
+};
 
 use crate::{
     CliError, Connect, Exit, Session, Style, Tenancy, Ui,
@@ -62,10 +66,73 @@ impl Tree {
         }
         let mut below = Subtree { session: &session, show: &show, left: self.limit, cut: false };
         below.print(id_of(&resource), indent, self.depth).await?;
-        if below.cut {
+        let mut cut = below.cut;
+        cut |= self.references(&session, &id_of(&resource)).await?;
+        if cut {
             show.note("there is more; --limit and --depth show it");
         }
         Ok(Exit::Done)
+    }
+
+    /// Prints what the resource refers to and what refers to it. Returns whether there is more.
+    async fn references(&self, session: &Session, id: &pb::Id) -> Result<bool, CliError> {
+        let request = GetTreeRequest { id: Some(id.clone()), depth: self.depth.clamp(1, MAX_DEPTH) };
+        let call = async { session.ownership().get_tree(request).await };
+        let tree = session.call(placed_title(id), call).await?;
+        let limit = self.limit as usize;
+        let refers = |link: &&TreeLink| !matches!(link.by, Some(By::Owner(_)) | None);
+        let (up, down): (Vec<_>, Vec<_>) =
+            (tree.up.iter().filter(refers).collect(), tree.down.iter().filter(refers).collect());
+        for (title, links, shown) in [
+            ("refers to", &up, target as fn(&TreeLink) -> Option<&pb::Id>),
+            ("referred to by", &down, dependent),
+        ] {
+            if !links.is_empty() {
+                ui::line(format!("{title}:"))?;
+            }
+            for link in links.iter().take(limit) {
+                let indent = "  ".repeat(link.distance.max(1) as usize);
+                let name = shown(link).map(placed_title).unwrap_or_default();
+                ui::line(format!("{indent}{name}  {}", by(link)))?;
+            }
+        }
+        if tree.hidden > 0 {
+            ui::line(format!("and {} that you may not read", tree.hidden))?;
+        }
+        Ok(tree.is_cut || up.len() > limit || down.len() > limit)
+    }
+}
+
+/// The deepest that the server follows references.
+const MAX_DEPTH: u32 = 16;
+
+fn target(link: &TreeLink) -> Option<&pb::Id> {
+    link.target.as_ref()
+}
+
+fn dependent(link: &TreeLink) -> Option<&pb::Id> {
+    link.dependent.as_ref()
+}
+
+/// How a link comes about: `data.artist (block)`.
+fn by(link: &TreeLink) -> String {
+    let gone = if link.target.as_ref().is_some_and(|target| target.uid.is_empty()) { ", not there" } else { "" };
+    match &link.by {
+        Some(By::Field(field)) => format!("data.{field} ({}{gone})", on_delete(link.on_delete())),
+        Some(By::OwnerReference(_)) => format!("owner reference{}", gone.replace(", not there", " (not there)")),
+        Some(By::Owner(_)) | None => "owner".to_owned(),
+    }
+}
+
+fn on_delete(of: OnDelete) -> &'static str {
+    match of {
+        OnDelete::Unspecified => "unspecified",
+        OnDelete::Block => "block",
+        OnDelete::Unset => "unset",
+        OnDelete::Cascade => "cascade",
+        OnDelete::AsyncUnset => "async unset",
+        OnDelete::AsyncCascade => "async cascade",
+        OnDelete::AllowDangling => "allow dangling",
     }
 }
 

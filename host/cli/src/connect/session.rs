@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, PluginServiceClient,
-    QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient,
+    OwnershipServiceClient, QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -62,6 +62,12 @@ impl Session {
     #[must_use]
     pub fn queries(&self) -> QueryServiceClient<Authorized> {
         QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// What depends on what, and what deletions would do.
+    #[must_use]
+    pub fn ownership(&self) -> OwnershipServiceClient<Authorized> {
+        OwnershipServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// Watches of what queries find.

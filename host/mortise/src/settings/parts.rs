@@ -118,6 +118,7 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
         max_waiting: config.service.max_waiting,
         max_resource_bytes: config.store.max_resource_bytes,
         second_pass: Duration::from_millis(config.service.second_pass_ms),
+        owner_grace: Duration::from_millis(config.service.owner_grace_ms),
         rates: rates(config),
         access: access(config),
         audit,

@@ -225,6 +225,9 @@ section! {
         search_ms: u64 = 60_000, WAIT;
         /// How long after the first pass cascading deletion looks for children that were being written meanwhile.
         second_pass_ms: u64 = 30_000, WAIT;
+        /// How long an owner reference of `meta` may be to nothing, or to an owner that does not refer to the resource as it has
+        /// to, before it is dropped; a resource that loses its last one is deleted.
+        owner_grace_ms: u64 = 300_000, WAIT;
     }
 }
 

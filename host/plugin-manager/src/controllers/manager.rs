@@ -91,6 +91,7 @@ impl ControllerManager {
     /// None in a build that passes its tests: the host's controllers are as they are.
     pub fn start(&self) -> Result<JoinHandle<()>, ControllersError> {
         self.0.controllers.register(self.0.service.reaper())?;
+        self.0.controllers.register(self.0.service.ownership())?;
         let manager = self.clone();
         Ok(tokio::spawn(async move {
             loop {

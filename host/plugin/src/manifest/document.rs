@@ -22,6 +22,7 @@ use crate::{
         field_path::resolve,
         functions::{self, FunctionDecl},
         permission::Permissions,
+        references::ReferenceDecls,
     },
 };
 
@@ -73,6 +74,8 @@ pub struct TypeDecl {
     pub moved_from: Vec<Gvk>,
     /// How its resources are counted, shown and found.
     pub query: QueryDecl,
+    /// Fields of its data that refer to other resources.
+    pub references: ReferenceDecls,
 }
 
 /// How resources of a type are counted, shown and found.
@@ -259,6 +262,7 @@ impl TypeDecl {
             return Err(at(fault.at("short_names")));
         }
         let moved_from = read_moved_from(wire.moved_from, &gvk, exports).map_err(at)?;
+        let references = ReferenceDecls::read(pool, &message).map_err(at)?;
         Ok(Self {
             scope,
             message,
@@ -270,6 +274,7 @@ impl TypeDecl {
             short_names: wire.short_names,
             moved_from,
             query,
+            references,
             gvk,
         })
     }

@@ -8,3 +8,4 @@ pub(crate) mod exports;
 pub(crate) mod field_path;
 pub(crate) mod functions;
 pub(crate) mod permission;
+pub(crate) mod references;

@@ -28,7 +28,7 @@ use crate::{
 use selection::Selection;
 
 /// Fields of a resource that only the server writes.
-const OUTPUT_ONLY: [&str; 6] = ["id", "name", "version", "generation", "status", "schema_version"];
+const OUTPUT_ONLY: [&str; 7] = ["id", "name", "version", "generation", "status", "schema_version", "references"];
 /// Fields of `meta` that clients write.
 const WRITABLE_META: [&str; 5] = ["tags", "labels", "annotations", "owner_references", "services"];
 /// Fields of a resource that clients write.
@@ -190,7 +190,7 @@ impl Mask {
 
 /// The encoding of a resource without its data.
 fn head(resource: &pb::Resource) -> Vec<u8> {
-    let pb::Resource { id, owner, version, generation, metadata, status, data: _, schema_version, meta } = resource;
+    let pb::Resource { id, owner, version, generation, metadata, status, data: _, schema_version, meta, references } = resource;
     let head = pb::Resource {
         id: id.clone(),
         owner: owner.clone(),
@@ -201,6 +201,7 @@ fn head(resource: &pb::Resource) -> Vec<u8> {
         data: None,
         schema_version: *schema_version,
         meta: meta.clone(),
+        references: references.clone(),
     };
     head.encode_to_vec()
 }

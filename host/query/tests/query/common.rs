@@ -113,6 +113,7 @@ pub(crate) fn resource(json: &str) -> pb::Resource {
         status: BTreeMap::from([("sync".into(), pb::Status { conditions: vec![condition], ..Default::default() })]),
         data: Some(album(json)),
         schema_version: 3,
+        references: Vec::new(),
         meta: Some(Box::new(goten::Meta {
             create_time: time(1_700_000_000),
             update_time: time(1_700_000_001),

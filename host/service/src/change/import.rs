@@ -106,7 +106,8 @@ impl ResourceService {
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
         let id = resource.id.clone().unwrap_or_default();
-        let batch = made.batch(&kind, resource, place.expect);
+        let references = self.written_references(&registry, &kind, &resource, None).await?;
+        let batch = made.batch(&kind, resource, place.expect, references);
         let stored = self.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
             StoreError::Unexpected { .. } => Error::new(Code::Aborted, "its place changed meanwhile; try again"),

@@ -6,7 +6,8 @@ use mortise_store::{Batch, Consistency, Expectation, Mutation, StoreError};
 use prost::Message as _;
 
 use crate::{
-    admit, hooks::refusal, private_bytes, registry::ResourceType, service::ResourceService, store_fault::store_fault,
+    admit, hooks::refusal, private_bytes, references::check::WrittenReferences, registry::ResourceType,
+    service::ResourceService, store_fault::store_fault,
 };
 
 /// Data and metadata of a resource that is to be, and what the plugin keeps for it.
@@ -38,12 +39,21 @@ impl Made {
     }
 
     /// The batch that stores `resource`, made of this, where nothing is stored, under these expectations.
-    pub(super) fn batch(self, kind: &ResourceType, resource: pb::Resource, expect: Vec<Expectation>) -> Batch {
+    pub(super) fn batch(
+        self,
+        kind: &ResourceType,
+        mut resource: pb::Resource,
+        mut expect: Vec<Expectation>,
+        references: WrittenReferences,
+    ) -> Batch {
+        resource.references = references.records;
+        expect.extend(references.expect);
         let mut mutations = vec![Mutation::Put(Box::new(resource.clone()))];
         if let (Some(kept), Some(plugin)) = (self.kept, kind.owner.plugin()) {
             let owner = resource.id.unwrap_or_default();
             mutations.push(Mutation::Put(Box::new(private_bytes::fresh(plugin.name(), &owner, kept))));
         }
+        mutations.extend(references.work);
         Batch { expect, ..Batch::of_all(mutations).limited() }
     }
 }

@@ -9,7 +9,7 @@ use mortise_resource::{
     data::{MoveRequest, MoveResponse},
     meta, pb, resource_meta, types,
 };
-use mortise_store::{Consistency, Expectation, ExpectedId, Mutation, StoreError};
+use mortise_store::{Consistency, Expectation, ExpectedId, ExpectedReferrers, Mutation, StoreError};
 
 use super::made::Made;
 use crate::{
@@ -19,7 +19,8 @@ use crate::{
     hooks::{ReadDecision, RequestHooks, type_of},
     ids,
     read::tenancy_of,
-    registry::{Owner, ResourceType},
+    references::plan::Purpose,
+    registry::{Owner, Registry, ResourceType},
     removal, server_meta,
     service::ResourceService,
     store_fault::store_fault,
@@ -89,12 +90,17 @@ impl ResourceService {
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
         // The old one is still there, in this incarnation; its deletion compares the version.
-        let source = Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()) };
+        let source = Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
         let expect = place.expect.into_iter().chain([source]).collect();
-        let mut batch = made.batch(&new_kind, resource, expect);
+        let references = self.written_references(&registry, &new_kind, &resource, None).await?;
+        let mut batch = made.batch(&new_kind, resource, expect, references);
+        batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
         batch.mutations.extend(removal(old));
         let stored = self.backend.commit(batch).await.map_err(|e| match e {
-            StoreError::CasFailure { .. } | StoreError::Unexpected { .. } | StoreError::WrongUid => {
+            StoreError::CasFailure { .. }
+            | StoreError::Unexpected { .. }
+            | StoreError::ReferrersChanged
+            | StoreError::WrongUid => {
                 Error::new(Code::Aborted, "the resource, its place or its new name changed meanwhile; try again")
             }
             StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
@@ -102,6 +108,30 @@ impl ResourceService {
         })?;
         let resource = stored.into_iter().flatten().next().map(|stored| stored.decode()).transpose()?;
         Ok((MoveResponse { resource, warnings }, before))
+    }
+
+    /// Refuses to move a resource that others refer to, which would refer to nothing.
+    async fn check_unreferenced(
+        &self,
+        registry: &Registry,
+        caller: &Caller,
+        old: &pb::Resource,
+    ) -> Result<Vec<ExpectedReferrers>, Error> {
+        if !self.is_planned(registry, old) {
+            return Ok(Vec::new());
+        }
+        let id = old.id.clone().unwrap_or_default();
+        let of = type_of(&id);
+        self.records_of_referrers(registry, &of.group, &of.kind).await?;
+        let plan = self.plan_deletion(registry, EncodedResource::of(old)?, Purpose::Delete).await?;
+        if plan.is_blocked() {
+            return Err(self.refusal(registry, caller, &plan).await);
+        }
+        if plan.doomed.len() > 1 || !plan.unset.is_empty() || !plan.later.is_empty() {
+            let what = format!("{} cannot be moved: others refer to it; change these first", types::describe(&id));
+            return Err(Error::new(Code::FailedPrecondition, what));
+        }
+        Ok(plan.referrers)
     }
 
     /// The resource that is to be moved, as it is stored, if the caller may read and delete it.

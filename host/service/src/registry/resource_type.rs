@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, TypeDecl};
+use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, ReferenceDecls, TypeDecl};
 use mortise_resource::{
     Code, Error, Scope,
     manifest::PrinterColumn,
@@ -45,6 +45,8 @@ pub struct ResourceType {
     pub moved_from: Vec<Gvk>,
     /// What views of its resources show.
     pub query: QueryDecl,
+    /// Fields of its data that refer to other resources.
+    pub references: ReferenceDecls,
     /// The provider of the type.
     pub owner: Owner,
 }
@@ -85,6 +87,7 @@ impl ResourceType {
             short_names: decl.short_names.clone(),
             moved_from: decl.moved_from.clone(),
             query: decl.query.clone(),
+            references: decl.references.clone(),
             owner,
         }
     }
@@ -117,6 +120,9 @@ impl ResourceType {
                  enable a plugin",
                 self.gvk
             )));
+        }
+        if self.gvk == types::ownership_check() {
+            return Err(Error::denied(format!("{} is kept by the host alone, for its garbage collector", self.gvk)));
         }
         if self.gvk == types::value() || self.gvk == types::private_bytes() {
             return Err(Error::denied(format!(

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use mortise_plugin_host::{Manifest, Plugin, TypeDecl};
 use mortise_resource::{
-    Error, pb,
+    Error, Scope, pb,
     types::{self, Gvk},
 };
 use prost_reflect::DescriptorPool;
@@ -104,6 +104,24 @@ impl Registry {
         let found = self.types.binary_search_by(|known| known.gvk.cmp(gvk)).ok();
         let found = found.and_then(|found| self.types.get(found));
         found.ok_or_else(|| Error::invalid(format!("resource type {gvk} not registered")))
+    }
+
+    /// The scope of a kind, the same in all of its versions.
+    #[must_use]
+    pub fn scope_of(&self, group: &str, kind: &str) -> Option<Scope> {
+        self.types.iter().find(|of| of.gvk.group == group && of.gvk.kind == kind).map(|of| of.scope)
+    }
+
+    /// The types of which resources refer to those of a kind.
+    pub fn referring_to(&self, group: &str, kind: &str) -> impl Iterator<Item = &Arc<ResourceType>> {
+        let refers = move |target: &Gvk| target.group == group && target.kind == kind;
+        self.types.iter().filter(move |of| of.references.targets().any(refers))
+    }
+
+    /// Whether a resource may refer to one of a kind by its data.
+    #[must_use]
+    pub fn is_referenced(&self, group: &str, kind: &str) -> bool {
+        self.referring_to(group, kind).next().is_some()
     }
 
     /// Every type, sorted by name.

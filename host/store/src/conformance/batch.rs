@@ -21,7 +21,7 @@ fn expecting(expectations: impl IntoIterator<Item = Expectation>, mutation: Muta
 }
 
 fn exists(resource: &pb::Resource) -> Expectation {
-    Expectation { id: ExpectedId::from(&id(resource)), generation: None }
+    Expectation { id: ExpectedId::from(&id(resource)), generation: None, is_unmarked: false }
 }
 
 /// One result for each mutation: the stored resource of a put, nothing for a delete.

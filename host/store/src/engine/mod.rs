@@ -25,7 +25,7 @@ mod tests;
 use std::{fmt, path::Path, sync::Arc, thread::JoinHandle};
 
 use async_trait::async_trait;
-use mortise_resource::{EncodedResource, pb};
+use mortise_resource::{EncodedResource, data::OnDelete, pb};
 use parking_lot::Mutex;
 use prost_types::Timestamp;
 use tokio::sync::{oneshot, watch};
@@ -43,7 +43,7 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, Cursor, Health, OpenedChanges, Position, Query, Record, ScanPart,
+    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Position, Query, Record, ScanPart,
     Snapshot, Stats, StoreError, TypeKey, Usage, Watch, check::Problem,
 };
 
@@ -198,6 +198,10 @@ impl Backend for SledBackend {
 
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError> {
         self.shared.scanner.list(Filter::Owner(owner.clone())).await
+    }
+
+    async fn scan_referrers(&self, target: &ExpectedId, on_delete: OnDelete) -> Result<Box<dyn Cursor>, StoreError> {
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Referrer(target.clone(), on_delete))))
     }
 
     async fn scan_owned(&self, owner: &pb::Id) -> Result<Box<dyn Cursor>, StoreError> {

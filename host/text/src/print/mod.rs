@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// A resource, id first; the data in the order of its fields. Of its meta the client's part, unless the types say
-/// otherwise.
+/// otherwise. Without the records of what it refers to, which stands in the data and the meta already.
 ///
 /// With `hidden`, values of redacted fields are not in it.
 pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
-    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta } = resource;
+    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta, references: _ } = resource;
     let mut entries = Vec::new();
     let mut put = |key: &str, value: Tree| entries.push((key.to_owned(), value));
     if let Some(id) = id {

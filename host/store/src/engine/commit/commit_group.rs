@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mortise_resource::{EncodedResource, pb};
+use mortise_resource::{EncodedResource, data::OnDelete, pb};
 
 use crate::engine::commit::room::Shortage;
 use crate::engine::options::Options;
@@ -17,8 +17,10 @@ use crate::engine::tree::{
     usage::{Growth, UsageSums},
 };
 use crate::{
-    Batch, Expectation, Mutation, Quotas, StoreError, TypeKey,
+    Batch, Expectation, ExpectedId, ExpectedReferrers, Mutation, Quotas, ReferrerSet, StoreError, TypeKey,
     backend::{limited_size, limited_size_encoded},
+    referrers::{IN_ONE_COMMIT, LATER},
+    set_hash::Step,
 };
 
 /// A resource over the whole group of batches.
@@ -56,7 +58,7 @@ pub(crate) struct CommitGroup<'t> {
     shortage: Option<Shortage>,
 }
 
-/// Longest id of an owner, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not
+/// Longest id of an owner, or of what is referred to, bytes, which stands in keys: sled moves whole nodes, and puts large ones where it does not
 /// sync them.
 const MAX_OWNER: usize = 1_024;
 
@@ -94,6 +96,11 @@ impl<'t> CommitGroup<'t> {
         for (position, expectation) in batch.expect.iter().enumerate() {
             if !self.holds(expectation)? {
                 return Err(StoreError::Unexpected { expectation: position });
+            }
+        }
+        for expected in &batch.referrers {
+            if !self.is_referred_to_as(expected)? {
+                return Err(StoreError::ReferrersChanged);
             }
         }
         let (seq, changes) = (self.seq, self.changes.len());
@@ -167,7 +174,36 @@ impl<'t> CommitGroup<'t> {
         let Some(stored) = self.slot(key)?.now.as_ref() else { return Ok(false) };
         let wanted = &expectation.id.uid;
         Ok((wanted.is_empty() || stored.resource.uid() == wanted)
+            && (!expectation.is_unmarked || stored.resource.deletion_mark().is_none())
             && expectation.generation.as_ref().is_none_or(|generation| generation == stored.resource.generation()))
+    }
+
+    /// Whether the references to a resource are those that were seen.
+    fn is_referred_to_as(&self, expected: &ExpectedReferrers) -> Result<bool, StoreError> {
+        let Ok(now) = self.referrers(&expected.id, &IN_ONE_COMMIT) else { return Ok(false) };
+        Ok(now == expected.in_one_commit
+            && (expected.may_have_later || self.referrers(&expected.id, &LATER)? == ReferrerSet::default()))
+    }
+
+    /// The references to a resource with some behaviours, after the batches so far.
+    fn referrers(&self, target: &ExpectedId, behaviours: &[OnDelete]) -> Result<ReferrerSet, StoreError> {
+        let mut found = ReferrerSet::default();
+        for on_delete in behaviours {
+            let begin = keys::references_to(target, *on_delete).map_err(StoreError::IncompleteId)?;
+            for item in self.table.range(begin.clone()..keys::after(&begin)) {
+                found.step(Step::Add, *on_delete, item?.0.get(begin.len()..).unwrap_or_default());
+            }
+            // What the group has yet to write.
+            for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
+                for (step, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
+                    let Some(of) = of.as_ref().filter(|of| of.resource.references_len() > 0) else { continue };
+                    for referrer in of.index_entries(key)?.iter().filter_map(|entry| entry.strip_prefix(&*begin)) {
+                        found.step(step, *on_delete, referrer);
+                    }
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn put(
@@ -300,6 +336,12 @@ pub(crate) fn complete(resource: &pb::Resource) -> Result<(Vec<u8>, TypeKey), St
     for (label, value) in labels {
         if label.len() + value.len() > MAX_LABEL || label.contains('\0') || value.contains('\0') {
             return Err(StoreError::IncompleteId("meta.labels"));
+        }
+    }
+    for record in &resource.references {
+        let entry = keys::reference(record, &[]).map_err(StoreError::IncompleteId)?;
+        if entry.len() > MAX_OWNER {
+            return Err(StoreError::IncompleteId("references"));
         }
     }
     let key = keys::resource(id).map_err(StoreError::IncompleteId)?;

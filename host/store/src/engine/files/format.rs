@@ -1,4 +1,4 @@
-//! The format number of a store, in the file `format` beside sled's own: `mortise-store 5` and a line feed.
+//! The format number of a store, in the file `format` beside sled's own: `mortise-store 6` and a line feed.
 //!
 //! It stands outside the database so that a release can judge it without understanding the rest.
 
@@ -10,13 +10,14 @@ use crate::engine::files::number_file;
 /// Name of the file.
 pub(crate) const FILE: &str = "format";
 /// The format that this release writes, and the newest that it reads.
-pub const CURRENT: u32 = 5;
+pub const CURRENT: u32 = 6;
 /// The first format whose stores have sums.
 pub(crate) const SUMS: u32 = 3;
 /// The first format whose stores have the usage of tenancies.
 pub(crate) const USAGE: u32 = 4;
 
-// Format 5 has the label index, of which an older release would know nothing; stores before it have no labels.
+// Format 5 has the label index, format 6 that of references, of which an older release would know nothing; stores before
+// them have no labels, and no references.
 
 /// The word before the number.
 const WORD: &str = "mortise-store";

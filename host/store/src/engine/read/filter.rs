@@ -1,10 +1,14 @@
 //! Which resources a scan is about, as a predicate over resources.
 
-use mortise_resource::{EncodedResource, IdRef, pb, tenancy};
+use mortise_resource::{
+    EncodedResource, IdRef,
+    data::{OnDelete, ReferenceRecord},
+    pb, tenancy,
+};
 
-use crate::{Query, ScanPart};
+use crate::{ExpectedId, Query, ScanPart};
 
-/// What a list, a watch or a list by owner asks for.
+/// What a list, a watch, a list by owner or by what is referred to asks for.
 #[derive(Debug, Clone)]
 pub(crate) enum Filter {
     /// Of a type, in a tenancy, by prefix.
@@ -13,6 +17,8 @@ pub(crate) enum Filter {
     Part(Query, ScanPart),
     /// Children of an incarnation.
     Owner(pb::Id),
+    /// Those that refer to a resource, with this behaviour.
+    Referrer(ExpectedId, OnDelete),
 }
 
 impl Filter {
@@ -25,8 +31,18 @@ impl Filter {
             Self::Owner(owner) => matches!(
                 resource.decode_owner(), Ok(Some(id)) if IdRef::from(&id).is_same_incarnation(IdRef::from(owner))
             ),
+            // Records that do not decode refer to nothing.
+            Self::Referrer(target, on_delete) => resource.references().is_ok_and(|records| {
+                records.iter().any(|record| record.on_delete() == *on_delete && is_about(record, target))
+            }),
         }
     }
+}
+
+fn is_about(record: &ReferenceRecord, target: &ExpectedId) -> bool {
+    (&record.group, &record.kind) == (&target.type_key.group, &target.type_key.kind)
+        && (&record.partition, &record.namespace) == (&target.partition, &target.namespace)
+        && record.name == target.name
 }
 
 fn matches_query(query: &Query, resource: &EncodedResource) -> bool {

@@ -47,6 +47,8 @@ enum Plan {
     Query(QueryPlan),
     /// Over the owner index.
     Owner,
+    /// Over the reference index.
+    Reference,
     /// Over the label index.
     Label(QueryPlan),
 }
@@ -83,6 +85,9 @@ impl Walk {
             Filter::Query(query) => QueryPlan::new(query).map(|(plan, start)| (Plan::Query(plan), start, None)),
             Filter::Part(query, part) => Plan::of_part(query, part),
             Filter::Owner(owner) => keys::owned_by(owner).map(|start| (Plan::Owner, start, None)),
+            Filter::Referrer(target, on_delete) => {
+                keys::references_to(target, *on_delete).map(|start| (Plan::Reference, start, None))
+            }
         };
         let Ok((plan, start, after)) = start else {
             let nothing = Bound::Included(Vec::new());
@@ -152,8 +157,9 @@ impl Walk {
                     }
                     None => return Err(table.damaged(&key, "its key is not one")),
                 },
-                Plan::Owner => {
-                    let found_at = indexed(table, keys::child(&key), &key)?;
+                Plan::Owner | Plan::Reference => {
+                    let resource = if matches!(self.plan, Plan::Owner) { keys::child(&key) } else { keys::referrer(&key) };
+                    let found_at = indexed(table, resource, &key)?;
                     bytes += found_at.payload.len();
                     found.push(found_at);
                 }

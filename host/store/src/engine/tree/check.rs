@@ -50,6 +50,10 @@ pub(crate) fn walk(table: &Table, blobs: &Path, meta: Meta) -> Result<Vec<Proble
                 check.found.step(Step::Add, &key, 0);
                 check.index_entry(&key, keys::labelled_resource(&key), ["resource", "label"]);
             }
+            Some(&keys::REFERENCE) => {
+                check.found.step(Step::Add, &key, 0);
+                check.index_entry(&key, keys::referrer(&key), ["resource", "reference"]);
+            }
             Some(&keys::SUM) if meta.sums.is_some() => {
                 if keys::sum_type(&key).is_none() {
                     check.problem(&key, "its key is not one");
@@ -181,7 +185,11 @@ impl<'t> Check<'t> {
             return;
         };
         for entry in entries.iter().filter(|entry| !matches!(self.table.get(entry), Ok(Some(_)))) {
-            let index = if entry.first() == Some(&keys::OWNER) { "owner" } else { "label" };
+            let index = match entry.first() {
+                Some(&keys::OWNER) => "owner",
+                Some(&keys::LABEL) => "label",
+                _ => "reference",
+            };
             self.problem(key, format!("the {index} index does not have it"));
         }
     }

@@ -9,6 +9,7 @@
 //! | resources | `r` group 0 kind 0 partition 0 namespace 0 name 0 | head of a record |
 //! | owner index | `o` owner's group 0 kind 0 partition 0 namespace 0 name 0 uid 0, then the child's key without its `r` | nothing |
 //! | label index | `p` group 0 kind 0 label 0 value 0, then the rest of the resource's key | nothing |
+//! | reference index | `q` group 0 kind 0 partition 0 namespace 0 name 0 of what is referred to, number of the behaviour 0, then the referrer's key without its `r` | nothing |
 //! | events | `e` sequence (8 bytes, big-endian) | head of a record |
 //! | sums | `h` group 0 kind 0 | count and hash of a type's resources ([`sums`](crate::engine::tree::sums)) |
 //! | usage | `u` partition 0 namespace 0 group 0 kind 0 | count and bytes of a type's resources in a tenancy ([`usage`](crate::engine::tree::usage)) |
@@ -16,7 +17,10 @@
 //!
 //! Segments end with a zero byte, so none may contain one; byte order of keys is then the order of their segments.
 
-use mortise_resource::pb;
+use mortise_resource::{
+    data::{OnDelete, ReferenceRecord},
+    pb,
+};
 
 use crate::{ExpectedId, TypeKey};
 
@@ -28,8 +32,11 @@ pub(crate) const CHECKPOINT: &[u8] = b"w";
 pub(crate) const RESOURCE: u8 = b'r';
 /// First byte of the owner index.
 pub(crate) const OWNER: u8 = b'o';
-/// First byte of the label index. It is between the owner index and the resources, so that one walk has all three.
+/// First byte of the label index. It and the next are between the owner index and the resources, so that one walk has
+/// all of them.
 pub(crate) const LABEL: u8 = b'p';
+/// First byte of the reference index.
+pub(crate) const REFERENCE: u8 = b'q';
 /// First byte of events.
 pub(crate) const EVENT: u8 = b'e';
 /// First byte of the sums of types.
@@ -45,6 +52,8 @@ const RESOURCE_SEGMENTS: usize = 5;
 const OWNER_SEGMENTS: usize = 6;
 /// Segments of a key of the label index before the place of the resource: its type, the label and the value.
 const LABEL_SEGMENTS: usize = 4;
+/// Segments of a key of the reference index before the referrer: what is referred to, and the behaviour.
+const REFERENCE_SEGMENTS: usize = 6;
 /// Segments of a type.
 const TYPE_SEGMENTS: usize = 2;
 
@@ -202,6 +211,48 @@ pub(crate) fn labelled_resource(entry: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
+/// What the index keys of all references to a resource begin with that have one behaviour.
+pub(crate) fn references_to(target: &ExpectedId, on_delete: OnDelete) -> Result<Vec<u8>, &'static str> {
+    let segments = [
+        ("references.group", target.type_key.group.as_str()),
+        ("references.kind", &target.type_key.kind),
+        ("references.partition", &target.partition),
+        ("references.namespace", &target.namespace),
+        ("references.name", &target.name),
+    ];
+    referred(segments, on_delete as i32)
+}
+
+fn referred(segments: [(&'static str, &str); RESOURCE_SEGMENTS], on_delete: i32) -> Result<Vec<u8>, &'static str> {
+    let mut key = Vec::with_capacity(192);
+    key.push(REFERENCE);
+    push(&mut key, &segments)?;
+    push(&mut key, &[("references.on_delete", &on_delete.to_string())])?;
+    Ok(key)
+}
+
+/// The index key of a reference; `referrer` is the key of the resource that has it.
+pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let segments = [
+        ("references.group", record.group.as_str()),
+        ("references.kind", &record.kind),
+        ("references.partition", &record.partition),
+        ("references.namespace", &record.namespace),
+        ("references.name", &record.name),
+    ];
+    let mut key = referred(segments, record.on_delete)?;
+    key.extend_from_slice(referrer.get(1..).unwrap_or_default());
+    Ok(key)
+}
+
+/// The referrer's key out of a key of the reference index.
+pub(crate) fn referrer(entry: &[u8]) -> Option<Vec<u8>> {
+    let rest = entry.split_first().filter(|(space, _)| **space == REFERENCE)?.1;
+    let mut key = vec![RESOURCE];
+    key.extend_from_slice(rest.get(end_of(rest, REFERENCE_SEGMENTS)?..)?);
+    Some(key)
+}
+
 /// Where so many segments end.
 fn end_of(segments: &[u8], count: usize) -> Option<usize> {
     segments.iter().enumerate().filter(|(_, byte)| **byte == 0).nth(count - 1).map(|(end, _)| end + 1)
@@ -273,6 +324,9 @@ pub(crate) fn describe(key: &[u8]) -> String {
         Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
         Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
         Some((&LABEL, rest)) => Some(format!("label entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),
+        Some((&REFERENCE, rest)) => {
+            Some(format!("reference entry {}", String::from_utf8_lossy(rest).replace('\0', "/")))
+        }
         Some((&SUM, _)) => sum_type(key).map(|type_key| format!("the sum of type {type_key}")),
         Some((&USAGE, _)) => usage_parts(key).map(|parts| format!("the usage of {}", parts.join("/"))),
         _ if key == CHECKPOINT => Some("the mark of the write-ahead log".to_owned()),
@@ -315,6 +369,24 @@ mod tests {
         assert!(label.starts_with(&labelled(&TypeKey { group: "g".into(), kind: "K".into() }, "env", "").unwrap()));
         assert_eq!(labelled_resource(&label), Some(key.clone()));
         assert_eq!((labelled_resource(b"pg\0K\0env\0"), labelled_resource(&key)), (None, None));
+        let record = ReferenceRecord {
+            group: "g".into(),
+            kind: "T".into(),
+            name: "t".into(),
+            on_delete: OnDelete::Cascade.into(),
+            ..ReferenceRecord::default()
+        };
+        let entry = reference(&record, &key).unwrap();
+        assert_eq!(entry, b"qg\0T\0\0\0t\x003\0g\0K\0p\0\0n\0");
+        let target = ExpectedId {
+            type_key: TypeKey { group: "g".into(), kind: "T".into() },
+            partition: String::new(),
+            namespace: String::new(),
+            name: "t".into(),
+            uid: String::new(),
+        };
+        assert!(entry.starts_with(&references_to(&target, OnDelete::Cascade).unwrap()));
+        assert_eq!((referrer(&entry), referrer(b"qg\0T\0"), referrer(&key)), (Some(key.clone()), None, None));
         let usage = usage(&key).unwrap();
         assert_eq!((usage_parts(&usage), usage_tenancy(&usage)), (Some(["p", "", "g", "K"]), &b"up\0\0"[..]));
         assert_eq!(event_seq(&event(7)), Some(7));

@@ -15,7 +15,10 @@
 //! into a file that it never syncs. A chunk's key has the sequence in it, so a reader that raced with a writer finds
 //! chunks missing; only a rewrite, which keeps the sequence, overwrites chunks, and then the checksum tells.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use mortise_resource::EncodedResource;
 use sled::IVec;
@@ -191,7 +194,14 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     // Of a label that comes twice the last counts.
     let labels: BTreeMap<_, _> = resource.labels().collect();
     let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
-    owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)
+    let mut entries: Vec<_> =
+        owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
+    // Several fields may refer to one resource.
+    let records = resource.references()?;
+    let references = records.iter().map(|record| keys::reference(record, key));
+    let references: BTreeSet<_> = references.collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
+    entries.extend(references);
+    Ok(entries)
 }
 
 /// The counters, written with every batch: layout (3), then ten big-endian numbers of 8 bytes, then a CRC-32 of them.

@@ -53,7 +53,7 @@ pub(crate) struct Sums {
 impl Sums {
     /// Takes a member in, or away. Keys of other spaces are nobody's.
     pub(crate) fn step(&mut self, step: Step, key: &[u8], version: u64) {
-        if matches!(key.first(), Some(&keys::OWNER | &keys::LABEL)) {
+        if matches!(key.first(), Some(&keys::OWNER | &keys::LABEL | &keys::REFERENCE)) {
             self.indexes.step(step, key, 0);
         } else if let Some([group, kind, ..]) = keys::split(key) {
             let type_key = TypeKey { group: group.to_owned(), kind: kind.to_owned() };
@@ -151,7 +151,7 @@ impl Sums {
     /// The sums of what is there.
     pub(crate) fn count(table: &Table) -> Result<Self, StoreError> {
         let mut sums = Self::default();
-        for space in [keys::OWNER, keys::LABEL, keys::RESOURCE] {
+        for space in [keys::OWNER, keys::LABEL, keys::REFERENCE, keys::RESOURCE] {
             for item in table.range(vec![space]..vec![space + 1]) {
                 let (key, value) = item?;
                 sums.found(table, &key, &value)?;
@@ -178,7 +178,7 @@ impl Sums {
         }
         if self.indexes != should.indexes {
             let fault = "they have not the entries that they should have".to_owned();
-            problems.push(Problem { thing: "the indexes of owners and labels".to_owned(), fault });
+            problems.push(Problem { thing: "the indexes of owners, labels and references".to_owned(), fault });
         }
         // Of a type whose resources differ, the usage does, too.
         let differ = |type_key: &TypeKey| self.types.get(type_key) != should.types.get(type_key);

@@ -7,7 +7,7 @@ use crate::set_hash::SetHash;
 pub(crate) struct Totals {
     /// Of all resources.
     pub(crate) resources: SetHash,
-    /// Of the indexes of owners and labels.
+    /// Of the indexes of owners, labels and references.
     pub(crate) indexes: SetHash,
 }
 

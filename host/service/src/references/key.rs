@@ -1,0 +1,90 @@
+//! A resource by its place, whatever its GroupVersion and incarnation: what references name.
+
+use std::fmt;
+
+use mortise_resource::{EncodedResource, IdRef, data::ReferenceRecord, pb, types};
+use mortise_store::{Consistency, ExpectedId, StoreError, TypeKey};
+
+use crate::service::ResourceService;
+
+/// The place of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ResourceKey {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) partition: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl From<IdRef<'_>> for ResourceKey {
+    fn from(IdRef { group, kind, partition, namespace, name, .. }: IdRef<'_>) -> Self {
+        let [group, kind, partition, namespace, name] = [group, kind, partition, namespace, name].map(str::to_owned);
+        Self { group, kind, partition, namespace, name }
+    }
+}
+
+impl From<&pb::Id> for ResourceKey {
+    fn from(id: &pb::Id) -> Self {
+        Self::from(IdRef::from(id))
+    }
+}
+
+impl From<&ReferenceRecord> for ResourceKey {
+    fn from(ReferenceRecord { group, kind, partition, namespace, name, .. }: &ReferenceRecord) -> Self {
+        let id = IdRef { group, kind, partition, namespace, name, ..IdRef::default() };
+        Self::from(id)
+    }
+}
+
+impl ResourceKey {
+    /// Its id, of no GroupVersion in particular.
+    pub(crate) fn id(&self) -> pb::Id {
+        pb::Id {
+            uid: String::new(),
+            name: self.name.clone(),
+            r#type: Some(pb::Type {
+                group: self.group.clone(),
+                group_version: String::new(),
+                kind: self.kind.clone(),
+            }),
+            tenancy: Some(pb::Tenancy { partition: self.partition.clone(), namespace: self.namespace.clone() }),
+        }
+    }
+
+    /// As the store expects it.
+    pub(crate) fn expected(&self) -> ExpectedId {
+        ExpectedId {
+            type_key: TypeKey { group: self.group.clone(), kind: self.kind.clone() },
+            partition: self.partition.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: String::new(),
+        }
+    }
+
+    /// Whether a resource is the one.
+    pub(crate) fn is(&self, resource: &EncodedResource) -> bool {
+        *self == Self::from(resource.id())
+    }
+}
+
+impl fmt::Display for ResourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let described = types::describe(&self.id());
+        // There is no GroupVersion in it.
+        f.write_str(&described.replacen("..", ".", 1))
+    }
+}
+
+impl ResourceService {
+    /// What is stored at a place, of any GroupVersion.
+    pub(crate) async fn at(&self, key: &ResourceKey) -> Result<Option<EncodedResource>, StoreError> {
+        match self.backend.read_encoded(Consistency::Consistent, &key.id()).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

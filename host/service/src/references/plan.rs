@@ -1,0 +1,314 @@
+//! What a deletion does to everything that refers to the resource, and to what goes with it.
+//!
+//! # Rules
+//! - What refers to a resource that goes, and cascades, goes too; each resource once, so cycles end.
+//! - One that blocks refuses the whole, unless it goes itself; so does `meta.lifecycle.block_deletion` of any that goes. What
+//!   is refused changes nothing.
+//! - A resource that finalizers hold, or that something refers to which is worked off later, is marked and goes later; so
+//!   is what such a resource still refers to. Nothing refers to a resource that is not there any more.
+//! - Fields are cleared of references to what goes in this commit.
+//!
+//! # Limits
+//! A deletion reaches [`MAX_REACHED`] resources and [`MAX_BYTES`] of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb};
+use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreError};
+
+use super::{FINALIZER, ResourceKey};
+use crate::{registry::Registry, service::ResourceService};
+
+/// Resources that one deletion may delete, mark or change.
+pub(crate) const MAX_REACHED: usize = 10_000;
+/// Their bytes.
+const MAX_BYTES: usize = 32 << 20;
+
+/// For whom a deletion is planned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose<'p> {
+    /// A request, or the host.
+    Delete,
+    /// A tenancy unit that is being emptied: what blocks from within it goes.
+    Empty(&'p pb::Tenancy),
+    /// A resource that was marked, of which what was to be worked off is: its own finalizers of clients are gone
+    /// (`true`), or are looked at. What refers to it, cascades later, and is marked itself, goes with it.
+    Finish { ignores_finalizers: bool },
+}
+
+/// What becomes of a resource that is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It goes in this commit.
+    Remove,
+    /// It is marked, and goes later.
+    Mark,
+}
+
+/// A resource that goes.
+pub(crate) struct Doomed {
+    pub(crate) stored: EncodedResource,
+    pub(crate) fate: Fate,
+    /// What it refers to, and by which field; `None` for the resource that is to be deleted.
+    pub(crate) because: Option<(ResourceKey, String)>,
+}
+
+/// A resource that refers to one that goes.
+pub(crate) struct Link {
+    pub(crate) referrer: EncodedResource,
+    pub(crate) target: ResourceKey,
+    pub(crate) field: String,
+    pub(crate) on_delete: OnDelete,
+}
+
+/// What a deletion does.
+pub(crate) struct DeletionPlan {
+    /// The resource itself first.
+    pub(crate) doomed: Vec<Doomed>,
+    /// Those of which fields are cleared, and of references to what.
+    pub(crate) unset: BTreeMap<ResourceKey, (EncodedResource, BTreeSet<ResourceKey>)>,
+    /// What refuses it.
+    pub(crate) blocks: Vec<Link>,
+    /// What of it must not be deleted, by `meta.lifecycle`.
+    pub(crate) protected: Vec<EncodedResource>,
+    /// What is worked off afterwards: the first page of each.
+    pub(crate) later: Vec<Link>,
+    /// What was seen.
+    pub(crate) referrers: Vec<ExpectedReferrers>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It reaches too many.
+    #[error(
+        "the deletion reaches more than {MAX_REACHED} resources or {} MiB of them, which is the most for one commit; delete \
+         what refers to the resource first, or declare these references asynchronous",
+        MAX_BYTES >> 20
+    )]
+    TooFar,
+}
+
+impl From<mortise_resource::BadEncoding> for PlanError {
+    fn from(fault: mortise_resource::BadEncoding) -> Self {
+        Self::Store(fault.into())
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Store(error) => crate::store_fault::store_fault("failed to look for references", &error),
+            PlanError::TooFar => Self::new(Code::FailedPrecondition, error.to_string()),
+        }
+    }
+}
+
+/// A plan that is being made.
+struct Planning<'p> {
+    plan: DeletionPlan,
+    purpose: Purpose<'p>,
+    /// Where in the plan each resource that goes is.
+    at: HashMap<ResourceKey, usize>,
+    /// Those that finalizers hold, or something that is worked off later.
+    held: BTreeSet<usize>,
+    unset: Vec<Link>,
+    reached: usize,
+    bytes: usize,
+}
+
+impl ResourceService {
+    /// Plans the deletion of a resource.
+    pub(crate) async fn plan_deletion(
+        &self,
+        registry: &Registry,
+        root: EncodedResource,
+        purpose: Purpose<'_>,
+    ) -> Result<DeletionPlan, PlanError> {
+        let plan = DeletionPlan {
+            doomed: Vec::new(),
+            unset: BTreeMap::new(),
+            blocks: Vec::new(),
+            protected: Vec::new(),
+            later: Vec::new(),
+            referrers: Vec::new(),
+        };
+        let (at, held) = (HashMap::new(), BTreeSet::new());
+        let mut planning = Planning { plan, purpose, at, held, unset: Vec::new(), reached: 0, bytes: 0 };
+        planning.join(root, None)?;
+        let mut next = 0;
+        while let Some(target) = planning.plan.doomed.get(next).map(|doomed| ResourceKey::from(doomed.stored.id())) {
+            if registry.is_referenced(&target.group, &target.kind) {
+                self.look_at_referrers(&mut planning, next, target).await?;
+            }
+            next += 1;
+        }
+        planning.finish()
+    }
+
+    async fn look_at_referrers(
+        &self,
+        planning: &mut Planning<'_>,
+        index: usize,
+        target: ResourceKey,
+    ) -> Result<(), PlanError> {
+        let id = target.expected();
+        let (mut in_one_commit, mut may_have_later) = (ReferrerSet::default(), false);
+        for on_delete in IN_ONE_COMMIT {
+            let mut referrers = self.backend.scan_referrers(&id, on_delete).await?;
+            while let Some(page) = referrers.next().await? {
+                for referrer in page {
+                    in_one_commit.add(on_delete, referrer.id());
+                    if !target.is(&referrer) {
+                        planning.refer(referrer, &target, on_delete)?;
+                    }
+                }
+            }
+        }
+        for on_delete in LATER {
+            let mut referrers = self.backend.scan_referrers(&id, on_delete).await?;
+            let mut others = false;
+            while let Some(page) = (!others).then_some(referrers.next().await?).flatten() {
+                for referrer in page {
+                    may_have_later = true;
+                    if !target.is(&referrer) {
+                        others |= planning.refer_later(referrer, &target, on_delete)?;
+                    }
+                }
+            }
+            if others {
+                planning.held.insert(index);
+            }
+        }
+        planning.plan.referrers.push(ExpectedReferrers { id, in_one_commit, may_have_later });
+        Ok(())
+    }
+}
+
+impl Planning<'_> {
+    /// Takes in a resource that goes, if it was not.
+    fn join(&mut self, stored: EncodedResource, because: Option<(ResourceKey, String)>) -> Result<(), PlanError> {
+        let key = ResourceKey::from(stored.id());
+        if self.at.contains_key(&key) {
+            return Ok(());
+        }
+        self.reach(&stored)?;
+        let index = self.plan.doomed.len();
+        let whole = stored.decode()?;
+        let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true });
+        if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != FINALIZER) {
+            self.held.insert(index);
+        }
+        if whole.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion) {
+            self.plan.protected.push(stored.clone());
+        }
+        self.at.insert(key, index);
+        self.plan.doomed.push(Doomed { stored, fate: Fate::Remove, because });
+        Ok(())
+    }
+
+    fn reach(&mut self, stored: &EncodedResource) -> Result<(), PlanError> {
+        self.reached += 1;
+        self.bytes += stored.bytes().len();
+        if self.reached > MAX_REACHED || self.bytes > MAX_BYTES { Err(PlanError::TooFar) } else { Ok(()) }
+    }
+
+    /// Takes in what refers to a resource that goes.
+    fn refer(
+        &mut self,
+        referrer: EncodedResource,
+        target: &ResourceKey,
+        on_delete: OnDelete,
+    ) -> Result<(), PlanError> {
+        let field = field_of(&referrer, target, on_delete)?;
+        let goes = match (on_delete, self.purpose) {
+            (OnDelete::Cascade, _) => true,
+            (OnDelete::Block, Purpose::Empty(tenancy)) => is_within(&referrer, tenancy),
+            _ => false,
+        };
+        if goes {
+            return self.join(referrer, Some((target.clone(), field)));
+        }
+        self.reach(&referrer)?;
+        let link = Link { referrer, target: target.clone(), field, on_delete };
+        if on_delete == OnDelete::Block { self.plan.blocks.push(link) } else { self.unset.push(link) }
+        Ok(())
+    }
+
+    /// Takes in what is to be worked off. Returns whether it holds the resource that it refers to.
+    fn refer_later(
+        &mut self,
+        referrer: EncodedResource,
+        target: &ResourceKey,
+        on_delete: OnDelete,
+    ) -> Result<bool, PlanError> {
+        let field = field_of(&referrer, target, on_delete)?;
+        let is_marked = referrer.deletion_mark().is_some();
+        if matches!(self.purpose, Purpose::Finish { .. }) && on_delete == OnDelete::AsyncCascade && is_marked {
+            // A cycle: neither would go before the other.
+            self.join(referrer, Some((target.clone(), field)))?;
+            return Ok(false);
+        }
+        if self.plan.later.len() < MAX_REACHED {
+            self.plan.later.push(Link { referrer, target: target.clone(), field, on_delete });
+        }
+        Ok(true)
+    }
+
+    /// Decides what can go now.
+    fn finish(mut self) -> Result<DeletionPlan, PlanError> {
+        // Whatever is held holds what it refers to.
+        let mut open: Vec<usize> = self.held.iter().copied().collect();
+        while let Some(index) = open.pop() {
+            let Some(doomed) = self.plan.doomed.get_mut(index) else { continue };
+            doomed.fate = Fate::Mark;
+            for record in doomed.stored.references()? {
+                if matches!(record.on_delete(), OnDelete::Unspecified | OnDelete::AllowDangling) {
+                    continue;
+                }
+                if let Some(target) = self.at.get(&ResourceKey::from(&record))
+                    && self.held.insert(*target)
+                {
+                    open.push(*target);
+                }
+            }
+        }
+        let at = &self.at;
+        self.plan.blocks.retain(|link| !at.contains_key(&ResourceKey::from(link.referrer.id())));
+        for Link { referrer, target, .. } in self.unset {
+            let key = ResourceKey::from(referrer.id());
+            let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.doomed.get(*index));
+            if goes(&key).is_none() && goes(&target).is_some_and(|doomed| doomed.fate == Fate::Remove) {
+                self.plan.unset.entry(key).or_insert_with(|| (referrer, BTreeSet::new())).1.insert(target);
+            }
+        }
+        Ok(self.plan)
+    }
+}
+
+impl DeletionPlan {
+    /// Whether it is refused.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.blocks.is_empty() || !self.protected.is_empty()
+    }
+
+    /// What becomes of the resource itself.
+    pub(crate) fn fate(&self) -> Fate {
+        self.doomed.first().map_or(Fate::Remove, |root| root.fate)
+    }
+}
+
+/// The first field by which a resource refers to another in this way.
+fn field_of(referrer: &EncodedResource, target: &ResourceKey, on_delete: OnDelete) -> Result<String, PlanError> {
+    let records = referrer.references()?;
+    let record = records.into_iter().find(|of| of.on_delete() == on_delete && ResourceKey::from(of) == *target);
+    Ok(record.map(|record| record.field).unwrap_or_default())
+}
+
+fn is_within(resource: &EncodedResource, tenancy: &pb::Tenancy) -> bool {
+    use mortise_resource::tenancy::WILDCARD;
+    resource.partition() == tenancy.partition
+        && (tenancy.namespace == WILDCARD || resource.namespace() == tenancy.namespace)
+}

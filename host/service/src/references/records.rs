@@ -1,0 +1,150 @@
+//! The records of what a resource refers to, made from its data and its owner references.
+
+use std::collections::BTreeSet;
+
+use mortise_plugin_host::{DataReference, DataReferenceError};
+use mortise_resource::{
+    Diagnostic, Error, Scope, Severity,
+    data::{OnDelete, ReferenceRecord},
+    goten::OwnerReference,
+    pb,
+    tenancy::DEFAULT,
+};
+
+use super::ResourceKey;
+use crate::{
+    ids,
+    read::tenancy_of,
+    registry::{Registry, ResourceType},
+};
+
+/// What a reference in data is to.
+pub(crate) fn target_of(
+    registry: &Registry,
+    reference: &DataReference,
+    holder: &pb::Tenancy,
+) -> Result<ResourceKey, String> {
+    let DataReference { target, tenancy, name, .. } = reference;
+    place(registry, (&target.group, &target.kind), (&tenancy.partition, &tenancy.namespace), name, holder)
+}
+
+/// What an owner reference is to: `demo/Artist` or `demo.v2.Artist` by name, namespace/name or partition/namespace/name.
+/// One that is none of that is to something that never exists.
+pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: &pb::Tenancy) -> ResourceKey {
+    let OwnerReference { kind, name, .. } = reference;
+    let of = match kind.split_once('/') {
+        Some((group, kind)) => Some((group, kind)),
+        None => match kind.split('.').collect::<Vec<_>>().as_slice() {
+            [group, _, kind] => Some((*group, *kind)),
+            _ => None,
+        },
+    };
+    let (given, last) = match name.split('/').collect::<Vec<_>>().as_slice() {
+        [namespace, name] => (("", *namespace), *name),
+        [partition, namespace, name] => ((*partition, *namespace), *name),
+        _ => (("", ""), name.as_str()),
+    };
+    let found = of.and_then(|of| place(registry, of, given, last, holder).ok());
+    found.unwrap_or_else(|| {
+        let (group, kind) = of.unwrap_or((kind, ""));
+        let [group, kind, name] = [group, kind, name].map(str::to_owned);
+        ResourceKey { group, kind, partition: String::new(), namespace: String::new(), name }
+    })
+}
+
+/// A place, in which what was not given of the tenancy is that of the holder.
+fn place(
+    registry: &Registry,
+    (group, kind): (&str, &str),
+    (partition, namespace): (&str, &str),
+    name: &str,
+    holder: &pb::Tenancy,
+) -> Result<ResourceKey, String> {
+    let first = |units: [&str; 3]| units.into_iter().find(|unit| !unit.is_empty()).unwrap_or_default().to_owned();
+    let (partition, namespace) = match registry.scope_of(group, kind) {
+        Some(Scope::Cluster) if partition.is_empty() && namespace.is_empty() => (String::new(), String::new()),
+        Some(Scope::Cluster) => return Err(format!("refers to a {group}.{kind} in a tenancy, and that type has none")),
+        // Of one unit it is not known which; there is one only.
+        Some(Scope::Partition) if partition.is_empty() || namespace.is_empty() => {
+            (first([&first([partition, namespace, ""]), &holder.partition, DEFAULT]), String::new())
+        }
+        Some(Scope::Partition) => {
+            return Err(format!("refers to a {group}.{kind} in a namespace, and that type is in partitions"));
+        }
+        Some(Scope::Namespace | Scope::Undefined) | None => {
+            (first([partition, &holder.partition, DEFAULT]), first([namespace, &holder.namespace, DEFAULT]))
+        }
+    };
+    let [group, kind, name] = [group, kind, name].map(str::to_owned);
+    Ok(ResourceKey { group, kind, partition, namespace, name })
+}
+
+/// The records of a resource, in order. `stored` is what is stored now, from which the times of owner references are.
+///
+/// # Errors
+/// `InvalidArgument`: a reference in the data is none, with its place, or there are too many.
+pub(crate) fn records(
+    registry: &Registry,
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    stored: Option<&pb::Resource>,
+) -> Result<Vec<ReferenceRecord>, Error> {
+    let mut records = data_records(registry, kind, resource)?;
+    let owners = resource.meta.iter().flat_map(|meta| &meta.owner_references);
+    let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
+    for owner in owners {
+        let mut record = record(owner_of(registry, owner, &holder), String::new(), OnDelete::Unspecified);
+        let known = stored.iter().flat_map(|stored| &stored.references).find(|known| is_same(known, &record));
+        record.since = known.and_then(|known| known.since).or_else(|| Some(ids::milliseconds()));
+        if !records.iter().any(|other| is_same(other, &record)) {
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
+
+/// The records of a resource's data, in order.
+pub(crate) fn data_records(
+    registry: &Registry,
+    kind: &ResourceType,
+    resource: &pb::Resource,
+) -> Result<Vec<ReferenceRecord>, Error> {
+    if kind.references.is_empty() {
+        return Ok(Vec::new());
+    }
+    let data = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
+    let found = kind.references.find(kind.schema.message(), data).map_err(|fault| refused(&fault))?;
+    let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
+    let mut records = BTreeSet::new();
+    for reference in found {
+        let target = target_of(registry, &reference, &holder).map_err(|what| in_field(&reference.field, &what))?;
+        records.insert((target, reference.field, reference.on_delete));
+    }
+    Ok(records.into_iter().map(|(target, field, on_delete)| record(target, field, on_delete)).collect())
+}
+
+/// Whether both are of one field, and to one resource.
+pub(crate) fn is_same(a: &ReferenceRecord, b: &ReferenceRecord) -> bool {
+    a.field == b.field && a.on_delete == b.on_delete && ResourceKey::from(a) == ResourceKey::from(b)
+}
+
+fn record(target: ResourceKey, field: String, on_delete: OnDelete) -> ReferenceRecord {
+    let ResourceKey { group, kind, partition, namespace, name } = target;
+    ReferenceRecord { group, kind, partition, namespace, name, field, on_delete: on_delete.into(), since: None }
+}
+
+fn refused(fault: &DataReferenceError) -> Error {
+    match fault {
+        DataReferenceError::Bad { field, what } => in_field(field, what),
+        other => Error::invalid(format!("resource.{other}")),
+    }
+}
+
+/// The error of a reference that is none.
+pub(crate) fn in_field(field: &str, what: &str) -> Error {
+    let path = format!("data.{field}");
+    let mut error = Error::invalid(format!("{path} {what}"));
+    let severity = Severity::Error.into();
+    error.violations = vec![Diagnostic { severity, path, summary: what.to_owned(), detail: String::new() }];
+    error
+}

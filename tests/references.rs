@@ -1,0 +1,433 @@
+//! Fields that refer to other resources: what a write has to find, and what a deletion does to whoever refers to it.
+
+use mortise_api::OwnershipServiceClient;
+use mortise_resource::{
+    data::{
+        DeleteStep, GetTreeRequest, OnDelete, PlanDeleteRequest, PlanDeleteResponse, SetBlockDeletionRequest,
+        delete_step::Action, tree_link::By,
+    },
+    meta, pb,
+};
+use mortise_test_guests::{Hub, Node, NodePart};
+use tonic::{Code, transport::Channel};
+
+use crate::common::{
+    Server, Setup, any, decoded, eventually, gvk, id, id_in, id_of, is_gone, make_place, names, noted, owned, refusal,
+    resource, tenancy,
+};
+
+pub const NODE: &str = "references.v1.Node";
+pub const HUB: &str = "references.v1.Hub";
+
+pub async fn start() -> Server {
+    setup().start().await
+}
+
+pub fn setup() -> Setup {
+    Setup::new().guest("references").env("MORTISE_SERVICE_SECOND_PASS_MS", 300)
+}
+
+pub fn node(name: &str, node: &Node) -> pb::Resource {
+    resource(id(NODE, name), Some(any("mortise.test.v1.Node", node)))
+}
+
+fn hub(name: &str, home: &str) -> pb::Resource {
+    let hub = Hub { home: home.into(), ..Hub::default() };
+    let id = pb::Id { tenancy: Some(tenancy("", "")), ..id(HUB, name) };
+    resource(id, Some(any("mortise.test.v1.Hub", &hub)))
+}
+
+fn list(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+async fn all(server: &Server) -> Vec<String> {
+    let mut names = names(&server.list(gvk(NODE), tenancy("*", "*"), "").await.unwrap());
+    names.sort();
+    names
+}
+
+async fn delete(server: &Server, name: &str) -> Result<(), tonic::Status> {
+    server.delete(&id(NODE, name), "").await
+}
+
+pub async fn ownership(server: &Server) -> OwnershipServiceClient<Channel> {
+    OwnershipServiceClient::new(server.channel().await)
+}
+
+async fn plan(server: &Server, name: &str) -> PlanDeleteResponse {
+    let request = PlanDeleteRequest { id: Some(id(NODE, name)) };
+    ownership(server).await.plan_delete(request).await.unwrap().into_inner()
+}
+
+fn steps(plan: &PlanDeleteResponse) -> Vec<(Action, String, String)> {
+    let step = |step: &DeleteStep| (step.action(), step.id.clone().unwrap().name, step.field.clone());
+    plan.steps.iter().map(step).collect()
+}
+
+#[tokio::test]
+async fn a_new_reference_has_to_be_to_something_that_is_there() {
+    let server = start().await;
+    let to = |name: &str| Node { blocked_by: list(&[name]), ..Node::default() };
+    let refused = refusal(server.write(node("a", &to("b"))).await);
+    let what = "data.blocked_by refers to references.Node \"b\" in default/default, which does not exist";
+    assert_eq!(refused, (Code::FailedPrecondition, what.to_owned()));
+    assert!(all(&server).await.is_empty(), "nothing was written");
+    server.write(node("b", &Node::default())).await.unwrap();
+    let stored = server.write(node("a", &to("b"))).await.unwrap();
+    let record = &stored.references[0];
+    assert_eq!((record.name.as_str(), record.field.as_str(), record.on_delete()), ("b", "blocked_by", OnDelete::Block));
+    // One may dangle, and one to itself is there with it.
+    let own = Node { may_dangle: list(&["nobody"]), goes_with: list(&["own"]), ..Node::default() };
+    server.write(node("own", &own)).await.unwrap();
+}
+
+#[tokio::test]
+async fn references_have_forms_and_tenancies() {
+    let server = start().await;
+    make_place(&server, "default", "far").await;
+    let mut far = node("x", &Node::default());
+    far.id = Some(id_in(NODE, "x", "default", "far"));
+    server.write(far.clone()).await.unwrap();
+    for name in ["far/x", "default/far/x"] {
+        server.write(node("by-name", &Node { unset_by: list(&[name]), ..Node::default() })).await.unwrap();
+    }
+    let here = refusal(server.write(node("n", &Node { unset_by: list(&["x"]), ..Node::default() })).await);
+    assert_eq!(here.0, Code::FailedPrecondition, "names are those of the own tenancy");
+    for (bad, says) in [
+        ("a/b/c/d", "a reference is NAME, NAMESPACE/NAME or PARTITION/NAMESPACE/NAME"),
+        ("UPPER", "refers to something with a bad name"),
+        ("-/x", "refers to something with a bad namespace"),
+    ] {
+        let refused = refusal(server.write(node("n", &Node { unset_by: list(&[bad]), ..Node::default() })).await);
+        assert_eq!(refused.0, Code::InvalidArgument, "{bad}");
+        assert!(refused.1.starts_with("data.unset_by ") && refused.1.contains(says), "{bad}: {}", refused.1);
+    }
+    // Messages say the type, which has to fit.
+    let leader = |kind: &str| pb::Reference {
+        r#type: Some(gvk(kind)),
+        tenancy: Some(tenancy("", "far")),
+        name: "x".into(),
+        section: String::new(),
+    };
+    let led = |kind: &str| node("led", &Node { leader: Some(leader(kind)), ..Node::default() });
+    let refused = refusal(server.write(led("demo.v2.Artist")).await);
+    assert_eq!(refused.0, Code::InvalidArgument);
+    assert!(refused.1.contains("data.leader refers to a demo.v2.Artist"), "{}", refused.1);
+    server.write(led(NODE)).await.unwrap();
+    // A type of the cluster has no tenancy, and refers to `default` where nothing is said.
+    server.write(node("home", &Node::default())).await.unwrap();
+    server.write(hub("h", "home")).await.unwrap();
+    let hub_id = pb::Id { tenancy: None, ..id(HUB, "h") };
+    server.write(node("spoke", &Node { hub: Some(hub_id), ..Node::default() })).await.unwrap();
+    let refused = refusal(server.delete(&id_of(&hub("h", "")), "").await);
+    assert_eq!(refused.0, Code::FailedPrecondition);
+    assert!(refused.1.contains("data.hub of references.v1.Node \"spoke\""), "{}", refused.1);
+    assert_eq!(refusal(delete(&server, "home").await).0, Code::FailedPrecondition);
+    // In parts, in parts of parts, and in the values of maps.
+    let part = |node: &str, parts| NodePart { node: node.into(), parts, ..NodePart::default() };
+    let deep = Node {
+        parts: vec![part("", vec![part("far/x", vec![])]), part("home", vec![])],
+        by_name: [("k".to_owned(), part("far/x", vec![]))].into(),
+        ..Node::default()
+    };
+    let stored = server.write(node("deep", &deep)).await.unwrap();
+    let mut fields: Vec<_> = stored.references.iter().map(|record| record.field.as_str()).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, ["by_name.node", "parts.node", "parts.parts.node"]);
+    server.delete(&id_of(&far), "").await.unwrap();
+    let left: Node = decoded(&server.read(&id(NODE, "deep")).await.unwrap());
+    let cleared = Node {
+        parts: vec![part("", vec![part("", vec![])]), part("home", vec![])],
+        by_name: [("k".to_owned(), part("", vec![]))].into(),
+        ..Node::default()
+    };
+    assert_eq!(left, cleared);
+    let led: Node = decoded(&server.read(&id(NODE, "led")).await.unwrap());
+    assert_eq!(led.leader, None);
+}
+
+#[tokio::test]
+async fn block_unset_and_cascade_are_one_commit() {
+    let server = start().await;
+    for (name, data) in [
+        ("root", Node::default()),
+        ("other", Node::default()),
+        ("child", Node { goes_with: list(&["root"]), ..Node::default() }),
+        ("grandchild", Node { goes_with: list(&["child"]), ..Node::default() }),
+        ("user", Node { unset_by: list(&["other", "root", "grandchild"]), text: "kept".into(), ..Node::default() }),
+        ("stop", Node { blocked_by: list(&["grandchild"]), ..Node::default() }),
+    ] {
+        server.write(node(name, &data)).await.unwrap();
+    }
+    let before = all(&server).await;
+    let versions = async || {
+        let mut all = server.list(gvk(NODE), tenancy("*", "*"), "").await.unwrap();
+        all.sort_by_key(|one| id_of(one).name);
+        all.into_iter().map(|one| one.version).collect::<Vec<_>>()
+    };
+    let unchanged = versions().await;
+    let blocked = plan(&server, "root").await;
+    assert!(blocked.is_blocked);
+    assert!(steps(&blocked).contains(&(Action::Block, "stop".into(), "blocked_by".into())), "{blocked:?}");
+    let refused = refusal(delete(&server, "root").await);
+    assert_eq!(refused.0, Code::FailedPrecondition);
+    let says = "references.v1.Node \"root\" in default/default cannot be deleted: data.blocked_by of references.v1.Node \
+                \"stop\" in default/default refers to references.Node \"grandchild\" in default/default; delete or change \
+                these first";
+    assert_eq!(refused.1, says);
+    assert_eq!((all(&server).await, versions().await), (before, unchanged), "what is refused changes nothing");
+
+    delete(&server, "stop").await.unwrap();
+    let planned = plan(&server, "root").await;
+    assert!(!planned.is_blocked);
+    let mut planned = steps(&planned);
+    planned.sort_by_key(|(action, name, _)| (*action as i32, name.clone()));
+    planned.dedup();
+    assert_eq!(planned[..3], [
+        (Action::Delete, "child".into(), "goes_with".into()),
+        (Action::Delete, "grandchild".into(), "goes_with".into()),
+        (Action::Delete, "root".into(), String::new()),
+    ]);
+    assert!(planned[3..].iter().all(|(action, name, field)| (*action, &**name, &**field)
+        == (Action::Unset, "user", "unset_by")));
+    let mut watch = server.watch(gvk(NODE), None, "").await.unwrap();
+    watch.snapshot().await;
+    let generation = server.read(&id(NODE, "user")).await.unwrap().meta.unwrap().generation;
+    delete(&server, "root").await.unwrap();
+    assert_eq!(all(&server).await, ["other", "user"]);
+    let user = server.read(&id(NODE, "user")).await.unwrap();
+    let data: Node = decoded(&user);
+    assert_eq!((data.unset_by, data.text.as_str()), (list(&["other"]), "kept"));
+    assert_eq!(user.references.len(), 1);
+    assert_eq!(user.meta.unwrap().generation, generation + 1, "its content changed, once");
+    // Each change is told once, the cleared one as an upsert.
+    let mut seen = vec![watch.upsert().await];
+    for _ in 0..3 {
+        seen.push(watch.deleted().await);
+    }
+    assert!(watch.is_quiet().await);
+    let mut seen = names(&seen);
+    seen.sort();
+    assert_eq!(seen, ["child", "grandchild", "root", "user"]);
+}
+
+#[tokio::test]
+async fn what_goes_itself_blocks_nothing_and_cycles_end() {
+    let server = start().await;
+    server.write(node("a", &Node::default())).await.unwrap();
+    server.write(node("b", &Node { goes_with: list(&["a"]), ..Node::default() })).await.unwrap();
+    server.write(node("c", &Node { blocked_by: list(&["a"]), goes_with: list(&["b"]), ..Node::default() })).await.unwrap();
+    server.write(node("a", &Node { goes_with: list(&["c", "a"]), ..Node::default() })).await.unwrap();
+    delete(&server, "b").await.unwrap();
+    assert!(all(&server).await.is_empty(), "{:?}", all(&server).await);
+    // Those that block each other go one after the other only once they do not.
+    server.write(node("x", &Node::default())).await.unwrap();
+    server.write(node("y", &Node { blocked_by: list(&["x"]), ..Node::default() })).await.unwrap();
+    server.write(node("x", &Node { blocked_by: list(&["y"]), ..Node::default() })).await.unwrap();
+    assert_eq!(refusal(delete(&server, "x").await).0, Code::FailedPrecondition);
+    assert_eq!(refusal(delete(&server, "y").await).0, Code::FailedPrecondition);
+    server.write(node("x", &Node::default())).await.unwrap();
+    delete(&server, "y").await.unwrap();
+    delete(&server, "x").await.unwrap();
+}
+
+#[tokio::test]
+async fn later_ones_are_worked_off_while_it_is_marked() {
+    let server = start().await;
+    server.write(node("root", &Node::default())).await.unwrap();
+    for n in 0..40 {
+        let data = match n % 2 {
+            0 => Node { unset_later: list(&["root"]), ..Node::default() },
+            _ => Node { goes_later: list(&["root"]), ..Node::default() },
+        };
+        server.write(node(&format!("n{n:02}"), &data)).await.unwrap();
+    }
+    // Cycles of those that go later end, too.
+    server.write(node("l1", &Node { goes_later: list(&["root"]), ..Node::default() })).await.unwrap();
+    server.write(node("l2", &Node { goes_later: list(&["l1"]), ..Node::default() })).await.unwrap();
+    server.write(node("l1", &Node { goes_later: list(&["root", "l2"]), ..Node::default() })).await.unwrap();
+    let planned = plan(&server, "root").await;
+    assert_eq!(steps(&planned)[0].0, Action::Mark);
+    let later = |action| planned.steps.iter().filter(|step| step.action() == action).count();
+    assert!(later(Action::UnsetLater) >= 1 && later(Action::DeleteLater) >= 1);
+    let mut watch = server.watch(gvk(NODE), None, "root").await.unwrap();
+    watch.snapshot().await;
+    delete(&server, "root").await.unwrap();
+    let marked = watch.upsert().await;
+    assert!(meta::is_marked(&marked.metadata));
+    assert_eq!(marked.meta.unwrap().lifecycle.unwrap().state, 2, "DELETING");
+    // Deleting it again is no more; nothing new may refer to it, and nothing may take its name.
+    let again = delete(&server, "root").await;
+    assert!(again.is_ok(), "{again:?}");
+    eventually("it is gone", async || is_gone(&server, &id(NODE, "root")).await).await;
+    eventually("so are those that go with it", async || all(&server).await.len() == 20).await;
+    for name in all(&server).await {
+        let left: Node = decoded(&server.read(&id(NODE, &name)).await.unwrap());
+        assert!(left.unset_later.is_empty(), "{name}");
+    }
+    watch.deleted().await;
+}
+
+#[tokio::test]
+async fn what_finalizers_hold_holds_what_it_refers_to() {
+    let server = start().await;
+    server.write(node("root", &Node::default())).await.unwrap();
+    let child = node("child", &Node { goes_with: list(&["root"]), ..Node::default() });
+    server.write(noted(child, &[("finalizers", "mine")])).await.unwrap();
+    delete(&server, "root").await.unwrap();
+    for name in ["root", "child"] {
+        let marked = server.read(&id(NODE, name)).await.unwrap();
+        assert!(meta::is_marked(&marked.metadata), "{name}");
+    }
+    let refused = refusal(server.write(node("new", &Node { unset_by: list(&["root"]), ..Node::default() })).await);
+    assert_eq!(refused.0, Code::FailedPrecondition);
+    assert!(refused.1.ends_with("which is being deleted"), "{}", refused.1);
+    let mut child = server.read(&id(NODE, "child")).await.unwrap();
+    meta::remove_finalizer(&mut child.metadata, "mine");
+    server.write(child).await.unwrap();
+    eventually("both are gone", async || all(&server).await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_mark_of_a_client_is_a_deletion() {
+    let server = start().await;
+    server.write(noted(node("a", &Node::default()), &[("finalizers", "mine")])).await.unwrap();
+    server.write(node("b", &Node { blocked_by: list(&["a"]), ..Node::default() })).await.unwrap();
+    let mut marked = server.read(&id(NODE, "a")).await.unwrap();
+    marked.metadata.insert(meta::DELETION_TIMESTAMP.into(), "2026-01-01T00:00:00Z".into());
+    assert_eq!(refusal(server.write(marked).await).0, Code::FailedPrecondition);
+    delete(&server, "b").await.unwrap();
+    delete(&server, "a").await.unwrap();
+    let mut a = server.read(&id(NODE, "a")).await.unwrap();
+    meta::remove_finalizer(&mut a.metadata, "mine");
+    server.write(a).await.unwrap();
+    eventually("it is gone", async || is_gone(&server, &id(NODE, "a")).await).await;
+}
+
+#[tokio::test]
+async fn a_block_is_atomic_against_the_write_of_what_blocks() {
+    let server = start().await;
+    let (mut blocked, mut dangling) = (0, 0);
+    for round in 0..60 {
+        let (target, referrer) = (format!("t{round}"), format!("r{round}"));
+        server.write(node(&target, &Node::default())).await.unwrap();
+        let data = Node { blocked_by: vec![target.clone()], ..Node::default() };
+        let wait = std::time::Duration::from_micros(fastrand::u64(0..1_500));
+        let delete = async {
+            tokio::time::sleep(wait).await;
+            server.delete(&id(NODE, &target), "").await
+        };
+        let (written, deleted) = tokio::join!(server.write(node(&referrer, &data)), delete);
+        let is_there = !is_gone(&server, &id(NODE, &target)).await;
+        match (&written, &deleted) {
+            (Ok(_), Err(error)) => assert_eq!((error.code(), is_there), (Code::FailedPrecondition, true)),
+            (Err(error), Ok(())) => assert_eq!((error.code(), is_there), (Code::FailedPrecondition, false)),
+            (Ok(_), Ok(())) => dangling += 1,
+            (Err(written), Err(deleted)) => panic!("{written} {deleted}"),
+        }
+        blocked += usize::from(deleted.is_err());
+    }
+    println!("{blocked} of 60 deletions were blocked");
+    assert_eq!(dangling, 0);
+}
+
+#[tokio::test]
+async fn what_must_not_be_deleted_is_not() {
+    let server = start().await;
+    server.write(node("root", &Node::default())).await.unwrap();
+    server.write(node("kept", &Node { goes_with: list(&["root"]), ..Node::default() })).await.unwrap();
+    let set = async |block_deletion| {
+        let request =
+            SetBlockDeletionRequest { id: Some(id(NODE, "kept")), version: String::new(), block_deletion };
+        ownership(&server).await.set_block_deletion(request).await.unwrap().into_inner().resource.unwrap()
+    };
+    assert!(set(true).await.meta.unwrap().lifecycle.unwrap().block_deletion);
+    // A write cannot take it away.
+    server.write(node("kept", &Node { goes_with: list(&["root"]), text: "x".into(), ..Node::default() })).await.unwrap();
+    for name in ["kept", "root"] {
+        let refused = refusal(delete(&server, name).await);
+        assert_eq!(refused.0, Code::FailedPrecondition);
+        let says = "meta.lifecycle.block_deletion of references.v1.Node \"kept\" in default/default is set";
+        assert!(refused.1.contains(says), "{}", refused.1);
+    }
+    assert_eq!(all(&server).await, ["kept", "root"]);
+    // Children of an owner wait.
+    let owner = server.write(node("owner", &Node::default())).await.unwrap();
+    let mut child = owned(node("child", &Node::default()), &id_of(&owner));
+    child = server.write(child).await.unwrap();
+    let request = SetBlockDeletionRequest { id: child.id.clone(), version: child.version, block_deletion: true };
+    ownership(&server).await.set_block_deletion(request.clone()).await.unwrap();
+    let stale = refusal(ownership(&server).await.set_block_deletion(request).await);
+    assert_eq!(stale.0, Code::Aborted);
+    delete(&server, "owner").await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    assert!(!is_gone(&server, &id(NODE, "child")).await);
+    let request = SetBlockDeletionRequest { id: Some(id(NODE, "child")), ..SetBlockDeletionRequest::default() };
+    ownership(&server).await.set_block_deletion(request).await.unwrap();
+    eventually("it goes after its owner", async || is_gone(&server, &id(NODE, "child")).await).await;
+    set(false).await;
+    delete(&server, "root").await.unwrap();
+    assert!(all(&server).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_goes_with_all_that_blocks_itself() {
+    let server = start().await;
+    make_place(&server, "default", "going").await;
+    let there = |name: &str, data: &Node| {
+        let mut node = node(name, data);
+        node.id = Some(id_in(NODE, name, "default", "going"));
+        node
+    };
+    server.write(there("x", &Node::default())).await.unwrap();
+    server.write(there("y", &Node { blocked_by: list(&["x"]), ..Node::default() })).await.unwrap();
+    server.write(there("x", &Node { blocked_by: list(&["y"]), ..Node::default() })).await.unwrap();
+    server.write(node("outside", &Node { unset_by: list(&["going/x"]), ..Node::default() })).await.unwrap();
+    let namespace = pb::Id { tenancy: Some(tenancy("default", "")), ..id("tenancy.v2beta1.Namespace", "going") };
+    server.delete(&namespace, "").await.unwrap();
+    eventually("the namespace is gone", || is_gone(&server, &namespace)).await;
+    assert_eq!(all(&server).await, ["outside"]);
+    let outside: Node = decoded(&server.read(&id(NODE, "outside")).await.unwrap());
+    assert!(outside.unset_by.is_empty());
+}
+
+#[tokio::test]
+async fn a_tree_follows_links_both_ways() {
+    let server = start().await;
+    let root = server.write(node("root", &Node::default())).await.unwrap();
+    server.write(node("child", &Node { goes_with: list(&["root"]), ..Node::default() })).await.unwrap();
+    server.write(node("leaf", &Node { unset_by: list(&["child"]), may_dangle: list(&["none"]), ..Node::default() })).await.unwrap();
+    server.write(owned(node("owned", &Node::default()), &id_of(&root))).await.unwrap();
+    let tree = async |name: &str, depth| {
+        let request = GetTreeRequest { id: Some(id(NODE, name)), depth };
+        ownership(&server).await.get_tree(request).await.map(tonic::Response::into_inner)
+    };
+    let down = tree("root", 0).await.unwrap();
+    let shown = |link: &mortise_resource::data::TreeLink| {
+        let by = match link.by.clone().unwrap() {
+            By::Owner(_) => "owner".to_owned(),
+            By::OwnerReference(_) => "reference".to_owned(),
+            By::Field(field) => field,
+        };
+        let name = |id: &Option<pb::Id>| id.clone().unwrap().name;
+        format!("{} -> {} by {by} at {}", name(&link.dependent), name(&link.target), link.distance)
+    };
+    let links: Vec<_> = down.down.iter().map(shown).collect();
+    assert_eq!(links, [
+        "owned -> root by owner at 1",
+        "child -> root by goes_with at 1",
+        "leaf -> child by unset_by at 2",
+    ]);
+    assert!(down.up.is_empty() && !down.is_cut && down.hidden == 0);
+    assert_eq!(tree("root", 1).await.unwrap().down.len(), 2);
+    let up = tree("leaf", 0).await.unwrap();
+    let links: Vec<_> = up.up.iter().map(shown).collect();
+    assert_eq!(links, [
+        "leaf -> child by unset_by at 1",
+        "leaf -> none by may_dangle at 1",
+        "child -> root by goes_with at 2",
+    ]);
+    assert_eq!(refusal(tree("nobody", 0).await).0, Code::NotFound);
+    assert_eq!(refusal(tree("root", 17).await).0, Code::InvalidArgument);
+}
