@@ -50,7 +50,10 @@ async fn a_dependent_goes_with_its_last_owner() {
     server.write(dependent("two", vec![owner("a"), owner("default/default/b")])).await.unwrap();
     let unset = OwnerReference { unset_on_delete: true, ..owner("a") };
     server.write(dependent("unset", vec![unset])).await.unwrap();
-    server.write(dependent("chain", vec![OwnerReference { kind: "references.v1.Node".into(), ..owner("one") }])).await.unwrap();
+    server
+        .write(dependent("chain", vec![OwnerReference { kind: "references.v1.Node".into(), ..owner("one") }]))
+        .await
+        .unwrap();
     server.write(node("free", &Node::default())).await.unwrap();
     server.delete(&id(NODE, "a"), "").await.unwrap();
     goes(&server, "one").await;
@@ -68,7 +71,13 @@ async fn an_owner_may_come_later_but_not_too_late() {
     let server = quick().start().await;
     server.write(dependent("early", vec![owner("late")])).await.unwrap();
     server.write(dependent("orphan", vec![owner("never")])).await.unwrap();
-    server.write(dependent("strange", vec![OwnerReference { kind: "library.example.com/Site".into(), ..owner("sites/s") }])).await.unwrap();
+    server
+        .write(dependent(
+            "strange",
+            vec![OwnerReference { kind: "library.example.com/Site".into(), ..owner("sites/s") }],
+        ))
+        .await
+        .unwrap();
     server.write(node("there", &Node::default())).await.unwrap();
     server.write(dependent("half", vec![owner("never"), owner("there")])).await.unwrap();
     assert_eq!(checks(&server).await, 4);
@@ -111,11 +120,15 @@ async fn an_owner_that_has_to_refer_to_its_dependent() {
     server.write(dependent("never", vec![requires("o")])).await.unwrap();
     let unset = OwnerReference { unset_on_delete: true, ..requires("o") };
     server.write(dependent("kept", vec![unset])).await.unwrap();
-    let points = |to: &[&str]| Node { may_dangle: to.iter().map(|name| (*name).to_owned()).collect(), ..Node::default() };
+    let points =
+        |to: &[&str]| Node { may_dangle: to.iter().map(|name| (*name).to_owned()).collect(), ..Node::default() };
     server.write(node("o", &points(&["d", "kept"]))).await.unwrap();
     goes(&server, "never").await;
     eventually("nothing is left to look at", async || checks(&server).await == 0).await;
-    assert_eq!((owners(&server, "d").await, owners(&server, "kept").await), (vec!["o".to_owned()], vec!["o".to_owned()]));
+    assert_eq!(
+        (owners(&server, "d").await, owners(&server, "kept").await),
+        (vec!["o".to_owned()], vec!["o".to_owned()])
+    );
     // It stops to refer to them.
     server.write(node("o", &points(&[]))).await.unwrap();
     goes(&server, "d").await;

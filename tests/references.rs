@@ -3,7 +3,7 @@
 use mortise_api::OwnershipServiceClient;
 use mortise_resource::{
     data::{
-        DeleteStep, GetTreeRequest, OnDelete, PlanDeleteRequest, PlanDeleteResponse, SetBlockDeletionRequest,
+        self, DeleteStep, GetTreeRequest, OnDelete, PlanDeleteRequest, PlanDeleteResponse, SetBlockDeletionRequest,
         delete_step::Action, tree_link::By,
     },
     meta, pb,
@@ -11,9 +11,12 @@ use mortise_resource::{
 use mortise_test_guests::{Hub, Node, NodePart};
 use tonic::{Code, transport::Channel};
 
-use crate::common::{
-    Server, Setup, any, decoded, eventually, gvk, id, id_in, id_of, is_gone, make_place, names, noted, owned, refusal,
-    resource, tenancy,
+use crate::{
+    common::{
+        Server, Setup, any, decoded, eventually, gvk, id, id_in, id_of, is_gone, make_place, mortise, names, noted,
+        owned, refusal, resource, tenancy,
+    },
+    kit::guarded::Guarded,
 };
 
 pub const NODE: &str = "references.v1.Node";
@@ -184,13 +187,19 @@ async fn block_unset_and_cascade_are_one_commit() {
     let mut planned = steps(&planned);
     planned.sort_by_key(|(action, name, _)| (*action as i32, name.clone()));
     planned.dedup();
-    assert_eq!(planned[..3], [
-        (Action::Delete, "child".into(), "goes_with".into()),
-        (Action::Delete, "grandchild".into(), "goes_with".into()),
-        (Action::Delete, "root".into(), String::new()),
-    ]);
-    assert!(planned[3..].iter().all(|(action, name, field)| (*action, &**name, &**field)
-        == (Action::Unset, "user", "unset_by")));
+    assert_eq!(
+        planned[..3],
+        [
+            (Action::Delete, "child".into(), "goes_with".into()),
+            (Action::Delete, "grandchild".into(), "goes_with".into()),
+            (Action::Delete, "root".into(), String::new()),
+        ]
+    );
+    assert!(
+        planned[3..]
+            .iter()
+            .all(|(action, name, field)| (*action, &**name, &**field) == (Action::Unset, "user", "unset_by"))
+    );
     let mut watch = server.watch(gvk(NODE), None, "").await.unwrap();
     watch.snapshot().await;
     let generation = server.read(&id(NODE, "user")).await.unwrap().meta.unwrap().generation;
@@ -217,7 +226,10 @@ async fn what_goes_itself_blocks_nothing_and_cycles_end() {
     let server = start().await;
     server.write(node("a", &Node::default())).await.unwrap();
     server.write(node("b", &Node { goes_with: list(&["a"]), ..Node::default() })).await.unwrap();
-    server.write(node("c", &Node { blocked_by: list(&["a"]), goes_with: list(&["b"]), ..Node::default() })).await.unwrap();
+    server
+        .write(node("c", &Node { blocked_by: list(&["a"]), goes_with: list(&["b"]), ..Node::default() }))
+        .await
+        .unwrap();
     server.write(node("a", &Node { goes_with: list(&["c", "a"]), ..Node::default() })).await.unwrap();
     delete(&server, "b").await.unwrap();
     assert!(all(&server).await.is_empty(), "{:?}", all(&server).await);
@@ -338,13 +350,15 @@ async fn what_must_not_be_deleted_is_not() {
     server.write(node("root", &Node::default())).await.unwrap();
     server.write(node("kept", &Node { goes_with: list(&["root"]), ..Node::default() })).await.unwrap();
     let set = async |block_deletion| {
-        let request =
-            SetBlockDeletionRequest { id: Some(id(NODE, "kept")), version: String::new(), block_deletion };
+        let request = SetBlockDeletionRequest { id: Some(id(NODE, "kept")), version: String::new(), block_deletion };
         ownership(&server).await.set_block_deletion(request).await.unwrap().into_inner().resource.unwrap()
     };
     assert!(set(true).await.meta.unwrap().lifecycle.unwrap().block_deletion);
     // A write cannot take it away.
-    server.write(node("kept", &Node { goes_with: list(&["root"]), text: "x".into(), ..Node::default() })).await.unwrap();
+    server
+        .write(node("kept", &Node { goes_with: list(&["root"]), text: "x".into(), ..Node::default() }))
+        .await
+        .unwrap();
     for name in ["kept", "root"] {
         let refused = refusal(delete(&server, name).await);
         assert_eq!(refused.0, Code::FailedPrecondition);
@@ -397,7 +411,10 @@ async fn a_tree_follows_links_both_ways() {
     let server = start().await;
     let root = server.write(node("root", &Node::default())).await.unwrap();
     server.write(node("child", &Node { goes_with: list(&["root"]), ..Node::default() })).await.unwrap();
-    server.write(node("leaf", &Node { unset_by: list(&["child"]), may_dangle: list(&["none"]), ..Node::default() })).await.unwrap();
+    server
+        .write(node("leaf", &Node { unset_by: list(&["child"]), may_dangle: list(&["none"]), ..Node::default() }))
+        .await
+        .unwrap();
     server.write(owned(node("owned", &Node::default()), &id_of(&root))).await.unwrap();
     let tree = async |name: &str, depth| {
         let request = GetTreeRequest { id: Some(id(NODE, name)), depth };
@@ -414,20 +431,168 @@ async fn a_tree_follows_links_both_ways() {
         format!("{} -> {} by {by} at {}", name(&link.dependent), name(&link.target), link.distance)
     };
     let links: Vec<_> = down.down.iter().map(shown).collect();
-    assert_eq!(links, [
-        "owned -> root by owner at 1",
-        "child -> root by goes_with at 1",
-        "leaf -> child by unset_by at 2",
-    ]);
+    assert_eq!(
+        links,
+        ["owned -> root by owner at 1", "child -> root by goes_with at 1", "leaf -> child by unset_by at 2",]
+    );
     assert!(down.up.is_empty() && !down.is_cut && down.hidden == 0);
     assert_eq!(tree("root", 1).await.unwrap().down.len(), 2);
     let up = tree("leaf", 0).await.unwrap();
     let links: Vec<_> = up.up.iter().map(shown).collect();
-    assert_eq!(links, [
-        "leaf -> child by unset_by at 1",
-        "leaf -> none by may_dangle at 1",
-        "child -> root by goes_with at 2",
-    ]);
+    assert_eq!(
+        links,
+        ["leaf -> child by unset_by at 1", "leaf -> none by may_dangle at 1", "child -> root by goes_with at 2",]
+    );
     assert_eq!(refusal(tree("nobody", 0).await).0, Code::NotFound);
     assert_eq!(refusal(tree("root", 17).await).0, Code::InvalidArgument);
+}
+
+/// The same types in a version of the plugin that declares no references: decoding takes options away that nobody knows.
+fn undeclared() -> Vec<u8> {
+    use mortise_resource::manifest::Scope;
+    use prost::Message as _;
+    let mut manifest = mortise_test_guests::good_manifest();
+    let plain = prost_types::FileDescriptorSet::decode(mortise_test_guests::DESCRIPTORS).unwrap();
+    (manifest.name, manifest.version) = ("references".into(), "0.0.1".into());
+    manifest.descriptors = Some(prost::Message::decode(plain.encode_to_vec().as_slice()).unwrap());
+    let template = manifest.types.remove(0);
+    for (kind, scope) in [("Node", Scope::Namespace), ("Hub", Scope::Cluster)] {
+        let mut one = template.clone();
+        (one.group, one.kind) = ("references".into(), kind.into());
+        (one.message, one.scope) = (format!("mortise.test.v1.{kind}"), scope.into());
+        manifest.types.push(one);
+    }
+    mortise_test_guests::manifest_only(&manifest.encode_to_vec())
+}
+
+#[tokio::test]
+async fn what_was_stored_before_there_were_declarations_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
+    before.write(node("target", &Node::default())).await.unwrap();
+    let stored = before.write(node("old", &Node { blocked_by: list(&["target"]), ..Node::default() })).await.unwrap();
+    assert!(stored.references.is_empty());
+    assert!(before.stop().await.success());
+    let server = setup().data_dir(dir.path()).start().await;
+    let refused = refusal(delete(&server, "target").await);
+    assert_eq!(refused.0, Code::FailedPrecondition, "{}", refused.1);
+    let now = server.read(&id(NODE, "old")).await.unwrap();
+    assert_eq!((now.version.clone(), now.references.len()), (stored.version, 1), "it is no change that anybody sees");
+    // What is not referred to anew is not looked at.
+    server
+        .write(node("old", &Node { blocked_by: list(&["target"]), text: "x".into(), ..Node::default() }))
+        .await
+        .unwrap();
+    server.delete(&id(NODE, "old"), "").await.unwrap();
+    delete(&server, "target").await.unwrap();
+}
+
+/// More than one commit may hold is refused, and changes nothing.
+#[tokio::test]
+async fn a_deletion_reaches_so_far() {
+    let server = start().await;
+    server.write(node("root", &Node::default())).await.unwrap();
+    let data = Node { goes_with: list(&["root"]), ..Node::default() };
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..50 {
+        let (mut client, data) = (server.client(), data.clone());
+        writers.spawn(async move {
+            for n in writer * 200..(writer + 1) * 200 {
+                let request = pb::WriteRequest { resource: Some(node(&format!("n{n}"), &data)) };
+                client.write(request).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let server = &server;
+    let refused = refusal(delete(server, "root").await);
+    assert_eq!(refused.0, Code::FailedPrecondition);
+    assert!(refused.1.starts_with("the deletion reaches more than 10000 resources"), "{}", refused.1);
+    delete(server, "n0").await.unwrap();
+    let begun = std::time::Instant::now();
+    delete(server, "root").await.unwrap();
+    println!("10,000 resources were deleted in one commit in {:?}", begun.elapsed());
+    assert!(all(server).await.is_empty());
+}
+
+/// What a caller may not read is neither named nor told of, and still blocks.
+#[tokio::test]
+async fn names_are_told_to_who_may_read_them() {
+    let server = start().await;
+    server.write(node("target", &Node::default())).await.unwrap();
+    for n in 0..5 {
+        server
+            .write(node(&format!("stop{n}"), &Node { blocked_by: list(&["target"]), ..Node::default() }))
+            .await
+            .unwrap();
+    }
+    let refused = refusal(delete(&server, "target").await).1;
+    assert!(refused.contains("\"stop2\"") && !refused.contains("\"stop3\""), "{refused}");
+    assert!(refused.ends_with("; 2 more; delete or change these first"), "{refused}");
+
+    let guarded = Guarded::start(setup()).await;
+    guarded.write(node("target", &Node::default())).await;
+    guarded.write(node("stop", &Node { blocked_by: list(&["target"]), ..Node::default() })).await;
+    let rule = data::TypeRule {
+        verbs: vec!["*".into()],
+        types: vec!["references/*".into()],
+        names: vec!["target".into()],
+        ..data::TypeRule::default()
+    };
+    guarded.policy("some", "", vec![rule]).await;
+    let secret = guarded.token("some", &["some"], |_| {}).await;
+    let mut resources = guarded.resources(&secret).await;
+    let request = pb::DeleteRequest { id: Some(id(NODE, "target")), version: String::new() };
+    let refused = refusal(resources.delete(request).await);
+    assert_eq!(refused.0, Code::FailedPrecondition);
+    assert!(refused.1.contains("data.blocked_by of a resource that you may not read refers to"), "{}", refused.1);
+    assert!(!refused.1.contains("stop"), "{}", refused.1);
+    let mut ownership = OwnershipServiceClient::new(guarded.channel(&secret).await);
+    let plan = ownership.plan_delete(PlanDeleteRequest { id: Some(id(NODE, "target")) }).await.unwrap().into_inner();
+    assert_eq!((plan.is_blocked, plan.hidden, plan.steps.len()), (true, 1, 1));
+    let tree =
+        ownership.get_tree(GetTreeRequest { id: Some(id(NODE, "target")), depth: 0 }).await.unwrap().into_inner();
+    assert_eq!((tree.down.len(), tree.hidden), (0, 1));
+    for name in ["stop", "nobody"] {
+        let refused = refusal(ownership.plan_delete(PlanDeleteRequest { id: Some(id(NODE, name)) }).await);
+        assert_eq!(refused.0, Code::PermissionDenied, "{name}");
+    }
+    let set = SetBlockDeletionRequest { id: Some(id(NODE, "target")), version: String::new(), block_deletion: true };
+    assert_eq!(refusal(ownership.set_block_deletion(set).await).0, Code::PermissionDenied, "that is an operator's");
+}
+
+/// Files and exports need no order: what refers to something waits until that is there.
+#[tokio::test]
+async fn what_is_applied_together_may_refer_to_what_comes_later() {
+    let server = start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let text = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "d")]
+        .map(|(name, to)| format!("type: {NODE}\nname: {name}\ndata: {{unset_by: [{to}]}}\n"));
+    let file = dir.path().join("all.yaml");
+    std::fs::write(&file, text.join("---\n")).unwrap();
+    let env = [("MORTISE_GRPC_ADDR", server.grpc.to_string())];
+    let env = [(env[0].0, env[0].1.as_str())];
+    let file = file.to_str().unwrap();
+    let (code, out, err) = mortise(&["apply", "-f", file], &env).await;
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(all(&server).await, ["a", "b", "c", "d"]);
+    let (code, exported, err) = mortise(&["export", NODE], &env).await;
+    assert_eq!(code, Some(0), "{err}");
+    for name in ["a", "b", "c", "d"] {
+        delete(&server, name).await.unwrap();
+    }
+    let other = dir.path().join("all.jsonl");
+    std::fs::write(&other, exported).unwrap();
+    let (code, out, err) = mortise(&["import", other.to_str().unwrap()], &env).await;
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(all(&server).await, ["a", "b", "c", "d"]);
+    // One that refers to what never comes is refused, and the others are there.
+    std::fs::write(&other, format!("type: {NODE}\nname: e\ndata: {{unset_by: [never]}}\n")).unwrap();
+    let yaml = dir.path().join("never.yaml");
+    std::fs::rename(&other, &yaml).unwrap();
+    for command in [&["apply", "-f"][..], &["import"]] {
+        let (code, _, err) = mortise(&[command, &[yaml.to_str().unwrap()]].concat(), &env).await;
+        assert_eq!(code, Some(1), "{err}");
+        assert!(err.contains("data.unset_by refers to references.Node \"never\""), "{err}");
+    }
 }

@@ -48,7 +48,11 @@ struct Plan {
 
 impl Model {
     fn referrers(&self, of: u32, how: usize) -> Vec<u32> {
-        self.0.iter().filter(|(name, known)| **name != of && known.links.0[how].contains(&of)).map(|(n, _)| *n).collect()
+        self.0
+            .iter()
+            .filter(|(name, known)| **name != of && known.links.0[how].contains(&of))
+            .map(|(n, _)| *n)
+            .collect()
     }
 
     fn plan(&self, root: u32, finishes: bool) -> Plan {
@@ -241,7 +245,8 @@ async fn random_graphs_come_to_what_a_model_says() {
                 continue;
             }
             let before = model.0.len();
-            if random.u8(0..12) == 0 {
+            deleted += 1;
+            if deleted % 12 == 6 {
                 // Killed while it deletes: either all of it was done, or nothing.
                 let wait = std::time::Duration::from_micros(random.u64(0..3_000));
                 let dying = async {
@@ -269,7 +274,6 @@ async fn random_graphs_come_to_what_a_model_says() {
                 }
                 blocked += usize::from(!allowed);
             }
-            deleted += 1;
             let there = stored(&server).await;
             check_whole(&there);
             seen_marked += there.0.values().filter(|known| known.is_marked).count();

@@ -374,7 +374,8 @@ impl Head {
                     let key = encoding::key_len(REFERENCES) + encoding::encoded_len_varint(length);
                     head.references += u32::try_from(key).unwrap_or_default() + span.end - span.start;
                 }
-                (1..=7 | 1000 | META | REFERENCES, Value::Number(_) | Value::Other) | (1000 | META, Value::Bytes(_)) => {
+                (1..=7 | 1000 | META | REFERENCES, Value::Number(_) | Value::Other)
+                | (1000 | META, Value::Bytes(_)) => {
                     return Ok(None);
                 }
                 _ => {}

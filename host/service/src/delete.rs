@@ -124,9 +124,9 @@ impl ResourceService {
             Ok(Fate::Remove) => Ok(deleted(None, String::new())),
             Ok(Fate::Mark) => {
                 let now = self.at(&ResourceKey::from(&id)).await;
-                let now = now.map_err(|error| failed(error))?.filter(|now| now.uid() == id.uid);
-                let (version, generation) =
-                    now.map_or((None, String::new()), |now| (Some(now.version().to_owned()), now.generation().to_owned()));
+                let now = now.map_err(failed)?.filter(|now| now.uid() == id.uid);
+                let (version, generation) = now
+                    .map_or((None, String::new()), |now| (Some(now.version().to_owned()), now.generation().to_owned()));
                 Ok(deleted(version, generation))
             }
             Err(error) if error.is_conflict() => Err(Failure::Conflict(cas_failure())),

@@ -319,11 +319,12 @@ impl Shown<'_> {
             return Ok(());
         }
         let because = match because {
-            Some(key) => self.service.at(&key).await.map_err(|e| failed(&e))?.map(|found| found.decode_id()).transpose()?,
+            Some(key) => {
+                self.service.at(&key).await.map_err(|e| failed(&e))?.map(|found| found.decode_id()).transpose()?
+            }
             None => None,
         };
-        let step =
-            DeleteStep { action: action.into(), id: resource.decode_id()?, because: because.flatten(), field };
+        let step = DeleteStep { action: action.into(), id: resource.decode_id()?, because: because.flatten(), field };
         self.answer.steps.push(step);
         Ok(())
     }

@@ -124,9 +124,8 @@ impl ResourceService {
         ids: impl Iterator<Item = pb::Id>,
         purpose: Purpose<'_>,
     ) -> Result<(), RemovalError> {
-        let deletions = stream::iter(ids)
-            .map(|id| async move { self.delete_for(&id, purpose).await })
-            .buffer_unordered(PARALLEL);
+        let deletions =
+            stream::iter(ids).map(|id| async move { self.delete_for(&id, purpose).await }).buffer_unordered(PARALLEL);
         deletions.fold(Ok(()), async |so_far, outcome| so_far.and(outcome.map(drop))).await
     }
 }

@@ -289,7 +289,11 @@ impl Writer {
         let other = self.any();
         let expect = match self.known.get(&other) {
             Some(state) if !names.contains(&other) => {
-                vec![Expectation { id: ExpectedId::from(&id(&other, state.incarnation)), generation: None, is_unmarked: false }]
+                vec![Expectation {
+                    id: ExpectedId::from(&id(&other, state.incarnation)),
+                    generation: None,
+                    is_unmarked: false,
+                }]
             }
             _ => Vec::new(),
         };

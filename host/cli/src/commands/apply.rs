@@ -1,7 +1,7 @@
 //! `mortise apply`: makes resources what files say.
 //!
 //! Partitions and namespaces are written before what is in them, and owners before what they own, which gets the
-//! owner's uid. A changed document costs three calls: read, MutateAndValidate, write; one that is stored to the byte
+//! owner's uid. What refers to something that is not there is tried again after the others. A changed document costs three calls: read, MutateAndValidate, write; one that is stored to the byte
 //! costs the read. Up to [`Throttle::MOST`] resources are on their way at once, so that the server's writers share its
 //! syncs; fewer when the server has too much to do. What is already as wanted is not written.
 
@@ -28,7 +28,7 @@ use crate::{
     output::{progress::Unit, ui},
     resources::{
         catalog::Catalog,
-        ids::{Key, id_of, placed_title},
+        ids::{Key, id_of, placed_title, refers_to_nothing},
         wait::{self, Condition},
     },
 };
@@ -150,8 +150,17 @@ impl Apply {
         let done: Arc<Mutex<HashMap<Key, Option<String>>>> = Arc::default();
         let throttle = Throttle::default();
         let mut written = Vec::new();
-        for level in levels {
-            let mut coming = stream::iter(level)
+        let mut levels = levels.into_iter();
+        // What refers to something that is not there yet, and what was said of it.
+        let mut waiting: Vec<(Document, CliError)> = Vec::new();
+        loop {
+            let next = levels.next();
+            let (is_last, tried) = (next.is_none(), waiting.len());
+            if is_last && waiting.is_empty() {
+                return Ok(written);
+            }
+            let again = std::mem::take(&mut waiting).into_iter().map(|(document, _)| document);
+            let mut coming = stream::iter(next.unwrap_or_default().into_iter().chain(again))
                 .map(|document| {
                     let (done, throttle) = (Arc::clone(&done), &throttle);
                     async move {
@@ -161,6 +170,13 @@ impl Apply {
                 })
                 .buffered(Throttle::MOST);
             while let Some((document, outcome)) = coming.next().await {
+                let outcome = match outcome {
+                    Outcome::Failed(error) if refers_to_nothing(&error) => {
+                        waiting.push((document, error));
+                        continue;
+                    }
+                    outcome => outcome,
+                };
                 let id = id_of(&document.resource);
                 let uid = match &outcome {
                     Outcome::Done(_, resource, _) => Some(id_of(resource).uid),
@@ -175,8 +191,13 @@ impl Apply {
                     written.push(resource);
                 }
             }
+            if is_last && waiting.len() == tried {
+                for (document, error) in waiting {
+                    progress.suspend(|| self.tell(&document, Outcome::Failed(error), catalog, ui, counts))?;
+                }
+                return Ok(written);
+            }
         }
-        Ok(written)
     }
 
     async fn one(

@@ -173,7 +173,9 @@ impl Delete {
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
         session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
-        let finalizers: Vec<_> = meta::finalizers(&stored.metadata).into_iter().collect();
+        // What refers to it may hold it, too.
+        let now = read_if_there(session, &found).await?.unwrap_or_default();
+        let finalizers: Vec<_> = meta::finalizers(&now.metadata).into_iter().collect();
         let how = if finalizers.is_empty() {
             "deleted".to_owned()
         } else {

@@ -2,7 +2,7 @@
 //!
 //! Like `apply`, but made for many: nothing is read or compared first, and a file is never in memory as a whole.
 //! Versions, uids and generations in the text are left out: the server gives its own. What has an owner waits until
-//! everything else is written, and then for its owner. Partitions and namespaces are written before what comes after
+//! everything else is written, and then for its owner; so does what refers to something that is not there yet. Partitions and namespaces are written before what comes after
 //! them.
 
 use std::{
@@ -19,7 +19,10 @@ use mortise_text::{Document, ReadError, Reader};
 use tokio::sync::mpsc;
 
 use super::export::TENANCY;
-use crate::{CliError, Connect, Exit, Progress, Session, Tenancy, Ui, Unit, output::ui, resources::catalog::Catalog};
+use crate::{
+    CliError, Connect, Exit, Progress, Session, Tenancy, Ui, Unit, output::ui, resources::catalog::Catalog,
+    resources::ids::refers_to_nothing,
+};
 
 pub(super) const EXAMPLES: &str =
     "mortise import all.jsonl\nmortise export --context old | mortise import - --context new";
@@ -62,8 +65,8 @@ struct Importer<'r> {
     progress: Progress,
     written: u64,
     failed: u64,
-    /// Those whose owner was not there.
-    orphans: Vec<PlacedResource>,
+    /// Those whose owner was not there, or what they refer to, with what was said of them.
+    orphans: Vec<(PlacedResource, CliError)>,
 }
 
 impl Import {
@@ -200,15 +203,19 @@ fn resources(count: u64) -> String {
 impl Importer<'_> {
     /// Owners of owners first: each round writes those whose owner is there by now.
     async fn write_owned(&mut self, mut owned: Vec<PlacedResource>) -> Result<(), CliError> {
+        owned.extend(std::mem::take(&mut self.orphans).into_iter().map(|(item, _)| item));
         while !owned.is_empty() {
             let before = owned.len();
-            self.write_all(owned).await?;
-            owned = std::mem::take(&mut self.orphans);
-            if owned.len() == before {
-                for item in std::mem::take(&mut owned) {
-                    self.refused(CliError::failed(format!("{}: {NO_OWNER}", item.place)))?;
+            self.write_all(std::mem::take(&mut owned)).await?;
+            let orphans = std::mem::take(&mut self.orphans);
+            if orphans.len() == before {
+                for (item, error) in orphans {
+                    let owner = || CliError::failed(format!("{}: {NO_OWNER}", item.place));
+                    self.refused(if refers_to_nothing(&error) { error } else { owner() })?;
                 }
+                return Ok(());
             }
+            owned = orphans.into_iter().map(|(item, _)| item).collect();
         }
         Ok(())
     }
@@ -233,7 +240,9 @@ impl Importer<'_> {
                     self.written += 1;
                     self.progress.advance(1);
                 }
-                Err(error) if error.message.contains(NO_OWNER) => self.orphans.push(item),
+                Err(error) if error.message.contains(NO_OWNER) || refers_to_nothing(&error) => {
+                    self.orphans.push((item, error));
+                }
                 Err(error) => ended = ended.and(self.refused(error)),
             }
             if ended.is_ok() {

@@ -83,10 +83,9 @@ impl Tree {
         let refers = |link: &&TreeLink| !matches!(link.by, Some(By::Owner(_)) | None);
         let (up, down): (Vec<_>, Vec<_>) =
             (tree.up.iter().filter(refers).collect(), tree.down.iter().filter(refers).collect());
-        for (title, links, shown) in [
-            ("refers to", &up, target as fn(&TreeLink) -> Option<&pb::Id>),
-            ("referred to by", &down, dependent),
-        ] {
+        for (title, links, shown) in
+            [("refers to", &up, target as fn(&TreeLink) -> Option<&pb::Id>), ("referred to by", &down, dependent)]
+        {
             if !links.is_empty() {
                 ui::line(format!("{title}:"))?;
             }

@@ -3,8 +3,9 @@
 use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
-    AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, PluginServiceClient,
-    OwnershipServiceClient, QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient,
+    AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, OwnershipServiceClient,
+    PluginServiceClient, QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    WatchServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,

@@ -62,6 +62,13 @@ pub(crate) struct Selection {
     pub(crate) names: Vec<String>,
 }
 
+/// Whether the server refused a resource since it refers to one that is not there, which may come.
+pub(crate) fn refers_to_nothing(error: &CliError) -> bool {
+    error.code == Some(tonic::Code::FailedPrecondition)
+        && error.message.contains("data.")
+        && error.message.ends_with("which does not exist")
+}
+
 /// Reads `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.
 pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Selection>, CliError> {
     let Some((first, rest)) = words.split_first() else { return Ok(Vec::new()) };

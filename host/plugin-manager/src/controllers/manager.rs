@@ -127,7 +127,10 @@ impl ControllerManager {
         let mut reports = Vec::new();
         for status in self.0.controllers.statuses() {
             let about = match status.name.split_once('/') {
-                None => About { plugin: "", manages: types::tombstone().to_pb(), watches: Vec::new() },
+                None => {
+                    let of = if &*status.name == "ownership" { types::ownership_check() } else { types::tombstone() };
+                    About { plugin: "", manages: of.to_pb(), watches: Vec::new() }
+                }
                 Some((plugin, name)) => {
                     let declared = registry.plugin(plugin).map(|p| &p.manifest().controllers);
                     let decl = declared.and_then(|all| all.iter().find(|decl| *decl.name == *name));

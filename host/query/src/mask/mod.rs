@@ -190,7 +190,8 @@ impl Mask {
 
 /// The encoding of a resource without its data.
 fn head(resource: &pb::Resource) -> Vec<u8> {
-    let pb::Resource { id, owner, version, generation, metadata, status, data: _, schema_version, meta, references } = resource;
+    let pb::Resource { id, owner, version, generation, metadata, status, data: _, schema_version, meta, references } =
+        resource;
     let head = pb::Resource {
         id: id.clone(),
         owner: owner.clone(),

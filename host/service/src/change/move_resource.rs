@@ -90,7 +90,8 @@ impl ResourceService {
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
         // The old one is still there, in this incarnation; its deletion compares the version.
-        let source = Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
+        let source =
+            Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
         let expect = place.expect.into_iter().chain([source]).collect();
         let references = self.written_references(&registry, &new_kind, &resource, None).await?;
         let mut batch = made.batch(&new_kind, resource, expect, references);

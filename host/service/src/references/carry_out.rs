@@ -50,10 +50,7 @@ impl From<mortise_resource::BadEncoding> for RemovalError {
 impl RemovalError {
     /// Whether another attempt, on what is stored by then, may succeed.
     pub(crate) fn is_conflict(&self) -> bool {
-        matches!(
-            self,
-            Self::Store(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ReferrersChanged)
-        )
+        matches!(self, Self::Store(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::ReferrersChanged))
     }
 }
 
@@ -139,7 +136,8 @@ impl ResourceService {
             reasons.push(format!("meta.lifecycle.block_deletion of {named} is set"));
         }
         for link in plan.blocks.iter().take(NAMED.saturating_sub(reasons.len())) {
-            let (named, target, field) = (self.named(registry, caller, &link.referrer).await, &link.target, &link.field);
+            let (named, target, field) =
+                (self.named(registry, caller, &link.referrer).await, &link.target, &link.field);
             reasons.push(format!("data.{field} of {named} refers to {target}"));
         }
         if count > reasons.len() {

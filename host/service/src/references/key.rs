@@ -43,11 +43,7 @@ impl ResourceKey {
         pb::Id {
             uid: String::new(),
             name: self.name.clone(),
-            r#type: Some(pb::Type {
-                group: self.group.clone(),
-                group_version: String::new(),
-                kind: self.kind.clone(),
-            }),
+            r#type: Some(pb::Type { group: self.group.clone(), group_version: String::new(), kind: self.kind.clone() }),
             tenancy: Some(pb::Tenancy { partition: self.partition.clone(), namespace: self.namespace.clone() }),
         }
     }

@@ -216,12 +216,7 @@ impl Planning<'_> {
     }
 
     /// Takes in what refers to a resource that goes.
-    fn refer(
-        &mut self,
-        referrer: EncodedResource,
-        target: &ResourceKey,
-        on_delete: OnDelete,
-    ) -> Result<(), PlanError> {
+    fn refer(&mut self, referrer: EncodedResource, target: &ResourceKey, on_delete: OnDelete) -> Result<(), PlanError> {
         let field = field_of(&referrer, target, on_delete)?;
         let goes = match (on_delete, self.purpose) {
             (OnDelete::Cascade, _) => true,
@@ -233,7 +228,11 @@ impl Planning<'_> {
         }
         self.reach(&referrer)?;
         let link = Link { referrer, target: target.clone(), field, on_delete };
-        if on_delete == OnDelete::Block { self.plan.blocks.push(link) } else { self.unset.push(link) }
+        if on_delete == OnDelete::Block {
+            self.plan.blocks.push(link)
+        } else {
+            self.unset.push(link)
+        }
         Ok(())
     }
 

@@ -28,17 +28,24 @@ const BATCH: usize = 256;
 
 /// Which types have been read.
 #[derive(Clone, Default)]
-pub(crate) struct RecordPasses(Arc<Mutex<HashMap<Gvk, (Weak<ResourceType>, Arc<OnceCell<()>>)>>>);
+pub(crate) struct RecordPasses(Arc<Mutex<HashMap<Gvk, RecordPass>>>);
+
+/// The pass over a type as it was registered when it began.
+#[derive(Default)]
+struct RecordPass {
+    of: Weak<ResourceType>,
+    done: Arc<OnceCell<()>>,
+}
 
 impl RecordPasses {
     /// The pass over a type as it is registered now.
     fn of(&self, kind: &Arc<ResourceType>) -> Arc<OnceCell<()>> {
         let mut passes = self.0.lock();
         let known = passes.entry(kind.gvk.clone()).or_default();
-        if !std::ptr::eq(known.0.as_ptr(), Arc::as_ptr(kind)) {
-            *known = (Arc::downgrade(kind), Arc::default());
+        if !std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(kind)) {
+            *known = RecordPass { of: Arc::downgrade(kind), done: Arc::default() };
         }
-        known.1.clone()
+        known.done.clone()
     }
 }
 

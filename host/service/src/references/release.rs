@@ -97,7 +97,8 @@ impl ResourceService {
             }
             let known = stored.references.iter().find(|one| one.field.is_empty() && ResourceKey::from(*one) == key);
             let mut since = known.and_then(|record| record.since).unwrap_or_default();
-            since.seconds = since.seconds.saturating_add(i64::try_from(self.options.owner_grace.as_secs()).unwrap_or(0));
+            since.seconds =
+                since.seconds.saturating_add(i64::try_from(self.options.owner_grace.as_secs()).unwrap_or(0));
             since.nanos = since.nanos.saturating_add(self.options.owner_grace.subsec_nanos().try_into().unwrap_or(0));
             since.normalize();
             match until(since) {

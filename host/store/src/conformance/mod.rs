@@ -32,6 +32,7 @@ pub mod order;
 pub mod owner;
 pub mod quota;
 pub mod read;
+pub mod referrers;
 pub mod rewrite;
 pub mod scan;
 pub mod scan_part;
@@ -114,6 +115,11 @@ macro_rules! conformance_tests {
             owner::goes_with_the_child,
             owner::updates_keep_it,
             owner::follows_a_change_of_owner,
+            referrers::are_found_by_behaviour,
+            referrers::follow_what_is_written,
+            referrers::that_were_not_seen_fail_a_batch,
+            referrers::of_other_batches_are_seen,
+            referrers::a_mark_is_expected_not_to_be_there,
             watch::snapshot_then_end_then_changes,
             watch::an_empty_snapshot_ends_too,
             watch::deletion_carries_the_last_stored_resource,

@@ -43,8 +43,8 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Position, Query, Record, ScanPart,
-    Snapshot, Stats, StoreError, TypeKey, Usage, Watch, check::Problem,
+    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Position, Query, Record,
+    ScanPart, Snapshot, Stats, StoreError, TypeKey, Usage, Watch, check::Problem,
 };
 
 /// A store in a directory of this machine.

@@ -19,7 +19,8 @@ use crate::{
 ///
 /// With `hidden`, values of redacted fields are not in it.
 pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Option<&Hidden>) -> Tree {
-    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta, references: _ } = resource;
+    let pb::Resource { id, owner, version, generation, metadata, status, data, schema_version, meta, references: _ } =
+        resource;
     let mut entries = Vec::new();
     let mut put = |key: &str, value: Tree| entries.push((key.to_owned(), value));
     if let Some(id) = id {

@@ -158,7 +158,8 @@ impl Walk {
                     None => return Err(table.damaged(&key, "its key is not one")),
                 },
                 Plan::Owner | Plan::Reference => {
-                    let resource = if matches!(self.plan, Plan::Owner) { keys::child(&key) } else { keys::referrer(&key) };
+                    let resource =
+                        if matches!(self.plan, Plan::Owner) { keys::child(&key) } else { keys::referrer(&key) };
                     let found_at = indexed(table, resource, &key)?;
                     bytes += found_at.payload.len();
                     found.push(found_at);

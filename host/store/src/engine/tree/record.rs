@@ -194,8 +194,7 @@ pub(crate) fn index_entries(resource: &EncodedResource, key: &[u8]) -> Result<Ve
     // Of a label that comes twice the last counts.
     let labels: BTreeMap<_, _> = resource.labels().collect();
     let labels = labels.iter().map(|(label, value)| keys::label(key, label, value));
-    let mut entries: Vec<_> =
-        owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
+    let mut entries: Vec<_> = owner.chain(labels).collect::<Result<_, _>>().map_err(StoreError::IncompleteId)?;
     // Several fields may refer to one resource.
     let records = resource.references()?;
     let references = records.iter().map(|record| keys::reference(record, key));
