@@ -386,6 +386,16 @@ async fn what_must_not_be_deleted_is_not() {
 }
 
 #[tokio::test]
+async fn the_finalizer_of_the_host_is_the_hosts() {
+    let server = start().await;
+    let with = |finalizers: &str| noted(node("a", &Node::default()), &[("finalizers", finalizers)]);
+    let refused = (Code::InvalidArgument, "the finalizer mortise.io/references is the host's; leave it out".to_owned());
+    assert_eq!(refusal(server.write(with("mine mortise.io/references")).await), refused);
+    server.write(with("mine")).await.unwrap();
+    assert_eq!(refusal(server.write(with("mine mortise.io/references")).await), refused);
+}
+
+#[tokio::test]
 async fn a_namespace_goes_with_all_that_blocks_itself() {
     let server = start().await;
     make_place(&server, "default", "going").await;

@@ -3,7 +3,8 @@
 //! Nothing here is a private way around access: what the caller may not read is counted, and not named.
 //!
 //! # Limits
-//! [`MAX_LINKS`] links in each direction, [`MAX_DEPTH`] from the resource; a plan as far as a deletion may reach.
+//! [`MAX_LINKS`] links in each direction, [`MAX_DEPTH`] from the resource, [`MAX_LOOKED_AT`] resources looked at; a plan as
+//! far as a deletion may reach, and as many of those that follow.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -34,6 +35,8 @@ use crate::{
 
 /// Links in each direction.
 const MAX_LINKS: usize = 1_000;
+/// Resources that are looked at, those that the caller may not read included.
+const MAX_LOOKED_AT: usize = 10_000;
 /// How far from the resource.
 const MAX_DEPTH: u32 = 16;
 /// How far, if nothing else is asked for.
@@ -68,7 +71,8 @@ impl ResourceService {
         let depth = if request.depth == 0 { DEPTH } else { request.depth };
         let root = self.read_checked(caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.types();
-        let mut walk = Walk { service: self, registry: &registry, caller, found: GetTreeResponse::default() };
+        let mut walk =
+            Walk { service: self, registry: &registry, caller, found: GetTreeResponse::default(), looked_at: 0 };
         walk.up(root.clone(), depth).await?;
         walk.down(root, depth).await?;
         Ok(walk.found)
@@ -91,7 +95,8 @@ impl ResourceService {
         let id = root.id();
         self.records_of_referrers(&registry, id.group, id.kind).await?;
         let plan = self.plan_deletion(&registry, root, Purpose::Delete).await?;
-        let mut shown = Shown { service: self, registry: &registry, caller, answer: PlanDeleteResponse::default() };
+        let mut shown =
+            Shown { service: self, registry: &registry, caller, answer: PlanDeleteResponse::default(), looked_at: 0 };
         shown.answer.is_blocked = plan.is_blocked();
         shown.show(plan).await?;
         Ok(shown.answer)
@@ -150,6 +155,7 @@ struct Walk<'w> {
     registry: &'w Registry,
     caller: &'w Caller,
     found: GetTreeResponse,
+    looked_at: usize,
 }
 
 impl Walk<'_> {
@@ -206,6 +212,11 @@ impl Walk<'_> {
             for (mut scan, on_delete) in scans {
                 while let Some(page) = scan.next().await.map_err(|e| failed(&e))? {
                     for dependent in page {
+                        self.looked_at += 1;
+                        if self.looked_at > MAX_LOOKED_AT {
+                            self.found.is_cut = true;
+                            return Ok(());
+                        }
                         if !self.service.is_readable(self.registry, self.caller, &dependent).await {
                             self.found.hidden = self.found.hidden.saturating_add(1);
                             continue;
@@ -258,6 +269,7 @@ struct Shown<'s> {
     registry: &'s Registry,
     caller: &'s Caller,
     answer: PlanDeleteResponse,
+    looked_at: usize,
 }
 
 impl Shown<'_> {
@@ -298,7 +310,9 @@ impl Shown<'_> {
     async fn steps(&mut self, action: Action, mut of: Box<dyn Cursor>, because: &ResourceKey) -> Result<(), Error> {
         while let Some(page) = of.next().await.map_err(|e| failed(&e))? {
             for one in page {
-                if self.answer.steps.len() >= crate::references::plan::MAX_REACHED {
+                self.looked_at += 1;
+                if self.looked_at > MAX_LOOKED_AT {
+                    self.answer.is_cut = true;
                     return Ok(());
                 }
                 self.step(action, &one, Some(because.clone()), String::new()).await?;

@@ -93,6 +93,8 @@ pub struct ResourceService {
     pub(crate) lists: FairPool,
     /// Indexes of fields that types declare.
     pub(crate) field_indexes: FieldIndexes,
+    /// Places for deletions that reach many resources.
+    pub(crate) large_deletions: Arc<Semaphore>,
     /// Which types have records of what they refer to.
     pub(crate) record_passes: RecordPasses,
     /// What watches looked into lately.
@@ -125,6 +127,7 @@ impl ResourceService {
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             lists: FairPool::new(options.list_bytes, options.max_waiting),
             field_indexes: FieldIndexes::new(options.index_bytes),
+            large_deletions: Arc::new(Semaphore::new(1)),
             record_passes: RecordPasses::default(),
             decoded: Arc::default(),
             views: Arc::new(Semaphore::new(VIEWS >> 10)),

@@ -234,6 +234,7 @@ impl ResourceService {
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
+        references::check_finalizers(&resource.metadata)?;
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
@@ -280,8 +281,9 @@ impl ResourceService {
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
-        if meta::finalizers(&stored.metadata).contains(references::FINALIZER) {
-            meta::add_finalizer(&mut resource.metadata, references::FINALIZER);
+        match meta::finalizers(&stored.metadata).contains(references::FINALIZER) {
+            true => meta::add_finalizer(&mut resource.metadata, references::FINALIZER),
+            false => references::check_finalizers(&resource.metadata)?,
         }
         if resource.version != stored.version {
             return Err(cas_failure().into());

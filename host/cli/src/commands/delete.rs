@@ -211,6 +211,9 @@ async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
         };
         text.push_str(&format!("\n  {name} {action}: {why}"));
     }
+    if plan.is_cut {
+        text.push_str("\n  and more");
+    }
     if plan.hidden > 0 {
         text.push_str(&format!("\n  and {} resources that you may not read", plan.hidden));
     }

@@ -70,7 +70,8 @@ impl ResourceService {
             return Err(RemovalError::Refused(self.refusal(registry, caller, &plan).await));
         }
         let fate = plan.fate();
-        let DeletionPlan { doomed, unset, referrers, .. } = plan;
+        // The place is held until it is done.
+        let DeletionPlan { doomed, unset, referrers, place: _place, .. } = plan;
         let mut mutations = Vec::new();
         for (stored, targets) in unset.into_values() {
             let goes = |target: &ResourceKey, on_delete| on_delete == OnDelete::Unset && targets.contains(target);

@@ -21,6 +21,15 @@ pub(crate) mod records;
 pub(crate) mod release;
 
 pub(crate) use key::ResourceKey;
+use mortise_resource::{Error, meta};
 
 /// The finalizer that keeps a resource while others that refer to it are worked off.
 pub(crate) const FINALIZER: &str = "mortise.io/references";
+
+/// Refuses the host's finalizer in what a client or a hook writes: nobody else takes it away again.
+pub(crate) fn check_finalizers(metadata: &meta::Metadata) -> Result<(), Error> {
+    match meta::finalizers(metadata).contains(FINALIZER) {
+        true => Err(Error::invalid(format!("the finalizer {FINALIZER} is the host's; leave it out"))),
+        false => Ok(()),
+    }
+}

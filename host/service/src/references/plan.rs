@@ -9,12 +9,14 @@
 //! - Fields are cleared of references to what goes in this commit.
 //!
 //! # Limits
-//! A deletion reaches [`MAX_REACHED`] resources and [`MAX_BYTES`] of them.
+//! A deletion reaches [`MAX_REACHED`] resources and [`MAX_BYTES`] of them. Of those that reach more than [`SMALL`] one is
+//! planned and carried out at a time, so that they hold no more memory together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb};
 use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{FINALIZER, ResourceKey};
 use crate::{registry::Registry, service::ResourceService};
@@ -23,6 +25,19 @@ use crate::{registry::Registry, service::ResourceService};
 pub(crate) const MAX_REACHED: usize = 10_000;
 /// Their bytes.
 const MAX_BYTES: usize = 32 << 20;
+/// Of those that are worked off later, as many as are told of; of each resource that they refer to, one.
+const SHOWN: usize = 256;
+/// As far as many deletions may reach at once.
+const SMALL: Reach = Reach { resources: 256, bytes: 1 << 20 };
+/// As far as one may.
+const WHOLE: Reach = Reach { resources: MAX_REACHED, bytes: MAX_BYTES };
+
+/// How far a deletion reaches.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reach {
+    resources: usize,
+    bytes: usize,
+}
 
 /// For whom a deletion is planned.
 #[derive(Debug, Clone, Copy)]
@@ -71,10 +86,12 @@ pub(crate) struct DeletionPlan {
     pub(crate) blocks: Vec<Link>,
     /// What of it must not be deleted, by `meta.lifecycle`.
     pub(crate) protected: Vec<EncodedResource>,
-    /// What is worked off afterwards: the first page of each.
+    /// What is worked off afterwards, some of it.
     pub(crate) later: Vec<Link>,
     /// What was seen.
     pub(crate) referrers: Vec<ExpectedReferrers>,
+    /// The place of a large one.
+    pub(crate) place: Option<OwnedSemaphorePermit>,
 }
 
 /// Why there is no plan.
@@ -115,8 +132,8 @@ struct Planning<'p> {
     /// Those that finalizers hold, or something that is worked off later.
     held: BTreeSet<usize>,
     unset: Vec<Link>,
-    reached: usize,
-    bytes: usize,
+    reached: Reach,
+    limit: Reach,
 }
 
 impl ResourceService {
@@ -127,7 +144,24 @@ impl ResourceService {
         root: EncodedResource,
         purpose: Purpose<'_>,
     ) -> Result<DeletionPlan, PlanError> {
+        match self.plan_within(SMALL, registry, root.clone(), purpose).await {
+            Err(PlanError::TooFar) => {}
+            planned => return planned,
+        }
+        let place = self.large_deletions.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let plan = self.plan_within(WHOLE, registry, root, purpose).await?;
+        Ok(DeletionPlan { place: Some(place), ..plan })
+    }
+
+    async fn plan_within(
+        &self,
+        limit: Reach,
+        registry: &Registry,
+        root: EncodedResource,
+        purpose: Purpose<'_>,
+    ) -> Result<DeletionPlan, PlanError> {
         let plan = DeletionPlan {
+            place: None,
             doomed: Vec::new(),
             unset: BTreeMap::new(),
             blocks: Vec::new(),
@@ -136,7 +170,7 @@ impl ResourceService {
             referrers: Vec::new(),
         };
         let (at, held) = (HashMap::new(), BTreeSet::new());
-        let mut planning = Planning { plan, purpose, at, held, unset: Vec::new(), reached: 0, bytes: 0 };
+        let mut planning = Planning { plan, purpose, at, held, unset: Vec::new(), reached: Reach::default(), limit };
         planning.join(root, None)?;
         let mut next = 0;
         while let Some(target) = planning.plan.doomed.get(next).map(|doomed| ResourceKey::from(doomed.stored.id())) {
@@ -173,6 +207,10 @@ impl ResourceService {
             while let Some(page) = (!others).then_some(referrers.next().await?).flatten() {
                 for referrer in page {
                     may_have_later = true;
+                    // One is enough to hold it; some more are for who asks what would be done.
+                    if others && planning.plan.later.len() >= SHOWN {
+                        break;
+                    }
                     if !target.is(&referrer) {
                         others |= planning.refer_later(referrer, &target, on_delete)?;
                     }
@@ -210,9 +248,11 @@ impl Planning<'_> {
     }
 
     fn reach(&mut self, stored: &EncodedResource) -> Result<(), PlanError> {
-        self.reached += 1;
-        self.bytes += stored.bytes().len();
-        if self.reached > MAX_REACHED || self.bytes > MAX_BYTES { Err(PlanError::TooFar) } else { Ok(()) }
+        let Self { reached, limit, .. } = self;
+        reached.resources += 1;
+        reached.bytes += stored.bytes().len();
+        let is_within = reached.resources <= limit.resources && reached.bytes <= limit.bytes;
+        if is_within { Ok(()) } else { Err(PlanError::TooFar) }
     }
 
     /// Takes in what refers to a resource that goes.
@@ -250,9 +290,8 @@ impl Planning<'_> {
             self.join(referrer, Some((target.clone(), field)))?;
             return Ok(false);
         }
-        if self.plan.later.len() < MAX_REACHED {
-            self.plan.later.push(Link { referrer, target: target.clone(), field, on_delete });
-        }
+        self.reach(&referrer)?;
+        self.plan.later.push(Link { referrer, target: target.clone(), field, on_delete });
         Ok(true)
     }
 

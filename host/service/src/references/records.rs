@@ -91,6 +91,9 @@ pub(crate) fn records(
 ) -> Result<Vec<ReferenceRecord>, Error> {
     let mut records = data_records(registry, kind, resource)?;
     let owners = resource.meta.iter().flat_map(|meta| &meta.owner_references);
+    if owners.clone().next().is_none() {
+        return Ok(records);
+    }
     let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
     for owner in owners {
         let mut record = record(owner_of(registry, owner, &holder), String::new(), OnDelete::Unspecified);
@@ -103,7 +106,7 @@ pub(crate) fn records(
     Ok(records)
 }
 
-/// The records of a resource's data, in order.
+/// The records of a resource's data, in order; none of data of another type.
 pub(crate) fn data_records(
     registry: &Registry,
     kind: &ResourceType,
@@ -112,7 +115,8 @@ pub(crate) fn data_records(
     if kind.references.is_empty() {
         return Ok(Vec::new());
     }
-    let data = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
+    let data = resource.data.as_ref().filter(|data| kind.schema.accepts_url(&data.type_url));
+    let data = data.map(|data| data.value.as_slice()).unwrap_or_default();
     let found = kind.references.find(kind.schema.message(), data).map_err(|fault| refused(&fault))?;
     let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
     let mut records = BTreeSet::new();

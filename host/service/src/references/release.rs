@@ -78,8 +78,11 @@ impl ResourceService {
         match next {
             Some(wait) => Ok(Outcome::After(wait)),
             None => {
-                self.delete_unchecked(id).await?;
-                Ok(Outcome::Done)
+                // It owns nothing, so it needs no tombstone.
+                match self.backend.delete_cas(check.id.as_ref().unwrap_or(id), &check.version).await {
+                    Ok(()) | Err(StoreError::CasFailure { .. }) => Ok(Outcome::Done),
+                    Err(error) => Err(error.into()),
+                }
             }
         }
     }
