@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use mortise_plugin_host::{Hooks, Permissions, QueryDecl};
+use mortise_plugin_host::{Hooks, Permissions, QueryDecl, RegionDecl};
 use mortise_resource::{DESCRIPTORS, Scope, types};
 use prost_reflect::DescriptorPool;
 
@@ -29,6 +29,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
         (types::plugin(), Scope::Cluster, "mortise.v1.Plugin"),
         (types::value(), Scope::Cluster, "mortise.v1.Value"),
         (types::private_bytes(), Scope::Cluster, "mortise.v1.PrivateBytes"),
+        (types::region_progress(), Scope::Cluster, "mortise.v1.RegionProgress"),
         (types::token(), Scope::Cluster, "mortise.v1.Token"),
         (types::policy(), Scope::Cluster, "mortise.v1.Policy"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
@@ -49,6 +50,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
             short_names: Vec::new(),
             moved_from: Vec::new(),
             query: QueryDecl::default(),
+            regions: RegionDecl::default(),
             owner: Owner::Host,
         })
     })

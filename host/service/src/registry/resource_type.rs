@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, TypeDecl};
+use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, RegionDecl, TypeDecl};
 use mortise_resource::{
     Code, Error, Scope,
     manifest::PrinterColumn,
@@ -45,6 +45,8 @@ pub struct ResourceType {
     pub moved_from: Vec<Gvk>,
     /// What views of its resources show.
     pub query: QueryDecl,
+    /// Which region its resources belong to.
+    pub regions: RegionDecl,
     /// The provider of the type.
     pub owner: Owner,
 }
@@ -85,6 +87,7 @@ impl ResourceType {
             short_names: decl.short_names.clone(),
             moved_from: decl.moved_from.clone(),
             query: decl.query.clone(),
+            regions: decl.regions.clone(),
             owner,
         }
     }
@@ -115,6 +118,12 @@ impl ResourceType {
             return Err(Error::denied(format!(
                 "{} is kept by the host alone; use mortise.v1.PluginService to install, remove, roll back, disable or \
                  enable a plugin",
+                self.gvk
+            )));
+        }
+        if self.gvk == types::region_progress() {
+            return Err(Error::denied(format!(
+                "{} is kept by the host alone, for the copies of other regions; `mortise regions` shows them",
                 self.gvk
             )));
         }
