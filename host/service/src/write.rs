@@ -186,7 +186,8 @@ impl ResourceService {
             None => self.create(kind, incoming, resource, place).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
-                match mode.keep_unchanged && is_unchanged(incoming, &resource, &stored) {
+                let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
+                match is_unchanged && !self.computes_other(kind, &stored, place.policy.as_ref()) {
                     true => EncodedResource::of(&stored).map_err(Error::from)?,
                     false => self.replace(kind, incoming, resource, stored, place).await?,
                 }
@@ -227,6 +228,7 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
+        self.set_computed(kind, &mut resource, place.policy.as_ref(), true)?;
         self.put(incoming, resource, expect).await
     }
 
@@ -247,6 +249,7 @@ impl ResourceService {
         stored: pb::Resource,
         place: Place,
     ) -> Result<EncodedResource, AttemptError> {
+        self.check_region(&stored)?;
         // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
         // resource could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
@@ -283,6 +286,7 @@ impl ResourceService {
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
+        self.set_computed(kind, &mut resource, place.policy.as_ref(), false)?;
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)

@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, PluginServiceClient,
-    QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient,
+    QueryServiceClient, RegionServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    WatchServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -86,6 +87,12 @@ impl Session {
     #[must_use]
     pub fn controllers(&self) -> ControllerServiceClient<Authorized> {
         ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// What the server has of other regions.
+    #[must_use]
+    pub fn regions(&self) -> RegionServiceClient<Authorized> {
+        RegionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// What the caller is, and may do.
