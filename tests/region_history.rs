@@ -134,6 +134,9 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
                     break;
                 }
                 let (here, there) = (numbers(&copies), &seen);
+                if Instant::now() > deadline {
+                    println!("{:#?}\n{}", world.peer(other, owner).await, world.at(other).log());
+                }
                 assert!(Instant::now() < deadline, "{other} has of {owner}: {here:?}, and not {there:?}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

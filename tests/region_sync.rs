@@ -4,6 +4,7 @@ use mortise_resource::{
     data::{HeldBackReason, PeerState},
     pb,
 };
+use mortise_test_guests::Thing;
 use tonic::Code;
 
 use crate::{common::*, world::*};
@@ -270,12 +271,20 @@ async fn what_is_given_to_another_region_is_lost_on_neither_side() {
 #[tokio::test]
 async fn what_cannot_be_here_is_held_back_alone() {
     let mut world = World::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
-    let first = id_of(&world.at("eu").write(regional_thing("Thing", "first", "eu", 1)).await.unwrap());
-    world.copied(&first, "eu", "us").await;
-    // Eu's types become newer.
+    for region in ["eu", "us"] {
+        world.kill(region).await;
+        world.restart_with(region, 1).await;
+    }
+    let first = |text: &str| {
+        let thing = Thing { text: text.to_owned(), ..Thing::default() };
+        at(crate::common::thing("schema", "first", &thing), "world", "default")
+    };
+    let id = id_of(&world.at("eu").write(first("old")).await.unwrap());
+    world.copied(&id, "eu", "us").await;
+    // Eu's type becomes newer.
     world.kill("eu").await;
     world.restart_with("eu", 2).await;
-    let newer = world.at("eu").write(changed(&first, "eu", 2)).await.unwrap();
+    let newer = world.at("eu").write(first("upgraded new")).await.unwrap();
     assert_eq!(newer.schema_version, 2);
     let korn = id_of(&world.at("eu").write(at(artist("korn"), "world", "default")).await.unwrap());
     world.copied(&korn, "eu", "us").await;
@@ -284,13 +293,10 @@ async fn what_cannot_be_here_is_held_back_alone() {
         held.len() == 1 && held[0].reason() == HeldBackReason::Schema
     })
     .await;
-    assert_eq!(decoded::<mortise_test_guests::Thing>(&world.at("us").read(&first).await.unwrap()).number, 1);
+    let text = async |world: &World| decoded::<Thing>(&world.at("us").read(&id).await.unwrap()).text;
+    assert_eq!(text(&world).await, "old");
     world.kill("us").await;
     world.restart_with("us", 2).await;
-    eventually("it is here", async || {
-        let copy = world.at("us").read(&first).await.unwrap();
-        decoded::<mortise_test_guests::Thing>(&copy).number == 2
-    })
-    .await;
+    eventually("it is here", async || text(&world).await == "upgraded new").await;
     eventually("nothing is held back", async || world.held_back("us", "eu").await.is_empty()).await;
 }

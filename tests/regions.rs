@@ -17,7 +17,7 @@ async fn eu() -> Server {
     std::fs::write(&file, "[region]\nname = \"eu\"\n").unwrap();
     Setup::new()
         .guest("changes")
-        .component("regional", regional(1))
+        .component("regional", regional())
         .arg("--config")
         .arg(file.to_str().unwrap())
         .start()
@@ -55,7 +55,7 @@ async fn a_policy_is_checked_when_it_is_written() {
 
 #[tokio::test]
 async fn without_a_region_policies_mean_nothing() {
-    let server = Setup::new().component("regional", regional(1)).start().await;
+    let server = Setup::new().component("regional", regional()).start().await;
     server.write(partition("world", Some(policy(&["us"], "us", &[])))).await.unwrap();
     let written = server.write(regional_thing("Thing", "a", "ap", 1)).await.unwrap();
     assert_eq!(written.meta.as_ref().unwrap().syncing, None);

@@ -38,8 +38,8 @@ const KINDS: [(&str, RegionSyncing); 4] = [
     ("Global", RegionSyncing::AlwaysGlobally),
 ];
 
-/// A plugin with these kinds, and no hooks. `schema_version` is that of all.
-pub fn regional(schema_version: u32) -> Vec<u8> {
+/// A plugin with these kinds, and no hooks.
+pub fn regional() -> Vec<u8> {
     let mut manifest = mortise_test_guests::good_manifest();
     manifest.name = "regional".to_owned();
     let template = manifest.types.remove(0);
@@ -47,7 +47,7 @@ pub fn regional(schema_version: u32) -> Vec<u8> {
         .into_iter()
         .map(|(kind, syncing)| {
             let mut one = template.clone();
-            (one.group, one.kind, one.schema_version) = ("regional".to_owned(), kind.to_owned(), schema_version);
+            (one.group, one.kind) = ("regional".to_owned(), kind.to_owned());
             one.regions = Some(RegionOptions { field: "text".to_owned(), syncing: syncing.into() });
             one
         })
@@ -160,6 +160,7 @@ impl Drop for Link {
 pub struct Region {
     pub dir: TempDir,
     pub server: Option<Server>,
+    /// Of the guest `schema-N`; 0 for none.
     schema_version: u32,
     env: Vec<(String, String)>,
 }
@@ -190,7 +191,7 @@ impl World {
             }
             std::fs::write(dir.path().join("config.toml"), config).unwrap();
             let env = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            world.regions.insert((*name).to_owned(), Region { dir, server: None, schema_version: 1, env });
+            world.regions.insert((*name).to_owned(), Region { dir, server: None, schema_version: 0, env });
             world.restart(name).await;
             world.at(name).write(partition("world", Some(policy.clone()))).await.unwrap();
         }
@@ -229,10 +230,14 @@ impl World {
     pub async fn restart(&mut self, region: &str) {
         let one = self.regions.get_mut(region).unwrap();
         let mut setup = Setup::new()
-            .component("regional", regional(one.schema_version))
+            .component("regional", regional())
             .data_dir(&one.dir.path().join("data"))
             .arg("--config")
             .arg(one.dir.path().join("config.toml").to_str().unwrap());
+        if one.schema_version > 0 {
+            let guest = mortise_test_guests::component(&format!("schema-{}", one.schema_version));
+            setup = setup.component("schema", std::fs::read(guest).unwrap());
+        }
         for (key, value) in &one.env {
             setup = setup.env(key, value);
         }

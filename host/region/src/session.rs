@@ -66,6 +66,10 @@ impl<'a> Session<'a> {
             }
             return Ok(false);
         }
+        if self.snapshot.is_some() && !self.changes.is_empty() {
+            // Before what is gone is looked for: a name whose incarnation changed is there, and not gone.
+            self.apply().await?;
+        }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
             let gone = self.follower.service.copies_other_than(peer, &self.of, uids).await?;

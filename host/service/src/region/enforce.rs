@@ -8,7 +8,11 @@ use mortise_resource::{
 };
 
 use super::policy;
-use crate::{registry::ResourceType, service::ResourceService, shards};
+use crate::{
+    registry::{Owner, ResourceType},
+    service::ResourceService,
+    shards,
+};
 
 /// What is computed of each resource when it is stored: this server's region, and the rings of shards.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +94,12 @@ pub(super) fn syncing(
     policy: Option<&MultiRegionPolicy>,
     here: &str,
 ) -> Option<SyncingMeta> {
+    // Of the host's own types only namespaces are somewhere; and a type whose plugin is missing keeps what it has.
+    match &kind.owner {
+        Owner::Host if kind.gvk != types::namespace() => return None,
+        Owner::Missing(_) => return syncing_of(resource.meta.as_deref()).cloned(),
+        Owner::Host | Owner::Plugin(_) => {}
+    }
     let named = match (kind.regions.field.as_slice(), &resource.data) {
         ([], _) | (_, None) => String::new(),
         (path, Some(data)) => kind.schema.text(&data.value, path),

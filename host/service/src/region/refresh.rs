@@ -1,4 +1,5 @@
-//! Brings what is computed of resources up to date when the policy of their partition changes, and at the start.
+//! Brings what is computed of resources up to date when the policy of their partition or the types change, and at the
+//! start.
 //!
 //! A pass reads every resource of the partition, and writes those whose region or regions would be others now. What is
 //! as it should be is not written, so a pass that was interrupted is made again from the beginning. Passes are made
@@ -35,6 +36,8 @@ const PARALLEL: usize = 16;
 const ATTEMPTS: u32 = 10;
 /// The longest wait after a page.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+/// How often it is seen whether types have changed.
+const TYPES: Duration = Duration::from_secs(2);
 
 impl ResourceService {
     /// Follows the policies until the service stops. Without a region there is nothing to do.
@@ -64,12 +67,21 @@ impl ResourceService {
             name_prefix: String::new(),
         };
         let mut partitions = self.backend.watch_list(&query).await?;
-        let mut due: BTreeSet<String> = BTreeSet::new();
+        let (mut due, mut types): (BTreeSet<String>, _) = (BTreeSet::new(), self.types());
         loop {
             let event = match due.is_empty() {
-                true => Some(partitions.next().await?),
+                true => tokio::select! {
+                    event = partitions.next() => Some(event?),
+                    () = tokio::time::sleep(TYPES) => None,
+                },
                 false => partitions.ready()?,
             };
+            // What a type says of regions counts, too, and types may come late.
+            let now = self.types();
+            if !std::sync::Arc::ptr_eq(&types, &now) {
+                types = now;
+                due.extend(known.keys().cloned());
+            }
             match event {
                 Some(WatchEvent::Upsert(partition)) => {
                     let (name, policy) = (partition.name().to_owned(), policy::of_partition(&partition));
