@@ -2,12 +2,14 @@
 //! what was acknowledged: nothing is lost, nothing is there twice, nothing that was deleted is back.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use mortise_resource::pb;
+use mortise_resource::pb::{self, watch_event::Event};
 use mortise_test_guests::Thing;
+use tokio::task::JoinSet;
 
 use crate::{common::*, world::*};
 
@@ -26,6 +28,39 @@ struct Known {
 impl Known {
     fn allows(&self, number: Option<i64>) -> bool {
         self.acknowledged == number || self.perhaps.contains(&number)
+    }
+}
+
+/// What a watch of one region has seen of the others' resources: incarnations that went, and those that came back.
+#[derive(Default)]
+struct Seen {
+    gone: BTreeSet<String>,
+    back: Vec<String>,
+    events: usize,
+}
+
+/// Follows a region's copies for as long as its server is there.
+async fn observe(mut client: Client, seen: Arc<Mutex<Seen>>) {
+    let request = pb::WatchListRequest {
+        r#type: Some(gvk("regional.v1.Thing")),
+        tenancy: Some(tenancy("world", "default")),
+        name_prefix: String::new(),
+    };
+    let Ok(events) = client.watch_list(request).await else { return };
+    let mut events = events.into_inner();
+    while let Ok(Some(event)) = events.message().await {
+        let mut seen = seen.lock().unwrap();
+        seen.events += 1;
+        match event.event {
+            Some(Event::Upsert(upsert)) => {
+                let id = id_of(&upsert.resource.unwrap());
+                if seen.gone.contains(&id.uid) {
+                    seen.back.push(id.name);
+                }
+            }
+            Some(Event::Delete(delete)) => drop(seen.gone.insert(id_of(&delete.resource.unwrap()).uid)),
+            _ => {}
+        }
     }
 }
 
@@ -75,6 +110,11 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
     let mut known: BTreeMap<&str, BTreeMap<String, Known>> = BTreeMap::new();
     let (mut next, mut kills, mut cuts, mut writes) = (0, 0, 0, 0);
     let rounds: u64 = std::env::var("MORTISE_REGION_ROUNDS").ok().map_or(6, |text| text.parse().unwrap());
+    let seen: BTreeMap<&str, Arc<Mutex<Seen>>> = ALL.into_iter().map(|region| (region, Arc::default())).collect();
+    let mut observers = JoinSet::new();
+    for region in ALL {
+        observers.spawn(observe(world.at(region).client(), seen[region].clone()));
+    }
     for round in 0..rounds {
         let victim = ALL[usize::try_from(round).unwrap() % ALL.len()];
         let cut_off = ALL[fastrand::usize(..ALL.len())];
@@ -110,6 +150,7 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
             world.isolate(cut_off, false);
         }
         world.restart(victim).await;
+        observers.spawn(observe(world.at(victim).client(), seen[victim].clone()));
         world.isolate(cut_off, false);
     }
     let deadline = Instant::now() + PATIENCE;
@@ -149,6 +190,14 @@ async fn kills_and_cuts_lose_double_and_bring_back_nothing() {
             assert_eq!(world.held_back(region, peer).await, [], "{region} of {peer}");
         }
     }
+    let (mut events, mut gone) = (0, 0);
+    for (region, seen) in &seen {
+        let seen = seen.lock().unwrap();
+        assert!(seen.back.is_empty(), "{region}: {:?} came back", seen.back);
+        (events, gone) = (events + seen.events, gone + seen.gone.len());
+    }
+    println!("{events} events seen, {gone} incarnations went");
+    assert!(events > 100 && gone > 10);
     println!("{writes} writes, {kills} kills, {cuts} cuts, {compared} copies compared");
     assert!(kills >= 3 && cuts >= 3 && writes > 50 && compared > 0);
 }
