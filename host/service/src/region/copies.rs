@@ -9,32 +9,29 @@
 //! conflict. What cannot be applied is held back by itself, and named in the progress; the rest goes on.
 //!
 //! # Limits
-//! [`MAX_HELD_BACK`] names in a progress. Quotas hold as for writes.
+//! [`super::MAX_HELD_BACK`] names in a progress. Quotas hold as for writes.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    num::NonZeroU32,
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashSet};
 
 use mortise_resource::{
     Code, EncodedResource, Error,
-    data::{HeldBack, HeldBackReason, RegionProgress},
+    data::{HeldBackReason, RegionProgress},
     goten::SyncingMeta,
-    pb, types,
+    pb,
 };
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query, StoreError, TypeKey};
 
-use super::enforce::{owning_region, syncing_of};
+use super::{
+    enforce::{owning_region, syncing_of},
+    incoming::{check, uid_number},
+    progress::{hold_back, is_same_name},
+    record::Change,
+};
 use crate::{
-    admit, read::tenancy_of, registry::Registry, removal, service::ResourceService, shards, store_fault::store_fault,
+    read::tenancy_of, registry::Registry, removal, service::ResourceService, shards, store_fault::store_fault,
     tenancy::PlaceError,
 };
 
-/// Resources that a progress names as held back.
-pub const MAX_HELD_BACK: usize = 1_000;
-/// Bytes of what is said of one.
-const MAX_DETAIL: usize = 512;
 /// Attempts of a commit that meets other changes.
 const ATTEMPTS: u32 = 10;
 
@@ -68,9 +65,16 @@ pub struct Copied {
 /// What a change comes to.
 enum Decision {
     Nothing,
-    Write(Vec<Mutation>, Vec<Expectation>),
-    Remove(Vec<Mutation>),
+    Write(Vec<Mutation>, Vec<Expectation>, Change),
+    Remove(Vec<Mutation>, Change),
     HoldBack(HeldBackReason, String),
+}
+
+/// What was done.
+#[derive(Default)]
+struct Done {
+    sum: Copied,
+    changes: Vec<Change>,
 }
 
 impl CopyChange {
@@ -90,7 +94,8 @@ impl ResourceService {
     /// then replaced by any other version.
     ///
     /// # Errors
-    /// `Aborted`: other changes came in between, in each of ten attempts. Faults of the store. What was applied then is
+    /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts.
+    /// Faults of the store. What was applied then is
     /// not known; the same changes may come again.
     pub async fn apply_copies(
         &self,
@@ -98,33 +103,51 @@ impl ResourceService {
         changes: &[CopyChange],
         anew: bool,
     ) -> Result<Copied, Error> {
-        match self.try_copies(progress, changes, anew, true).await {
-            // One of them is not to be had, so each is tried by itself; the progress comes last.
-            Err(StoreError::TooLarge { .. } | StoreError::QuotaExceeded(_) | StoreError::IncompleteId(_)) => {
-                let mut sum = Copied::default();
-                for change in changes {
-                    let mut alone = progress.clone();
-                    let one = std::slice::from_ref(change);
-                    let copied = match self.try_copies(&mut alone, one, anew, false).await {
-                        Ok(copied) => copied,
-                        Err(
-                            e @ (StoreError::TooLarge { .. }
-                            | StoreError::QuotaExceeded(_)
-                            | StoreError::IncompleteId(_)),
-                        ) => {
-                            hold_back(&mut alone, change, HeldBackReason::Store, e.to_string());
-                            Copied { held_back: 1, ..Copied::default() }
-                        }
-                        Err(e) => return Err(failed(&e)),
-                    };
-                    *progress = alone;
-                    sum = sum.plus(copied);
-                }
-                self.try_copies(progress, &[], anew, true).await.map_err(|e| failed(&e))?;
+        if changes.is_empty() {
+            let done = self.try_copies(progress, changes, anew, true).await;
+            return done.map(|done| done.sum).map_err(|e| failed(&e));
+        }
+        let records = self.begin_copies(&progress.peer).await?;
+        let done = match self.try_copies(progress, changes, anew, true).await {
+            Err(e) if is_of_one(&e) => self.one_by_one(progress, changes, anew).await,
+            done => done,
+        };
+        match done {
+            Ok(Done { sum, changes }) => {
+                records.end(self, &changes).await;
                 Ok(sum)
             }
-            other => other.map_err(|e| failed(&e)),
+            Err(e) => {
+                let error = failed(&e);
+                records.fail(error.code).await;
+                Err(error)
+            }
         }
+    }
+
+    /// Applies each change by itself, since one of them is not to be had; the progress comes last.
+    async fn one_by_one(
+        &self,
+        progress: &mut RegionProgress,
+        changes: &[CopyChange],
+        anew: bool,
+    ) -> Result<Done, StoreError> {
+        let mut all = Done::default();
+        for change in changes {
+            match self.try_copies(progress, std::slice::from_ref(change), anew, false).await {
+                Ok(one) => {
+                    all.sum = all.sum.plus(one.sum);
+                    all.changes.extend(one.changes);
+                }
+                Err(e) if is_of_one(&e) => {
+                    hold_back(progress, change, HeldBackReason::Store, e.to_string());
+                    all.sum.held_back += 1;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        self.try_copies(progress, &[], anew, true).await?;
+        Ok(all)
     }
 
     /// Applies changes in one commit, with the progress or without.
@@ -134,20 +157,21 @@ impl ResourceService {
         changes: &[CopyChange],
         anew: bool,
         stores_progress: bool,
-    ) -> Result<Copied, StoreError> {
+    ) -> Result<Done, StoreError> {
         let registry = self.types();
         let mut attempts = 0;
         loop {
             let mut next = progress.clone();
-            let (mut copied, mut mutations) = (Copied::default(), Vec::new());
+            let (mut copied, mut mutations, mut made) = (Copied::default(), Vec::new(), Vec::new());
             let mut expect: BTreeMap<(String, String, String, String), Expectation> = BTreeMap::new();
             for change in changes {
                 let id = change.id();
                 next.held_back.retain(|held| !is_same_name(held.id.as_ref(), &id));
                 match self.decide_copy(&registry, &next.peer, change, anew).await? {
                     Decision::Nothing => {}
-                    Decision::Write(some, expected) => {
+                    Decision::Write(some, expected, change) => {
                         copied.written += 1;
+                        made.push(change);
                         mutations.extend(some);
                         for one in expected {
                             let ExpectedId { type_key, partition, namespace, name, .. } = &one.id;
@@ -155,8 +179,9 @@ impl ResourceService {
                             expect.insert(key, one);
                         }
                     }
-                    Decision::Remove(some) => {
+                    Decision::Remove(some, change) => {
                         copied.removed += 1;
+                        made.push(change);
                         mutations.extend(some);
                     }
                     Decision::HoldBack(reason, detail) => {
@@ -181,7 +206,7 @@ impl ResourceService {
                 Err(e) => return Err(e),
                 Ok(()) => {
                     *progress = next;
-                    return Ok(copied);
+                    return Ok(Done { sum: copied, changes: made });
                 }
             }
         }
@@ -207,7 +232,8 @@ impl ResourceService {
             CopyChange::Remove { id, deleted } => {
                 return Ok(match stored {
                     Some(stored) if uid(&stored) == id.uid && copied_from(&stored) == peer => {
-                        Decision::Remove(removal_of(&stored, *deleted))
+                        let change = Change { id: id.clone(), before: stored.generation.clone(), after: String::new() };
+                        Decision::Remove(removal_of(&stored, *deleted), change)
                     }
                     _ => Decision::Nothing,
                 });
@@ -253,6 +279,11 @@ impl ResourceService {
             Some(stored) => mutations = removal::mutations(stored),
             None => {}
         }
+        let change = Change {
+            id: copy.id.clone().unwrap_or_default(),
+            before: stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone()),
+            after: copy.generation.clone(),
+        };
         let meta = copy.meta.get_or_insert_default();
         meta.syncing = Some(SyncingMeta {
             copied_from: peer.to_owned(),
@@ -261,7 +292,7 @@ impl ResourceService {
         });
         shards::set(&self.options.placement.rings, &mut copy);
         mutations.push(Mutation::Put(Box::new(copy)));
-        Ok(Decision::Write(mutations, place.expect))
+        Ok(Decision::Write(mutations, place.expect, change))
     }
 
     /// The ids of a type's copies from a peer whose uids are not among these.
@@ -300,23 +331,6 @@ impl ResourceService {
         let meta = stored.decode_meta().ok().flatten();
         syncing_of(meta.as_ref()).is_some_and(|s| !s.owning_region.is_empty() && s.owning_region != here)
     }
-
-    /// The types whose resources may be copied: of those that share a kind, all versions, oldest first.
-    #[must_use]
-    pub fn copied_types(&self) -> BTreeMap<(String, String), Vec<Arc<crate::registry::ResourceType>>> {
-        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for kind in self.types().types() {
-            let is_host = matches!(kind.owner, crate::registry::Owner::Host);
-            if is_host && kind.gvk != types::namespace() {
-                continue;
-            }
-            all.entry((kind.gvk.group.clone(), kind.gvk.kind.clone())).or_default().push(kind.clone());
-        }
-        for versions in all.values_mut() {
-            versions.sort_by(|a, b| a.gvk.cmp(&b.gvk));
-        }
-        all
-    }
 }
 
 impl Copied {
@@ -330,72 +344,11 @@ impl Copied {
     }
 }
 
-/// A uid as a number; what is no ULID has its hash.
-#[must_use]
-pub fn uid_number(uid: &str) -> u128 {
-    ulid::Ulid::from_string(uid).map_or_else(
-        |_| {
-            uid.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
-                (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
-            })
-        },
-        |ulid| ulid.0,
-    )
-}
-
-/// What keeps a resource from being stored here.
-fn check(registry: &Registry, incoming: &pb::Resource) -> Option<(HeldBackReason, String)> {
-    let invalid = |what: String| Some((HeldBackReason::Invalid, what));
-    let mut id = incoming.id.clone().unwrap_or_default();
-    if let Err(e) = types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)) {
-        return invalid(e.message);
-    }
-    if id.uid.is_empty() || incoming.generation.is_empty() || incoming.version.is_empty() {
-        return invalid("it has no uid, generation or version".into());
-    }
-    let kind = match registry.resolve(&id.r#type.clone().unwrap_or_default()) {
-        Ok(kind) => kind,
-        Err(e) => return invalid(e.message),
-    };
-    if let Err(e) = kind.scope.check("resource", &kind.gvk.to_string(), tenancy_of(&id)) {
-        return invalid(e.message);
-    }
-    let version = NonZeroU32::new(incoming.schema_version).unwrap_or(NonZeroU32::MIN);
-    if version > kind.schema_version {
-        let what =
-            format!("schema version {version}, and the type has {} here; update its plugin", kind.schema_version);
-        return Some((HeldBackReason::Schema, what));
-    }
-    match &incoming.data {
-        // What is older is upgraded when it is read.
-        Some(data) if version == kind.schema_version => match admit::check_data(kind, data) {
-            Ok(()) => None,
-            Err(e) => invalid(e.message),
-        },
-        _ => None,
-    }
-}
-
 fn removal_of(stored: &pb::Resource, deleted: bool) -> Vec<Mutation> {
     match deleted {
         true => removal::mutations(stored),
         false => vec![Mutation::Delete { id: stored.id.clone().unwrap_or_default(), version: stored.version.clone() }],
     }
-}
-
-fn hold_back(progress: &mut RegionProgress, change: &CopyChange, reason: HeldBackReason, mut detail: String) {
-    let id = pb::Id { uid: String::new(), ..change.id() };
-    progress.held_back.retain(|held| !is_same_name(held.id.as_ref(), &id));
-    if progress.held_back.len() >= MAX_HELD_BACK {
-        progress.held_back_more = true;
-        return;
-    }
-    detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
-    progress.held_back.push(HeldBack { id: Some(id), reason: reason.into(), detail });
-}
-
-fn is_same_name(held: Option<&pb::Id>, id: &pb::Id) -> bool {
-    held.is_some_and(|held| held.name == id.name && held.tenancy == id.tenancy)
 }
 
 fn uid(resource: &pb::Resource) -> &str {
@@ -413,6 +366,11 @@ fn owner_version(resource: &pb::Resource) -> &str {
 /// A version as the store counts them.
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()
+}
+
+/// Whether an error is that of one resource, and says nothing of the others.
+fn is_of_one(error: &StoreError) -> bool {
+    matches!(error, StoreError::TooLarge { .. } | StoreError::QuotaExceeded(_) | StoreError::IncompleteId(_))
 }
 
 fn failed(error: &StoreError) -> Error {

@@ -12,9 +12,13 @@
 
 pub(crate) mod copies;
 mod enforce;
+mod incoming;
 pub(crate) mod policy;
 mod progress;
+mod record;
 mod refresh;
 
-pub use copies::{Copied, CopyChange, MAX_HELD_BACK, uid_number};
+pub use copies::{Copied, CopyChange};
 pub use enforce::Placement;
+pub use incoming::uid_number;
+pub use progress::MAX_HELD_BACK;

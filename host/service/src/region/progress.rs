@@ -1,13 +1,22 @@
 //! How far the copies of one type from one peer are: type `mortise.v1.RegionProgress`, stored in the same commit as the
 //! copies that it covers. So neither is there without the other, whenever the server ends.
 
-use mortise_resource::{Error, data::RegionProgress, pb, types};
+use mortise_resource::{
+    Error,
+    data::{HeldBack, HeldBackReason, RegionProgress},
+    pb, types,
+};
 use mortise_store::{Consistency, Mutation, StoreError};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
+use super::copies::CopyChange;
 use crate::{ids, service::ResourceService, store_fault::store_fault};
 
+/// Resources that a progress names as held back.
+pub const MAX_HELD_BACK: usize = 1_000;
+/// Bytes of what is said of one.
+const MAX_DETAIL: usize = 512;
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionProgress";
 
 impl ResourceService {
@@ -59,4 +68,26 @@ fn id(peer: &str, of: &pb::Type) -> pb::Id {
         r#type: Some(types::region_progress().to_pb()),
         tenancy: Some(pb::Tenancy::default()),
     }
+}
+
+/// Notes that a change is not applied, and why.
+pub(super) fn hold_back(
+    progress: &mut RegionProgress,
+    change: &CopyChange,
+    reason: HeldBackReason,
+    mut detail: String,
+) {
+    let id = pb::Id { uid: String::new(), ..change.id() };
+    progress.held_back.retain(|held| !is_same_name(held.id.as_ref(), &id));
+    if progress.held_back.len() >= MAX_HELD_BACK {
+        progress.held_back_more = true;
+        return;
+    }
+    detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
+    progress.held_back.push(HeldBack { id: Some(id), reason: reason.into(), detail });
+}
+
+/// Whether what is held back has this name.
+pub(super) fn is_same_name(held: Option<&pb::Id>, id: &pb::Id) -> bool {
+    held.is_some_and(|held| held.name == id.name && held.tenancy == id.tenancy)
 }
