@@ -24,6 +24,8 @@ async fn the_state_of_a_server() {
     t.works(&["controllers", "--plugin", "nobody"]).await;
     t.fails(1, &["controllers", "nobody"]).await;
     t.fails(2, &["controllers", "nobody", "--plugin", "demo"]).await;
+    t.works(&["regions"]).await;
+    t.fails(1, &["regions", "nobody"]).await;
     t.fails(2, &["status", "artist"]).await;
     t.fails(1, &["status", "artist", "nobody"]).await;
     t.works(&["top", "--once", "--interval", "100ms"]).await;

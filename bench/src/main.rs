@@ -29,6 +29,7 @@ mod reload;
 mod report;
 mod scale;
 mod servers;
+mod sync;
 mod tokens;
 mod versus;
 
@@ -153,6 +154,12 @@ enum Command {
         #[arg(long, default_value_t = 1_000)]
         watchers: usize,
     },
+    /// Copies between two regions: a snapshot, changes as they happen, one at a time, and what a region missed.
+    Sync {
+        /// How many resources.
+        #[arg(long, default_value_t = 100_000)]
+        resources: usize,
+    },
     /// A picture of what others wrote by --json.
     Plot {
         /// Their files.
@@ -229,6 +236,7 @@ fn main() -> Outcome<()> {
                 queries::watches(rounds, watchers).await?;
                 queries::searches(resources).await
             }
+            Command::Sync { resources } => sync::measure(resources).await,
             Command::All => {
                 hooks::measure().await?;
                 reload::measure(1_000).await?;
@@ -246,6 +254,7 @@ fn main() -> Outcome<()> {
                 destination::measure(1_000, 10_000, 50).await?;
                 queries::watches(rounds, 1_000).await?;
                 queries::searches(1_000_000).await?;
+                sync::measure(100_000).await?;
                 scale::measure(rounds, 1_000_000).await
             }
         }

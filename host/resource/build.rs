@@ -10,7 +10,7 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 26] = [
+const FILES: [&str; 27] = [
     "goten/types/memo.proto",
     "goten/types/meta.proto",
     "goten/types/multi_region_policy.proto",
@@ -33,6 +33,7 @@ const FILES: [&str; 26] = [
     "mortise/v1/private_bytes.proto",
     "mortise/v1/query_service.proto",
     "mortise/v1/reference.proto",
+    "mortise/v1/region_service.proto",
     "mortise/v1/server_service.proto",
     "mortise/v1/type_service.proto",
     "mortise/v1/value.proto",

@@ -61,6 +61,7 @@ impl Requirement {
             | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::Known,
             ("mortise.v1.PluginService", "Inspect" | "Logs")
             | ("mortise.v1.ControllerService", "List")
+            | ("mortise.v1.RegionService", "Status")
             | ("mortise.v1.ServerService", "Status") => READ,
             _ => WRITE,
         }

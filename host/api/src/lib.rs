@@ -31,7 +31,7 @@ pub use tls::{ClientCerts, TlsError, TlsOptions};
 
 pub use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,
-    LinkerdDestinationClient, OwnershipServiceClient, PluginServiceClient, QueryServiceClient, ResourceServiceClient,
-    ServerServiceClient, TypeServiceClient, WatchServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs,
-    resource as stubs,
+    LinkerdDestinationClient, OwnershipServiceClient, PluginServiceClient, QueryServiceClient, RegionServiceClient,
+    ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient, catalog, conduit, linkerd,
+    mortise as plugin_stubs, resource as stubs,
 };

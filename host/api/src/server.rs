@@ -7,6 +7,7 @@ use futures::{StreamExt as _, future::BoxFuture, stream};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
+use mortise_region::Regions;
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 use tokio::{
@@ -42,6 +43,7 @@ use crate::{
         plugin_service::PluginApi,
         query_service::QueryApi,
         reflection::Reflection,
+        region_service::RegionApi,
         server_service::ServerApi,
         type_service::TypeApi,
         watch_service::WatchApi,
@@ -57,8 +59,9 @@ use crate::{
         auth_service_server::AuthServiceServer, change_service_server::ChangeServiceServer,
         controller_service_server::ControllerServiceServer, function_service_server::FunctionServiceServer,
         ownership_service_server::OwnershipServiceServer, plugin_service_server::PluginServiceServer,
-        query_service_server::QueryServiceServer, server_service_server::ServerServiceServer,
-        type_service_server::TypeServiceServer, watch_service_server::WatchServiceServer,
+        query_service_server::QueryServiceServer, region_service_server::RegionServiceServer,
+        server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
+        watch_service_server::WatchServiceServer,
     },
     soundness::Soundness,
     tasks::{Task, first_ended},
@@ -158,6 +161,8 @@ pub struct Services {
     pub manager: Manager,
     /// Controllers.
     pub controller_manager: ControllerManager,
+    /// Copies of other regions.
+    pub regions: Regions,
     /// What has been counted.
     pub metrics: PrometheusHandle,
 }
@@ -240,7 +245,7 @@ impl OpenPorts {
     /// When the transport fails.
     pub fn serve(self, parts: Services, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
         Box::pin(async move {
-            let Services { about, service, registry, manager, controller_manager, metrics } = parts;
+            let Services { about, service, registry, manager, controller_manager, regions, metrics } = parts;
             let (ready_tx, ready) = watch::channel(true);
             let until_stopped = ready.clone();
             let health = HealthReporter::new();
@@ -321,6 +326,7 @@ impl OpenPorts {
                 .add_service(plugins)
                 .add_service(types)
                 .add_service(controllers)
+                .add_service(RegionServiceServer::new(RegionApi(regions)))
                 .add_service(server)
                 .add_service(AuthServiceServer::new(AuthApi(service.clone())))
                 .add_service(changes)

@@ -13,6 +13,7 @@ use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
+use mortise_region::Regions;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
 use mortise_store::{SledBackend, StoreError};
@@ -23,7 +24,7 @@ use crate::{
     cli::Mode,
     plugins,
     provider::ProviderSocket,
-    settings::{Config, ConfigError, Settings, parts},
+    settings::{self, Config, ConfigError, Settings, parts},
     systemd,
     tasks::{TaskPanic, TaskWatch},
 };
@@ -167,6 +168,9 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
     let follows = following.abort_handle();
     let following = tasks.over("what starts and stops controllers", following);
 
+    let regions = Regions::new(service.clone(), settings::region::peers(&config));
+    let pulling = tasks.spawn("what pulls copies of other regions", regions.clone().run());
+
     let provider = socket.and_then(|socket| ProviderSocket::open(&config, &socket, &tasks));
     announce(mode, &config, (grpc, http, dns), temporary.is_some(), begun.elapsed())?;
     systemd::ready(grpc, http);
@@ -185,6 +189,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         registry,
         manager: manager.clone(),
         controller_manager: controller_manager.clone(),
+        regions,
         metrics,
     };
     let panicked = tasks.clone();
@@ -200,6 +205,7 @@ async fn serve(mode: Mode, settings: Settings) -> Result<(), RunError> {
         provider.close().await;
     }
     service.stop();
+    let _ = pulling.await;
     // Whatever it is about is one atomic step away from done or not begun.
     manager.stop().await;
     drop(manager);

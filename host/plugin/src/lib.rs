@@ -62,7 +62,7 @@ pub use load::{
 };
 pub use manifest::{
     controllers::{self, ControllerDecl, IndexBy, IndexDecl, Mapper, Placement, WatchDecl},
-    document::{Hooks, Manifest, QueryDecl, TypeDecl},
+    document::{Hooks, Manifest, QueryDecl, RegionDecl, TypeDecl},
     error::ManifestError,
     field_path::{DataPath, DataPathError, References, Values},
     functions::{FunctionCallError, FunctionDecl},

@@ -50,7 +50,8 @@ pub use mortise::{
     auth_service_client::AuthServiceClient, change_service_client::ChangeServiceClient,
     controller_service_client::ControllerServiceClient, function_service_client::FunctionServiceClient,
     ownership_service_client::OwnershipServiceClient, plugin_service_client::PluginServiceClient,
-    query_service_client::QueryServiceClient, server_service_client::ServerServiceClient,
-    type_service_client::TypeServiceClient, watch_service_client::WatchServiceClient,
+    query_service_client::QueryServiceClient, region_service_client::RegionServiceClient,
+    server_service_client::ServerServiceClient, type_service_client::TypeServiceClient,
+    watch_service_client::WatchServiceClient,
 };
 pub use resource::resource_service_client::ResourceServiceClient;

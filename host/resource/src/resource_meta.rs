@@ -284,7 +284,11 @@ mod tests {
             resource_version: "17".into(),
             owner_references: vec![OwnerReference { kind: "k".into(), name: "n".into(), ..Default::default() }],
             shards: BTreeMap::from([("byNameMod16".into(), 7)]),
-            syncing: Some(SyncingMeta { owning_region: "us".into(), regions: vec!["*".into()] }),
+            syncing: Some(SyncingMeta {
+                owning_region: "us".into(),
+                regions: vec!["*".into()],
+                ..SyncingMeta::default()
+            }),
             delete_time: Some(Timestamp::default()),
             lifecycle: Some(lifecycle(true)),
             services: Some(ServicesInfo { owning_service: "s".into(), allowed_services: vec!["t".into()] }),

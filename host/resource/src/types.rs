@@ -100,6 +100,12 @@ pub fn ownership_check() -> Gvk {
     Gvk::new("mortise", "v1", "OwnershipCheck")
 }
 
+/// How far the copies of one type from one region are.
+#[must_use]
+pub fn region_progress() -> Gvk {
+    Gvk::new("mortise", "v1", "RegionProgress")
+}
+
 /// What the holder of a secret may do.
 #[must_use]
 pub fn token() -> Gvk {

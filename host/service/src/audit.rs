@@ -185,6 +185,13 @@ impl Call {
         answer
     }
 
+    /// Ends a call that came to nothing, and leaves no record.
+    pub(crate) fn drop_unused(mut self) {
+        if let Some(entry) = &mut self.0 {
+            entry.place = None;
+        }
+    }
+
     /// Ends a call by its code alone; `code` is one of ours, if it is one.
     ///
     /// # Errors

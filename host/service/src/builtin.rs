@@ -4,11 +4,14 @@
 //! refused, and [`crate::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No client can
 //! remove the finalizer.
 //!
-//! A token or policy that could not be used is refused when it is written.
+//! A token or policy that could not be used is refused when it is written, and so is a partition's policy of regions.
 
-use crate::registry::ResourceType;
+use crate::{region::policy, registry::ResourceType};
 use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES, Policy};
-use mortise_resource::{Diagnostic, Error, Severity, data, meta, name, pb, tenancy, types};
+use mortise_resource::{
+    Diagnostic, Error, Severity, data, meta, name, pb, proto::hashicorp::consul::tenancy::v2beta1::Partition, tenancy,
+    types,
+};
 use prost::Message;
 
 /// The finalizer that keeps a tenancy unit until it is empty.
@@ -29,6 +32,11 @@ pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     if is_tenancy(kind) && meta::is_marked(&resource.metadata) {
         refuse_default(kind, resource)?;
     }
+    if kind.gvk == types::partition()
+        && let Some(regions) = decode_optional::<Partition>(resource)?.multi_region_policy
+    {
+        policy::check(&regions).map_err(|(field, what)| fault_in(&field, what))?;
+    }
     if kind.gvk == types::token() {
         check_token(&decode(resource)?)?;
     }
@@ -45,6 +53,11 @@ fn decode<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
     let data = resource.data.as_ref().ok_or_else(|| Error::invalid("resource.data is required"))?;
     // It was decoded once, along its descriptor.
     M::decode(data.value.as_slice()).map_err(|fault| Error::invalid(format!("resource.data: {fault}")))
+}
+
+/// As [`decode`]; of a resource without data, an empty message.
+fn decode_optional<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
+    if resource.data.is_some() { decode(resource) } else { Ok(M::default()) }
 }
 
 fn check_token(token: &data::Token) -> Result<(), Error> {

@@ -40,8 +40,8 @@ impl ResourceService {
     /// deletion conditional.
     ///
     /// # Errors
-    /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `Aborted`: the version is not the stored
-    /// one. The errors of Write when a resource with finalizers is marked.
+    /// `InvalidArgument`: the id, the type, the scope. `PermissionDenied`. `FailedPrecondition`: it belongs to another
+    /// region. `Aborted`: the version is not the stored one. The errors of Write when a resource with finalizers is marked.
     pub async fn delete(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<pb::DeleteResponse, Error> {
         self.delete_stored(caller, request).await.map(|_| pb::DeleteResponse {})
     }
@@ -85,6 +85,7 @@ impl ResourceService {
             hooks.authorize_write(Verb::Delete, &stored, "failed write acl").await?;
             hooks.release();
             builtin::refuse_default(&kind, &stored)?;
+            self.check_region(&stored)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }

@@ -18,6 +18,8 @@ pub enum Surface {
     Dns,
     /// A controller of a plugin.
     Controller,
+    /// A copy of another region's resource.
+    Region,
 }
 
 /// The other end of a connection.
@@ -65,6 +67,7 @@ impl Surface {
             Self::Http => "http",
             Self::Dns => "dns",
             Self::Controller => "controller",
+            Self::Region => "region",
         }
     }
 }

@@ -141,6 +141,7 @@ impl ResourceService {
         hooks.upgrade(&mut seen).await?;
         hooks.authorize_write(Verb::Write, &seen, "failed write acl").await?;
         hooks.release();
+        self.check_region(&stored)?;
         if !request.version.is_empty() && request.version != stored.version {
             return Err(cas_failure());
         }

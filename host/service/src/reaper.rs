@@ -115,8 +115,9 @@ impl ResourceService {
         let mut pages = self.backend.scan_owned(owner).await?;
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
-            // Units `default` exist whoever owns them.
-            let children = page.iter().filter_map(|child| child.decode_id().transpose());
+            // Copies go when their own region deletes them. Units `default` exist whoever owns them.
+            let mine = page.iter().filter(|child| !self.is_foreign(child));
+            let children = mine.filter_map(|child| child.decode_id().transpose());
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
             children.retain(|child| !builtin::is_default(child));
             // One that cannot be deleted now does not keep the others.

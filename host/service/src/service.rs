@@ -9,9 +9,11 @@ use crate::{
     query::field_index::FieldIndexes,
     rates::{Category, RateLimits, Rates},
     references::record_pass::RecordPasses,
+    region::Placement,
     registry::Registry,
 };
 use arc_swap::ArcSwap;
+use futures::FutureExt as _;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
 use mortise_plugin_host::LowPriorityThreads;
@@ -55,6 +57,8 @@ pub struct Options {
     pub access: Option<Arc<Access>>,
     /// The record of who did what, if there is one.
     pub audit: Option<AuditLog>,
+    /// The region of the server, and the rings of shards.
+    pub placement: Placement,
 }
 
 impl Default for Options {
@@ -74,6 +78,7 @@ impl Default for Options {
             rates: Rates::default(),
             access: None,
             audit: None,
+            placement: Placement::default(),
         }
     }
 }
@@ -184,10 +189,11 @@ impl ResourceService {
         &self.backend
     }
 
-    /// The background task that is no controller, to be started: the clean-up of tenancy units. It ends after
-    /// [`ResourceService::stop`].
+    /// The background tasks that are no controllers, to be started: the clean-up of tenancy units, and what follows the
+    /// policies of regions. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.clone().run_tenancy_cleanup()
+        let (cleanup, refresh) = (self.clone().run_tenancy_cleanup(), self.clone().run_region_refresh());
+        async move { tokio::join!(cleanup, refresh) }.map(drop)
     }
 
     /// Ends open watches and background tasks. Calls in flight finish.

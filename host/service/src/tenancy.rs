@@ -1,13 +1,15 @@
 //! The place of a resource: whether its partition and namespace exist, and whether they are marked for deletion.
 
 use mortise_resource::{
-    EncodedResource, Error, pb,
+    EncodedResource, Error,
+    goten::MultiRegionPolicy,
+    pb,
     tenancy::DEFAULT,
     types::{self, Gvk},
 };
 use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
 
-use crate::{service::ResourceService, store_fault::store_fault};
+use crate::{region::policy, service::ResourceService, store_fault::store_fault};
 
 /// A partition and namespace that exist.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub(crate) struct Place {
     pub(crate) expect: Vec<Expectation>,
     /// Whether a unit is marked for deletion.
     pub(crate) marked: bool,
+    /// The partition's policy of regions; `None` without one, and where the server has no region.
+    pub(crate) policy: Option<MultiRegionPolicy>,
 }
 
 impl Place {
@@ -51,14 +55,18 @@ impl ResourceService {
             ("partition", types::partition(), &tenancy.partition, partition),
             ("namespace", types::namespace(), &tenancy.namespace, namespace),
         ] {
-            if name.is_empty() || name == DEFAULT {
+            let has_policy = unit == "partition" && self.region().is_some();
+            if name.is_empty() || (name == DEFAULT && !has_policy) {
                 continue;
             }
-            let stored = self
-                .unit(&gvk, name, within)
-                .await
-                .map_err(PlaceError::Failed)?
-                .ok_or_else(|| PlaceError::Missing(format!("{unit} not found: {name}")))?;
+            let stored = match self.unit(&gvk, name, within).await.map_err(PlaceError::Failed)? {
+                Some(stored) => stored,
+                None if name == DEFAULT => continue,
+                None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),
+            };
+            if has_policy {
+                place.policy = policy::of_partition(&stored);
+            }
             place.marked |= stored.deletion_mark().is_some();
             place.expect.push(Expectation {
                 id: ExpectedId::from(stored.id()),

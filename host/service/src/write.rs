@@ -196,7 +196,8 @@ impl ResourceService {
             None => self.create(sent, resource, place).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
-                match mode.keep_unchanged && is_unchanged(incoming, &resource, &stored) {
+                let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
+                match is_unchanged && !self.computes_other(kind, &stored, place.policy.as_ref()) {
                     true => EncodedResource::of(&stored).map_err(Error::from)?,
                     false => self.replace(sent, resource, stored, place).await?,
                 }
@@ -238,6 +239,7 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
+        self.set_computed(kind, &mut resource, place.policy.as_ref(), true)?;
         let references = self.written_references(registry, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
     }
@@ -259,6 +261,7 @@ impl ResourceService {
         place: Place,
     ) -> Result<EncodedResource, AttemptError> {
         let Sent { caller, registry, kind, resource: incoming } = sent;
+        self.check_region(&stored)?;
         // A marked resource gets no defaults: new ones would look like changes, which are refused then, and the
         // resource could never be removed.
         let going = meta::is_marked(&incoming.metadata) || meta::is_marked(&stored.metadata);
@@ -299,6 +302,7 @@ impl ResourceService {
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
+        self.set_computed(kind, &mut resource, place.policy.as_ref(), false)?;
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)

@@ -21,7 +21,8 @@ impl ResourceService {
     ///
     /// # Errors
     /// `InvalidArgument`: a required field, the id, the type, the place. `NotFound`, also for another uid.
-    /// `PermissionDenied`. `Aborted`: the version is not the stored one.
+    /// `PermissionDenied`. `FailedPrecondition`: it belongs to another region. `Aborted`: the version is not the stored
+    /// one.
     pub async fn write_status(
         &self,
         caller: &Caller,
@@ -84,6 +85,7 @@ impl ResourceService {
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
+            self.check_region(&stored)?;
             hooks.upgrade(&mut stored).await?;
             hooks.release();
             status.updated_at = Some(ids::timestamp());

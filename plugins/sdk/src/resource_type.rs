@@ -84,6 +84,21 @@ pub struct Spec {
     short_names: &'static [&'static str],
     moved_from: Option<(&'static [TypeName], EncodeTypeNames)>,
     query: Option<(Query, DescribeQuery)>,
+    regions: Option<(Regions, DescribeRegions)>,
+}
+
+/// Which region resources of a type belong to, and where copies of them may be.
+#[derive(Clone, Copy)]
+struct Regions {
+    field: &'static str,
+    syncing: manifest::RegionSyncing,
+}
+
+/// Reached by a pointer, so that plugins without it do not carry it.
+type DescribeRegions = fn(Regions) -> Vec<u8>;
+
+fn describe_regions(Regions { field, syncing }: Regions) -> Vec<u8> {
+    manifest::RegionOptions { field: field.to_owned(), syncing: syncing.into() }.encode_to_vec()
 }
 
 /// How resources of a type are counted and shown.
@@ -128,6 +143,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
             short_names: &[],
             moved_from: None,
             query: None,
+            regions: None,
         };
         Self {
             spec,
@@ -338,6 +354,21 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
+    /// The text of the message that names the region which a resource belongs to, where its partition has a policy of
+    /// regions: names joined by dots. It cannot be changed.
+    #[must_use]
+    pub const fn region_field(mut self, field: &'static str) -> Self {
+        self.spec.regions = Some((Regions { field, ..self.spec.regions() }, describe_regions));
+        self
+    }
+
+    /// Where copies of resources may be; without it, where the partition's policy says.
+    #[must_use]
+    pub const fn region_syncing(mut self, syncing: manifest::RegionSyncing) -> Self {
+        self.spec.regions = Some((Regions { syncing, ..self.spec.regions() }, describe_regions));
+        self
+    }
+
     /// Columns for tables of resources: heading, and a path such as `data.genre`.
     #[must_use]
     pub const fn columns(mut self, columns: &'static [(&'static str, &'static str)]) -> Self {
@@ -399,6 +430,8 @@ pub(crate) struct TypeEntry {
     moved_from: Vec<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "1001")]
     query: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "1010")]
+    regions: Option<Vec<u8>>,
 }
 
 impl Permissions {
@@ -411,6 +444,13 @@ impl Permissions {
 }
 
 impl Spec {
+    const fn regions(&self) -> Regions {
+        match self.regions {
+            Some((regions, _)) => regions,
+            None => Regions { field: "", syncing: manifest::RegionSyncing::Default },
+        }
+    }
+
     const fn query(&self) -> Query {
         match self.query {
             Some((query, _)) => query,
@@ -447,6 +487,7 @@ impl Spec {
             permissions: self.permissions.describe(),
             moved_from: self.moved_from.map_or_else(Vec::new, |(types, encode)| encode(types)),
             query: self.query.map(|(query, describe)| describe(query)),
+            regions: self.regions.map(|(regions, describe)| describe(regions)),
         }
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod plugin_logs;
 pub(crate) mod plugin_service;
 pub(crate) mod query_service;
 pub(crate) mod reflection;
+pub(crate) mod region_service;
 pub(crate) mod resource_service;
 pub(crate) mod server_service;
 mod small_writes;

@@ -27,7 +27,7 @@ pub(crate) struct Reflection {
 }
 
 /// Services that this server has, if their files are there.
-const SERVICES: [&str; 16] = [
+const SERVICES: [&str; 17] = [
     "conduit.proxy.destination.Destination",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
@@ -41,6 +41,7 @@ const SERVICES: [&str; 16] = [
     "mortise.v1.OwnershipService",
     "mortise.v1.PluginService",
     "mortise.v1.QueryService",
+    "mortise.v1.RegionService",
     "mortise.v1.ServerService",
     "mortise.v1.TypeService",
     "mortise.v1.WatchService",

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 75] = {
+pub const ALL: [Metric; 81] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_audit_failures_total", "", "Failures to write into the audit log's file."),
@@ -303,6 +303,37 @@ pub const ALL: [Metric; 75] = {
             "mortise_rate_limited_total",
             "category, of",
             "Requests that were refused because too many came in a second: reads or writes, of one caller or of all.",
+        ),
+        metric(Gauge, "mortise_region_conflicts", "peer", "Resources of a peer whose names are taken here."),
+        metric(
+            Counter,
+            "mortise_region_copies_total",
+            "peer, outcome",
+            "Changes of a peer's resources: written, removed, held_back.",
+        ),
+        metric(
+            Gauge,
+            "mortise_region_held_back",
+            "peer",
+            "Resources of a peer that are not here, or not as they are there, conflicts included.",
+        ),
+        metric(
+            Gauge,
+            "mortise_region_lag_seconds",
+            "peer",
+            "How long ago the copies of the type that is furthest behind were current; 0 if all are.",
+        ),
+        metric(
+            Counter,
+            "mortise_region_refreshed_total",
+            "",
+            "Resources whose regions were computed anew since a policy changed.",
+        ),
+        metric(
+            Counter,
+            "mortise_region_resets_total",
+            "peer",
+            "Watches of a peer that had to begin with a new snapshot.",
         ),
         metric(Counter, "mortise_store_changes_total", "", "Changes committed."),
         metric(

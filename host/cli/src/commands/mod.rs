@@ -29,6 +29,7 @@ pub mod plugin;
 mod protect;
 pub mod provider;
 mod prune;
+mod regions;
 mod resource;
 mod server_status;
 mod status;
@@ -89,6 +90,9 @@ pub enum Command {
     /// Show what controllers do, and what they failed at
     #[command(after_help = after(controllers::EXAMPLES))]
     Controllers(controllers::Controllers),
+    /// Show what the server has of other regions, and what it has not
+    #[command(after_help = after(regions::EXAMPLES))]
+    Regions(regions::Regions),
     /// Write everything that the server holds into one file, while it serves
     #[command(after_help = after(backup::EXAMPLES))]
     Backup(backup::Backup),
@@ -175,6 +179,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Status(status) => status.run().await,
             Command::Top(top) => top.run().await,
             Command::Controllers(controllers) => controllers.run().await,
+            Command::Regions(regions) => regions.run().await,
             Command::Backup(backup) => backup.run().await,
             Command::Export(export) => export.run().await,
             Command::Import(import) => import.run().await,

@@ -4,8 +4,8 @@ use std::{fmt, time::Duration};
 
 use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ControllerServiceClient, FunctionServiceClient, OwnershipServiceClient,
-    PluginServiceClient, QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
-    WatchServiceClient,
+    PluginServiceClient, QueryServiceClient, RegionServiceClient, ResourceServiceClient, ServerServiceClient,
+    TypeServiceClient, WatchServiceClient,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -93,6 +93,12 @@ impl Session {
     #[must_use]
     pub fn controllers(&self) -> ControllerServiceClient<Authorized> {
         ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
+    }
+
+    /// What the server has of other regions.
+    #[must_use]
+    pub fn regions(&self) -> RegionServiceClient<Authorized> {
+        RegionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
     /// What the caller is, and may do.

@@ -40,6 +40,8 @@ pub(crate) enum SettingError {
     NotAHostName { text: String },
     #[error("{key} is a name of the DNS in lower case, without a dot at either end, got {text:?}")]
     NotAZone { key: &'static str, text: String },
+    #[error("{key} {what}")]
+    Region { key: String, what: &'static str },
     #[error("{given} is given, which has no effect without {missing}; give both, or neither")]
     TlsAlone { given: &'static str, missing: &'static str },
     #[error(

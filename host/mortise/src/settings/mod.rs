@@ -13,6 +13,7 @@ mod load;
 pub(crate) mod parts;
 pub(crate) mod plugin;
 mod range;
+pub(crate) mod region;
 mod rules;
 #[cfg(test)]
 mod sample;

@@ -11,7 +11,7 @@ use mortise_acl::Access;
 use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
 use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{SandboxOptions, logs::level};
-use mortise_service::Rates;
+use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
 
 use super::table::Config;
@@ -122,6 +122,10 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
         rates: rates(config),
         access: access(config),
         audit,
+        placement: Placement {
+            region: Some(config.region.name.clone()).filter(|name| !name.is_empty()),
+            rings: config.service.shard_rings.0.clone(),
+        },
     }
 }
 

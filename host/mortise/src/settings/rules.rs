@@ -8,6 +8,7 @@ use super::{
     error::SettingError,
     plugin,
     range::Range,
+    region,
     table::{Config, Plugins, Tls},
 };
 use crate::bundled;
@@ -39,6 +40,7 @@ impl Config {
         if zone.len() > 200 || !zone.split('.').all(is_label) {
             return Err(SettingError::NotAZone { key: "destination.zone", text: zone.clone() });
         }
+        region::check(self)?;
         self.log.filter()?;
         plugin::read(&self.plugin)?;
         Ok(())

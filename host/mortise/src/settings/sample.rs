@@ -50,6 +50,17 @@ const TAIL: &str = r#"
 # secrets = { token = { file = "/run/secrets/token" }, key = { env = "EDGE_KEY" } }
 # http = ["api.example.org", "api.example.org:8443", "http://127.0.0.1:8080", "*.example.net"]
 # tcp = ["db.internal:5432", "192.0.2.7:22", "*.example.net:5432"]
+#
+# Regions that copies are pulled from (docs/regions.md), each by its name: where its gRPC port is, the authorities (PEM) of its
+# certificate, without which those of the system count, this server's own certificate and key for it, and the file with a token
+# of the peer's. `tls_server_name` is the name that its certificate has to be for, if not the address's.
+#
+# [region.peers.us-1]
+# address = "https://us-1.example.net:8502"
+# ca_file = "/etc/mortise/us-1/ca.pem"
+# cert_file = "/etc/mortise/us-1/eu-1.pem"
+# key_file = "/etc/mortise/us-1/eu-1.key"
+# token_file = "/etc/mortise/us-1/token"
 "#;
 
 /// The whole file.

@@ -15,6 +15,7 @@ use super::{
     declare::{Section, Setting, section, section_of},
     plugin::PluginConfig,
     range::Range,
+    region::{PeerConfig, Rings},
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -48,6 +49,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Grpc::SECTION,
     Http::SECTION,
     Tls::SECTION,
+    Region::SECTION,
     Destination::SECTION,
     Dns::SECTION,
     Store::SECTION,
@@ -94,6 +96,7 @@ section! {
         grpc: Grpc,
         http: Http,
         tls: Tls,
+        region: Region,
         destination: Destination,
         dns: Dns,
         store: Store,
@@ -149,6 +152,23 @@ section! {
 }
 
 section! {
+    /// The region of this server (docs/regions.md). Each peer, whose resources are copied to here, has a table of its own,
+    /// [region.peers.NAME], at the end of this file.
+    struct Region in "region" {
+        /// Its name, such as "eu-1". Empty: it is in none, and policies of regions mean nothing to it.
+        name: String = String::new();
+        /// The longest wait before a peer that does not answer is tried again.
+        max_backoff_ms: u64 = 30_000, TIME;
+        /// How long a peer may be silent before it is asked, with HTTP/2's ping, whether it is still there, and how long
+        /// its answer may take.
+        keep_alive_ms: u64 = 10_000, NETWORK_TIME;
+    } with {
+        /// Regions that copies are pulled from, by name.
+        peers: BTreeMap<String, PeerConfig>,
+    }
+}
+
+section! {
     /// Who may do what: tokens and policies (docs/security.md). A client certificate's policies are in a table of their own,
     /// [acl.certificates], by a name in the certificate: laptop = ["blue-team"].
     struct Acl in "acl" {
@@ -196,6 +216,9 @@ section! {
         max_request_bytes: usize = 50 << 20, Range::new(KIB, GIB);
         /// Calls of one connection at once.
         max_streams: u32 = 2_048, AT_ONCE;
+        /// Rings of which each resource that is written gets a shard, `meta.shards.byNameMod<N>` (docs/query.md), such as
+        /// [16, 32]; at most 8, of 1 to 65,536.
+        shard_rings: Rings = Rings::default();
         /// Reads a second, opening watches among them; further ones are refused, with the time to wait.
         reads_per_second: u32 = Rates::default().reads.get(), RATE;
         /// Writes and deletions a second.

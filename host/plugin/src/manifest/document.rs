@@ -10,7 +10,7 @@ use mortise_query::{IndexPath, Mask, Schema};
 use mortise_redaction::{Redaction, Secrets};
 use mortise_resource::{Scope, manifest as wire, name, pb, types::Gvk};
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
 use crate::{
     grants::requests::GrantRequests,
@@ -76,6 +76,17 @@ pub struct TypeDecl {
     pub query: QueryDecl,
     /// Fields of its data that refer to other resources.
     pub references: ReferenceDecls,
+    /// Which region its resources belong to.
+    pub regions: RegionDecl,
+}
+
+/// Which region the resources of a type belong to, and where copies of them may be.
+#[derive(Debug, Clone, Default)]
+pub struct RegionDecl {
+    /// The field that names the region, which cannot be changed; empty: none does.
+    pub field: Vec<FieldDescriptor>,
+    /// Where copies may be.
+    pub syncing: wire::RegionSyncing,
 }
 
 /// How resources of a type are counted, shown and found.
@@ -243,7 +254,11 @@ impl TypeDecl {
                 |path: &String| resolve(&message, path).map_err(|source| at(ManifestError::of(source).at(of)));
             paths.iter().map(resolve).collect()
         };
-        let immutable = fields("immutable_fields", &wire.immutable_fields)?;
+        let mut immutable = fields("immutable_fields", &wire.immutable_fields)?;
+        let regions = RegionDecl::read(&wire.regions.unwrap_or_default(), &message).map_err(at)?;
+        if !regions.field.is_empty() && !immutable.contains(&regions.field) {
+            immutable.push(regions.field.clone());
+        }
         let query = wire.query.unwrap_or_default();
         let schema = Schema::new(Some(message.clone()));
         let view = |of: &'static str, paths: Vec<String>| match Mask::parse(&paths, &schema) {
@@ -275,8 +290,26 @@ impl TypeDecl {
             moved_from,
             query,
             references,
+            regions,
             gvk,
         })
+    }
+}
+
+impl RegionDecl {
+    fn read(wire: &wire::RegionOptions, message: &MessageDescriptor) -> Result<Self, ManifestError> {
+        let syncing = wire::RegionSyncing::try_from(wire.syncing)
+            .map_err(|_| fault(format!("{} is no syncing", wire.syncing)).at("regions.syncing"))?;
+        let field = match wire.field.as_str() {
+            "" => Vec::new(),
+            path => resolve(message, path).map_err(|source| ManifestError::of(source).at("regions.field"))?,
+        };
+        match field.last() {
+            Some(last) if last.is_list() || last.is_map() || last.kind() != Kind::String => {
+                Err(fault(format!("{:?} is no text; name a field of type string", wire.field)).at("regions.field"))
+            }
+            _ => Ok(Self { field, syncing }),
+        }
     }
 }
 

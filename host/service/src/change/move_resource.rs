@@ -89,6 +89,7 @@ impl ResourceService {
         resource.generation = ids::ulid();
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
+        self.set_computed(&new_kind, &mut resource, place.policy.as_ref(), true)?;
         // The old one is still there, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
@@ -161,6 +162,7 @@ impl ResourceService {
         hooks.authorize_write(Verb::Delete, &seen, "failed write acl").await?;
         hooks.release();
         builtin::refuse_default(kind, &old)?;
+        self.check_region(&old)?;
         if !version.is_empty() && version != old.version {
             return Err(cas_failure());
         }

@@ -6,6 +6,7 @@
 //!   is refused changes nothing.
 //! - A resource that finalizers hold, or that something refers to which is worked off later, is marked and goes later; so
 //!   is what such a resource still refers to. Nothing refers to a resource that is not there any more.
+//! - Copies of other regions have no say: the region that owns them follows what happens here.
 //! - Fields are cleared of references to what goes in this commit.
 //!
 //! # Limits
@@ -195,7 +196,7 @@ impl ResourceService {
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
                     in_one_commit.add(on_delete, referrer.id());
-                    if !target.is(&referrer) {
+                    if !target.is(&referrer) && !self.is_foreign(&referrer) {
                         planning.refer(referrer, &target, on_delete)?;
                     }
                 }
@@ -211,7 +212,7 @@ impl ResourceService {
                     if others && planning.plan.later.len() >= SHOWN {
                         break;
                     }
-                    if !target.is(&referrer) {
+                    if !target.is(&referrer) && !self.is_foreign(&referrer) {
                         others |= planning.refer_later(referrer, &target, on_delete)?;
                     }
                 }

@@ -147,7 +147,8 @@ impl ResourceService {
         let registry = self.types();
         let mut attempts = 0;
         loop {
-            let Some(stored) = self.at(dependent).await? else { return Ok(()) };
+            let stored = self.at(dependent).await?.filter(|stored| !self.is_foreign(stored));
+            let Some(stored) = stored else { return Ok(()) };
             let stored = stored.decode()?;
             let id = stored.id.clone().unwrap_or_default();
             if meta::is_marked(&stored.metadata) {
@@ -207,7 +208,8 @@ impl ResourceService {
             let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 let (key, registry) = (&key, &registry);
-                let worked = stream::iter(page.into_iter().filter(|referrer| !key.is(referrer)))
+                let others = page.into_iter().filter(|referrer| !key.is(referrer) && !self.is_foreign(referrer));
+                let worked = stream::iter(others)
                     .map(|referrer| async move { self.work_off_one(registry, key, referrer, on_delete).await })
                     .buffer_unordered(PARALLEL)
                     .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use mortise_plugin_host::{Hooks, Permissions, QueryDecl, ReferenceDecls};
+use mortise_plugin_host::{Hooks, Permissions, QueryDecl, ReferenceDecls, RegionDecl};
 use mortise_resource::{DESCRIPTORS, Scope, types};
 use prost_reflect::DescriptorPool;
 
@@ -30,6 +30,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
         (types::value(), Scope::Cluster, "mortise.v1.Value"),
         (types::private_bytes(), Scope::Cluster, "mortise.v1.PrivateBytes"),
         (types::ownership_check(), Scope::Cluster, "mortise.v1.OwnershipCheck"),
+        (types::region_progress(), Scope::Cluster, "mortise.v1.RegionProgress"),
         (types::token(), Scope::Cluster, "mortise.v1.Token"),
         (types::policy(), Scope::Cluster, "mortise.v1.Policy"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),
@@ -51,6 +52,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
             moved_from: Vec::new(),
             query: QueryDecl::default(),
             references: ReferenceDecls::default(),
+            regions: RegionDecl::default(),
             owner: Owner::Host,
         })
     })

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, ReferenceDecls, TypeDecl};
+use mortise_plugin_host::{Hooks, Permissions, Plugin, QueryDecl, ReferenceDecls, RegionDecl, TypeDecl};
 use mortise_resource::{
     Code, Error, Scope,
     manifest::PrinterColumn,
@@ -47,6 +47,8 @@ pub struct ResourceType {
     pub query: QueryDecl,
     /// Fields of its data that refer to other resources.
     pub references: ReferenceDecls,
+    /// Which region its resources belong to.
+    pub regions: RegionDecl,
     /// The provider of the type.
     pub owner: Owner,
 }
@@ -88,6 +90,7 @@ impl ResourceType {
             moved_from: decl.moved_from.clone(),
             query: decl.query.clone(),
             references: decl.references.clone(),
+            regions: decl.regions.clone(),
             owner,
         }
     }
@@ -123,6 +126,12 @@ impl ResourceType {
         }
         if self.gvk == types::ownership_check() {
             return Err(Error::denied(format!("{} is kept by the host alone, for its garbage collector", self.gvk)));
+        }
+        if self.gvk == types::region_progress() {
+            return Err(Error::denied(format!(
+                "{} is kept by the host alone, for the copies of other regions; `mortise regions` shows them",
+                self.gvk
+            )));
         }
         if self.gvk == types::value() || self.gvk == types::private_bytes() {
             return Err(Error::denied(format!(

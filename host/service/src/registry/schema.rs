@@ -93,6 +93,12 @@ impl Schema {
         }
     }
 
+    /// The text at a path of fields. Data that does not decode has none.
+    #[must_use]
+    pub fn text(&self, data: &[u8], path: &[FieldDescriptor]) -> String {
+        at(&self.decode(data), path).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
     fn decode(&self, bytes: &[u8]) -> DynamicMessage {
         DynamicMessage::decode(self.message.clone(), bytes)
             .unwrap_or_else(|_| DynamicMessage::new(self.message.clone()))

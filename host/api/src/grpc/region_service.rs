@@ -1,0 +1,20 @@
+//! The region service on gRPC: how far the copies of other regions are, as data.
+
+use mortise_region::Regions;
+use mortise_resource::data;
+use tonic::{Request, Response, Status};
+
+use crate::plugin_stubs::region_service_server::RegionService;
+
+/// The service, for gRPC.
+pub(crate) struct RegionApi(pub(crate) Regions);
+
+#[tonic::async_trait]
+impl RegionService for RegionApi {
+    async fn status(
+        &self,
+        _: Request<data::RegionStatusRequest>,
+    ) -> Result<Response<data::RegionStatusResponse>, Status> {
+        Ok(Response::new(self.0.report()))
+    }
+}

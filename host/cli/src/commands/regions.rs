@@ -1,0 +1,161 @@
+//! `mortise regions`: what the server has of other regions, and what it has not.
+
+use std::time::Duration;
+
+use clap::Args;
+use mortise_resource::{
+    data::{HeldBackReason, PeerRegion, PeerState, PeerType, RegionStatusRequest, RegionStatusResponse},
+    types::{describe, gvk},
+};
+
+use super::server_status::std_duration;
+use crate::{
+    Cell, CliError, Connect, Exit, Style, Table, Ui,
+    output::json::{self, AnswerFormat},
+    output::ui,
+};
+
+pub(super) const EXAMPLES: &str = "mortise regions\nmortise regions us-1";
+
+/// Arguments of `regions`.
+#[derive(Debug, Args)]
+pub struct Regions {
+    /// One peer, with each type, and each resource of it that is not here
+    #[arg(value_name = "PEER")]
+    peer: Option<String>,
+    /// How they are shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: AnswerFormat,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Regions {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let session = self.connect.session().await?;
+        let mut status = session.call("regions", session.regions().status(RegionStatusRequest {})).await?;
+        let ui = self.connect.ui();
+        if let Some(name) = &self.peer {
+            status.peers.retain(|peer| peer.name == *name);
+            if status.peers.is_empty() {
+                return Err(CliError::failed(format!("no peer is named {name:?}"))
+                    .remedy("`mortise regions` lists those that there are"));
+            }
+        }
+        match (self.output == AnswerFormat::Json, &self.peer) {
+            (true, _) => ui::print(json::message("mortise.v1.RegionStatusResponse", &status)?)?,
+            (false, _) if status.region.is_empty() => ui::line("the server is in no region (region.name)")?,
+            (false, None) => {
+                ui::line(&format!("this server: {}", status.region))?;
+                if !status.peers.is_empty() {
+                    ui::print(table(&status).render(&ui))?;
+                }
+            }
+            (false, Some(_)) => {
+                for peer in &status.peers {
+                    ui::print(describe_one(peer, &ui))?;
+                }
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn table(status: &RegionStatusResponse) -> Table {
+    let headings = ["peer", "state", "types", "lag", "applied", "conflicts", "held back", "last error"];
+    let mut table = Table::new(headings);
+    for peer in &status.peers {
+        let types = peer.types.iter().filter(|one| one.state() != PeerState::UnknownThere);
+        let held = || peer.types.iter().flat_map(|one| &one.held_back);
+        let conflicts = held().filter(|held| held.reason() == HeldBackReason::Conflict).count();
+        let others = held().count() - conflicts;
+        let lag = peer.types.iter().map(|one| std_duration(one.lag.as_ref())).max().unwrap_or_default();
+        table.row(vec![
+            peer.name.as_str().into(),
+            state(peer.state()),
+            types.count().to_string().into(),
+            lag_text(lag).into(),
+            peer.types.iter().map(|one| one.applied).sum::<u64>().to_string().into(),
+            bad_number(conflicts),
+            bad_number(others),
+            peer.last_error.as_str().into(),
+        ]);
+    }
+    table
+}
+
+fn describe_one(peer: &PeerRegion, ui: &Ui) -> String {
+    let mut out = format!("peer     {}\naddress  {}\nstate    {}\n", peer.name, peer.address, state_name(peer.state()));
+    if !peer.last_error.is_empty() {
+        out.push_str(&format!("error    {}\n", peer.last_error));
+    }
+    out.push('\n');
+    let mut types = Table::new(["type", "state", "lag", "applied", "snapshots", "held back", "last error"]);
+    for one in &peer.types {
+        types.row(type_row(one));
+    }
+    out.push_str(&types.render(ui));
+    let held: Vec<_> = peer.types.iter().flat_map(|one| &one.held_back).collect();
+    if !held.is_empty() {
+        out.push('\n');
+        let mut table = Table::new(["not here", "why", "detail"]);
+        for one in held {
+            let what = one.id.as_ref().map(describe).unwrap_or_default();
+            table.row(vec![what.into(), reason(one.reason()).into(), one.detail.as_str().into()]);
+        }
+        out.push_str(&table.render(ui));
+    }
+    out
+}
+
+fn type_row(one: &PeerType) -> Vec<Cell> {
+    vec![
+        one.r#type.as_ref().map(gvk).unwrap_or_default().into(),
+        state(one.state()),
+        lag_text(std_duration(one.lag.as_ref())).into(),
+        one.applied.to_string().into(),
+        one.snapshots.to_string().into(),
+        bad_number(one.held_back.len()),
+        one.last_error.as_str().into(),
+    ]
+}
+
+fn bad_number(number: usize) -> Cell {
+    Cell::styled(if number > 0 { Style::Bad } else { Style::Plain }, number.to_string())
+}
+
+fn lag_text(lag: Duration) -> String {
+    match lag.is_zero() {
+        true => "-".to_owned(),
+        false => format!("{} s", lag.as_secs()),
+    }
+}
+
+fn state(state: PeerState) -> Cell {
+    let style = match state {
+        PeerState::Current => Style::Good,
+        PeerState::Failed => Style::Bad,
+        _ => Style::Warn,
+    };
+    Cell::styled(style, state_name(state))
+}
+
+fn state_name(state: PeerState) -> &'static str {
+    match state {
+        PeerState::Current => "Current",
+        PeerState::Snapshot => "Snapshot",
+        PeerState::Failed => "Failed",
+        PeerState::UnknownThere => "UnknownThere",
+        PeerState::Connecting | PeerState::Unspecified => "Connecting",
+    }
+}
+
+fn reason(reason: HeldBackReason) -> &'static str {
+    match reason {
+        HeldBackReason::Conflict => "Conflict",
+        HeldBackReason::Schema => "NewerSchema",
+        HeldBackReason::Invalid => "Invalid",
+        HeldBackReason::Place => "NoPlace",
+        HeldBackReason::Store | HeldBackReason::Unspecified => "Store",
+    }
+}

@@ -1,0 +1,104 @@
+//! One type of one peer: a watch, and another one after a wait when it ends.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use mortise_controller::Backoff;
+use mortise_resource::{Scope, data::WatchResourcesRequest, goten::WatchType, pb, tenancy::WILDCARD, types::Gvk};
+use mortise_service::ResourceService;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use crate::{error::FollowError, link::Link, report::PeerReport, session::Session};
+
+/// The first wait after a failure.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// The wait before a type that the peer has not is asked for again.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(30);
+/// How long the peer's answer to a call may take. A watch is silent as long as nothing changes.
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+/// Changes of one message.
+const CHUNK: i32 = 1_000;
+
+pub(crate) struct Follower {
+    pub(crate) service: ResourceService,
+    pub(crate) link: Arc<Link>,
+    pub(crate) report: Arc<PeerReport>,
+    /// The version under which the type is shown.
+    pub(crate) shown: Gvk,
+    /// Its versions here, newest last: the peer is asked for the newest that it has.
+    pub(crate) versions: Vec<Gvk>,
+    pub(crate) scope: Scope,
+    pub(crate) max_backoff: Duration,
+}
+
+impl Follower {
+    /// Runs until it is dropped.
+    pub(crate) async fn run(self) {
+        let backoff = Backoff::new(FIRST_WAIT.min(self.max_backoff), self.max_backoff);
+        let (mut failures, mut asked) = (0_u32, 0_usize);
+        loop {
+            let version = self.versions.iter().rev().nth(asked).unwrap_or(&self.shown);
+            let mut was_current = false;
+            let Err(error) = self.follow(version, &mut was_current).await;
+            if was_current {
+                failures = 0;
+            }
+            let is_unknown = error.is_unknown_type();
+            tracing::debug!(peer = self.report.name(), kind = %version, "pulling copies: {error}");
+            self.report.failed(&self.shown, error.to_string(), is_unknown);
+            asked = if is_unknown { (asked + 1) % self.versions.len().max(1) } else { asked };
+            let wait = match is_unknown {
+                true if asked > 0 => Duration::ZERO,
+                true => UNKNOWN_WAIT.min(self.max_backoff),
+                false => backoff.delay(failures),
+            };
+            failures = failures.saturating_add(1);
+            // Half of it is left to chance, so that all types, and all servers, do not come back as one.
+            sleep(wait.mul_f64(0.5 + 0.5 * fastrand::f64())).await;
+        }
+    }
+
+    /// Follows the peer's watch of a version. Ends with an error only.
+    async fn follow(&self, version: &Gvk, was_current: &mut bool) -> Result<Infallible, FollowError> {
+        let of = self.shown.to_pb();
+        let progress = self.service.region_progress(self.report.name(), &of).await?;
+        let connection = self.link.open().await?;
+        let request = self.request(version, progress.resume_token.clone());
+        let answer = timeout(ANSWER, connection.watches().watch_resources(request)).await;
+        let mut messages = answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner();
+        self.report.answered(&self.shown, progress.resume_token.is_empty());
+        let mut session = Session::new(self, connection, of, progress);
+        loop {
+            let due = session.retry_at();
+            tokio::select! {
+                message = messages.message() => {
+                    let message = message?.ok_or(FollowError::Ended)?;
+                    *was_current |= session.take(message).await?;
+                }
+                () = sleep_until(due), if session.may_retry() => session.retry().await?,
+            }
+        }
+    }
+
+    /// What the peer owns, and may be here.
+    fn request(&self, version: &Gvk, resume_token: String) -> WatchResourcesRequest {
+        let (peer, here) = (self.report.name(), self.service.region().unwrap_or_default());
+        let filter = format!(
+            "meta.syncing.owning_region = {peer:?} AND (meta.syncing.regions CONTAINS {here:?} OR \
+             meta.syncing.regions CONTAINS \"*\")"
+        );
+        let unit = |has: bool| if has { WILDCARD.to_owned() } else { String::new() };
+        let tenancy = pb::Tenancy {
+            partition: unit(matches!(self.scope, Scope::Partition | Scope::Namespace)),
+            namespace: unit(self.scope == Scope::Namespace),
+        };
+        WatchResourcesRequest {
+            filter,
+            r#type: WatchType::Stateless.into(),
+            resume_token,
+            max_chunk_size: CHUNK,
+            resource_type: Some(version.to_pb()),
+            tenancy: Some(tenancy),
+            ..WatchResourcesRequest::default()
+        }
+    }
+}

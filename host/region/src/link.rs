@@ -1,0 +1,140 @@
+//! The connection to a peer: its files are read again whenever a watch begins, and a new connection is made when one of
+//! them has changed. The channel itself connects again by itself.
+
+use std::{path::PathBuf, time::Duration};
+
+use mortise_resource::grpc::{QueryServiceClient, WatchServiceClient};
+use tokio::sync::Mutex;
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+use crate::{PeerOptions, error::FollowError};
+
+/// Longest message that is taken from a peer, bytes: a resource and 128 KiB.
+pub(crate) const MAX_MESSAGE: usize = 1 << 30;
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Bytes of a stream, and of all streams, that the peer may send before they are taken.
+const WINDOWS: (u32, u32) = (1 << 20, 4 << 20);
+
+type Authorized = InterceptedService<Channel, Token>;
+
+/// Puts the token on each call.
+#[derive(Clone)]
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("x-consul-token", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// What the files hold.
+#[derive(PartialEq, Eq, Default)]
+struct Files {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    token: Option<Vec<u8>>,
+}
+
+/// The connection to one peer.
+pub(crate) struct Link {
+    options: PeerOptions,
+    open: Mutex<Option<(Files, Connection)>>,
+}
+
+/// An open connection. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Connection(Authorized);
+
+impl Link {
+    pub(crate) fn new(options: PeerOptions) -> Self {
+        Self { options, open: Mutex::default() }
+    }
+
+    /// The connection, made anew when its files have changed. It connects with the first call.
+    pub(crate) async fn open(&self) -> Result<Connection, FollowError> {
+        let mut open = self.open.lock().await;
+        let options = self.options.clone();
+        // It does not panic, and is not aborted.
+        let files = tokio::task::spawn_blocking(move || read(&options)).await.map_err(|_| FollowError::Ended)??;
+        if let Some((known, connection)) = &*open
+            && *known == files
+        {
+            return Ok(connection.clone());
+        }
+        let connection = self.connect(&files)?;
+        *open = Some((files, connection.clone()));
+        Ok(connection)
+    }
+
+    fn connect(&self, files: &Files) -> Result<Connection, FollowError> {
+        let address = &self.options.address;
+        let wrong = |source| FollowError::Settings { address: address.clone(), source };
+        let mut endpoint = Endpoint::from_shared(address.clone())
+            .map_err(wrong)?
+            .connect_timeout(CONNECT)
+            .http2_keep_alive_interval(self.options.keep_alive)
+            .keep_alive_timeout(self.options.keep_alive)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOWS.0)
+            .initial_connection_window_size(WINDOWS.1)
+            .tcp_nodelay(true);
+        if address.starts_with("https:") {
+            let mut tls = match &files.ca {
+                Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
+            if let Some((certificate, key)) = &files.identity {
+                tls = tls.identity(Identity::from_pem(certificate, key));
+            }
+            if let Some(name) = &self.options.tls_server_name {
+                tls = tls.domain_name(name);
+            }
+            endpoint = endpoint.tls_config(tls).map_err(wrong)?;
+        }
+        let token = files.token.as_deref().map(|token| self.token(token)).transpose()?;
+        Ok(Connection(InterceptedService::new(endpoint.connect_lazy(), Token(token))))
+    }
+
+    fn token(&self, bytes: &[u8]) -> Result<MetadataValue<Ascii>, FollowError> {
+        let path = || self.options.token_file.clone().unwrap_or_default();
+        let text = bytes.trim_ascii();
+        let value = MetadataValue::try_from(text).ok().filter(|_| !text.is_empty());
+        let mut value = value.ok_or_else(|| FollowError::Token { path: path() })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+impl Connection {
+    pub(crate) fn watches(&self) -> WatchServiceClient<Authorized> {
+        WatchServiceClient::new(self.0.clone()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    pub(crate) fn queries(&self) -> QueryServiceClient<Authorized> {
+        QueryServiceClient::new(self.0.clone()).max_decoding_message_size(MAX_MESSAGE)
+    }
+}
+
+fn read(options: &PeerOptions) -> Result<Files, FollowError> {
+    let read = |what: &'static str, path: &PathBuf| {
+        std::fs::read(path).map_err(|source| FollowError::File { what, path: path.clone(), source })
+    };
+    let identity = match &options.identity {
+        Some((certificate, key)) => Some((read("cert_file", certificate)?, read("key_file", key)?)),
+        None => None,
+    };
+    Ok(Files {
+        ca: options.ca_file.as_ref().map(|path| read("ca_file", path)).transpose()?,
+        identity,
+        token: options.token_file.as_ref().map(|path| read("token_file", path)).transpose()?,
+    })
+}

@@ -1,0 +1,103 @@
+//! One peer: a task for each type that may be copied, begun and ended as types come and go.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use mortise_service::{ResourceService, registry::ResourceType};
+use tokio::{
+    task::{AbortHandle, Id, JoinSet},
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{PeerOptions, follower::Follower, link::Link, report::PeerReport};
+
+/// How often the types of this server are looked at, and the gauges are set.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A group and a kind, whose versions share their resources.
+type Kind = (String, String);
+
+/// The versions of a kind, newest last, and the task that follows them.
+type Running = (Vec<Arc<ResourceType>>, AbortHandle);
+
+pub(crate) struct Peer {
+    service: ResourceService,
+    options: PeerOptions,
+    link: Arc<Link>,
+    report: Arc<PeerReport>,
+}
+
+impl Peer {
+    pub(crate) fn new(service: ResourceService, options: PeerOptions, report: Arc<PeerReport>) -> Self {
+        let link = Arc::new(Link::new(options.clone()));
+        Self { service, options, link, report }
+    }
+
+    /// Runs until it is dropped.
+    pub(crate) async fn run(self) {
+        let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::<Kind, Running>::new());
+        let mut known = None;
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let types = self.service.types();
+                    if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &types)) {
+                        known = Some(types);
+                        self.compare(&mut tasks, &mut running);
+                    }
+                    self.gauges();
+                }
+                Some(ended) = tasks.join_next_with_id() => {
+                    let (id, fault): (Id, _) = match ended {
+                        Ok((id, ())) => (id, None),
+                        Err(e) => (e.id(), e.is_panic().then(|| e.to_string())),
+                    };
+                    if let Some(fault) = fault {
+                        tracing::error!(peer = self.report.name(), "what pulls a type panicked, and begins again; please report it: {fault}");
+                        running.retain(|_, (_, task)| task.id() != id);
+                        known = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins what follows new types, and ends what follows those that are gone or have other versions now.
+    fn compare(&self, tasks: &mut JoinSet<()>, running: &mut BTreeMap<Kind, Running>) {
+        let wanted = self.service.copied_types();
+        running.retain(|kind, (versions, task)| {
+            let is_same = wanted.get(kind).is_some_and(|now| {
+                now.len() == versions.len() && now.iter().zip(versions.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
+            });
+            if !is_same {
+                task.abort();
+                if let Some(shown) = versions.last().filter(|_| !wanted.contains_key(kind)) {
+                    self.report.end(&shown.gvk);
+                }
+            }
+            is_same
+        });
+        for (kind, versions) in wanted {
+            let Some(shown) = versions.last().filter(|_| !running.contains_key(&kind)) else { continue };
+            self.report.begin(&shown.gvk);
+            let follower = Follower {
+                service: self.service.clone(),
+                link: self.link.clone(),
+                report: self.report.clone(),
+                shown: shown.gvk.clone(),
+                versions: versions.iter().map(|one| one.gvk.clone()).collect(),
+                scope: shown.scope,
+                max_backoff: self.options.max_backoff,
+            };
+            running.insert(kind, (versions, tasks.spawn(follower.run())));
+        }
+    }
+
+    fn gauges(&self) {
+        let (sums, peer) = (self.report.sums(), self.report.name().to_owned());
+        metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(sums.lag.as_secs_f64());
+        metrics::gauge!("mortise_region_held_back", "peer" => peer.clone()).set(sums.held_back as f64);
+        metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(sums.conflicts as f64);
+    }
+}

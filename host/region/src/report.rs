@@ -1,0 +1,171 @@
+//! What is shown of a peer and its types.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant, SystemTime},
+};
+
+use mortise_resource::{
+    data::{HeldBack, HeldBackReason, PeerRegion, PeerState, PeerType},
+    pb,
+    types::Gvk,
+};
+use parking_lot::Mutex;
+
+/// A peer, as it is shown.
+pub(crate) struct PeerReport {
+    name: String,
+    address: String,
+    types: Mutex<BTreeMap<Gvk, TypeReport>>,
+}
+
+/// A type of a peer's.
+struct TypeReport {
+    state: PeerState,
+    /// When it was current last, or began.
+    current: Instant,
+    applied: u64,
+    snapshots: u64,
+    held_back: Vec<HeldBack>,
+    last_error: String,
+    failed_at: Option<SystemTime>,
+}
+
+/// What is counted of a peer, over its types.
+pub(crate) struct Sums {
+    pub(crate) lag: Duration,
+    pub(crate) held_back: usize,
+    pub(crate) conflicts: usize,
+}
+
+impl TypeReport {
+    fn lag(&self) -> Duration {
+        match self.state {
+            PeerState::Current | PeerState::UnknownThere => Duration::ZERO,
+            _ => self.current.elapsed(),
+        }
+    }
+}
+
+impl PeerReport {
+    pub(crate) fn new(name: &str, address: &str) -> Self {
+        Self { name: name.to_owned(), address: address.to_owned(), types: Mutex::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Begins to show a type; it goes on with what it had.
+    pub(crate) fn begin(&self, of: &Gvk) {
+        let fresh = || TypeReport {
+            state: PeerState::Connecting,
+            current: Instant::now(),
+            applied: 0,
+            snapshots: 0,
+            held_back: Vec::new(),
+            last_error: String::new(),
+            failed_at: None,
+        };
+        self.types.lock().entry(of.clone()).or_insert_with(fresh);
+    }
+
+    /// Shows a type no longer.
+    pub(crate) fn end(&self, of: &Gvk) {
+        self.types.lock().remove(of);
+    }
+
+    fn with(&self, of: &Gvk, change: impl FnOnce(&mut TypeReport)) {
+        self.types.lock().get_mut(of).map(change);
+    }
+
+    pub(crate) fn answered(&self, of: &Gvk, begins_with_snapshot: bool) {
+        self.with(of, |one| {
+            one.failed_at = None;
+            one.state = if begins_with_snapshot { PeerState::Snapshot } else { PeerState::Connecting };
+        });
+    }
+
+    pub(crate) fn snapshot(&self, of: &Gvk) {
+        self.with(of, |one| one.state = PeerState::Snapshot);
+    }
+
+    pub(crate) fn snapshot_done(&self, of: &Gvk) {
+        self.with(of, |one| one.snapshots += 1);
+    }
+
+    pub(crate) fn current(&self, of: &Gvk) {
+        self.with(of, |one| {
+            one.state = PeerState::Current;
+            one.current = Instant::now();
+            one.last_error.clear();
+        });
+    }
+
+    pub(crate) fn applied(&self, of: &Gvk, copies: u64, held_back: &[HeldBack]) {
+        self.with(of, |one| {
+            one.applied += copies;
+            one.held_back = held_back.to_vec();
+        });
+    }
+
+    pub(crate) fn failed(&self, of: &Gvk, error: String, unknown: bool) {
+        self.with(of, |one| {
+            if one.state == PeerState::Current {
+                one.current = Instant::now();
+            }
+            one.state = if unknown { PeerState::UnknownThere } else { PeerState::Failed };
+            one.last_error = error;
+            if !unknown {
+                one.failed_at.get_or_insert_with(SystemTime::now);
+            }
+        });
+    }
+
+    pub(crate) fn sums(&self) -> Sums {
+        let types = self.types.lock();
+        let held = |one: &TypeReport| one.held_back.len();
+        let conflicts =
+            |one: &TypeReport| one.held_back.iter().filter(|held| held.reason() == HeldBackReason::Conflict).count();
+        Sums {
+            lag: types.values().map(TypeReport::lag).max().unwrap_or_default(),
+            held_back: types.values().map(held).sum(),
+            conflicts: types.values().map(conflicts).sum(),
+        }
+    }
+
+    pub(crate) fn to_pb(&self) -> PeerRegion {
+        let types = self.types.lock();
+        let known = || types.values().filter(|one| one.state != PeerState::UnknownThere);
+        // The furthest from being current.
+        let order = [PeerState::Failed, PeerState::Connecting, PeerState::Snapshot, PeerState::Current];
+        let state = order.into_iter().find(|state| known().any(|one| one.state == *state));
+        let failed = known().filter(|one| one.state == PeerState::Failed);
+        PeerRegion {
+            name: self.name.clone(),
+            address: self.address.clone(),
+            state: state.unwrap_or(PeerState::Connecting).into(),
+            unreachable_since: known()
+                .all(|one| one.failed_at.is_some())
+                .then(|| known().filter_map(|one| one.failed_at).min())
+                .flatten()
+                .map(prost_types::Timestamp::from),
+            last_error: failed.map(|one| one.last_error.clone()).next().unwrap_or_default(),
+            types: types.iter().map(|(of, one)| one.to_pb(of.to_pb())).collect(),
+        }
+    }
+}
+
+impl TypeReport {
+    fn to_pb(&self, of: pb::Type) -> PeerType {
+        PeerType {
+            r#type: Some(of),
+            state: self.state.into(),
+            lag: prost_types::Duration::try_from(self.lag()).ok(),
+            applied: self.applied,
+            snapshots: self.snapshots,
+            held_back: self.held_back.clone(),
+            last_error: self.last_error.clone(),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a resource's region is, and who may write it.
+
+use mortise_resource::{
+    Code, Error,
+    goten::{Meta, MultiRegionPolicy, SyncingMeta},
+    manifest::RegionSyncing,
+    pb, types,
+};
+
+use super::policy;
+use crate::{
+    registry::{Owner, ResourceType},
+    service::ResourceService,
+    shards,
+};
+
+/// What is computed of each resource when it is stored: this server's region, and the rings of shards.
+#[derive(Debug, Clone, Default)]
+pub struct Placement {
+    /// The region of this server; `None`: none, and nothing of regions is enforced.
+    pub region: Option<String>,
+    /// Sizes of the rings of which each resource has a shard.
+    pub rings: Vec<u32>,
+}
+
+impl ResourceService {
+    /// The region of this server.
+    #[must_use]
+    pub fn region(&self) -> Option<&str> {
+        self.options.placement.region.as_deref()
+    }
+
+    /// Refuses to change or delete what belongs to another region, as it is stored.
+    ///
+    /// # Errors
+    /// `FailedPrecondition`, with the region.
+    pub(crate) fn check_region(&self, stored: &pb::Resource) -> Result<(), Error> {
+        match (self.region(), owning_region(stored)) {
+            (Some(here), owner) if !owner.is_empty() && owner != here => Err(elsewhere(stored, owner, here)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets what is computed of a resource that is about to be stored where this policy holds: region and shards.
+    /// `creates` says that nothing is stored in its place.
+    ///
+    /// # Errors
+    /// `FailedPrecondition`, with the region: it belongs to another one, or to one that is not enabled.
+    pub(crate) fn set_computed(
+        &self,
+        kind: &ResourceType,
+        resource: &mut pb::Resource,
+        policy: Option<&MultiRegionPolicy>,
+        creates: bool,
+    ) -> Result<(), Error> {
+        if let Some(here) = self.region() {
+            let syncing = syncing(kind, resource, policy, here);
+            if let Some(SyncingMeta { owning_region: owner, .. }) = &syncing {
+                if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
+                    return Err(not_enabled(resource, owner, policy));
+                }
+                if owner != here {
+                    return Err(elsewhere(resource, owner, here));
+                }
+            }
+            if syncing.is_some() || resource.meta.is_some() {
+                resource.meta.get_or_insert_default().syncing = syncing;
+            }
+        }
+        shards::set(&self.options.placement.rings, resource);
+        Ok(())
+    }
+
+    /// Whether what is computed of a stored resource would be another thing now.
+    pub(crate) fn computes_other(
+        &self,
+        kind: &ResourceType,
+        stored: &pb::Resource,
+        policy: Option<&MultiRegionPolicy>,
+    ) -> bool {
+        let mut now = stored.clone();
+        if owning_region(stored) != self.region().unwrap_or_default() && is_copy(stored) {
+            return false;
+        }
+        // Who may not write it has nothing to refresh.
+        self.set_computed(kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
+    }
+}
+
+/// Where a resource is at home, and where copies of it may be; `None` where no policy holds.
+pub(super) fn syncing(
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    here: &str,
+) -> Option<SyncingMeta> {
+    // Of the host's own types only namespaces are somewhere; and a type whose plugin is missing keeps what it has.
+    match &kind.owner {
+        Owner::Host if kind.gvk != types::namespace() => return None,
+        Owner::Missing(_) => return syncing_of(resource.meta.as_deref()).cloned(),
+        Owner::Host | Owner::Plugin(_) => {}
+    }
+    let named = match (kind.regions.field.as_slice(), &resource.data) {
+        ([], _) | (_, None) => String::new(),
+        (path, Some(data)) => kind.schema.text(&data.value, path),
+    };
+    let owner = match (named.is_empty(), policy, kind.regions.syncing) {
+        (_, None, RegionSyncing::Default | RegionSyncing::AlwaysInScope | RegionSyncing::Never) => return None,
+        (false, ..) => named,
+        (true, Some(policy), _) => policy.default_control_region.clone(),
+        (true, None, RegionSyncing::AlwaysGlobally) => here.to_owned(),
+    };
+    let name = format!("{}/{}", kind.gvk.group, kind.gvk.kind);
+    let regions = policy::regions(policy, kind.regions.syncing, &name, &owner);
+    Some(SyncingMeta { owning_region: owner, regions, ..SyncingMeta::default() })
+}
+
+/// The region that a stored resource belongs to; empty for none.
+pub(crate) fn owning_region(stored: &pb::Resource) -> &str {
+    syncing_of(stored.meta.as_deref()).map(|syncing| syncing.owning_region.as_str()).unwrap_or_default()
+}
+
+/// Whether a stored resource was pulled from another region.
+pub(super) fn is_copy(stored: &pb::Resource) -> bool {
+    syncing_of(stored.meta.as_deref()).is_some_and(|syncing| !syncing.copied_from.is_empty())
+}
+
+pub(super) fn syncing_of(meta: Option<&Meta>) -> Option<&SyncingMeta> {
+    meta.and_then(|meta| meta.syncing.as_ref())
+}
+
+fn elsewhere(resource: &pb::Resource, owner: &str, here: &str) -> Error {
+    let what = types::describe(&resource.id.clone().unwrap_or_default());
+    let text = format!("{what} belongs to region {owner:?}, and this server is of region {here:?}; change it there");
+    Error::new(Code::FailedPrecondition, text)
+}
+
+fn not_enabled(resource: &pb::Resource, owner: &str, policy: Option<&MultiRegionPolicy>) -> Error {
+    let id = resource.id.clone().unwrap_or_default();
+    let partition = id.tenancy.as_ref().map(|tenancy| tenancy.partition.as_str()).unwrap_or_default();
+    let enabled = policy.map(|policy| policy.enabled_regions.join(", ")).unwrap_or_default();
+    let what = types::describe(&id);
+    let text = format!("{what}: region {owner:?} is not enabled in partition {partition:?} (enabled: {enabled})");
+    Error::new(Code::FailedPrecondition, text)
+}

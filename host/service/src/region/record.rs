@@ -1,0 +1,92 @@
+//! The record of copies in the audit log: a line for each that was written or removed, by the caller `region <peer>`.
+//!
+//! A place in the log is taken before the first change, so nothing is copied while the log takes no records; the lines of
+//! a commit follow it.
+
+use std::sync::Arc;
+
+use mortise_resource::{Code, Error, authorizer::Authorizer, pb};
+
+use crate::{
+    audit::Call,
+    origin::{Origin, Remote, Surface},
+    service::ResourceService,
+};
+
+/// A peer as a caller: who it is, and nothing that it may ask for.
+struct PeerCaller(String);
+
+impl Authorizer for PeerCaller {
+    fn allowed(&self, _permission: &str, _name: &str) -> bool {
+        false
+    }
+
+    fn caller(&self) -> &str {
+        &self.0
+    }
+
+    fn fingerprint(&self) -> u64 {
+        std::hash::BuildHasher::hash_one(&std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default(), &self.0)
+    }
+}
+
+/// A change that was made: the id, and the generations before and after.
+pub(super) struct Change {
+    pub(super) id: pb::Id,
+    pub(super) before: String,
+    pub(super) after: String,
+}
+
+/// The records of one commit.
+pub(super) struct Records {
+    caller: Arc<dyn Authorizer>,
+    origin: Arc<Origin>,
+    first: Call,
+}
+
+impl ResourceService {
+    /// Takes a place for what is about to be copied.
+    ///
+    /// # Errors
+    /// `Unavailable`: the log takes no records.
+    pub(super) async fn begin_copies(&self, peer: &str) -> Result<Records, Error> {
+        let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
+        let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
+        let first = self.begin_call(&caller, Some(&origin), "Copy".into(), true).await?;
+        Ok(Records { caller, origin, first })
+    }
+}
+
+impl Records {
+    /// Records what was done.
+    pub(super) async fn end(self, service: &ResourceService, changes: &[Change]) {
+        let mut call = Some(self.first);
+        for Change { id, before, after } in changes {
+            let taken = match call.take() {
+                Some(call) => Ok(call),
+                None => service.begin_call(&self.caller, Some(&self.origin), "Copy".into(), true).await,
+            };
+            let recorded = match taken {
+                Ok(mut call) => {
+                    call.changed(Some(id), before, after);
+                    call.end_with(None, "OK").await
+                }
+                Err(e) => Err(e),
+            };
+            if let Err(e) = recorded {
+                tracing::warn!("copies are not all in the audit log: {e}");
+                return;
+            }
+        }
+        if let Some(call) = call {
+            call.drop_unused();
+        }
+    }
+
+    /// Records that nothing was done, for this.
+    pub(super) async fn fail(self, code: Code) {
+        if let Err(e) = self.first.end_with(Some(code), code.name()).await {
+            tracing::warn!("copies are not in the audit log: {e}");
+        }
+    }
+}

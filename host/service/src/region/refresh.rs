@@ -1,0 +1,186 @@
+//! Brings what is computed of resources up to date when the policy of their partition or the types change, and at the
+//! start.
+//!
+//! A pass reads every resource of the partition, and writes those whose region or regions would be others now. What is
+//! as it should be is not written, so a pass that was interrupted is made again from the beginning. Passes are made
+//! one after another; each waits as long after a page as the page took, so that it has half of one thread at most.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream};
+use mortise_resource::{
+    EncodedResource,
+    goten::{MultiRegionPolicy, SyncingMeta},
+    pb,
+    tenancy::WILDCARD,
+    types,
+};
+use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey, WatchEvent};
+
+use super::{enforce, policy};
+use crate::{
+    read::tenancy_of,
+    registry::{Registry, ResourceType},
+    server_meta,
+    service::ResourceService,
+    tenancy::PlaceError,
+};
+
+/// Resources that are written at once.
+const PARALLEL: usize = 16;
+/// How often a resource that changes meanwhile is looked at again.
+const ATTEMPTS: u32 = 10;
+/// The longest wait after a page.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// How often it is seen whether types have changed.
+const TYPES: Duration = Duration::from_secs(2);
+
+impl ResourceService {
+    /// Follows the policies until the service stops. Without a region there is nothing to do.
+    pub(crate) async fn run_region_refresh(self) {
+        if self.region().is_none() {
+            return;
+        }
+        let stopped = self.stopped();
+        tokio::pin!(stopped);
+        let mut known = BTreeMap::new();
+        loop {
+            tokio::select! {
+                () = &mut stopped => return,
+                Err(e) = self.follow_policies(&mut known) => {
+                    tracing::warn!("bringing regions of resources up to date starts again: {e}");
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Makes a pass over each partition whose policy is not the known one. Ends only with an error.
+    async fn follow_policies(&self, known: &mut BTreeMap<String, MultiRegionPolicy>) -> Result<Infallible, StoreError> {
+        let query = Query {
+            type_key: TypeKey::from(&types::partition().to_pb()),
+            tenancy: pb::Tenancy::default(),
+            name_prefix: String::new(),
+        };
+        let mut partitions = self.backend.watch_list(&query).await?;
+        let (mut due, mut types): (BTreeSet<String>, _) = (BTreeSet::new(), self.types());
+        loop {
+            let event = match due.is_empty() {
+                true => tokio::select! {
+                    event = partitions.next() => Some(event?),
+                    () = tokio::time::sleep(TYPES) => None,
+                },
+                false => partitions.ready()?,
+            };
+            // What a type says of regions counts, too, and types may come late.
+            let now = self.types();
+            if !std::sync::Arc::ptr_eq(&types, &now) {
+                types = now;
+                due.extend(known.keys().cloned());
+            }
+            match event {
+                Some(WatchEvent::Upsert(partition)) => {
+                    let (name, policy) = (partition.name().to_owned(), policy::of_partition(&partition));
+                    if known.get(&name) != policy.as_ref() {
+                        due.insert(name.clone());
+                        match policy {
+                            Some(policy) => known.insert(name, policy),
+                            None => known.remove(&name),
+                        };
+                    }
+                }
+                Some(WatchEvent::Delete(partition)) => drop(known.remove(partition.name())),
+                Some(_) => {}
+                None => {
+                    if let Some(name) = due.pop_first()
+                        && let Err(e) = self.refresh_partition(&name).await
+                    {
+                        known.remove(&name);
+                        return Err(e);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a pass over a partition.
+    async fn refresh_partition(&self, name: &str) -> Result<(), StoreError> {
+        let (begun, mut written) = (Instant::now(), 0_usize);
+        for type_key in self.backend.types().await? {
+            let tenancy = pb::Tenancy { partition: name.to_owned(), namespace: WILDCARD.to_owned() };
+            let query = Query { type_key, tenancy, name_prefix: String::new() };
+            let mut cursor = self.backend.scan(&query).await?;
+            while let Some(page) = cursor.next().await? {
+                let page_begun = Instant::now();
+                let registry = self.types();
+                let refreshed = stream::iter(page)
+                    .map(|resource| self.refresh(&registry, resource))
+                    .buffer_unordered(PARALLEL)
+                    .fold(Ok(0), async |sum, one| Ok::<_, StoreError>(sum? + usize::from(one?)));
+                written += refreshed.await?;
+                tokio::time::sleep(page_begun.elapsed().min(MAX_WAIT)).await;
+            }
+        }
+        metrics::counter!("mortise_region_refreshed_total").increment(written as u64);
+        tracing::info!(
+            partition = name,
+            written,
+            took_ms = begun.elapsed().as_millis() as u64,
+            "regions are up to date"
+        );
+        Ok(())
+    }
+
+    /// Whether a resource was written since its regions are others now.
+    async fn refresh(&self, registry: &Registry, found: EncodedResource) -> Result<bool, StoreError> {
+        let Some(id) = found.decode_id()? else { return Ok(false) };
+        let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
+        let mut stored = found.decode()?;
+        for _ in 0..ATTEMPTS {
+            let place = match self.place(tenancy_of(&id)).await {
+                Ok(place) => place,
+                // It goes with its place.
+                Err(PlaceError::Missing(_)) => return Ok(false),
+                Err(PlaceError::Failed(e)) => return Err(e),
+            };
+            let Some(next) = self.refreshed(kind, &stored, place.policy.as_ref()) else { return Ok(false) };
+            server_meta::set_touched(&mut stored);
+            stored.meta.get_or_insert_default().syncing = next;
+            let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
+            match self.backend.commit(batch).await {
+                Ok(_) => return Ok(true),
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid | StoreError::Unexpected { .. }) => {}
+                Err(e) => return Err(e),
+            }
+            stored =
+                match self.backend.read(Consistency::Consistent, &pb::Id { uid: String::new(), ..id.clone() }).await {
+                    Ok(stored) => stored,
+                    Err(StoreError::NotFound | StoreError::GroupVersionMismatch { .. }) => return Ok(false),
+                    Err(e) => return Err(e),
+                };
+        }
+        Ok(false)
+    }
+
+    /// What a stored resource's `meta.syncing` is to be; `None` if it is so.
+    ///
+    /// A copy is as its owner says, until the policy says that it belongs to this region: then this region has it.
+    fn refreshed(
+        &self,
+        kind: &ResourceType,
+        stored: &pb::Resource,
+        policy: Option<&MultiRegionPolicy>,
+    ) -> Option<Option<SyncingMeta>> {
+        let here = self.region()?;
+        let next = enforce::syncing(kind, stored, policy, here);
+        let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
+        if enforce::is_copy(stored) && !is_mine {
+            return None;
+        }
+        (next.as_ref() != enforce::syncing_of(stored.meta.as_deref())).then_some(next)
+    }
+}
