@@ -326,11 +326,17 @@ async fn a_block_is_atomic_against_the_write_of_what_blocks() {
         server.write(node(&target, &Node::default())).await.unwrap();
         let data = Node { blocked_by: vec![target.clone()], ..Node::default() };
         let wait = std::time::Duration::from_micros(fastrand::u64(0..1_500));
+        // Now the one is a little later, now the other.
+        let (write_after, delete_after) = if round % 2 == 0 { (wait, wait / 8) } else { (wait / 8, wait) };
         let delete = async {
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(delete_after).await;
             server.delete(&id(NODE, &target), "").await
         };
-        let (written, deleted) = tokio::join!(server.write(node(&referrer, &data)), delete);
+        let write = async {
+            tokio::time::sleep(write_after).await;
+            server.write(node(&referrer, &data)).await
+        };
+        let (written, deleted) = tokio::join!(write, delete);
         let is_there = !is_gone(&server, &id(NODE, &target)).await;
         match (&written, &deleted) {
             (Ok(_), Err(error)) => assert_eq!((error.code(), is_there), (Code::FailedPrecondition, true)),
@@ -342,6 +348,7 @@ async fn a_block_is_atomic_against_the_write_of_what_blocks() {
     }
     println!("{blocked} of 60 deletions were blocked");
     assert_eq!(dangling, 0);
+    assert!((1..60).contains(&blocked), "one of the two was always first");
 }
 
 #[tokio::test]
