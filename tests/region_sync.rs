@@ -300,3 +300,20 @@ async fn what_cannot_be_here_is_held_back_alone() {
     eventually("it is here", async || text(&world).await == "upgraded new").await;
     eventually("nothing is held back", async || world.held_back("us", "eu").await.is_empty()).await;
 }
+
+#[tokio::test]
+async fn an_incarnation_that_was_replaced_and_deleted_while_nobody_listened_goes() {
+    let world = World::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
+    let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
+    world.copied(&one, "eu", "us").await;
+    world.isolate("us", true);
+    for number in 2..4 {
+        let name = pb::Id { uid: String::new(), ..one.clone() };
+        world.at("eu").delete(&name, "").await.unwrap();
+        world.at("eu").write(regional_thing("Thing", "one", "eu", number)).await.unwrap();
+    }
+    world.at("eu").delete(&pb::Id { uid: String::new(), ..one.clone() }, "").await.unwrap();
+    world.isolate("us", false);
+    eventually("it is gone", async || is_gone(world.at("us"), &one).await).await;
+    assert_eq!(world.snapshots("us", "eu", "regional.v1.Thing").await, 1);
+}

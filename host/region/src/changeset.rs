@@ -1,4 +1,4 @@
-//! Changes of a watch that are applied together: the last one of each resource.
+//! Changes of a watch that are applied together: what each name came to.
 
 use std::collections::HashMap;
 
@@ -14,29 +14,41 @@ pub(crate) const MAX_BYTES: usize = 4 << 20;
 /// The name of a resource within its type.
 type Key = (String, String, String);
 
-/// Changes, in no order: each is about another resource.
+/// What became of a name.
+#[derive(Default)]
+struct Entry {
+    /// It is so now; `None`: it is not there.
+    put: Option<Box<pb::Resource>>,
+    /// Incarnations that went before, any of which may be the one that is here.
+    gone: Vec<pb::Id>,
+}
+
+/// Changes, in no order: of each name what it came to.
 #[derive(Default)]
 pub(crate) struct Changeset {
-    changes: HashMap<Key, CopyChange>,
+    changes: HashMap<Key, Entry>,
+    number: usize,
     bytes: usize,
 }
 
 impl Changeset {
     pub(crate) fn put(&mut self, resource: pb::Resource) {
         self.bytes += resource.encoded_len();
-        self.add(CopyChange::Put(Box::new(resource)));
+        let id = resource.id.clone().unwrap_or_default();
+        self.entry(id).put = Some(Box::new(resource));
     }
 
-    /// `deleted` is not known before the peer was asked.
     pub(crate) fn remove(&mut self, id: pb::Id) {
         self.bytes += id.encoded_len();
-        self.add(CopyChange::Remove { id, deleted: false });
+        let entry = self.entry(id.clone());
+        entry.put = None;
+        entry.gone.push(id);
     }
 
-    fn add(&mut self, change: CopyChange) {
-        let id = change.id();
+    fn entry(&mut self, id: pb::Id) -> &mut Entry {
+        self.number += 1;
         let tenancy = id.tenancy.unwrap_or_default();
-        self.changes.insert((tenancy.partition, tenancy.namespace, id.name), change);
+        self.changes.entry((tenancy.partition, tenancy.namespace, id.name)).or_default()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -45,15 +57,23 @@ impl Changeset {
 
     /// Whether what is held is to be applied now.
     pub(crate) fn is_full(&self) -> bool {
-        self.changes.len() >= MAX_CHANGES || self.bytes >= MAX_BYTES
+        self.number >= MAX_CHANGES || self.bytes >= MAX_BYTES
     }
 
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
+    /// The changes. What is there replaces what went before; of what is not there each incarnation is removed. Whether
+    /// the owner deleted it is not known before it is asked.
     pub(crate) fn take(&mut self) -> Vec<CopyChange> {
-        std::mem::take(self).changes.into_values().collect()
+        let changes = std::mem::take(self).changes.into_values();
+        let all = changes.flat_map(|Entry { put, gone }| {
+            let gone = if put.is_some() { Vec::new() } else { gone };
+            let removals = gone.into_iter().map(|id| CopyChange::Remove { id, deleted: false });
+            put.map(CopyChange::Put).into_iter().chain(removals)
+        });
+        all.collect()
     }
 }
 
@@ -79,6 +99,16 @@ mod tests {
         assert!(matches!(&*taken, [CopyChange::Put(a), CopyChange::Remove { id: b, .. }]
             if a.id.as_ref().unwrap().uid == "2" && b.uid == "3"));
         assert!(changes.is_empty());
+    }
+
+    #[test]
+    fn every_incarnation_that_went_is_removed() {
+        let mut changes = Changeset::default();
+        changes.remove(resource("a", "1").id.unwrap());
+        changes.put(resource("a", "2"));
+        changes.remove(resource("a", "2").id.unwrap());
+        let uids: Vec<_> = changes.take().iter().map(|change| change.id().uid).collect();
+        assert_eq!(uids, ["1", "2"], "what is here may be the first, since it was away meanwhile");
     }
 
     #[test]

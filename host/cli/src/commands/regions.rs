@@ -46,7 +46,7 @@ impl Regions {
             (true, _) => ui::print(json::message("mortise.v1.RegionStatusResponse", &status)?)?,
             (false, _) if status.region.is_empty() => ui::line("the server is in no region (region.name)")?,
             (false, None) => {
-                ui::line(&format!("this server: {}", status.region))?;
+                ui::line(format!("this server: {}", status.region))?;
                 if !status.peers.is_empty() {
                     ui::print(table(&status).render(&ui))?;
                 }

@@ -1,6 +1,9 @@
 //! `[region]`: peers, which have tables of their own, and rings of shards.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use mortise_region::PeerOptions;
 use mortise_resource::name;
@@ -103,6 +106,6 @@ pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
     region.peers.iter().map(one).collect()
 }
 
-fn given(path: &PathBuf) -> Option<PathBuf> {
-    (!path.as_os_str().is_empty()).then(|| path.clone())
+fn given(path: &Path) -> Option<PathBuf> {
+    (!path.as_os_str().is_empty()).then(|| path.to_owned())
 }

@@ -89,9 +89,9 @@ impl CopyChange {
 }
 
 impl ResourceService {
-    /// Applies changes that a peer told of one type, each resource once, and stores the progress, in one commit. The
-    /// names that are held back are noted in the progress. `anew` says that the peer's versions begin anew: a copy is
-    /// then replaced by any other version.
+    /// Applies changes that a peer told of one type, of each name what is there or any incarnations that are not, and
+    /// stores the progress, in one commit. The names that are held back are noted in the progress. `anew` says that the
+    /// peer's versions begin anew: a copy is then replaced by any other version.
     ///
     /// # Errors
     /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts.
