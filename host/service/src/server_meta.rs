@@ -38,6 +38,9 @@ pub(crate) fn set(
     let changed = stored.is_none_or(|stored| changes_content(kind, stored, resource));
     next.generation = next.generation.saturating_add(i64::from(changed));
     touch(&mut next, resource);
+    if stored.is_none() {
+        next.update_time = next.create_time.or(next.update_time);
+    }
     resource.meta = Some(next);
 }
 
