@@ -207,6 +207,10 @@ async fn a_resource_of_this_region_is_never_overwritten() {
         .await;
     }
     assert_eq!(world.at("us").read(&id_of(&mine)).await.unwrap(), mine);
+    let mut status = mortise_api::ServerServiceClient::new(world.at("us").channel().await);
+    let status = status.status(mortise_resource::data::ServerStatusRequest {}).await.unwrap().into_inner();
+    let said = "1 resources of region eu are not here, or not as they are there; mortise regions eu names them";
+    assert!(status.warnings.iter().any(|warning| warning == said), "{:?}", status.warnings);
     let (_, metrics) = world.at("us").get("/metrics").await;
     eventually("it is counted", async || {
         world.at("us").get("/metrics").await.1.contains("mortise_region_conflicts{peer=\"eu\"} 1")

@@ -260,6 +260,7 @@ impl OpenPorts {
                 about,
                 service: service.clone(),
                 controller_manager: controller_manager.clone(),
+                regions: regions.clone(),
                 metrics: metrics.clone(),
                 counts: counts.clone(),
             };

@@ -8,10 +8,11 @@ use std::{
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::controllers::ControllerManager;
+use mortise_region::Regions;
 use mortise_resource::{
     Error,
     data::{
-        self, ServerStatusResponse,
+        self, PeerRegion, PeerState, ServerStatusResponse,
         server_status_response::{ControllerState, PluginState, Store, TypeCount},
     },
     pb,
@@ -49,6 +50,7 @@ pub(crate) struct Sources {
     pub(crate) about: ServerInfo,
     pub(crate) service: ResourceService,
     pub(crate) controller_manager: ControllerManager,
+    pub(crate) regions: Regions,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) counts: RequestCounts,
 }
@@ -142,6 +144,18 @@ impl Sources {
             if ["Paused", "BackingOff"].contains(&state.as_str()) {
                 warnings
                     .push(format!("controller {name} is not running: {state}; mortise controllers {name} tells why"));
+            }
+        }
+        for PeerRegion { name, state, types, last_error, .. } in self.regions.report().peers {
+            if state == i32::from(PeerState::Failed) {
+                warnings
+                    .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} tells more"));
+            }
+            let held_back: usize = types.iter().map(|of| of.held_back.len()).sum();
+            if held_back > 0 {
+                warnings.push(format!(
+                    "{held_back} resources of region {name} are not here, or not as they are there; mortise regions {name} names them"
+                ));
             }
         }
         if watches * 10 >= max_watches * 9 {
