@@ -51,7 +51,7 @@ mod tests {
             assert!(!text(path).is_empty(), "{path}");
         }
         let size: usize = FILES.iter().map(|(_, content)| content.len()).sum();
-        assert!((100 << 10..700 << 10).contains(&size), "{size} bytes");
+        assert!((100 << 10..800 << 10).contains(&size), "{size} bytes");
         assert!(FILES.iter().all(|(path, _)| !path.starts_with("plugins/sdk/tests") && !path.contains("demo")));
     }
 

@@ -148,6 +148,7 @@ fn descriptors_hold_what_the_types_need() {
             "hashicorp/consul/internal/demo/v1/demo.proto",
             "goten/types/meta.proto",
             "mortise/v1/diagnostic.proto",
+            "mortise/v1/reference.proto",
             "hashicorp/consul/resource/resource.proto",
             "hashicorp/consul/internal/demo/v2/demo.proto",
         ]

@@ -262,7 +262,7 @@ async fn a_guest_that_does_not_fit_is_refused_when_it_is_loaded() {
     let refused = Plugin::load(&sandbox, "tested.wasm", &bytes, &PluginSettings::default()).await.err().unwrap();
     assert_eq!(
         refused.to_string(),
-        "needs 196608 bytes of memory to start, more than the limit of 65536 (controllers.memory_bytes)"
+        "needs 262144 bytes of memory to start, more than the limit of 65536 (controllers.memory_bytes)"
     );
 }
 

@@ -216,7 +216,7 @@ async fn a_start_of_an_earlier_format_on_a_full_disk_opens_for_reading() {
     let opened = SledBackend::open(options(&disk)).unwrap();
     disk.make_room();
     eventually_writes(&opened, "a").await;
-    assert_eq!(format(), "mortise-store 5\n");
+    assert_eq!(format(), "mortise-store 6\n");
     drop(opened);
     let opened = SledBackend::open(options(&disk)).unwrap();
     assert_eq!(opened.stats().await.unwrap().head.resources(), 5);

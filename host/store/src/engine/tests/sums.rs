@@ -127,7 +127,7 @@ async fn a_store_of_today_without_sums_is_damaged_and_one_of_an_earlier_format_i
     store.open().unwrap();
     assert!(store.health().borrow().is_ready());
     assert_eq!(store.problems().await, [""; 0]);
-    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 5\n");
+    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 6\n");
     assert!(store.count(keys::SUM) > 0);
 }
 

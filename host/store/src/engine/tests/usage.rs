@@ -291,7 +291,7 @@ async fn a_store_of_today_without_usage_is_damaged_and_one_of_an_earlier_format_
     assert_eq!(store.usage(ALL).await.unwrap(), usage);
     assert!(store.health().borrow().is_ready());
     assert_true(&store).await;
-    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 5\n");
+    assert_eq!(std::fs::read_to_string(&format).unwrap(), "mortise-store 6\n");
     assert_eq!(store.count(keys::USAGE), PLACES.len() * KINDS.len());
     store.reopen();
     assert_eq!(store.usage(ALL).await.unwrap(), usage);
