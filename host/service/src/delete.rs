@@ -91,7 +91,7 @@ impl ResourceService {
             }
             let planned = self.is_planned(&registry, &stored);
             let outcome = match planned {
-                true => self.delete_planned(caller, &registry, stored).await,
+                true => Box::pin(self.delete_planned(caller, &registry, stored)).await,
                 false => self.delete_or_mark(caller, &registry, stored).await,
             };
             match outcome {

@@ -284,7 +284,7 @@ impl ResourceService {
         if builtin::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin::FINALIZER);
         }
-        match meta::finalizers(&stored.metadata).contains(references::FINALIZER) {
+        match references::has_finalizer(&stored.metadata) {
             true => meta::add_finalizer(&mut resource.metadata, references::FINALIZER),
             false => references::check_finalizers(&resource.metadata)?,
         }
@@ -320,7 +320,7 @@ impl ResourceService {
             false => self.written_references(registry, kind, &resource, Some(&stored)).await?,
         };
         let references = match meta::is_marked(&resource.metadata) && !meta::is_marked(&stored.metadata) {
-            true => self.marked_by_write(registry, caller, &stored, references).await?,
+            true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
             false => references,
         };
         self.put(incoming, resource, place.expect, references).await

@@ -51,12 +51,23 @@ impl ResourceService {
         resource: &pb::Resource,
         stored: Option<&pb::Resource>,
     ) -> Result<WrittenReferences, Error> {
-        let mut written =
-            WrittenReferences { records: records(registry, kind, resource, stored)?, ..WrittenReferences::default() };
-        let before = stored.map(|stored| stored.references.as_slice()).unwrap_or_default();
-        if written.records.is_empty() && before.is_empty() {
-            return Ok(written);
+        let records = records(registry, kind, resource, stored)?;
+        if records.is_empty() && stored.is_none_or(|stored| stored.references.is_empty()) {
+            return Ok(WrittenReferences::default());
         }
+        // Most writes have none, and their futures are to stay small.
+        Box::pin(self.checked_references(registry, kind, resource, stored, records)).await
+    }
+
+    async fn checked_references(
+        &self,
+        registry: &Registry,
+        kind: &ResourceType,
+        resource: &pb::Resource,
+        stored: Option<&pb::Resource>,
+        records: Vec<ReferenceRecord>,
+    ) -> Result<WrittenReferences, Error> {
+        let mut written = WrittenReferences { records, ..WrittenReferences::default() };
         let own = resource.id.as_ref().map(ResourceKey::from);
         // By its data, since it may have been stored before the type declared them.
         let known = stored.map(|stored| data_records(registry, kind, stored)).transpose().ok().flatten();

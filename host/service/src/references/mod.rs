@@ -26,9 +26,15 @@ use mortise_resource::{Error, meta};
 /// The finalizer that keeps a resource while others that refer to it are worked off.
 pub(crate) const FINALIZER: &str = "mortise.io/references";
 
+/// Whether the finalizer is among those of a resource.
+pub(crate) fn has_finalizer(metadata: &meta::Metadata) -> bool {
+    let names_it = metadata.get(meta::FINALIZERS).is_some_and(|text| text.contains(FINALIZER));
+    names_it && meta::finalizers(metadata).contains(FINALIZER)
+}
+
 /// Refuses the host's finalizer in what a client or a hook writes: nobody else takes it away again.
 pub(crate) fn check_finalizers(metadata: &meta::Metadata) -> Result<(), Error> {
-    match meta::finalizers(metadata).contains(FINALIZER) {
+    match has_finalizer(metadata) {
         true => Err(Error::invalid(format!("the finalizer {FINALIZER} is the host's; leave it out"))),
         false => Ok(()),
     }
