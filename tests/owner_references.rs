@@ -93,22 +93,34 @@ async fn an_owner_may_come_later_but_not_too_late() {
     goes(&server, "early").await;
 }
 
+/// While a finalizer holds the old one nothing is collected, and the new one comes in the same moment as the old one goes.
 #[tokio::test]
 async fn an_owner_that_is_made_again_is_the_owner() {
     let server = quick().start().await;
-    server.write(node("a", &Node::default())).await.unwrap();
-    // So that the collector comes after the new one.
     server.write(dependent("d", vec![owner("a")])).await.unwrap();
-    let both = async {
-        server.delete(&id(NODE, "a"), "").await.unwrap();
-        server.write(node("a", &Node::default())).await.unwrap();
-    };
-    both.await;
-    tokio::time::sleep(Duration::from_millis(1_000)).await;
-    // The collector may have been faster than the new owner; if it was not, the dependent stays for good.
-    if let Ok(found) = server.read(&id(NODE, "d")).await {
-        assert_eq!(found.meta.unwrap().owner_references.len(), 1);
+    server.write(node("a", &Node::default())).await.unwrap();
+    eventually("its owner has come", async || checks(&server).await == 0).await;
+    // The owner is gone for less than the grace when a check comes to it.
+    server.write(dependent("late", vec![owner("b")])).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.write(node("b", &Node::default())).await.unwrap();
+    eventually("it is looked at", async || checks(&server).await == 0).await;
+    for name in ["d", "late"] {
+        assert_eq!(owners(&server, name).await.len(), 1, "{name}");
     }
+}
+
+#[tokio::test]
+async fn an_entry_that_changes_is_looked_at_again() {
+    let server = quick().start().await;
+    server.write(node("o", &Node::default())).await.unwrap();
+    server.write(dependent("d", vec![owner("o")])).await.unwrap();
+    server.write(dependent("v", vec![OwnerReference { version: "v9".into(), ..owner("o") }])).await.unwrap();
+    assert_eq!(checks(&server).await, 1, "there is no such version");
+    goes(&server, "v").await;
+    assert!(!is_gone(&server, &id(NODE, "d")).await);
+    server.write(dependent("d", vec![OwnerReference { requires_owner_reference: true, ..owner("o") }])).await.unwrap();
+    goes(&server, "d").await;
 }
 
 #[tokio::test]

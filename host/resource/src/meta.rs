@@ -11,6 +11,9 @@ pub const DELETION_TIMESTAMP: &str = "deletionTimestamp";
 /// Key that holds a set of names, separated by white space.
 pub const FINALIZERS: &str = "finalizers";
 
+/// The finalizer by which the host holds a marked resource while others that refer to it are worked off.
+pub const HELD_BY_REFERENCES: &str = "mortise.io/references";
+
 /// The metadata of a resource.
 pub type Metadata = BTreeMap<String, String>;
 

@@ -58,6 +58,9 @@ pub fn gvk(t: &pb::Type) -> String {
     format!("{}.{}.{}", t.group, t.group_version, t.kind)
 }
 
+/// The group of the types that the host keeps for itself.
+pub const HOST_GROUP: &str = "mortise";
+
 /// The type that records deletions whose children have to follow.
 #[must_use]
 pub fn tombstone() -> Gvk {
@@ -79,43 +82,43 @@ pub fn namespace() -> Gvk {
 /// A plugin, as a resource that the host keeps.
 #[must_use]
 pub fn plugin() -> Gvk {
-    Gvk::new("mortise", "v1", "Plugin")
+    Gvk::new(HOST_GROUP, "v1", "Plugin")
 }
 
 /// A value that a plugin's reconcilers keep under a key.
 #[must_use]
 pub fn value() -> Gvk {
-    Gvk::new("mortise", "v1", "Value")
+    Gvk::new(HOST_GROUP, "v1", "Value")
 }
 
 /// What plugins keep for single resources.
 #[must_use]
 pub fn private_bytes() -> Gvk {
-    Gvk::new("mortise", "v1", "PrivateBytes")
+    Gvk::new(HOST_GROUP, "v1", "PrivateBytes")
 }
 
 /// Work for the garbage collector: owner references to look at.
 #[must_use]
 pub fn ownership_check() -> Gvk {
-    Gvk::new("mortise", "v1", "OwnershipCheck")
+    Gvk::new(HOST_GROUP, "v1", "OwnershipCheck")
 }
 
 /// How far the copies of one type from one region are.
 #[must_use]
 pub fn region_progress() -> Gvk {
-    Gvk::new("mortise", "v1", "RegionProgress")
+    Gvk::new(HOST_GROUP, "v1", "RegionProgress")
 }
 
 /// What the holder of a secret may do.
 #[must_use]
 pub fn token() -> Gvk {
-    Gvk::new("mortise", "v1", "Token")
+    Gvk::new(HOST_GROUP, "v1", "Token")
 }
 
 /// Rules that tokens name.
 #[must_use]
 pub fn policy() -> Gvk {
-    Gvk::new("mortise", "v1", "Policy")
+    Gvk::new(HOST_GROUP, "v1", "Policy")
 }
 
 /// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. An absent tenancy

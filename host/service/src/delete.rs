@@ -35,6 +35,9 @@ pub struct Deleted {
     generations: [String; 2],
 }
 
+/// Plans of a deletion, while what refers to the resource keeps changing.
+const MAX_PLANS: u32 = 16;
+
 impl ResourceService {
     /// Deletes a resource. One that does not exist, or exists with another uid, counts as deleted. A version makes the
     /// deletion conditional.
@@ -116,12 +119,19 @@ impl ResourceService {
         if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
             return Ok(deleted(Some(stored.version), before.clone()));
         }
-        let of = type_of(&id);
-        self.records_of_referrers(registry, &of.group, &of.kind).await.map_err(Failure::Final)?;
         let root = EncodedResource::of(&stored).map_err(|fault| Failure::Final(fault.into()))?;
-        let plan = self.plan_deletion(registry, root, Purpose::Delete).await;
-        let plan = plan.map_err(|error| Failure::Final(error.into()))?;
-        match self.carry_out(registry, caller, plan).await {
+        let mut plans = 0;
+        let done = loop {
+            let plan = self.plan_deletion(registry, root.clone(), Purpose::Delete).await;
+            let plan = plan.map_err(|error| Failure::Final(error.into()))?;
+            plans += 1;
+            match self.carry_out(registry, caller, plan).await {
+                // The resource is as it was; what refers to it is not.
+                Err(RemovalError::Store(StoreError::ReferrersChanged)) if plans < MAX_PLANS => {}
+                done => break done,
+            }
+        };
+        match done {
             Ok(Fate::Remove) => Ok(deleted(None, String::new())),
             Ok(Fate::Mark) => {
                 let now = self.at(&ResourceKey::from(&id)).await;

@@ -92,12 +92,11 @@ impl ResourceService {
     async fn deletion_planned(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
         let root = self.read_checked(caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.types();
-        let id = root.id();
-        self.records_of_referrers(&registry, id.group, id.kind).await?;
-        let plan = self.plan_deletion(&registry, root, Purpose::Delete).await?;
+        let plan = self.plan_deletion(&registry, root, Purpose::Show).await?;
         let mut shown =
             Shown { service: self, registry: &registry, caller, answer: PlanDeleteResponse::default(), looked_at: 0 };
         shown.answer.is_blocked = plan.is_blocked();
+        shown.answer.is_cut = plan.is_later_cut;
         shown.show(plan).await?;
         Ok(shown.answer)
     }
@@ -160,10 +159,18 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
+    /// Counts a resource that is looked at, and says whether there were enough.
+    fn is_at_the_bound(&mut self) -> bool {
+        self.looked_at += 1;
+        self.found.is_cut |= self.looked_at > MAX_LOOKED_AT;
+        self.looked_at > MAX_LOOKED_AT
+    }
+
     async fn up(&mut self, root: EncodedResource, depth: u32) -> Result<(), Error> {
         let mut seen = BTreeSet::from([ResourceKey::from(root.id())]);
-        let mut open = VecDeque::from([(root, 1)]);
+        let mut open = VecDeque::from([(ResourceKey::from(root.id()), 1)]);
         while let Some((from, distance)) = open.pop_front() {
+            let Some(from) = self.service.at(&from).await.map_err(|e| failed(&e))? else { continue };
             let dependent = from.decode_id()?;
             let owner = from.decode_owner()?.map(|owner| (ResourceKey::from(&owner), By::Owner(true), None));
             let records = from.references()?;
@@ -172,6 +179,9 @@ impl Walk<'_> {
                 field => (ResourceKey::from(record), By::Field(field.to_owned()), Some(record.on_delete())),
             });
             for (key, by, on_delete) in owner.into_iter().chain(recorded) {
+                if self.is_at_the_bound() {
+                    return Ok(());
+                }
                 let target = self.service.at(&key).await.map_err(|e| failed(&e))?;
                 if let Some(target) = &target
                     && !self.service.is_readable(self.registry, self.caller, target).await
@@ -188,8 +198,8 @@ impl Walk<'_> {
                     None => Some(key.id()),
                 };
                 self.found.up.push(link(dependent.clone(), id, by, on_delete, distance));
-                if let Some(target) = target.filter(|_| distance < depth && seen.insert(key)) {
-                    open.push_back((target, distance + 1));
+                if target.is_some() && distance < depth && seen.insert(key.clone()) {
+                    open.push_back((key, distance + 1));
                 }
             }
         }
@@ -198,11 +208,12 @@ impl Walk<'_> {
 
     async fn down(&mut self, root: EncodedResource, depth: u32) -> Result<(), Error> {
         let mut seen = BTreeSet::from([ResourceKey::from(root.id())]);
-        let mut open = VecDeque::from([(root, 1)]);
+        let mut open = VecDeque::from([(ResourceKey::from(root.id()), 1)]);
         while let Some((from, distance)) = open.pop_front() {
+            let Some(from) = self.service.at(&from).await.map_err(|e| failed(&e))? else { continue };
             let (key, target) = (ResourceKey::from(from.id()), from.decode_id()?.unwrap_or_default());
             for kind in self.registry.referring_to(&key.group, &key.kind) {
-                self.service.records_of(self.registry, kind).await?;
+                self.service.records_of(kind).await?;
             }
             let backend = &self.service.backend;
             let mut scans = vec![(backend.scan_owned(&target).await.map_err(|e| failed(&e))?, None)];
@@ -213,9 +224,7 @@ impl Walk<'_> {
             for (mut scan, on_delete) in scans {
                 while let Some(page) = scan.next().await.map_err(|e| failed(&e))? {
                     for dependent in page {
-                        self.looked_at += 1;
-                        if self.looked_at > MAX_LOOKED_AT {
-                            self.found.is_cut = true;
+                        if self.is_at_the_bound() {
                             return Ok(());
                         }
                         if !self.service.is_readable(self.registry, self.caller, &dependent).await {
@@ -233,8 +242,9 @@ impl Walk<'_> {
                         };
                         let id = dependent.decode_id()?;
                         self.found.down.push(link(id, Some(target.clone()), by, on_delete, distance));
-                        if distance < depth && seen.insert(ResourceKey::from(dependent.id())) {
-                            open.push_back((dependent, distance + 1));
+                        let key = ResourceKey::from(dependent.id());
+                        if distance < depth && seen.insert(key.clone()) {
+                            open.push_back((key, distance + 1));
                         }
                     }
                 }
@@ -334,12 +344,15 @@ impl Shown<'_> {
             return Ok(());
         }
         let because = match because {
-            Some(key) => {
-                self.service.at(&key).await.map_err(|e| failed(&e))?.map(|found| found.decode_id()).transpose()?
-            }
+            Some(key) => match self.service.at(&key).await.map_err(|e| failed(&e))? {
+                Some(found) if self.service.is_readable(self.registry, self.caller, &found).await => {
+                    found.decode_id()?
+                }
+                _ => None,
+            },
             None => None,
         };
-        let step = DeleteStep { action: action.into(), id: resource.decode_id()?, because: because.flatten(), field };
+        let step = DeleteStep { action: action.into(), id: resource.decode_id()?, because, field };
         self.answer.steps.push(step);
         Ok(())
     }

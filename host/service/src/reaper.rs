@@ -79,9 +79,9 @@ impl ResourceService {
         // A tombstone counts only when its owner is gone; while the owner lives, its children are safe.
         match self.backend.read(Consistency::Consistent, &owner).await {
             Err(StoreError::NotFound) => {}
-            Ok(owner) => return self.process_living(id, &owner).await,
+            Ok(owner) => return self.process_living(id, owner).await,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => {
-                return self.process_living(id, &stored.decode()?).await;
+                return self.process_living(id, stored.decode()?).await;
             }
             Err(e) => return Err(e.into()),
         }
@@ -100,7 +100,7 @@ impl ResourceService {
     }
 
     /// Processes a tombstone of a resource that is there: one that is held by what refers to it, or none at all.
-    async fn process_living(&self, tombstone: &pb::Id, owner: &pb::Resource) -> Result<Outcome, RemovalError> {
+    async fn process_living(&self, tombstone: &pb::Id, owner: pb::Resource) -> Result<Outcome, RemovalError> {
         let is_held = meta::finalizers(&owner.metadata).contains(references::FINALIZER);
         if is_held && meta::is_marked(&owner.metadata) {
             return self.work_off(owner).await;

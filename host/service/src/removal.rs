@@ -74,10 +74,6 @@ impl ResourceService {
     /// As [`ResourceService::delete_unchecked`], for some purpose.
     pub(crate) async fn delete_for(&self, id: &pb::Id, purpose: Purpose<'_>) -> Result<bool, RemovalError> {
         let registry = self.types();
-        if let Some(of) = &id.r#type {
-            let known = self.records_of_referrers(&registry, &of.group, &of.kind).await;
-            known.map_err(RemovalError::Refused)?;
-        }
         let mut attempts = 0;
         loop {
             let stored = match self.backend.read(Consistency::Consistent, id).await {
@@ -86,27 +82,37 @@ impl ResourceService {
                 Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
                 Err(e) => return Err(e.into()),
             };
-            let outcome = if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
-                return Ok(false);
-            } else if self.is_planned(&registry, &stored) {
-                let plan = self.plan_deletion(&registry, EncodedResource::of(&stored)?, purpose).await?;
-                let host = Caller::host(Consistency::Consistent);
-                self.carry_out(&registry, &host, plan).await.map(|fate| fate == Fate::Remove)
-            } else if !meta::has_finalizers(&stored.metadata) {
-                self.remove(&stored).await.map(|()| true).map_err(RemovalError::from)
-            } else {
-                let mut marked = stored;
-                mark(&mut marked);
-                marked.generation = ids::ulid();
-                server_meta::set_touched(&mut marked);
-                self.backend.write_cas(marked).await.map(|_| false).map_err(RemovalError::from)
-            };
             attempts += 1;
-            match outcome {
+            match self.delete_version(&registry, stored, purpose).await {
                 Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
                 other => return other,
             }
         }
+    }
+
+    /// Deletes a resource in exactly this version, or marks it where something holds it. Returns whether it is gone.
+    pub(crate) async fn delete_version(
+        &self,
+        registry: &Registry,
+        stored: pb::Resource,
+        purpose: Purpose<'_>,
+    ) -> Result<bool, RemovalError> {
+        if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
+            return Ok(false);
+        }
+        if self.is_planned(registry, &stored) {
+            let plan = self.plan_deletion(registry, EncodedResource::of(&stored)?, purpose).await?;
+            let host = Caller::host(Consistency::Consistent);
+            return Ok(self.carry_out(registry, &host, plan).await? == Fate::Remove);
+        }
+        if !meta::has_finalizers(&stored.metadata) {
+            return Ok(self.remove(&stored).await.map(|()| true)?);
+        }
+        let mut marked = stored;
+        mark(&mut marked);
+        marked.generation = ids::ulid();
+        server_meta::set_touched(&mut marked);
+        Ok(self.backend.write_cas(marked).await.map(|_| false)?)
     }
 
     /// Whether the deletion of a resource has to look at what refers to it, or whether it may go.

@@ -100,6 +100,8 @@ pub struct ResourceService {
     pub(crate) field_indexes: FieldIndexes,
     /// Places for deletions that reach many resources.
     pub(crate) large_deletions: Arc<Semaphore>,
+    /// The same for who asks what they would do.
+    pub(crate) large_shows: Arc<Semaphore>,
     /// Which types have records of what they refer to.
     pub(crate) record_passes: RecordPasses,
     /// What watches looked into lately.
@@ -133,6 +135,7 @@ impl ResourceService {
             lists: FairPool::new(options.list_bytes, options.max_waiting),
             field_indexes: FieldIndexes::new(options.index_bytes),
             large_deletions: Arc::new(Semaphore::new(1)),
+            large_shows: Arc::new(Semaphore::new(1)),
             record_passes: RecordPasses::default(),
             decoded: Arc::default(),
             views: Arc::new(Semaphore::new(VIEWS >> 10)),

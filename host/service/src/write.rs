@@ -22,7 +22,7 @@ use crate::{
     builtin,
     caller::Caller,
     deletion_rules,
-    hooks::{RequestHooks, type_of},
+    hooks::RequestHooks,
     ids,
     read::tenancy_of,
     references::{self, carry_out::RemovalError, check::WrittenReferences, plan::Purpose},
@@ -125,7 +125,8 @@ impl ResourceService {
         let mut retry = Retry::new(incoming.version.is_empty());
         loop {
             let sent = Sent { caller, registry, kind: &kind, resource: &incoming };
-            match self.attempt(sent, &mut hooks, mode, &mut admitted).await {
+            // In a box: a future of several KB would be moved whenever one that holds it is.
+            match Box::pin(self.attempt(sent, &mut hooks, mode, &mut admitted)).await {
                 Ok(written) => {
                     self.settle(&kind).await?;
                     return Ok(written);
@@ -212,7 +213,7 @@ impl ResourceService {
         mut resource: pb::Resource,
         place: Place,
     ) -> Result<EncodedResource, AttemptError> {
-        let Sent { registry, kind, resource: incoming, .. } = sent;
+        let Sent { caller, registry, kind, resource: incoming } = sent;
         let mut id = resource.id.clone().unwrap_or_default();
         id.uid = ids::ulid();
         if !resource.status.is_empty() {
@@ -240,7 +241,7 @@ impl ResourceService {
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
         self.set_computed(kind, &mut resource, place.policy.as_ref(), true)?;
-        let references = self.written_references(registry, kind, &resource, None).await?;
+        let references = self.written_references(registry, caller, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
     }
 
@@ -314,10 +315,10 @@ impl ResourceService {
             })?;
             return Ok(EncodedResource::of(&resource).map_err(Error::from)?);
         }
-        let references = match meta::is_marked(&stored.metadata) {
+        let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
             // It loses a finalizer, and refers to what it did.
             true => WrittenReferences { records: stored.references.clone(), ..WrittenReferences::default() },
-            false => self.written_references(registry, kind, &resource, Some(&stored)).await?,
+            false => self.written_references(registry, caller, kind, &resource, Some(&stored)).await?,
         };
         let references = match meta::is_marked(&resource.metadata) && !meta::is_marked(&stored.metadata) {
             true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
@@ -335,8 +336,6 @@ impl ResourceService {
         mut references: WrittenReferences,
     ) -> Result<WrittenReferences, Error> {
         if self.is_planned(registry, stored) {
-            let of = type_of(&stored.id.clone().unwrap_or_default());
-            self.records_of_referrers(registry, &of.group, &of.kind).await?;
             let plan = self.plan_deletion(registry, EncodedResource::of(stored)?, Purpose::Delete).await?;
             if plan.is_blocked() {
                 return Err(self.refusal(registry, caller, &plan).await);
@@ -356,8 +355,6 @@ impl ResourceService {
         if !self.is_planned(registry, stored) {
             return Ok(self.remove(stored).await?);
         }
-        let of = type_of(&stored.id.clone().unwrap_or_default());
-        self.records_of_referrers(registry, &of.group, &of.kind).await.map_err(RemovalError::Refused)?;
         let root = EncodedResource::of(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
         let plan = self.plan_deletion(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
         self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)

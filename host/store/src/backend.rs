@@ -174,6 +174,9 @@ pub struct Batch {
     /// Applied in order; each sees the ones before it. Each put and delete that changes something becomes one event
     /// with a version of its own.
     pub mutations: Vec<Mutation>,
+    /// Whether it belongs to a deletion: then it is taken on a full disk, too, with what else it puts. A batch that deletes
+    /// something does in any case.
+    pub belongs_to_deletion: bool,
     /// Whether the [quotas](crate::quota) hold for it, by what its mutations come to together. Not for what the host
     /// writes itself, nor for deletions and their marks.
     pub limited: bool,
@@ -354,6 +357,15 @@ impl Health {
 #[must_use]
 pub fn limited_size(resource: &pb::Resource) -> usize {
     let mark = resource.metadata.get(meta::DELETION_TIMESTAMP);
+    if mark.is_some() && meta::finalizers(&resource.metadata).contains(meta::HELD_BY_REFERENCES) {
+        // It is put there together with the mark.
+        let mut without = resource.clone();
+        meta::remove_finalizer(&mut without.metadata, meta::HELD_BY_REFERENCES);
+        if !meta::has_finalizers(&without.metadata) {
+            without.metadata.remove(meta::FINALIZERS);
+        }
+        return limited_size(&without);
+    }
     let meta = resource.meta.as_deref().map_or(0, resource_meta::server_part_len);
     let kept_by_server = meta + encoding::message::encoded_len_repeated(1002, &resource.references);
     limited(resource.encoded_len() - kept_by_server, &resource.version, mark.map(String::as_str))
@@ -362,6 +374,11 @@ pub fn limited_size(resource: &pb::Resource) -> usize {
 /// [`limited_size`] of a resource that is encoded.
 #[must_use]
 pub fn limited_size_encoded(resource: &EncodedResource) -> usize {
+    if resource.deletion_mark().is_some()
+        && let Ok(resource) = resource.decode()
+    {
+        return limited_size(&resource);
+    }
     let meta = resource.decode_meta().ok().flatten();
     let kept_by_server = meta.as_ref().map_or(0, resource_meta::server_part_len) + resource.references_len();
     limited(resource.bytes().len().saturating_sub(kept_by_server), resource.version(), resource.deletion_mark())

@@ -22,8 +22,8 @@ pub struct ExpectedReferrers {
     pub id: ExpectedId,
     /// Everything that refers to it with a behaviour of [`IN_ONE_COMMIT`].
     pub in_one_commit: ReferrerSet,
-    /// Whether anything may refer to it with a behaviour of [`LATER`].
-    pub may_have_later: bool,
+    /// The same with a behaviour of [`LATER`]; `None`: it does not matter what.
+    pub later: Option<ReferrerSet>,
 }
 
 /// References to one resource: which resources have them, and with which behaviour.

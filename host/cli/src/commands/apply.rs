@@ -6,7 +6,7 @@
 //! syncs; fewer when the server has too much to do. What is already as wanted is not written.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -159,8 +159,30 @@ impl Apply {
             if is_last && waiting.is_empty() {
                 return Ok(written);
             }
-            let again = std::mem::take(&mut waiting).into_iter().map(|(document, _)| document);
-            let mut coming = stream::iter(next.unwrap_or_default().into_iter().chain(again))
+            let again: Vec<_> = std::mem::take(&mut waiting);
+            let mut unwritten: HashSet<Key> = again.iter().map(|(one, _)| Key::of(&id_of(&one.resource))).collect();
+            let (mut now, later): (Vec<_>, Vec<_>) = (Vec::new(), next.unwrap_or_default());
+            for document in later {
+                // What it owns waits for what waits.
+                match document.resource.owner.as_ref().filter(|owner| unwritten.contains(&Key::of(owner))) {
+                    Some(owner) => {
+                        let why = CliError::failed(format!("{}: its owner is not written yet", placed_title(owner)));
+                        unwritten.insert(Key::of(&id_of(&document.resource)));
+                        waiting.push((document, why));
+                    }
+                    None => now.push(document),
+                }
+            }
+            // Those that own go first.
+            let mut owned = Vec::new();
+            for (document, why) in again {
+                match document.resource.owner.as_ref().filter(|owner| unwritten.contains(&Key::of(owner))) {
+                    Some(_) => owned.push((document, why)),
+                    None => now.push(document),
+                }
+            }
+            waiting.extend(owned);
+            let mut coming = stream::iter(now)
                 .map(|document| {
                     let (done, throttle) = (Arc::clone(&done), &throttle);
                     async move {
@@ -193,7 +215,10 @@ impl Apply {
             }
             if is_last && waiting.len() == tried {
                 for (document, error) in waiting {
-                    progress.suspend(|| self.tell(&document, Outcome::Failed(error), catalog, ui, counts))?;
+                    let is_orphan =
+                        document.resource.owner.as_ref().is_some_and(|owner| unwritten.contains(&Key::of(owner)));
+                    let outcome = if is_orphan { Outcome::Orphan } else { Outcome::Failed(error) };
+                    progress.suspend(|| self.tell(&document, outcome, catalog, ui, counts))?;
                 }
                 return Ok(written);
             }

@@ -5,7 +5,7 @@
 use clap::Args;
 use futures::{StreamExt as _, stream};
 use mortise_resource::{
-    data::{PlanDeleteRequest, delete_step::Action},
+    data::{DeleteStep, PlanDeleteRequest, delete_step::Action},
     goten::LabelSelector,
     meta, pb,
 };
@@ -191,7 +191,8 @@ async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
     let call = async { session.ownership().plan_delete(request).await };
     let plan = session.call(placed_title(id), call).await?;
     let mut text = if plan.is_blocked { "would not be deleted (dry run)" } else { "deleted (dry run)" }.to_owned();
-    for step in plan.steps.iter().filter(|step| step.because.is_some() || step.action() == Action::Block) {
+    let is_itself = |step: &&DeleteStep| step.id.as_ref().is_some_and(|of| of.uid == id.uid);
+    for step in plan.steps.iter().filter(|step| !is_itself(step) || step.action() == Action::Block) {
         let name = step.id.as_ref().map(placed_title).unwrap_or_default();
         let because = step.because.as_ref().map(placed_title).unwrap_or_default();
         let action = match step.action() {
@@ -207,6 +208,7 @@ async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
         let why = match (step.field.as_str(), because.as_str()) {
             ("", "") => "meta.lifecycle.block_deletion".to_owned(),
             ("", owner) => format!("owner {owner}"),
+            (field, "") => format!("data.{field}"),
             (field, target) => format!("data.{field} refers to {target}"),
         };
         text.push_str(&format!("\n  {name} {action}: {why}"));

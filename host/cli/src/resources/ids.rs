@@ -62,11 +62,14 @@ pub(crate) struct Selection {
     pub(crate) names: Vec<String>,
 }
 
+/// How the server ends what it says of a reference to nothing.
+const NO_REFERENT: &str = "which does not exist; create it first";
+
 /// Whether the server refused a resource since it refers to one that is not there, which may come.
 pub(crate) fn refers_to_nothing(error: &CliError) -> bool {
     error.code == Some(tonic::Code::FailedPrecondition)
         && error.message.contains("data.")
-        && error.message.ends_with("which does not exist")
+        && error.message.ends_with(NO_REFERENT)
 }
 
 /// Reads `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.

@@ -133,17 +133,36 @@ impl ReferenceDecls {
         let mut found = Vec::new();
         if !self.is_empty() {
             let data = DynamicMessage::decode(message.clone(), data)?;
-            self.find_in(&data, &mut Vec::new(), &mut found)?;
+            let mut refused = None;
+            self.find_in(&data, &mut Vec::new(), &mut found, &mut refused);
+            if let Some(fault) = refused {
+                return Err(fault);
+            }
         }
         Ok(found)
     }
 
+    /// The references that can be read in data that was stored before they were declared, the first [`MAX_REFERENCES`]. What
+    /// is none, refers to nothing.
+    #[must_use]
+    pub fn find_readable(&self, message: &MessageDescriptor, data: &[u8]) -> Vec<DataReference> {
+        let mut found = Vec::new();
+        if !self.is_empty()
+            && let Ok(data) = DynamicMessage::decode(message.clone(), data)
+        {
+            self.find_in(&data, &mut Vec::new(), &mut found, &mut None);
+        }
+        found
+    }
+
+    /// Finds what can be read; `refused` is the first that cannot.
     fn find_in(
         &self,
         message: &DynamicMessage,
         way: &mut Vec<String>,
         found: &mut Vec<DataReference>,
-    ) -> Result<(), DataReferenceError> {
+        refused: &mut Option<DataReferenceError>,
+    ) {
         let descriptor = message.descriptor();
         for declared in self.fields.get(descriptor.full_name()).into_iter().flatten() {
             if !message.has_field(&declared.field) {
@@ -151,11 +170,13 @@ impl ReferenceDecls {
             }
             let field = [way.as_slice(), &[declared.field.name().to_owned()]].concat().join(".");
             for value in items(&message.get_field(&declared.field)) {
-                if let Some(reference) = declared.reference(value, &field)? {
-                    if found.len() >= MAX_REFERENCES {
-                        return Err(DataReferenceError::TooMany);
+                match declared.reference(value, &field) {
+                    Ok(Some(_)) if found.len() >= MAX_REFERENCES => {
+                        refused.get_or_insert(DataReferenceError::TooMany);
+                        return;
                     }
-                    found.push(reference);
+                    Ok(reference) => found.extend(reference),
+                    Err(fault) => drop(refused.get_or_insert(fault)),
                 }
             }
         }
@@ -165,17 +186,17 @@ impl ReferenceDecls {
             }
             way.push(field.name().to_owned());
             for inner in items(value).filter_map(Value::as_message) {
-                self.find_in(inner, way, found)?;
+                self.find_in(inner, way, found, refused);
             }
             way.pop();
         }
-        Ok(())
     }
 
-    /// Data without the references for which `goes` holds: single ones are cleared, of lists these elements go.
+    /// Data without the references for which `goes` holds: single ones are cleared, of lists these elements go. What is no
+    /// reference stays.
     ///
     /// # Errors
-    /// [`DataReferenceError`].
+    /// [`DataReferenceError::Undecodable`].
     pub fn clear(
         &self,
         message: &MessageDescriptor,
@@ -183,37 +204,27 @@ impl ReferenceDecls {
         goes: &dyn Fn(&DataReference) -> bool,
     ) -> Result<Vec<u8>, DataReferenceError> {
         let mut data = DynamicMessage::decode(message.clone(), data)?;
-        self.clear_in(&mut data, &mut Vec::new(), goes)?;
+        self.clear_in(&mut data, &mut Vec::new(), goes);
         Ok(data.encode_to_vec())
     }
 
-    fn clear_in(
-        &self,
-        message: &mut DynamicMessage,
-        way: &mut Vec<String>,
-        goes: &dyn Fn(&DataReference) -> bool,
-    ) -> Result<(), DataReferenceError> {
+    fn clear_in(&self, message: &mut DynamicMessage, way: &mut Vec<String>, goes: &dyn Fn(&DataReference) -> bool) {
         let descriptor = message.descriptor();
         for declared in self.fields.get(descriptor.full_name()).into_iter().flatten() {
             if !message.has_field(&declared.field) {
                 continue;
             }
             let field = [way.as_slice(), &[declared.field.name().to_owned()]].concat().join(".");
-            let stays = |value: &Value| -> Result<bool, DataReferenceError> {
-                Ok(declared.reference(value, &field)?.is_none_or(|reference| !goes(&reference)))
+            let stays = |value: &Value| {
+                let reference = declared.reference(value, &field).ok().flatten();
+                reference.is_none_or(|reference| !goes(&reference))
             };
-            let value = message.get_field(&declared.field).into_owned();
-            let left = match value {
-                Value::List(values) => {
-                    let mut left = Vec::with_capacity(values.len());
-                    for value in values {
-                        if stays(&value)? {
-                            left.push(value);
-                        }
-                    }
-                    (!left.is_empty()).then_some(Value::List(left))
+            let left = match message.get_field(&declared.field).into_owned() {
+                Value::List(mut values) => {
+                    values.retain(stays);
+                    (!values.is_empty()).then_some(Value::List(values))
                 }
-                one => stays(&one)?.then_some(one),
+                one => stays(&one).then_some(one),
             };
             match left {
                 Some(value) => message.set_field(&declared.field, value),
@@ -225,22 +236,21 @@ impl ReferenceDecls {
         for field in held {
             way.push(field.name().to_owned());
             match message.get_field_mut(&field) {
-                Value::Message(inner) => self.clear_in(inner, way, goes)?,
+                Value::Message(inner) => self.clear_in(inner, way, goes),
                 Value::List(values) => {
-                    for inner in values.iter_mut().filter_map(Value::as_message_mut) {
-                        self.clear_in(inner, way, goes)?;
-                    }
+                    values
+                        .iter_mut()
+                        .filter_map(Value::as_message_mut)
+                        .for_each(|inner| self.clear_in(inner, way, goes));
                 }
                 Value::Map(values) => {
-                    for inner in values.values_mut().filter_map(Value::as_message_mut) {
-                        self.clear_in(inner, way, goes)?;
-                    }
+                    let values = values.values_mut().filter_map(Value::as_message_mut);
+                    values.for_each(|inner| self.clear_in(inner, way, goes));
                 }
                 _ => {}
             }
             way.pop();
         }
-        Ok(())
     }
 
     /// Whether messages in a field can hold references.

@@ -107,7 +107,7 @@ impl ResourceService {
         server_meta::set(&kind, &mut resource, None, None);
         self.set_computed(&kind, &mut resource, place.policy.as_ref(), true)?;
         let id = resource.id.clone().unwrap_or_default();
-        let references = self.written_references(&registry, &kind, &resource, None).await?;
+        let references = self.written_references(&registry, caller, &kind, &resource, None).await?;
         let batch = made.batch(&kind, resource, place.expect, references);
         let stored = self.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),

@@ -19,7 +19,10 @@ use crate::{
     hooks::{ReadDecision, RequestHooks, type_of},
     ids,
     read::tenancy_of,
-    references::plan::Purpose,
+    references::{
+        ResourceKey,
+        plan::{Fate, Purpose},
+    },
     registry::{Owner, Registry, ResourceType},
     removal, server_meta,
     service::ResourceService,
@@ -94,7 +97,13 @@ impl ResourceService {
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };
         let expect = place.expect.into_iter().chain([source]).collect();
-        let references = self.written_references(&registry, &new_kind, &resource, None).await?;
+        let references = self.written_references(&registry, caller, &new_kind, &resource, None).await?;
+        let old_key = ResourceKey::from(&old_id).expected();
+        if references.expect.iter().any(|expected| expected.id == old_key) {
+            let what =
+                "what it becomes refers to the resource under its old name, which goes; take that reference out first";
+            return Err(Error::new(Code::FailedPrecondition, format!("{}: {what}", types::describe(&old_id))));
+        }
         let mut batch = made.batch(&new_kind, resource, expect, references);
         batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
         batch.mutations.extend(removal(old));
@@ -123,13 +132,11 @@ impl ResourceService {
             return Ok(Vec::new());
         }
         let id = old.id.clone().unwrap_or_default();
-        let of = type_of(&id);
-        self.records_of_referrers(registry, &of.group, &of.kind).await?;
         let plan = self.plan_deletion(registry, EncodedResource::of(old)?, Purpose::Delete).await?;
         if plan.is_blocked() {
             return Err(self.refusal(registry, caller, &plan).await);
         }
-        if plan.doomed.len() > 1 || !plan.unset.is_empty() || !plan.later.is_empty() {
+        if plan.doomed.len() > 1 || !plan.unset.is_empty() || plan.fate() == Fate::Mark {
             let what = format!("{} cannot be moved: others refer to it; change these first", types::describe(&id));
             return Err(Error::new(Code::FailedPrecondition, what));
         }

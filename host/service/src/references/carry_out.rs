@@ -6,7 +6,7 @@ use mortise_store::{Batch, Mutation, StoreError};
 use super::{
     FINALIZER, ResourceKey,
     plan::{DeletionPlan, Doomed, Fate, PlanError},
-    records::{records, target_of},
+    records::{Reading, records, target_of},
 };
 use crate::{
     caller::Caller,
@@ -75,7 +75,8 @@ impl ResourceService {
         let mut mutations = Vec::new();
         for (stored, targets) in unset.into_values() {
             let goes = |target: &ResourceKey, on_delete| on_delete == OnDelete::Unset && targets.contains(target);
-            let cleared = self.cleared(registry, stored, &goes).await?;
+            let name = self.named(registry, caller, &stored).await;
+            let cleared = self.cleared(registry, stored, &name, &goes).await?;
             mutations.push(Mutation::Put(Box::new(cleared)));
         }
         let is_alone = doomed.len() == 1 && mutations.is_empty();
@@ -90,19 +91,20 @@ impl ResourceService {
                 Fate::Mark => mutations.extend(marked(stored)),
             }
         }
-        self.backend.commit(Batch { referrers, ..Batch::of_all(mutations) }).await?;
+        self.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;
         Ok(fate)
     }
 
-    /// A resource without the references for which `goes` holds.
+    /// A resource without the references for which `goes` holds; `name` is what errors call it.
     pub(crate) async fn cleared(
         &self,
         registry: &Registry,
         stored: EncodedResource,
+        name: &str,
         goes: &(dyn Fn(&ResourceKey, OnDelete) -> bool + Sync),
     ) -> Result<pb::Resource, RemovalError> {
         let stored = stored.decode()?;
-        let refused = RemovalError::Refused;
+        let refused = |error: Error| RemovalError::Refused(error.context(&format!("clearing references of {name}")));
         let id = stored.id.clone().unwrap_or_default();
         let kind = registry.resolve(&type_of(&id)).map_err(refused)?.clone();
         let mut next = stored.clone();
@@ -116,12 +118,9 @@ impl ResourceService {
                 target_of(registry, reference, holder).is_ok_and(|target| goes(&target, reference.on_delete))
             };
             let cleared = kind.references.clear(kind.schema.message(), &data.value, &is_gone);
-            data.value = cleared.map_err(|fault| {
-                let what = format!("{}: references in it cannot be cleared: {fault}", types::describe(&id));
-                RemovalError::Refused(Error::new(Code::FailedPrecondition, what))
-            })?;
+            data.value = cleared.map_err(|fault| refused(Error::new(Code::FailedPrecondition, fault.to_string())))?;
         }
-        next.references = records(registry, &kind, &next, Some(&stored)).map_err(refused)?;
+        next.references = records(registry, &kind, &next, Some(&stored), Reading::Lenient).map_err(refused)?;
         next.generation = ids::ulid();
         server_meta::set(&kind, &mut next, None, Some(&stored));
         Ok(next)
@@ -137,9 +136,13 @@ impl ResourceService {
             reasons.push(format!("meta.lifecycle.block_deletion of {named} is set"));
         }
         for link in plan.blocks.iter().take(NAMED.saturating_sub(reasons.len())) {
-            let (named, target, field) =
-                (self.named(registry, caller, &link.referrer).await, &link.target, &link.field);
-            reasons.push(format!("data.{field} of {named} refers to {target}"));
+            let named = self.named(registry, caller, &link.referrer).await;
+            let target = plan.doomed.iter().find(|doomed| link.target.is(&doomed.stored));
+            let target = match target {
+                Some(target) => self.named(registry, caller, &target.stored).await,
+                None => "it".to_owned(),
+            };
+            reasons.push(format!("data.{} of {named} refers to {target}", link.field));
         }
         if count > reasons.len() {
             reasons.push(format!("{} more", count - reasons.len()));

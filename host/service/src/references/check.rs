@@ -3,7 +3,10 @@
 //! References that stay as they are, are not looked at again: what they are to may be going, and everything else about
 //! the resource has to be writable meanwhile.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use mortise_resource::{
     Code, Diagnostic, Error, Severity,
@@ -15,9 +18,11 @@ use prost::Message as _;
 
 use super::{
     ResourceKey,
-    records::{data_records, is_same, owner_of, records},
+    carry_out::RemovalError,
+    records::{Reading, data_records, owner_of, records},
 };
 use crate::{
+    caller::Caller,
     ids,
     read::tenancy_of,
     registry::{Registry, ResourceType},
@@ -38,65 +43,91 @@ pub(crate) struct WrittenReferences {
     pub(crate) work: Vec<Mutation>,
 }
 
+/// A write, for its references.
+#[derive(Clone, Copy)]
+struct Written<'w> {
+    registry: &'w Registry,
+    caller: &'w Caller,
+    kind: &'w ResourceType,
+    resource: &'w pb::Resource,
+    stored: Option<&'w pb::Resource>,
+}
+
 impl ResourceService {
-    /// Looks at what a resource refers to that is about to be stored in the place of `stored`.
+    /// Looks at what a resource refers to that is about to be stored in the place of `stored`, by what its type declares now.
     ///
     /// # Errors
-    /// `InvalidArgument`: a reference is none. `FailedPrecondition`: a new one is to a resource that is not there, or that
-    /// is going. Faults of the store.
+    /// `InvalidArgument`: a reference is none. `FailedPrecondition`: a new one is to a resource that is not there, that the
+    /// caller may not read, or that is going. Faults of the store.
     pub(crate) async fn written_references(
         &self,
         registry: &Registry,
+        caller: &Caller,
         kind: &ResourceType,
         resource: &pb::Resource,
         stored: Option<&pb::Resource>,
     ) -> Result<WrittenReferences, Error> {
-        let records = records(registry, kind, resource, stored)?;
+        let now = self.types();
+        let renewed = (!std::ptr::eq(&*now, registry)).then(|| now.get(&kind.gvk.to_pb())).flatten();
+        let (registry, kind) = renewed.map_or((registry, kind), |renewed| (&*now, &**renewed));
+        // Data that stays as it is was taken before.
+        let is_new = stored.is_none_or(|stored| stored.data != resource.data);
+        let reading = if is_new { Reading::Strict } else { Reading::Lenient };
+        let records = records(registry, kind, resource, stored, reading)?;
         if records.is_empty() && stored.is_none_or(|stored| stored.references.is_empty()) {
             return Ok(WrittenReferences::default());
         }
         // Most writes have none, and their futures are to stay small.
-        Box::pin(self.checked_references(registry, kind, resource, stored, records)).await
+        let written = Written { registry, caller, kind, resource, stored };
+        Box::pin(self.checked_references(written, records)).await
     }
 
     async fn checked_references(
         &self,
-        registry: &Registry,
-        kind: &ResourceType,
-        resource: &pb::Resource,
-        stored: Option<&pb::Resource>,
+        of: Written<'_>,
         records: Vec<ReferenceRecord>,
     ) -> Result<WrittenReferences, Error> {
         let mut written = WrittenReferences { records, ..WrittenReferences::default() };
-        let own = resource.id.as_ref().map(ResourceKey::from);
+        let own = of.resource.id.as_ref().map(ResourceKey::from);
         // By its data, since it may have been stored before the type declared them.
-        let known = stored.map(|stored| data_records(registry, kind, stored)).transpose().ok().flatten();
-        let known = known.unwrap_or_default();
+        let known = of.stored.map(|stored| data_records(of.registry, of.kind, stored, Reading::Lenient));
+        let known = known.transpose()?.unwrap_or_default();
+        let known: HashSet<_> = known.iter().map(|one| (&*one.field, one.on_delete, ResourceKey::from(one))).collect();
+        let mut looked_at = BTreeSet::new();
         for record in &written.records {
             let target = ResourceKey::from(record);
-            let is_known = known.iter().any(|known| is_same(known, record));
+            let is_known = known.contains(&(&*record.field, record.on_delete, target.clone()));
             match record.on_delete() {
                 OnDelete::Unspecified | OnDelete::AllowDangling => {}
-                _ if is_known || own.as_ref() == Some(&target) => {}
+                _ if is_known || own.as_ref() == Some(&target) || !looked_at.insert(target.clone()) => {}
                 _ => {
-                    self.check_target(&record.field, &target).await?;
+                    self.check_target(of.registry, of.caller, &record.field, &target).await?;
                     let id = target.expected();
                     written.expect.push(Expectation { id, generation: None, is_unmarked: true });
                 }
             }
         }
-        written.work = self.work_left(registry, resource, stored, &written.records).await?;
+        written.work = self.work_left(of, &written.records).await?;
         Ok(written)
     }
 
-    async fn check_target(&self, field: &str, target: &ResourceKey) -> Result<(), Error> {
+    /// Refuses a target that is not there. One that the caller may not read is not, for all that it is told.
+    async fn check_target(
+        &self,
+        registry: &Registry,
+        caller: &Caller,
+        field: &str,
+        target: &ResourceKey,
+    ) -> Result<(), Error> {
         let found = self.at(target).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
         let why = match found {
-            None => "does not exist",
-            Some(found) if found.deletion_mark().is_some() => "is being deleted",
-            Some(_) => return Ok(()),
+            Some(found) if self.is_readable(registry, caller, &found).await => match found.deletion_mark() {
+                None => return Ok(()),
+                Some(_) => "which is being deleted; refer to another, or wait until it is gone and created again",
+            },
+            _ => "which does not exist; create it first",
         };
-        let summary = format!("refers to {target}, which {why}");
+        let summary = format!("refers to {target}, {why}");
         let path = format!("data.{field}");
         let mut error = Error::new(Code::FailedPrecondition, format!("{path} {summary}"));
         let severity = Severity::Error.into();
@@ -105,36 +136,34 @@ impl ResourceService {
     }
 
     /// Looks for owner references that may not hold, now or because of this write.
-    async fn work_left(
-        &self,
-        registry: &Registry,
-        resource: &pb::Resource,
-        stored: Option<&pb::Resource>,
-        records: &[ReferenceRecord],
-    ) -> Result<Vec<Mutation>, Error> {
+    async fn work_left(&self, of: Written<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
         let failed = |e| store_fault("failed to read an owner", &e);
         let mut work = Vec::new();
-        let id = resource.id.clone().unwrap_or_default();
-        let before = stored.map(|stored| stored.references.as_slice()).unwrap_or_default();
-        let owners = resource.meta.iter().flat_map(|meta| &meta.owner_references);
+        let id = of.resource.id.clone().unwrap_or_default();
+        let own = ResourceKey::from(&id);
+        let before = of.stored.and_then(|stored| stored.meta.as_deref());
+        let before = before.map(|meta| meta.owner_references.as_slice()).unwrap_or_default();
         let mut is_doubtful = false;
-        for owner in owners {
-            let key = owner_of(registry, owner, tenancy_of(&id));
-            let is_owner = |record: &&ReferenceRecord| record.field.is_empty() && ResourceKey::from(*record) == key;
-            if before.iter().any(|record| is_owner(&record)) {
+        for owner in of.resource.meta.iter().flat_map(|meta| &meta.owner_references) {
+            if is_doubtful || before.contains(owner) {
                 continue;
             }
-            is_doubtful |= owner.requires_owner_reference || self.at(&key).await.map_err(failed)?.is_none();
+            let key = owner_of(of.registry, owner, tenancy_of(&id));
+            // The owner may stop to refer to it at this very moment.
+            is_doubtful = owner.requires_owner_reference
+                || !self.holds(of.registry, owner, &key, &own).await.map_err(|e| match e {
+                    RemovalError::Store(e) => failed(e),
+                    RemovalError::Refused(error) => error,
+                })?;
         }
         if is_doubtful {
             work.push(check_of(&id, self.options.owner_grace));
         }
         // What it refers to no more may have asked for that.
-        for gone in before.iter().filter(|record| !record.field.is_empty()) {
-            let target = ResourceKey::from(gone);
-            if records.iter().any(|record| !record.field.is_empty() && ResourceKey::from(record) == target) {
-                continue;
-            }
+        let kept: HashSet<_> = records.iter().filter(|one| !one.field.is_empty()).map(ResourceKey::from).collect();
+        let before = of.stored.iter().flat_map(|stored| &stored.references).filter(|one| !one.field.is_empty());
+        let dropped: BTreeSet<_> = before.map(ResourceKey::from).filter(|target| !kept.contains(target)).collect();
+        for target in dropped {
             let Some(dependent) = self.at(&target).await.map_err(failed)? else { continue };
             let meta = dependent.decode_meta()?.unwrap_or_default();
             if meta.owner_references.iter().any(|owner| owner.requires_owner_reference) {

@@ -23,8 +23,7 @@ pub(crate) mod release;
 pub(crate) use key::ResourceKey;
 use mortise_resource::{Error, meta};
 
-/// The finalizer that keeps a resource while others that refer to it are worked off.
-pub(crate) const FINALIZER: &str = "mortise.io/references";
+pub(crate) use mortise_resource::meta::HELD_BY_REFERENCES as FINALIZER;
 
 /// Whether the finalizer is among those of a resource.
 pub(crate) fn has_finalizer(metadata: &meta::Metadata) -> bool {

@@ -10,8 +10,9 @@
 //! - Fields are cleared of references to what goes in this commit.
 //!
 //! # Limits
-//! A deletion reaches [`MAX_REACHED`] resources and [`MAX_BYTES`] of them. Of those that reach more than [`SMALL`] one is
-//! planned and carried out at a time, so that they hold no more memory together.
+//! A deletion reaches [`MAX_REACHED`] resources and [`MAX_BYTES`] of them, besides the resource itself; so a cycle of
+//! asynchronous cascades of more cannot end. Of those that reach more than [`SMALL`] one is planned and carried out at a
+//! time, so that they hold no more memory together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,14 +21,14 @@ use mortise_store::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet, StoreE
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{FINALIZER, ResourceKey};
-use crate::{registry::Registry, service::ResourceService};
+use crate::{registry::Registry, removal, service::ResourceService};
 
 /// Resources that one deletion may delete, mark or change.
 pub(crate) const MAX_REACHED: usize = 10_000;
 /// Their bytes.
 const MAX_BYTES: usize = 32 << 20;
-/// Of those that are worked off later, as many as are told of; of each resource that they refer to, one.
-const SHOWN: usize = 256;
+/// Of those that are worked off later, as many as are shown to who asks.
+const SHOWN: usize = 1_000;
 /// As far as many deletions may reach at once.
 const SMALL: Reach = Reach { resources: 256, bytes: 1 << 20 };
 /// As far as one may.
@@ -45,10 +46,13 @@ struct Reach {
 pub(crate) enum Purpose<'p> {
     /// A request, or the host.
     Delete,
+    /// Somebody who asks what a deletion would do.
+    Show,
     /// A tenancy unit that is being emptied: what blocks from within it goes.
     Empty(&'p pb::Tenancy),
     /// A resource that was marked, of which what was to be worked off is: its own finalizers of clients are gone
-    /// (`true`), or are looked at. What refers to it, cascades later, and is marked itself, goes with it.
+    /// (`true`), or are looked at. What refers to it and is marked itself goes with it, if it cascades later or blocks:
+    /// neither would go before the other.
     Finish { ignores_finalizers: bool },
 }
 
@@ -87,8 +91,10 @@ pub(crate) struct DeletionPlan {
     pub(crate) blocks: Vec<Link>,
     /// What of it must not be deleted, by `meta.lifecycle`.
     pub(crate) protected: Vec<EncodedResource>,
-    /// What is worked off afterwards, some of it.
+    /// What is worked off afterwards, some of it, for who asks.
     pub(crate) later: Vec<Link>,
+    /// Whether there is more of it.
+    pub(crate) is_later_cut: bool,
     /// What was seen.
     pub(crate) referrers: Vec<ExpectedReferrers>,
     /// The place of a large one.
@@ -100,6 +106,9 @@ pub(crate) struct DeletionPlan {
 pub(crate) enum PlanError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It is not known what refers to it.
+    #[error("{0}")]
+    Records(Error),
     /// It reaches too many.
     #[error(
         "the deletion reaches more than {MAX_REACHED} resources or {} MiB of them, which is the most for one commit; delete \
@@ -119,6 +128,7 @@ impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Store(error) => crate::store_fault::store_fault("failed to look for references", &error),
+            PlanError::Records(error) => error,
             PlanError::TooFar => Self::new(Code::FailedPrecondition, error.to_string()),
         }
     }
@@ -132,7 +142,10 @@ struct Planning<'p> {
     at: HashMap<ResourceKey, usize>,
     /// Those that finalizers hold, or something that is worked off later.
     held: BTreeSet<usize>,
-    unset: Vec<Link>,
+    /// What refers to what goes, and is to be cleared.
+    unset: Vec<(ResourceKey, ResourceKey)>,
+    /// Every resource that was reached besides the first, once.
+    known: HashMap<ResourceKey, EncodedResource>,
     reached: Reach,
     limit: Reach,
 }
@@ -149,7 +162,9 @@ impl ResourceService {
             Err(PlanError::TooFar) => {}
             planned => return planned,
         }
-        let place = self.large_deletions.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        // Who asks has a place of its own, so that deletions do not wait for readers.
+        let places = if matches!(purpose, Purpose::Show) { &self.large_shows } else { &self.large_deletions };
+        let place = places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let plan = self.plan_within(WHOLE, registry, root, purpose).await?;
         Ok(DeletionPlan { place: Some(place), ..plan })
     }
@@ -161,21 +176,15 @@ impl ResourceService {
         root: EncodedResource,
         purpose: Purpose<'_>,
     ) -> Result<DeletionPlan, PlanError> {
-        let plan = DeletionPlan {
-            place: None,
-            doomed: Vec::new(),
-            unset: BTreeMap::new(),
-            blocks: Vec::new(),
-            protected: Vec::new(),
-            later: Vec::new(),
-            referrers: Vec::new(),
-        };
-        let (at, held) = (HashMap::new(), BTreeSet::new());
-        let mut planning = Planning { plan, purpose, at, held, unset: Vec::new(), reached: Reach::default(), limit };
+        let mut planning = Planning::new(limit, purpose);
         planning.join(root, None)?;
-        let mut next = 0;
+        let (mut next, mut read) = (0, BTreeSet::new());
         while let Some(target) = planning.plan.doomed.get(next).map(|doomed| ResourceKey::from(doomed.stored.id())) {
             if registry.is_referenced(&target.group, &target.kind) {
+                if read.insert((target.group.clone(), target.kind.clone())) {
+                    let known = self.records_of_referrers(registry, &target.group, &target.kind).await;
+                    known.map_err(PlanError::Records)?;
+                }
                 self.look_at_referrers(&mut planning, next, target).await?;
             }
             next += 1;
@@ -190,7 +199,7 @@ impl ResourceService {
         target: ResourceKey,
     ) -> Result<(), PlanError> {
         let id = target.expected();
-        let (mut in_one_commit, mut may_have_later) = (ReferrerSet::default(), false);
+        let mut in_one_commit = ReferrerSet::default();
         for on_delete in IN_ONE_COMMIT {
             let mut referrers = self.backend.scan_referrers(&id, on_delete).await?;
             while let Some(page) = referrers.next().await? {
@@ -202,45 +211,71 @@ impl ResourceService {
                 }
             }
         }
+        let later = self.look_at_later(planning, index, &target).await?;
+        planning.plan.referrers.push(ExpectedReferrers { id, in_one_commit, later });
+        Ok(())
+    }
+
+    /// Looks at what is worked off later. The result is what refers to it and does not hold it; `None` if something does.
+    async fn look_at_later(
+        &self,
+        planning: &mut Planning<'_>,
+        index: usize,
+        target: &ResourceKey,
+    ) -> Result<Option<ReferrerSet>, PlanError> {
+        let mut seen = ReferrerSet::default();
         for on_delete in LATER {
-            let mut referrers = self.backend.scan_referrers(&id, on_delete).await?;
-            let mut others = false;
-            while let Some(page) = (!others).then_some(referrers.next().await?).flatten() {
+            let mut referrers = self.backend.scan_referrers(&target.expected(), on_delete).await?;
+            while let Some(page) = referrers.next().await? {
                 for referrer in page {
-                    may_have_later = true;
-                    // One is enough to hold it; some more are for who asks what would be done.
-                    if others && planning.plan.later.len() >= SHOWN {
-                        break;
+                    seen.add(on_delete, referrer.id());
+                    if target.is(&referrer)
+                        || self.is_foreign(&referrer)
+                        || planning.joins_later(&referrer, target, on_delete)?
+                    {
+                        continue;
                     }
-                    if !target.is(&referrer) && !self.is_foreign(&referrer) {
-                        others |= planning.refer_later(referrer, &target, on_delete)?;
+                    planning.held.insert(index);
+                    if !planning.show_later(referrer, target, on_delete)? {
+                        return Ok(None);
                     }
                 }
             }
-            if others {
-                planning.held.insert(index);
-            }
         }
-        planning.plan.referrers.push(ExpectedReferrers { id, in_one_commit, may_have_later });
-        Ok(())
+        Ok(Some(seen).filter(|_| !planning.held.contains(&index)))
     }
 }
 
-impl Planning<'_> {
+impl<'p> Planning<'p> {
+    fn new(limit: Reach, purpose: Purpose<'p>) -> Self {
+        let plan = DeletionPlan {
+            doomed: Vec::new(),
+            unset: BTreeMap::new(),
+            blocks: Vec::new(),
+            protected: Vec::new(),
+            later: Vec::new(),
+            is_later_cut: false,
+            referrers: Vec::new(),
+            place: None,
+        };
+        let (at, held, known) = (HashMap::new(), BTreeSet::new(), HashMap::new());
+        Self { plan, purpose, at, held, unset: Vec::new(), known, reached: Reach::default(), limit }
+    }
+
     /// Takes in a resource that goes, if it was not.
     fn join(&mut self, stored: EncodedResource, because: Option<(ResourceKey, String)>) -> Result<(), PlanError> {
         let key = ResourceKey::from(stored.id());
         if self.at.contains_key(&key) {
             return Ok(());
         }
-        self.reach(&stored)?;
         let index = self.plan.doomed.len();
+        let stored = if index == 0 { stored } else { self.reach(stored)? };
         let whole = stored.decode()?;
         let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true });
         if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != FINALIZER) {
             self.held.insert(index);
         }
-        if whole.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion) {
+        if removal::is_protected(&whole) {
             self.plan.protected.push(stored.clone());
         }
         self.at.insert(key, index);
@@ -248,12 +283,20 @@ impl Planning<'_> {
         Ok(())
     }
 
-    fn reach(&mut self, stored: &EncodedResource) -> Result<(), PlanError> {
+    /// Counts a resource, once, and gives it as it was seen first.
+    fn reach(&mut self, stored: EncodedResource) -> Result<EncodedResource, PlanError> {
+        let key = ResourceKey::from(stored.id());
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
         let Self { reached, limit, .. } = self;
         reached.resources += 1;
         reached.bytes += stored.bytes().len();
-        let is_within = reached.resources <= limit.resources && reached.bytes <= limit.bytes;
-        if is_within { Ok(()) } else { Err(PlanError::TooFar) }
+        if reached.resources > limit.resources || reached.bytes > limit.bytes {
+            return Err(PlanError::TooFar);
+        }
+        self.known.insert(key, stored.clone());
+        Ok(stored)
     }
 
     /// Takes in what refers to a resource that goes.
@@ -262,38 +305,57 @@ impl Planning<'_> {
         let goes = match (on_delete, self.purpose) {
             (OnDelete::Cascade, _) => true,
             (OnDelete::Block, Purpose::Empty(tenancy)) => is_within(&referrer, tenancy),
+            (OnDelete::Block, Purpose::Finish { .. }) => referrer.deletion_mark().is_some(),
             _ => false,
         };
         if goes {
             return self.join(referrer, Some((target.clone(), field)));
         }
-        self.reach(&referrer)?;
-        let link = Link { referrer, target: target.clone(), field, on_delete };
-        if on_delete == OnDelete::Block {
-            self.plan.blocks.push(link)
-        } else {
-            self.unset.push(link)
+        let referrer = self.reach(referrer)?;
+        match on_delete {
+            OnDelete::Block => self.plan.blocks.push(Link { referrer, target: target.clone(), field, on_delete }),
+            _ => self.unset.push((ResourceKey::from(referrer.id()), target.clone())),
         }
         Ok(())
     }
 
-    /// Takes in what is to be worked off. Returns whether it holds the resource that it refers to.
-    fn refer_later(
+    /// Takes in what is to be worked off later and goes with what it refers to: in a cycle neither would go before the
+    /// other. Returns whether it does.
+    fn joins_later(
+        &mut self,
+        referrer: &EncodedResource,
+        target: &ResourceKey,
+        on_delete: OnDelete,
+    ) -> Result<bool, PlanError> {
+        let joins = matches!(self.purpose, Purpose::Finish { .. })
+            && on_delete == OnDelete::AsyncCascade
+            && referrer.deletion_mark().is_some();
+        if joins {
+            let field = field_of(referrer, target, on_delete)?;
+            self.join(referrer.clone(), Some((target.clone(), field)))?;
+        }
+        Ok(joins)
+    }
+
+    /// Notes what is worked off later. Returns whether more of what refers to the same is wanted.
+    fn show_later(
         &mut self,
         referrer: EncodedResource,
         target: &ResourceKey,
         on_delete: OnDelete,
     ) -> Result<bool, PlanError> {
-        let field = field_of(&referrer, target, on_delete)?;
-        let is_marked = referrer.deletion_mark().is_some();
-        if matches!(self.purpose, Purpose::Finish { .. }) && on_delete == OnDelete::AsyncCascade && is_marked {
-            // A cycle: neither would go before the other.
-            self.join(referrer, Some((target.clone(), field)))?;
+        let shows = matches!(self.purpose, Purpose::Show);
+        let bytes = self.reached.bytes + referrer.bytes().len();
+        if shows && (self.plan.later.len() >= SHOWN || bytes > MAX_BYTES) {
+            self.plan.is_later_cut = true;
             return Ok(false);
         }
-        self.reach(&referrer)?;
-        self.plan.later.push(Link { referrer, target: target.clone(), field, on_delete });
-        Ok(true)
+        if shows {
+            self.reached.bytes = bytes;
+            let field = field_of(&referrer, target, on_delete)?;
+            self.plan.later.push(Link { referrer, target: target.clone(), field, on_delete });
+        }
+        Ok(shows)
     }
 
     /// Decides what can go now.
@@ -316,8 +378,8 @@ impl Planning<'_> {
         }
         let at = &self.at;
         self.plan.blocks.retain(|link| !at.contains_key(&ResourceKey::from(link.referrer.id())));
-        for Link { referrer, target, .. } in self.unset {
-            let key = ResourceKey::from(referrer.id());
+        for (key, target) in self.unset {
+            let Some(referrer) = self.known.get(&key).cloned() else { continue };
             let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.doomed.get(*index));
             if goes(&key).is_none() && goes(&target).is_some_and(|doomed| doomed.fate == Fate::Remove) {
                 self.plan.unset.entry(key).or_insert_with(|| (referrer, BTreeSet::new())).1.insert(target);

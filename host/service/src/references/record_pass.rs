@@ -1,20 +1,21 @@
 //! Records for resources that were stored before their type declared the references that it has now.
 //!
 //! The first deletion of something that a type refers to reads the whole type, once, and stores the records that are not
-//! as they should be: in the form of a rewrite, which is no change that anybody sees. Deletions wait for it; one that
-//! fails is begun again by the next.
+//! as they should be: in the form of a rewrite, which is no change that anybody sees. Deletions wait for it. It goes on
+//! when who asked first goes away, so that a type that takes longer than any client waits is through at last; one that fails
+//! is begun again by the next.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Weak},
 };
 
-use mortise_resource::{Error, pb, types::Gvk};
+use mortise_resource::{Code, Error, pb, types::Gvk};
 use mortise_store::{Batch, Mutation, Query, TypeKey};
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex as AsyncMutex;
 
-use super::records::records;
+use super::records::{Reading, records};
 use crate::{
     caller::Caller,
     hooks::RequestHooks,
@@ -25,6 +26,10 @@ use crate::{
 
 /// Records that are stored in one commit.
 const BATCH: usize = 256;
+/// Bytes of their resources.
+const BATCH_BYTES: usize = 4 << 20;
+/// Sweeps over a type whose resources keep changing.
+const SWEEPS: usize = 16;
 
 /// Which types have been read.
 #[derive(Clone, Default)]
@@ -34,18 +39,19 @@ pub(crate) struct RecordPasses(Arc<Mutex<HashMap<Gvk, RecordPass>>>);
 #[derive(Default)]
 struct RecordPass {
     of: Weak<ResourceType>,
-    done: Arc<OnceCell<()>>,
+    /// Whether it is through; locked while it runs.
+    is_done: Arc<AsyncMutex<bool>>,
 }
 
 impl RecordPasses {
     /// The pass over a type as it is registered now.
-    fn of(&self, kind: &Arc<ResourceType>) -> Arc<OnceCell<()>> {
+    fn of(&self, kind: &Arc<ResourceType>) -> Arc<AsyncMutex<bool>> {
         let mut passes = self.0.lock();
         let known = passes.entry(kind.gvk.clone()).or_default();
         if !std::ptr::eq(known.of.as_ptr(), Arc::as_ptr(kind)) {
-            *known = RecordPass { of: Arc::downgrade(kind), done: Arc::default() };
+            *known = RecordPass { of: Arc::downgrade(kind), is_done: Arc::default() };
         }
-        known.done.clone()
+        known.is_done.clone()
     }
 }
 
@@ -56,20 +62,44 @@ impl ResourceService {
     /// Faults of the store, and of the plugin that upgrades what is stored.
     pub(crate) async fn records_of_referrers(&self, registry: &Registry, group: &str, kind: &str) -> Result<(), Error> {
         for referring in registry.referring_to(group, kind) {
-            self.records_of(registry, referring).await?;
+            self.records_of(referring).await?;
         }
         Ok(())
     }
 
     /// Returns once every resource of a type has its records.
-    pub(crate) async fn records_of(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
+    pub(crate) async fn records_of(&self, kind: &Arc<ResourceType>) -> Result<(), Error> {
         if kind.references.is_empty() {
             return Ok(());
         }
-        self.record_passes.of(kind).get_or_try_init(|| self.pass(registry, kind)).await.copied()
+        let mut is_done = self.record_passes.of(kind).lock_owned().await;
+        if *is_done {
+            return Ok(());
+        }
+        let (service, kind) = (self.clone(), kind.clone());
+        let pass = tokio::spawn(async move {
+            service.pass(&service.types(), &kind).await?;
+            *is_done = true;
+            Ok(())
+        });
+        pass.await.unwrap_or_else(|ended| Err(Error::internal(format!("recording references: {ended}"))))
     }
 
+    /// Makes sweeps over a type until one has nothing to store: what is written meanwhile may have been begun before the
+    /// type was registered as it is now.
     async fn pass(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<(), Error> {
+        for _ in 0..SWEEPS {
+            if self.sweep(registry, kind).await? == 0 {
+                return Ok(());
+            }
+        }
+        let what = format!("resources of {} keep changing while what they refer to is recorded; try again", kind.gvk);
+        Err(Error::new(Code::Aborted, what))
+    }
+
+    /// Stores the records of resources that have not those that they should have. Returns how many there were, stored or
+    /// changed meanwhile.
+    async fn sweep(&self, registry: &Registry, kind: &Arc<ResourceType>) -> Result<usize, Error> {
         let failed = |e| store_fault(&format!("recording what resources of {} refer to", kind.gvk), &e);
         let type_key = TypeKey { group: kind.gvk.group.clone(), kind: kind.gvk.kind.clone() };
         let mut tenancy = kind.scope.everywhere();
@@ -77,27 +107,42 @@ impl ResourceService {
         let query = Query { type_key, tenancy, name_prefix: String::new() };
         let mut stored = self.backend.scan(&query).await.map_err(failed)?;
         let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(crate::Consistency::Eventual));
-        let mut rewritten = Vec::new();
+        let (mut rewritten, mut bytes, mut count, mut unread) = (Vec::new(), 0, 0, 0_usize);
         loop {
             hooks.release();
             let Some(page) = stored.next().await.map_err(failed)? else { break };
             for resource in page.into_iter().filter(|resource| resource.is_of(&kind.gvk)) {
                 hooks.next_item();
-                let current = hooks.upgraded(resource).await?.decode()?;
-                let known = records(registry, kind, &current, Some(&current))?;
+                // Of one that cannot be upgraded what it says in its own version is better than nothing.
+                let current = match hooks.upgraded(resource.clone()).await {
+                    Ok(current) => current.decode()?,
+                    Err(_) => {
+                        unread += 1;
+                        resource.decode()?
+                    }
+                };
+                let known = records(registry, kind, &current, Some(&current), Reading::Lenient)?;
                 if known != current.references {
-                    rewritten.push(Mutation::Rewrite(Box::new(pb::Resource { references: known, ..current })));
+                    count += 1;
+                    bytes += resource.bytes().len();
+                    // In the form in which it is stored, but for the records.
+                    let resource = pb::Resource { references: known, ..resource.decode()? };
+                    rewritten.push(Mutation::Rewrite(Box::new(resource)));
                 }
-            }
-            if rewritten.len() >= BATCH {
-                hooks.release();
-                self.backend.commit(Batch::of_all(std::mem::take(&mut rewritten))).await.map_err(failed)?;
+                if rewritten.len() >= BATCH || bytes >= BATCH_BYTES {
+                    hooks.release();
+                    bytes = 0;
+                    self.backend.commit(Batch::of_all(std::mem::take(&mut rewritten))).await.map_err(failed)?;
+                }
             }
             tokio::task::yield_now().await;
         }
         if !rewritten.is_empty() {
             self.backend.commit(Batch::of_all(rewritten)).await.map_err(failed)?;
         }
-        Ok(())
+        if unread > 0 {
+            tracing::warn!(r#type = %kind.gvk, unread, "resources that their plugin cannot upgrade refer to what they say in their own schema version");
+        }
+        Ok(count)
     }
 }

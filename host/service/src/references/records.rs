@@ -79,6 +79,15 @@ fn place(
     Ok(ResourceKey { group, kind, partition, namespace, name })
 }
 
+/// How faults in data are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// What is written has to be right.
+    Strict,
+    /// What was stored before it was declared is read as far as it goes.
+    Lenient,
+}
+
 /// The records of a resource, in order. `stored` is what is stored now, from which the times of owner references are.
 ///
 /// # Errors
@@ -88,8 +97,9 @@ pub(crate) fn records(
     kind: &ResourceType,
     resource: &pb::Resource,
     stored: Option<&pb::Resource>,
+    reading: Reading,
 ) -> Result<Vec<ReferenceRecord>, Error> {
-    let mut records = data_records(registry, kind, resource)?;
+    let mut records = data_records(registry, kind, resource, reading)?;
     let owners = resource.meta.iter().flat_map(|meta| &meta.owner_references);
     if owners.clone().next().is_none() {
         return Ok(records);
@@ -111,18 +121,25 @@ pub(crate) fn data_records(
     registry: &Registry,
     kind: &ResourceType,
     resource: &pb::Resource,
+    reading: Reading,
 ) -> Result<Vec<ReferenceRecord>, Error> {
     if kind.references.is_empty() {
         return Ok(Vec::new());
     }
     let data = resource.data.as_ref().filter(|data| kind.schema.accepts_url(&data.type_url));
     let data = data.map(|data| data.value.as_slice()).unwrap_or_default();
-    let found = kind.references.find(kind.schema.message(), data).map_err(|fault| refused(&fault))?;
+    let found = match reading {
+        Reading::Strict => kind.references.find(kind.schema.message(), data).map_err(|fault| refused(&fault))?,
+        Reading::Lenient => kind.references.find_readable(kind.schema.message(), data),
+    };
     let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
     let mut records = BTreeSet::new();
     for reference in found {
-        let target = target_of(registry, &reference, &holder).map_err(|what| in_field(&reference.field, &what))?;
-        records.insert((target, reference.field, reference.on_delete));
+        match target_of(registry, &reference, &holder) {
+            Ok(target) => drop(records.insert((target, reference.field, reference.on_delete))),
+            Err(what) if reading == Reading::Strict => return Err(in_field(&reference.field, &what)),
+            Err(_) => {}
+        }
     }
     Ok(records.into_iter().map(|(target, field, on_delete)| record(target, field, on_delete)).collect())
 }

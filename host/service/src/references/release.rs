@@ -17,19 +17,19 @@ use futures::{StreamExt as _, stream};
 use mortise_controller::{Context, Definition, Outcome, ReconcileError, Reconciler, Request};
 use mortise_resource::{
     EncodedResource, Error,
-    data::{OnDelete, OwnershipCheck},
+    data::{OnDelete, OwnershipCheck, ReferenceRecord},
     goten::{Meta, OwnerReference},
     meta, pb, types,
 };
-use mortise_store::{Consistency, StoreError};
+use mortise_store::{Consistency, LATER, StoreError};
 use prost::Message as _;
 use prost_types::Timestamp;
 
 use super::{
-    ResourceKey,
+    FINALIZER, ResourceKey,
     carry_out::RemovalError,
     plan::{Fate, Purpose},
-    records::{owner_of, records},
+    records::{Reading, owner_of, records},
 };
 use crate::{
     caller::Caller, hooks::type_of, ids, read::tenancy_of, registry::Registry, server_meta, service::ResourceService,
@@ -41,6 +41,38 @@ const PARALLEL: usize = 32;
 const ATTEMPTS: u32 = 10;
 /// How soon it is looked again at what is held by something that others have to do.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// Links of a chain that one reconcile follows; the rest is found by its own work.
+const CHAIN: usize = 10_000;
+
+/// What came of a marked resource.
+#[derive(Debug, Clone, Copy)]
+enum WorkedOff {
+    Gone,
+    /// Something holds it that others have to do.
+    Held,
+    /// Something changed meanwhile.
+    Changed,
+}
+
+impl WorkedOff {
+    /// When to look again.
+    fn next(self) -> Outcome {
+        match self {
+            // Its tombstone has children to follow.
+            Self::Gone => Outcome::After(Duration::ZERO),
+            Self::Held => Outcome::After(AGAIN),
+            Self::Changed => Outcome::After(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// What a resource may hold by what it refers to.
+fn held_by(resource: &pb::Resource) -> Vec<ResourceKey> {
+    let holds =
+        |record: &&ReferenceRecord| !matches!(record.on_delete(), OnDelete::Unspecified | OnDelete::AllowDangling);
+    resource.references.iter().filter(holds).map(ResourceKey::from).collect()
+}
 
 /// The controller of checks.
 struct Ownership(ResourceService);
@@ -116,7 +148,7 @@ impl ResourceService {
     }
 
     /// Whether an owner reference holds.
-    async fn holds(
+    pub(crate) async fn holds(
         &self,
         registry: &Registry,
         reference: &OwnerReference,
@@ -136,7 +168,7 @@ impl ResourceService {
             return Ok(true);
         }
         if let Some(kind) = registry.get(&of(stored.id().group_version)) {
-            self.records_of(registry, kind).await.map_err(RemovalError::Refused)?;
+            self.records_of(kind).await.map_err(RemovalError::Refused)?;
         }
         let Some(stored) = self.at(owner).await? else { return Ok(false) };
         Ok(stored.references()?.iter().any(|one| !one.field.is_empty() && ResourceKey::from(one) == *dependent))
@@ -160,16 +192,21 @@ impl ResourceService {
             if dropped.is_empty() {
                 return Ok(());
             }
+            attempts += 1;
             if kept.is_empty() && !dropped.iter().any(|owner| owner.unset_on_delete) {
-                return self.delete_unchecked(&id).await.map(drop);
+                // This very version: with another owner it would stay.
+                match self.delete_version(&registry, stored, Purpose::Delete).await {
+                    Err(error) if error.is_conflict() && attempts < ATTEMPTS => continue,
+                    other => return other.map(drop),
+                }
             }
             let kind = registry.resolve(&type_of(&id)).map_err(RemovalError::Refused)?;
             let mut next = stored.clone();
             let client = Meta { owner_references: kept, ..*stored.meta.clone().unwrap_or_default() };
             next.generation = ids::ulid();
             server_meta::set(kind, &mut next, Some(&client), Some(&stored));
-            next.references = records(&registry, kind, &next, Some(&stored)).map_err(RemovalError::Refused)?;
-            attempts += 1;
+            let records = records(&registry, kind, &next, Some(&stored), Reading::Lenient);
+            next.references = records.map_err(RemovalError::Refused)?;
             match self.backend.write_cas(next).await {
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < ATTEMPTS => {}
                 other => return other.map(drop).map_err(RemovalError::from),
@@ -186,9 +223,9 @@ impl ResourceService {
         let mut outcome = Ok(());
         let mut dependents = self.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await?;
         while let Some(page) = dependents.next().await? {
-            let gone = std::slice::from_ref(&key);
+            let (owner, gone) = (&key, std::slice::from_ref(&key));
             let released = stream::iter(page)
-                .map(|dependent| async move { self.release(&ResourceKey::from(dependent.id()), gone).await })
+                .map(|dependent| async move { self.release_unless_back(&dependent, owner, gone).await })
                 .buffer_unordered(PARALLEL)
                 .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))
                 .await;
@@ -198,13 +235,59 @@ impl ResourceService {
         outcome
     }
 
-    /// Works off what refers to a resource that is marked, and lets it go once nothing holds it.
-    pub(crate) async fn work_off(&self, marked: &pb::Resource) -> Result<Outcome, RemovalError> {
+    async fn release_unless_back(
+        &self,
+        dependent: &EncodedResource,
+        owner: &ResourceKey,
+        gone: &[ResourceKey],
+    ) -> Result<(), RemovalError> {
+        match self.at(owner).await? {
+            Some(_) => Ok(()),
+            None => self.release(&ResourceKey::from(dependent.id()), gone).await,
+        }
+    }
+
+    /// Works off what refers to a resource that is marked, and lets it go once nothing holds it; then what it held, and so
+    /// on, so that a long chain does not wait at each of its links.
+    pub(crate) async fn work_off(&self, marked: pb::Resource) -> Result<Outcome, RemovalError> {
+        let mut open = held_by(&marked);
+        let outcome = self.work_off_marked(&marked).await?;
+        if !matches!(outcome, WorkedOff::Gone) {
+            return Ok(outcome.next());
+        }
+        for _ in 0..CHAIN {
+            let Some(key) = open.pop() else { break };
+            let Some(stored) = self.at(&key).await?.filter(|stored| stored.deletion_mark().is_some()) else { continue };
+            let stored = stored.decode()?;
+            if !meta::finalizers(&stored.metadata).contains(FINALIZER) || self.is_referred_to_later(&key).await? {
+                continue;
+            }
+            // It has work of its own, which comes to it at last.
+            if let Ok(WorkedOff::Gone) = self.work_off_marked(&stored).await {
+                open.extend(held_by(&stored));
+                open.truncate(CHAIN);
+            }
+        }
+        Ok(outcome.next())
+    }
+
+    /// Whether something refers to a resource that is worked off later.
+    async fn is_referred_to_later(&self, key: &ResourceKey) -> Result<bool, RemovalError> {
+        for on_delete in LATER {
+            let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
+            if referrers.next().await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn work_off_marked(&self, marked: &pb::Resource) -> Result<WorkedOff, RemovalError> {
         let registry = self.types();
         let id = marked.id.clone().unwrap_or_default();
         let key = ResourceKey::from(&id);
         let mut outcome = Ok(());
-        for on_delete in [OnDelete::AsyncUnset, OnDelete::AsyncCascade] {
+        for on_delete in LATER {
             let mut referrers = self.backend.scan_referrers(&key.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
                 let (key, registry) = (&key, &registry);
@@ -222,13 +305,13 @@ impl ResourceService {
             self.plan_deletion(&registry, EncodedResource::of(marked)?, Purpose::Finish { ignores_finalizers: false });
         let plan = plan.await?;
         if plan.is_blocked() || plan.fate() == Fate::Mark {
-            return Ok(Outcome::After(AGAIN));
+            return Ok(WorkedOff::Held);
         }
         let host = Caller::host(Consistency::Consistent);
         match self.carry_out(&registry, &host, plan).await {
-            Ok(Fate::Remove) => Ok(Outcome::After(Duration::ZERO)),
-            Ok(Fate::Mark) => Ok(Outcome::After(AGAIN)),
-            Err(error) if error.is_conflict() => Ok(Outcome::After(Duration::from_millis(50))),
+            Ok(Fate::Remove) => Ok(WorkedOff::Gone),
+            Ok(Fate::Mark) => Ok(WorkedOff::Held),
+            Err(error) if error.is_conflict() => Ok(WorkedOff::Changed),
             Err(error) => Err(error),
         }
     }
@@ -240,20 +323,25 @@ impl ResourceService {
         referrer: EncodedResource,
         on_delete: OnDelete,
     ) -> Result<(), RemovalError> {
-        let id = referrer.decode_id()?.unwrap_or_default();
-        if on_delete == OnDelete::AsyncCascade {
-            return self.delete_unchecked(&id).await.map(drop);
-        }
-        let key = ResourceKey::from(&id);
+        let key = ResourceKey::from(referrer.id());
         let mut attempts = 0;
         loop {
             let Some(stored) = self.at(&key).await? else { return Ok(()) };
-            let goes = |to: &ResourceKey, how| how == OnDelete::AsyncUnset && to == target;
-            let next = self.cleared(registry, stored, &goes).await?;
+            let refers = |one: &ReferenceRecord| one.on_delete() == on_delete && ResourceKey::from(one) == *target;
+            if !stored.references()?.iter().any(refers) {
+                return Ok(());
+            }
+            let done = if on_delete == OnDelete::AsyncCascade {
+                self.delete_version(registry, stored.decode()?, Purpose::Delete).await.map(drop)
+            } else {
+                let goes = |to: &ResourceKey, how| how == OnDelete::AsyncUnset && to == target;
+                let next = self.cleared(registry, stored, &key.to_string(), &goes).await?;
+                self.backend.write_cas(next).await.map(drop).map_err(RemovalError::from)
+            };
             attempts += 1;
-            match self.backend.write_cas(next).await {
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempts < ATTEMPTS => {}
-                other => return other.map(drop).map_err(RemovalError::from),
+            match done {
+                Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
+                other => return other,
             }
         }
     }

@@ -72,8 +72,8 @@ pub async fn follow_what_is_written<B: Backend>(store: &B) {
     assert_eq!(referrers(store, &target, OnDelete::Unset).await, Vec::<String>::new());
 }
 
-fn deletion(target: &pb::Resource, in_one_commit: ReferrerSet, may_have_later: bool) -> Batch {
-    let seen = ExpectedReferrers { id: expected(target), in_one_commit, may_have_later };
+fn deletion(target: &pb::Resource, in_one_commit: ReferrerSet, later: Option<ReferrerSet>) -> Batch {
+    let seen = ExpectedReferrers { id: expected(target), in_one_commit, later };
     let delete = Mutation::Delete { id: id(target), version: target.version.clone() };
     Batch { referrers: vec![seen], ..Batch::of(delete) }
 }
@@ -90,7 +90,7 @@ async fn is_refused<B: Backend>(store: &B, batch: Batch) -> bool {
 pub async fn that_were_not_seen_fail_a_batch<B: Backend>(store: &B) {
     let target = write(store, &resource("target")).await;
     let block = write(store, &referring(resource("a"), vec![to(&target, OnDelete::Block, "a")])).await;
-    assert!(is_refused(store, deletion(&target, ReferrerSet::default(), false)).await);
+    assert!(is_refused(store, deletion(&target, ReferrerSet::default(), Some(ReferrerSet::default()))).await);
     assert!(read(store, &id(&target)).await.is_some());
     let set = |on_delete| {
         let mut set = ReferrerSet::default();
@@ -98,13 +98,21 @@ pub async fn that_were_not_seen_fail_a_batch<B: Backend>(store: &B) {
         set
     };
     // The behaviour counts, and one that has gone meanwhile does.
-    assert!(is_refused(store, deletion(&target, set(OnDelete::Unset), false)).await);
+    assert!(is_refused(store, deletion(&target, set(OnDelete::Unset), Some(ReferrerSet::default()))).await);
     delete(store, &block).await;
-    assert!(is_refused(store, deletion(&target, set(OnDelete::Block), false)).await);
+    assert!(is_refused(store, deletion(&target, set(OnDelete::Block), Some(ReferrerSet::default()))).await);
     let later = write(store, &referring(resource("b"), vec![to(&target, OnDelete::AsyncUnset, "a")])).await;
-    assert!(is_refused(store, deletion(&target, ReferrerSet::default(), false)).await);
-    assert!(!is_refused(store, deletion(&target, ReferrerSet::default(), true)).await);
+    assert!(is_refused(store, deletion(&target, ReferrerSet::default(), Some(ReferrerSet::default()))).await);
+    // One that was seen may be there, and no other.
+    let mut seen = ReferrerSet::default();
+    seen.add(OnDelete::AsyncUnset, IdRef::from(&id(&later)));
+    let other = write(store, &referring(resource("c"), vec![to(&target, OnDelete::AsyncUnset, "a")])).await;
+    assert!(is_refused(store, deletion(&target, ReferrerSet::default(), Some(seen))).await);
+    delete(store, &other).await;
+    assert!(!is_refused(store, deletion(&target, ReferrerSet::default(), Some(seen))).await);
     assert_eq!((read(store, &id(&target)).await, name(&later)), (None, "b".to_owned()));
+    let target = write(store, &resource("target")).await;
+    assert!(!is_refused(store, deletion(&target, ReferrerSet::default(), None)).await);
 }
 
 /// Of a deletion that saw nothing, and of a write that refers, at once: never both.
@@ -116,7 +124,7 @@ pub async fn of_other_batches_are_seen<B: Backend>(store: &B) {
         let referrer = referring(referrer, vec![to(&target, OnDelete::Block, "a")]);
         let expect = vec![Expectation { id: expected(&target), generation: None, is_unmarked: true }];
         let creation = Batch { expect, ..Batch::of(Mutation::Put(Box::new(referrer.clone()))) };
-        let removal = deletion(&target, ReferrerSet::default(), false);
+        let removal = deletion(&target, ReferrerSet::default(), Some(ReferrerSet::default()));
         let (created, removed) = match round % 2 {
             0 => tokio::join!(store.commit(creation), store.commit(removal)),
             _ => {

@@ -65,6 +65,9 @@ const MAX_OWNER: usize = 1_024;
 /// Longest label with its value, bytes: as above.
 const MAX_LABEL: usize = 1_024;
 
+/// Referrers that come and go, by what their keys in the index of references begin with.
+type PendingReferences = HashMap<Vec<u8>, Vec<(Step, Vec<u8>)>>;
+
 /// How a slot was before a batch touched it.
 type Undo = Vec<(Vec<u8>, Option<StoredResource>, bool)>;
 
@@ -98,14 +101,18 @@ impl<'t> CommitGroup<'t> {
                 return Err(StoreError::Unexpected { expectation: position });
             }
         }
-        for expected in &batch.referrers {
-            if !self.is_referred_to_as(expected)? {
-                return Err(StoreError::ReferrersChanged);
+        if !batch.referrers.is_empty() {
+            let pending = self.pending_references()?;
+            for expected in &batch.referrers {
+                if !self.is_referred_to_as(expected, &pending)? {
+                    return Err(StoreError::ReferrersChanged);
+                }
             }
         }
         let (seq, changes) = (self.seq, self.changes.len());
         // What is written together with a deletion is about it, such as a tombstone.
-        let deletes = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Delete { .. }));
+        let deletes = batch.belongs_to_deletion
+            || batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Delete { .. }));
         let shortage = self.shortage.clone().filter(|_| !deletes);
         let mut undo = Undo::new();
         let applied = self.apply(batch.mutations, shortage.as_ref(), &mut undo);
@@ -178,29 +185,46 @@ impl<'t> CommitGroup<'t> {
             && expectation.generation.as_ref().is_none_or(|generation| generation == stored.resource.generation()))
     }
 
+    /// What the batches so far change in the index of references: by what is referred to and how, who has it and has it not.
+    fn pending_references(&self) -> Result<PendingReferences, StoreError> {
+        let mut pending = PendingReferences::new();
+        for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
+            for (step, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
+                let Some(of) = of.as_ref().filter(|of| of.resource.references_len() > 0) else { continue };
+                for entry in of.index_entries(key)? {
+                    if let Some((to, referrer)) = keys::split_reference(&entry) {
+                        pending.entry(to.to_vec()).or_default().push((step, referrer.to_vec()));
+                    }
+                }
+            }
+        }
+        Ok(pending)
+    }
+
     /// Whether the references to a resource are those that were seen.
-    fn is_referred_to_as(&self, expected: &ExpectedReferrers) -> Result<bool, StoreError> {
-        let Ok(now) = self.referrers(&expected.id, &IN_ONE_COMMIT) else { return Ok(false) };
-        Ok(now == expected.in_one_commit
-            && (expected.may_have_later || self.referrers(&expected.id, &LATER)? == ReferrerSet::default()))
+    fn is_referred_to_as(&self, expected: &ExpectedReferrers, pending: &PendingReferences) -> Result<bool, StoreError> {
+        let later = match expected.later {
+            Some(later) => later == self.referrers(&expected.id, &LATER, pending)?,
+            None => true,
+        };
+        Ok(later && expected.in_one_commit == self.referrers(&expected.id, &IN_ONE_COMMIT, pending)?)
     }
 
     /// The references to a resource with some behaviours, after the batches so far.
-    fn referrers(&self, target: &ExpectedId, behaviours: &[OnDelete]) -> Result<ReferrerSet, StoreError> {
+    fn referrers(
+        &self,
+        target: &ExpectedId,
+        behaviours: &[OnDelete],
+        pending: &PendingReferences,
+    ) -> Result<ReferrerSet, StoreError> {
         let mut found = ReferrerSet::default();
         for on_delete in behaviours {
             let begin = keys::references_to(target, *on_delete).map_err(StoreError::IncompleteId)?;
             for item in self.table.range(begin.clone()..keys::after(&begin)) {
                 found.step(Step::Add, *on_delete, item?.0.get(begin.len()..).unwrap_or_default());
             }
-            // What the group has yet to write.
-            for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
-                for (step, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
-                    let Some(of) = of.as_ref().filter(|of| of.resource.references_len() > 0) else { continue };
-                    for referrer in of.index_entries(key)?.iter().filter_map(|entry| entry.strip_prefix(&*begin)) {
-                        found.step(step, *on_delete, referrer);
-                    }
-                }
+            for (step, referrer) in pending.get(&begin).into_iter().flatten() {
+                found.step(*step, *on_delete, referrer);
             }
         }
         Ok(found)

@@ -222,3 +222,14 @@ async fn a_start_of_an_earlier_format_on_a_full_disk_opens_for_reading() {
     assert_eq!(opened.stats().await.unwrap().head.resources(), 5);
     assert_eq!(opened.check().await.unwrap(), []);
 }
+
+#[tokio::test]
+async fn what_belongs_to_a_deletion_is_taken_without_room() {
+    let Some(disk) = Disk::new(64) else { return };
+    let store = SledBackend::open(options(&disk)).unwrap();
+    disk.fill();
+    until_full(&store, "a").await;
+    let put = |name: &str| Batch::of(Mutation::Put(Box::new(resource(name))));
+    assert!(is_full(&store.commit(put("x")).await.unwrap_err()));
+    store.commit(Batch { belongs_to_deletion: true, ..put("x") }).await.unwrap();
+}

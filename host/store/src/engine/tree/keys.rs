@@ -245,11 +245,17 @@ pub(crate) fn reference(record: &ReferenceRecord, referrer: &[u8]) -> Result<Vec
     Ok(key)
 }
 
+/// A key of the reference index as what those of all referrers to the same begin with, and the referrer.
+pub(crate) fn split_reference(entry: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = entry.split_first().filter(|(space, _)| **space == REFERENCE)?.1;
+    entry.split_at_checked(1 + end_of(rest, REFERENCE_SEGMENTS)?)
+}
+
 /// The referrer's key out of a key of the reference index.
 pub(crate) fn referrer(entry: &[u8]) -> Option<Vec<u8>> {
-    let rest = entry.split_first().filter(|(space, _)| **space == REFERENCE)?.1;
+    let (_, referrer) = split_reference(entry)?;
     let mut key = vec![RESOURCE];
-    key.extend_from_slice(rest.get(end_of(rest, REFERENCE_SEGMENTS)?..)?);
+    key.extend_from_slice(referrer);
     Some(key)
 }
 
