@@ -426,3 +426,7 @@ fn failed(error: &StoreError) -> Error {
         other => store_fault("failed to write copies", other),
     }
 }
+
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod tests;
