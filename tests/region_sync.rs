@@ -321,3 +321,48 @@ async fn an_incarnation_that_was_replaced_and_deleted_while_nobody_listened_goes
     eventually("it is gone", async || is_gone(world.at("us"), &one).await).await;
     assert_eq!(world.snapshots("us", "eu", "regional.v1.Thing").await, 1);
 }
+
+#[tokio::test]
+async fn a_peer_that_takes_connections_and_never_answers_hangs_nothing() {
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = mute.local_addr().unwrap();
+    let holding = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((connection, _)) = mute.accept().await {
+            held.push(connection);
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    let config = format!(
+        "[region]\nname = \"us\"\nmax_backoff_ms = 400\nkeep_alive_ms = 1000\n[region.peers.eu]\naddress = \"http://{addr}\"\n"
+    );
+    std::fs::write(&file, config).unwrap();
+    let server =
+        Setup::new().component("regional", regional()).arg("--config").arg(file.to_str().unwrap()).start().await;
+    let mut client = mortise_api::RegionServiceClient::new(server.channel().await);
+    eventually("it is seen that it does not answer", async || {
+        let status = client.status(mortise_resource::data::RegionStatusRequest {}).await.unwrap().into_inner();
+        status.peers[0].state() == PeerState::Failed && !status.peers[0].last_error.is_empty()
+    })
+    .await;
+    server.write(artist("korn")).await.unwrap();
+    let begun = std::time::Instant::now();
+    assert!(server.stop().await.success());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
+    holding.abort();
+}
+
+#[tokio::test]
+async fn copies_that_went_with_a_namespace_here_come_back_with_it() {
+    let world = World::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
+    let one = id_of(&world.at("eu").write(regional_thing("Thing", "one", "eu", 1)).await.unwrap());
+    world.copied(&one, "eu", "us").await;
+    world.current().await;
+    let partition_id = id("tenancy.v2beta1.Partition", "world");
+    world.at("us").delete(&partition_id, "").await.unwrap();
+    eventually("the partition is gone", async || is_gone(world.at("us"), &partition_id).await).await;
+    moment().await;
+    world.at("us").write(partition("world", Some(policy(&["eu", "us"], "eu", &[])))).await.unwrap();
+    world.copied(&one, "eu", "us").await;
+}

@@ -1,6 +1,6 @@
 //! Regions on one server: policies, where resources are at home, who may change them, and shards.
 
-use mortise_api::{ChangeServiceClient, ControllerServiceClient, QueryServiceClient};
+use mortise_api::{ChangeServiceClient, ControllerServiceClient, OwnershipServiceClient, QueryServiceClient};
 use mortise_resource::{
     data::{self, MoveRequest, SearchRequest, UpdateRequest},
     goten::{Meta, SyncingMeta},
@@ -149,6 +149,24 @@ async fn what_belongs_to_another_region_is_changed_by_no_call() {
         MoveRequest { id: Some(id_of(&old_thing)), to: Some(gvk("changes.v1.Thing")), ..MoveRequest::default() };
     refused(changes.r#move(moved).await, &says);
     assert!(server.read(&id_of(&old_thing)).await.is_ok());
+    let import = data::ImportRequest {
+        r#type: Some(gvk("changes.v1.Thing")),
+        tenancy: Some(tenancy("world", "default")),
+        external_id: "thing:new".into(),
+        name: "imported".into(),
+        ..data::ImportRequest::default()
+    };
+    refused(changes.import(import).await, &says);
+    let mut owners = OwnershipServiceClient::new(server.channel().await);
+    let request = data::SetBlockDeletionRequest { id: Some(id.clone()), version: String::new(), block_deletion: true };
+    refused(owners.set_block_deletion(request).await, &says);
+    refused(server.write(noted(now.clone(), &[("deletionTimestamp", "2026-01-01T00:00:00Z")])).await, &says);
+    let path = "/api/regional/v1/thing/one?partition=world&namespace=default";
+    for answer in
+        [server.put(path, serde_json::json!({ "text": "" })).await, server.ask("DELETE", path).await_answer().await]
+    {
+        assert!(answer.code() >= 400 && answer.body.contains("belongs to region"), "{}", answer.body);
+    }
     assert_eq!(server.read(&id).await.unwrap(), now, "nothing of it was done");
 
     // And back.
