@@ -3,7 +3,7 @@
 //! # Contract
 //! [`ResourceService::restart_copies`] drops the progress of types before their copies are deleted. Whatever is applied
 //! is applied before that, and so deleted too, or after the session has begun anew, when the unit is known to be marked:
-//! then it is held back until there is a place for it again. So a crash in between loses nothing.
+//! then it is held back, also what is still here, until there is a place for it again. So a crash in between loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +27,7 @@ pub(crate) struct CopiedType {
 }
 
 /// How often each type's copies began anew since the start, and the lock between that and what applies copies.
+#[derive(Default)]
 pub(crate) struct CopyRestarts {
     lock: RwLock<()>,
     numbers: watch::Sender<BTreeMap<CopiedType, u64>>,
@@ -35,12 +36,6 @@ pub(crate) struct CopyRestarts {
 impl CopiedType {
     pub(super) fn new(peer: &str, of: &pb::Type) -> Self {
         Self { peer: peer.to_owned(), group: of.group.clone(), kind: of.kind.clone() }
-    }
-}
-
-impl Default for CopyRestarts {
-    fn default() -> Self {
-        Self { lock: RwLock::default(), numbers: watch::Sender::default() }
     }
 }
 
