@@ -17,10 +17,17 @@ type Key = (String, String, String);
 /// What became of a name.
 #[derive(Default)]
 struct Entry {
-    /// It is so now; `None`: it is not there.
+    /// It is so now; `None`: it left.
     put: Option<Box<pb::Resource>>,
-    /// Incarnations that went before, any of which may be the one that is here.
-    gone: Vec<pb::Id>,
+    gone: Gone,
+}
+
+/// Incarnations of a name that left, any of which may be the one that is here.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) ids: Vec<pb::Id>,
+    /// How the last one was before it left: so it still is if it was given to another region.
+    pub(crate) last: Option<Box<pb::Resource>>,
 }
 
 /// Changes, in no order: of each name what it came to.
@@ -41,8 +48,9 @@ impl Changeset {
     pub(crate) fn remove(&mut self, id: pb::Id) {
         self.bytes += id.encoded_len();
         let entry = self.entry(id.clone());
-        entry.put = None;
-        entry.gone.push(id);
+        let put = entry.put.take().or_else(|| entry.gone.last.take());
+        entry.gone.last = put.filter(|put| put.id.as_ref().is_some_and(|put| put.uid == id.uid));
+        entry.gone.ids.push(id);
     }
 
     fn entry(&mut self, id: pb::Id) -> &mut Entry {
@@ -64,16 +72,17 @@ impl Changeset {
         *self = Self::default();
     }
 
-    /// The changes. What is there replaces what went before; of what is not there each incarnation is removed. Whether
-    /// the owner deleted it is not known before it is asked.
-    pub(crate) fn take(&mut self) -> Vec<CopyChange> {
-        let changes = std::mem::take(self).changes.into_values();
-        let all = changes.flat_map(|Entry { put, gone }| {
-            let gone = if put.is_some() { Vec::new() } else { gone };
-            let removals = gone.into_iter().map(|id| CopyChange::Remove { id, deleted: false });
-            put.map(CopyChange::Put).into_iter().chain(removals)
-        });
-        all.collect()
+    /// The changes. What is there replaces what went before. What became of what left is not known before the owner is
+    /// asked.
+    pub(crate) fn take(&mut self) -> (Vec<CopyChange>, Vec<Gone>) {
+        let (mut puts, mut left) = (Vec::new(), Vec::new());
+        for Entry { put, gone } in std::mem::take(self).changes.into_values() {
+            match put {
+                Some(put) => puts.push(CopyChange::Put(put)),
+                None => left.push(gone),
+            }
+        }
+        (puts, left)
     }
 }
 
@@ -94,10 +103,9 @@ mod tests {
         changes.put(resource("a", "2"));
         changes.put(resource("b", "3"));
         changes.remove(resource("b", "3").id.unwrap());
-        let mut taken = changes.take();
-        taken.sort_by_key(|change| change.id().name);
-        assert!(matches!(&*taken, [CopyChange::Put(a), CopyChange::Remove { id: b, .. }]
-            if a.id.as_ref().unwrap().uid == "2" && b.uid == "3"));
+        let (puts, left) = changes.take();
+        assert!(matches!(&*puts, [CopyChange::Put(a)] if a.id.as_ref().unwrap().uid == "2"));
+        assert!(matches!(&*left, [Gone { ids, last: Some(_) }] if ids[0].uid == "3"));
         assert!(changes.is_empty());
     }
 
@@ -107,8 +115,10 @@ mod tests {
         changes.remove(resource("a", "1").id.unwrap());
         changes.put(resource("a", "2"));
         changes.remove(resource("a", "2").id.unwrap());
-        let uids: Vec<_> = changes.take().iter().map(|change| change.id().uid).collect();
+        let (_, left) = changes.take();
+        let uids: Vec<_> = left[0].ids.iter().map(|id| id.uid.as_str()).collect();
         assert_eq!(uids, ["1", "2"], "what is here may be the first, since it was away meanwhile");
+        assert_eq!(left[0].last.as_ref().unwrap().id.as_ref().unwrap().uid, "2");
     }
 
     #[test]

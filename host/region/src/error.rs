@@ -5,6 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use mortise_resource::Error;
 use tonic::{Code, Status};
 
+use crate::session::MAX_UIDS;
+
 /// What ends a watch; it begins again after a while.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
@@ -29,6 +31,12 @@ pub(crate) enum FollowError {
     /// More is held back than can be named, so everything is asked for again.
     #[error("more than can be named is held back; a snapshot follows")]
     TooMuchHeldBack,
+    /// More resources are in a snapshot than are remembered.
+    #[error("the snapshot has more than {} resources of the type, which are too many for one", MAX_UIDS)]
+    TooManyResources,
+    /// Copies were removed here with a unit that was deleted.
+    #[error("a unit with copies was emptied here; a snapshot follows")]
+    BegunAnew,
     /// This server's own service failed.
     #[error("here: {}", source.message)]
     Local { source: Error },
@@ -38,6 +46,17 @@ impl FollowError {
     /// Whether the peer does not know the type.
     pub(crate) fn is_unknown_type(&self) -> bool {
         matches!(self, Self::Peer { status } if status.code() == Code::InvalidArgument && status.message().ends_with("not registered"))
+    }
+
+    /// Whether the peer's answer is about the ids that it was asked for, and not about the peer.
+    pub(crate) fn is_of_ids(&self) -> bool {
+        let Self::Peer { status } = self else { return false };
+        match status.code() {
+            Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::OutOfRange => true,
+            // Its limit of rates has the same code.
+            Code::ResourceExhausted => status.message().contains("bytes together"),
+            _ => false,
+        }
     }
 }
 

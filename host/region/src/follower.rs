@@ -24,7 +24,8 @@ pub(crate) struct Follower {
     pub(crate) report: Arc<PeerReport>,
     /// The version under which the type is shown.
     pub(crate) shown: Gvk,
-    /// Its versions here, newest last: the peer is asked for the newest that it has.
+    /// Its versions here, newest last: only the newest one that the peer has, too, is followed; what the peer stores in
+    /// another version than that comes in this one as far as its watches tell it so.
     pub(crate) versions: Vec<Gvk>,
     pub(crate) scope: Scope,
     pub(crate) max_backoff: Duration,
@@ -66,6 +67,7 @@ impl Follower {
         let answer = timeout(ANSWER, connection.watches().watch_resources(request)).await;
         let mut messages = answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner();
         self.report.answered(&self.shown, progress.resume_token.is_empty());
+        let at_begin = progress.clone();
         let mut session = Session::new(self, connection, of, progress);
         loop {
             let due = session.retry_at();
@@ -74,6 +76,7 @@ impl Follower {
                     let message = message?.ok_or(FollowError::Ended)?;
                     *was_current |= session.take(message).await?;
                 }
+                () = self.service.copies_begin_anew(&at_begin) => return Err(FollowError::BegunAnew),
                 () = sleep_until(due), if session.may_retry() => session.retry().await?,
             }
         }

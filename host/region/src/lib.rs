@@ -10,8 +10,10 @@
 //! another region. What cannot be applied is held back by itself, and tried again.
 //!
 //! # Limits
-//! Of each type 4,096 changes and 4 MiB are held, and 16 bytes for each resource of a snapshot.
-//! Messages have 1 GiB at most.
+//! Of each type 4,096 changes and 4 MiB are held, and 16 bytes for each resource of a snapshot,
+//! which has 4,000,000 of them at most; a stream that is not read holds 1 MiB.
+//! A message has at most 17 MiB, or twice `store.max_resource_bytes` and 1 MiB if that
+//! is more; a larger one keeps its type from going on.
 //!
 //! # Cost
 //! One connection for each peer, and one stream for each type that may be copied. Nothing is polled; a peer that is down
@@ -87,7 +89,6 @@ impl Regions {
         for (options, report) in self.options.iter().zip(self.peers.iter()) {
             running.spawn(Peer::new(self.service.clone(), options.clone(), report.clone()).run());
         }
-        self.service.stopped().await;
-        running.shutdown().await;
+        while running.join_next().await.is_some() {}
     }
 }

@@ -14,12 +14,15 @@ use tonic::{
 
 use crate::{PeerOptions, error::FollowError};
 
-/// Longest message that is taken from a peer, bytes: a resource and 128 KiB.
-pub(crate) const MAX_MESSAGE: usize = 1 << 30;
+/// Bytes of the longest answer to a BatchGet, but for one resource that is larger.
+const ANSWER_BYTES: usize = 16 << 20;
+/// Bytes beside the resources of a message.
+const MESSAGE_ROOM: usize = 1 << 20;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Bytes of a stream, and of all streams, that the peer may send before they are taken.
-const WINDOWS: (u32, u32) = (1 << 20, 4 << 20);
+/// Bytes of a stream, and of all streams, that the peer may send before they are taken. Each stream is bounded by itself:
+/// were all of them together, those that wait for an answer would keep the answer away.
+const WINDOWS: (u32, u32) = (1 << 20, (1 << 31) - 1);
 
 type Authorized = InterceptedService<Channel, Token>;
 
@@ -47,16 +50,22 @@ struct Files {
 /// The connection to one peer.
 pub(crate) struct Link {
     options: PeerOptions,
+    max_message: usize,
     open: Mutex<Option<(Files, Connection)>>,
 }
 
 /// An open connection. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Connection(Authorized);
+pub(crate) struct Connection {
+    calls: Authorized,
+    max_message: usize,
+}
 
 impl Link {
-    pub(crate) fn new(options: PeerOptions) -> Self {
-        Self { options, open: Mutex::default() }
+    /// What the host keeps of a resource does not count for its limit, and may be as much again.
+    pub(crate) fn new(options: PeerOptions, max_resource_bytes: usize) -> Self {
+        let max_message = ANSWER_BYTES.max(max_resource_bytes.saturating_mul(2)).saturating_add(MESSAGE_ROOM);
+        Self { options, max_message, open: Mutex::default() }
     }
 
     /// The connection, made anew when its files have changed. It connects with the first call.
@@ -101,7 +110,8 @@ impl Link {
             endpoint = endpoint.tls_config(tls).map_err(wrong)?;
         }
         let token = files.token.as_deref().map(|token| self.token(token)).transpose()?;
-        Ok(Connection(InterceptedService::new(endpoint.connect_lazy(), Token(token))))
+        let calls = InterceptedService::new(endpoint.connect_lazy(), Token(token));
+        Ok(Connection { calls, max_message: self.max_message })
     }
 
     fn token(&self, bytes: &[u8]) -> Result<MetadataValue<Ascii>, FollowError> {
@@ -116,11 +126,11 @@ impl Link {
 
 impl Connection {
     pub(crate) fn watches(&self) -> WatchServiceClient<Authorized> {
-        WatchServiceClient::new(self.0.clone()).max_decoding_message_size(MAX_MESSAGE)
+        WatchServiceClient::new(self.calls.clone()).max_decoding_message_size(self.max_message)
     }
 
     pub(crate) fn queries(&self) -> QueryServiceClient<Authorized> {
-        QueryServiceClient::new(self.0.clone()).max_decoding_message_size(MAX_MESSAGE)
+        QueryServiceClient::new(self.calls.clone()).max_decoding_message_size(self.max_message)
     }
 }
 

@@ -28,18 +28,21 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(service: ResourceService, options: PeerOptions, report: Arc<PeerReport>) -> Self {
-        let link = Arc::new(Link::new(options.clone()));
+        let link = Arc::new(Link::new(options.clone(), service.max_resource_bytes()));
         Self { service, options, link, report }
     }
 
-    /// Runs until it is dropped.
+    /// Runs until the service stops, and its tasks have ended.
     pub(crate) async fn run(self) {
         let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::<Kind, Running>::new());
         let mut known = None;
+        let stopped = self.service.stopped();
+        tokio::pin!(stopped);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                () = &mut stopped => return tasks.shutdown().await,
                 _ = ticks.tick() => {
                     let types = self.service.types();
                     if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &types)) {

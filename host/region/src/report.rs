@@ -102,10 +102,10 @@ impl PeerReport {
         });
     }
 
-    pub(crate) fn applied(&self, of: &Gvk, copies: u64, held_back: &[HeldBack]) {
+    pub(crate) fn applied(&self, of: &Gvk, copies: u64, held_back: Vec<HeldBack>) {
         self.with(of, |one| {
             one.applied += copies;
-            one.held_back = held_back.to_vec();
+            one.held_back = held_back;
         });
     }
 

@@ -3,17 +3,14 @@
 use std::{collections::HashSet, time::Duration};
 
 use mortise_resource::{
-    data::{
-        BatchGetRequest, BatchGetResponse, RegionProgress, ResourceChange, WatchResourcesResponse,
-        resource_change::ChangeType,
-    },
+    data::{BatchGetRequest, BatchGetResponse, ResourceChange, WatchResourcesResponse, resource_change::ChangeType},
     pb,
 };
-use mortise_service::{CopyChange, uid_number};
+use mortise_service::{CopyChange, CopyProgress, may_be_in, uid_number};
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    changeset::Changeset,
+    changeset::{Changeset, Gone},
     error::FollowError,
     follower::{ANSWER, Follower},
     link::Connection,
@@ -28,12 +25,24 @@ const ASKED: usize = 500;
 /// How long after a snapshot the next one comes, where more is held back than can be named.
 const NEXT_SNAPSHOT: Duration = Duration::from_secs(120);
 
+/// Uids of a snapshot, at most.
+pub(crate) const MAX_UIDS: usize = 4_000_000;
+
+/// What the peer has of the resources that it was asked for.
+#[derive(Default)]
+struct Answer {
+    resources: Vec<pb::Resource>,
+    /// Those of which it cannot say it, such as one that is stored in a version of the type that is not asked for: they are
+    /// still there.
+    unsure: Vec<pb::Id>,
+}
+
 /// A watch that is open.
 pub(crate) struct Session<'a> {
     follower: &'a Follower,
     connection: Connection,
     of: pb::Type,
-    progress: RegionProgress,
+    progress: CopyProgress,
     changes: Changeset,
     /// The uids of a snapshot that is coming.
     snapshot: Option<HashSet<u128>>,
@@ -42,7 +51,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: RegionProgress) -> Self {
+    pub(crate) fn new(follower: &'a Follower, connection: Connection, of: pb::Type, progress: CopyProgress) -> Self {
         let snapshot = progress.resume_token.is_empty().then(HashSet::new);
         let begun = Instant::now();
         let retry = (begun + RETRY.0, RETRY.0);
@@ -59,6 +68,9 @@ impl<'a> Session<'a> {
         }
         for change in message.changes {
             self.add(change);
+        }
+        if self.snapshot.as_ref().is_some_and(|uids| uids.len() > MAX_UIDS) {
+            return Err(FollowError::TooManyResources);
         }
         if !message.is_current {
             if self.changes.is_full() {
@@ -95,9 +107,7 @@ impl<'a> Session<'a> {
         metrics::counter!("mortise_region_resets_total", "peer" => peer).increment(1);
         self.changes.clear();
         self.snapshot = Some(HashSet::new());
-        self.progress.resume_token.clear();
-        self.progress.held_back.clear();
-        self.progress.held_back_more = false;
+        self.progress.begin_anew();
         self.follower.report.snapshot(&self.follower.shown);
     }
 
@@ -132,56 +142,81 @@ impl<'a> Session<'a> {
 
     /// Applies what is held, with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
-        let changes = self.changes.take();
-        let changes = self.without_kept(changes).await?;
+        let (mut changes, gone) = self.changes.take();
+        changes.extend(self.resolved(gone).await?);
         self.commit(&changes).await
     }
 
     async fn commit(&mut self, changes: &[CopyChange]) -> Result<(), FollowError> {
         let Follower { service, report, shown, .. } = self.follower;
-        let held = self.progress.held_back.len();
+        let held = self.progress.held_back_len();
         let copied = service.apply_copies(&mut self.progress, changes, self.snapshot.is_some()).await?;
-        for (outcome, number) in
-            [("written", copied.written), ("removed", copied.removed), ("held_back", copied.held_back)]
-        {
+        for (outcome, number) in [
+            ("written", copied.written),
+            ("removed", copied.removed),
+            ("held_back", copied.held_back),
+            ("refused", copied.refused),
+        ] {
             let peer = report.name().to_owned();
             metrics::counter!("mortise_region_copies_total", "peer" => peer, "outcome" => outcome).increment(number);
         }
-        report.applied(shown, copied.written + copied.removed, &self.progress.held_back);
-        if self.progress.held_back.len() > held {
+        report.applied(shown, copied.written + copied.removed, self.progress.held_back());
+        if self.progress.held_back_len() > held {
             self.retry = (Instant::now() + RETRY.0, RETRY.0);
         }
         Ok(())
     }
 
-    /// Asks the peer about what was removed: what it still has for this region stays as it is, since another region owns
-    /// it now, or it came back; what is deleted takes along what it owns.
-    async fn without_kept(&self, changes: Vec<CopyChange>) -> Result<Vec<CopyChange>, FollowError> {
-        let is_removal = |change: &CopyChange| matches!(change, CopyChange::Remove { .. });
-        let (removals, mut kept): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_removal);
+    /// Asks the peer about what left: what it still has for this region stays, as it was last told, since another region
+    /// owns it now, or it came back; what is deleted takes along what it owns.
+    async fn resolved(&self, gone: Vec<Gone>) -> Result<Vec<CopyChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
-        for some in removals.chunks(ASKED) {
-            let ids: Vec<pb::Id> = some.iter().map(CopyChange::id).collect();
-            let answer = self.ask(ids.clone(), &["meta.syncing"]).await?;
-            for id in ids {
-                let found = answer
-                    .resources
-                    .iter()
-                    .find(|found| found.id.as_ref().is_some_and(|found| found.uid == id.uid && found.name == id.name));
-                let syncing = found.map(|found| found.meta.as_ref().and_then(|meta| meta.syncing.as_ref()));
-                match syncing {
-                    Some(Some(syncing)) if may_be_in(&syncing.regions, here) => {}
-                    found => kept.push(CopyChange::Remove { id, deleted: found.is_none() }),
-                }
+        let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
+        let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
+        for some in ids.chunks(ASKED) {
+            let answer = self.ask(some, &["meta.syncing"]).await?;
+            stays.extend(answer.unsure.into_iter().map(|id| id.uid));
+            for found in answer.resources {
+                let syncing = found.meta.and_then(|meta| meta.syncing).unwrap_or_default();
+                let uids = if may_be_in(&syncing.regions, here) { &mut stays } else { &mut elsewhere };
+                uids.extend(found.id.map(|id| id.uid));
             }
         }
-        Ok(kept)
+        let mut changes = Vec::new();
+        for Gone { ids, last } in gone {
+            match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
+                Some(last) => changes.push(CopyChange::Put(last)),
+                None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
+                    let deleted = !elsewhere.contains(&id.uid);
+                    CopyChange::Remove { id, deleted }
+                })),
+            }
+        }
+        Ok(changes)
     }
 
-    async fn ask(&self, ids: Vec<pb::Id>, paths: &[&str]) -> Result<BatchGetResponse, FollowError> {
+    /// Asks the peer for resources: for each by itself if one of them keeps it from answering.
+    async fn ask(&self, ids: &[pb::Id], paths: &[&str]) -> Result<Answer, FollowError> {
+        match self.ask_at_once(ids, paths).await {
+            Ok(answer) => return Ok(Answer { resources: answer.resources, unsure: Vec::new() }),
+            Err(e) if !e.is_of_ids() => return Err(e),
+            Err(_) => {}
+        }
+        let mut answer = Answer::default();
+        for id in ids {
+            match self.ask_at_once(std::slice::from_ref(id), paths).await {
+                Ok(one) => answer.resources.extend(one.resources),
+                Err(e) if e.is_of_ids() => answer.unsure.push(id.clone()),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn ask_at_once(&self, ids: &[pb::Id], paths: &[&str]) -> Result<BatchGetResponse, FollowError> {
         let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
         let field_mask = (!paths.is_empty()).then_some(prost_types::FieldMask { paths });
-        let request = BatchGetRequest { ids, field_mask, ..BatchGetRequest::default() };
+        let request = BatchGetRequest { ids: ids.to_vec(), field_mask, ..BatchGetRequest::default() };
         let answer = timeout(ANSWER, self.connection.queries().batch_get(request)).await;
         Ok(answer.map_err(|_| FollowError::Silent { within: ANSWER })??.into_inner())
     }
@@ -193,30 +228,31 @@ impl<'a> Session<'a> {
 
     /// Whether there is something to try again, and nothing else in between.
     pub(crate) fn may_retry(&self) -> bool {
-        !self.progress.held_back.is_empty() && self.snapshot.is_none() && self.changes.is_empty()
+        let is_held_back = self.progress.held_back_len() > 0 || self.progress.held_back_more();
+        is_held_back && self.snapshot.is_none() && self.changes.is_empty()
     }
 
-    /// Tries what is held back again, as the peer has it now.
+    /// Tries what is held back again, as the peer has it now. Where more is held back than is named, a snapshot follows,
+    /// two minutes after the watch began at the earliest.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
-        let ids: Vec<pb::Id> = self.progress.held_back.iter().filter_map(|held| held.id.clone()).collect();
+        let ids: Vec<pb::Id> = self.progress.held_back_ids().cloned().collect();
         for some in ids.chunks(WHOLE) {
-            let answer = self.ask(some.to_vec(), &[]).await?;
+            let answer = self.ask(some, &[]).await?;
             let there: Vec<pb::Resource> =
                 answer.resources.into_iter().filter(|resource| self.is_for_here(resource)).collect();
-            let is_there = |id: &pb::Id| {
-                let same = |found: &pb::Id| found.name == id.name && found.tenancy == id.tenancy;
-                there.iter().filter_map(|found| found.id.as_ref()).any(same)
-            };
-            // What became of the others the watch says.
-            self.progress
-                .held_back
-                .retain(|held| held.id.as_ref().is_some_and(|id| !some.contains(id) || is_there(id)));
+            let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
+            for id in some {
+                let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
+                // What became of the others the watch says.
+                if !found.any(|found| is_same(found, id)) {
+                    self.progress.forget(id);
+                }
+            }
             let changes: Vec<CopyChange> = there.into_iter().map(|one| CopyChange::Put(Box::new(one))).collect();
             self.commit(&changes).await?;
         }
-        if self.progress.held_back_more && self.begun.elapsed() > NEXT_SNAPSHOT {
-            self.progress.resume_token.clear();
-            self.progress.held_back_more = false;
+        if self.progress.held_back_more() && self.begun.elapsed() > NEXT_SNAPSHOT {
+            self.progress.begin_anew();
             self.commit(&[]).await?;
             return Err(FollowError::TooMuchHeldBack);
         }
@@ -224,8 +260,4 @@ impl<'a> Session<'a> {
         self.retry = (Instant::now() + wait, wait);
         Ok(())
     }
-}
-
-fn may_be_in(regions: &[String], region: &str) -> bool {
-    regions.iter().any(|one| one == region || one == "*")
 }

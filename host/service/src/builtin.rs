@@ -6,7 +6,10 @@
 //!
 //! A token or policy that could not be used is refused when it is written, and so is a partition's policy of regions.
 
-use crate::{region::policy, registry::ResourceType};
+use crate::{
+    region::policy,
+    registry::{Owner, ResourceType},
+};
 use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES, Policy};
 use mortise_resource::{
     Diagnostic, Error, Severity, data, meta, name, pb, proto::hashicorp::consul::tenancy::v2beta1::Partition, tenancy,
@@ -29,6 +32,10 @@ pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
 }
 
 pub(crate) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+    // All that a write of a plugin's type costs here.
+    if !matches!(kind.owner, Owner::Host) {
+        return Ok(());
+    }
     if is_tenancy(kind) && meta::is_marked(&resource.metadata) {
         refuse_default(kind, resource)?;
     }

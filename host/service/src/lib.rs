@@ -64,7 +64,7 @@ pub use origin::{Origin, Remote, Surface};
 pub use query::watch::{ResourceChanges, ResourcesChanges};
 pub use rates::Rates;
 pub use references::carry_out::RemovalError;
-pub use region::{Copied, CopyChange, MAX_HELD_BACK, Placement, uid_number};
+pub use region::{Copied, CopyChange, CopyProgress, MAX_HELD_BACK, Placement, may_be_in, uid_number};
 pub use service::{Options, ResourceService};
 pub use type_watch::TypeWatch;
 pub use upgrade::{UpgradeReport, schema_version};

@@ -9,7 +9,7 @@ use crate::{
     query::field_index::FieldIndexes,
     rates::{Category, RateLimits, Rates},
     references::record_pass::RecordPasses,
-    region::Placement,
+    region::{CopyRestarts, Placement},
     registry::Registry,
 };
 use arc_swap::ArcSwap;
@@ -112,6 +112,8 @@ pub struct ResourceService {
     pub(crate) low_priority: Arc<LowPriorityThreads>,
     pub(crate) rates: Arc<RateLimits>,
     pub(crate) barriers: Barriers,
+    /// Which copies of other regions have begun anew.
+    pub(crate) copy_restarts: Arc<CopyRestarts>,
     stop: CancellationToken,
 }
 
@@ -143,6 +145,7 @@ impl ResourceService {
             rates: Arc::new(RateLimits::new(options.rates)),
             options: Arc::new(options),
             barriers: (barriers, Arc::new(Mutex::new(Some(arrive)))),
+            copy_restarts: Arc::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -157,6 +160,12 @@ impl ResourceService {
     #[must_use]
     pub fn access(&self) -> Option<&Arc<Access>> {
         self.options.access.as_ref()
+    }
+
+    /// Bytes of a resource, at most.
+    #[must_use]
+    pub fn max_resource_bytes(&self) -> usize {
+        self.options.max_resource_bytes
     }
 
     /// The record of who did what.

@@ -19,7 +19,7 @@ pub(crate) struct Place {
     /// Whether a unit is marked for deletion.
     pub(crate) marked: bool,
     /// The partition's policy of regions; `None` without one, and where the server has no region.
-    pub(crate) policy: Option<MultiRegionPolicy>,
+    pub(crate) policy: Option<Box<MultiRegionPolicy>>,
 }
 
 impl Place {
@@ -65,7 +65,7 @@ impl ResourceService {
                 None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),
             };
             if has_policy {
-                place.policy = policy::of_partition(&stored);
+                place.policy = policy::of_partition(&stored).map(Box::new);
             }
             place.marked |= stored.deletion_mark().is_some();
             place.expect.push(Expectation {

@@ -7,7 +7,11 @@
 //!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
-use std::{collections::HashSet, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    panic::AssertUnwindSafe,
+    time::Duration,
+};
 
 use futures::FutureExt as _;
 use mortise_resource::{
@@ -16,12 +20,14 @@ use mortise_resource::{
     types::{self, Gvk},
 };
 use mortise_store::{Consistency, Query, StoreError, TypeKey, WatchEvent};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::{
     builtin::{self, FINALIZER},
     read::tenancy_of,
     references::{carry_out::RemovalError, plan::Purpose},
+    region::CopiedType,
     service::ResourceService,
 };
 
@@ -79,7 +85,8 @@ impl ResourceService {
 
     /// Deletes the resources of a unit, in as many passes as needed, then the unit.
     async fn empty_unit(&self, unit: &pb::Id) {
-        until_gone(&unit.name, || self.try_empty_unit(unit)).await;
+        let restarted = Mutex::default();
+        until_gone(&unit.name, || self.try_empty_unit(unit, &restarted)).await;
     }
 
     /// Whether a marked unit may be emptied: `default` only when the partition around it is marked too.
@@ -106,8 +113,9 @@ impl ResourceService {
         }
     }
 
-    /// Makes one pass over a unit. Returns whether the unit is gone.
-    async fn try_empty_unit(&self, id: &pb::Id) -> Result<bool, RemovalError> {
+    /// Makes one pass over a unit. Returns whether the unit is gone. `restarted` are the types whose copies have begun anew
+    /// for it.
+    async fn try_empty_unit(&self, id: &pb::Id, restarted: &Mutex<BTreeSet<CopiedType>>) -> Result<bool, RemovalError> {
         let unit = match self.backend.read(Consistency::Consistent, id).await {
             Ok(unit) => unit,
             Err(StoreError::NotFound) => return Ok(true),
@@ -132,6 +140,7 @@ impl ResourceService {
             let mut cursor = self.backend.scan(&query).await?;
             while let Some(page) = cursor.next().await? {
                 empty = false;
+                self.release_copies(&unit, &page, restarted).await?;
                 let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
                 let ids = ids.collect::<Result<Vec<_>, _>>()?;
                 // A resource that cannot be deleted now does not keep the others.

@@ -198,7 +198,7 @@ impl ResourceService {
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
-                match is_unchanged && !self.computes_other(kind, &stored, place.policy.as_ref()) {
+                match is_unchanged && !self.computes_other(kind, &stored, place.policy.as_deref()) {
                     true => EncodedResource::of(&stored).map_err(Error::from)?,
                     false => self.replace(sent, resource, stored, place).await?,
                 }
@@ -240,7 +240,7 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
-        self.set_computed(kind, &mut resource, place.policy.as_ref(), true)?;
+        self.set_computed(kind, &mut resource, place.policy.as_deref(), true)?;
         let references = self.written_references(registry, caller, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
     }
@@ -303,7 +303,7 @@ impl ResourceService {
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
-        self.set_computed(kind, &mut resource, place.policy.as_ref(), false)?;
+        self.set_computed(kind, &mut resource, place.policy.as_deref(), false)?;
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)

@@ -180,6 +180,8 @@ pub struct Batch {
     /// Whether the [quotas](crate::quota) hold for it, by what its mutations come to together. Not for what the host
     /// writes itself, nor for deletions and their marks.
     pub limited: bool,
+    /// A type whose resources do not count for the quotas here.
+    pub unlimited: Option<TypeKey>,
 }
 
 impl Batch {

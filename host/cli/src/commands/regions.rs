@@ -156,6 +156,7 @@ fn reason(reason: HeldBackReason) -> &'static str {
         HeldBackReason::Schema => "NewerSchema",
         HeldBackReason::Invalid => "Invalid",
         HeldBackReason::Place => "NoPlace",
+        HeldBackReason::Policy => "Policy",
         HeldBackReason::Store | HeldBackReason::Unspecified => "Store",
     }
 }

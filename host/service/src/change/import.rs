@@ -105,7 +105,7 @@ impl ResourceService {
         }
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
-        self.set_computed(&kind, &mut resource, place.policy.as_ref(), true)?;
+        self.set_computed(&kind, &mut resource, place.policy.as_deref(), true)?;
         let id = resource.id.clone().unwrap_or_default();
         let references = self.written_references(&registry, caller, &kind, &resource, None).await?;
         let batch = made.batch(&kind, resource, place.expect, references);

@@ -86,7 +86,7 @@ impl ResourceService {
         resource.generation = ids::ulid();
         let client = resource.meta.take();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
-        self.set_computed(&new_kind, &mut resource, place.policy.as_ref(), true)?;
+        self.set_computed(&new_kind, &mut resource, place.policy.as_deref(), true)?;
         // The old one is still there, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };

@@ -5,31 +5,34 @@
 //! `meta.syncing` says where it came from, and which of the owner's versions it is. Changes are committed together with
 //! the progress that covers them. A change that is not newer than the copy has no effect, so any of them may come twice.
 //!
-//! What is here under the same name and was not copied from the peer, in this incarnation, is never changed: that is a
-//! conflict. What cannot be applied is held back by itself, and named in the progress; the rest goes on.
+//! A peer is believed no further than this region's own policy goes: what does not belong to the peer by it, or may not be
+//! here, is not written. Changes of another type than the followed one are refused. What is here under the same name and
+//! was not copied from the peer, in this incarnation, is never changed: that is a conflict. What cannot be applied is held
+//! back by itself, and named in the progress; the rest goes on. What is copied into a unit that is marked for deletion is
+//! held back, too, since the unit is about to be emptied.
 //!
 //! # Limits
-//! [`super::MAX_HELD_BACK`] names in a progress. Quotas hold as for writes.
+//! [`super::MAX_HELD_BACK`] names in a progress. Quotas hold for copies as for writes, and not for the progress.
 
 use std::collections::{BTreeMap, HashSet};
 
-use mortise_resource::{
-    Code, EncodedResource, Error,
-    data::{HeldBackReason, RegionProgress},
-    goten::SyncingMeta,
-    pb,
-};
+use mortise_resource::{Code, EncodedResource, Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Query, StoreError, TypeKey};
 
 use super::{
-    enforce::{owning_region, syncing_of},
-    incoming::{check, uid_number},
-    progress::{hold_back, is_same_name},
+    enforce::{copied_from, owning_region, syncing_of},
+    incoming::{check, followed_id, forbidden, uid_number},
+    progress::CopyProgress,
     record::Change,
 };
 use crate::{
-    read::tenancy_of, registry::Registry, removal, service::ResourceService, shards, store_fault::store_fault,
-    tenancy::PlaceError,
+    read::tenancy_of,
+    registry::Registry,
+    removal,
+    service::ResourceService,
+    shards,
+    store_fault::store_fault,
+    tenancy::{Place, PlaceError},
 };
 
 /// Attempts of a commit that meets other changes.
@@ -58,23 +61,25 @@ pub struct Copied {
     pub removed: u64,
     /// Resources that are held back.
     pub held_back: u64,
-    /// Those of them that are in conflict with a resource of this region.
-    pub conflicts: u64,
+    /// Changes that no honest peer tells: of other types, or with ids that are none.
+    pub refused: u64,
 }
 
-/// What a change comes to.
-enum Decision {
-    Nothing,
-    Write(Vec<Mutation>, Vec<Expectation>, Change),
-    Remove(Vec<Mutation>, Change),
-    HoldBack(HeldBackReason, String),
+/// How changes are applied.
+struct How {
+    anew: bool,
+    stores_progress: bool,
+    /// Why the store takes no change of this name, if it was asked already.
+    not_stored: Option<String>,
 }
 
-/// What was done.
+/// What a change comes to; the default is nothing.
 #[derive(Default)]
-struct Done {
-    sum: Copied,
-    changes: Vec<Change>,
+struct Decision {
+    mutations: Vec<Mutation>,
+    expect: Vec<Expectation>,
+    change: Option<Change>,
+    held_back: Option<(HeldBackReason, String)>,
 }
 
 impl CopyChange {
@@ -88,39 +93,53 @@ impl CopyChange {
     }
 }
 
+impl Decision {
+    fn removal(stored: &pb::Resource, deleted: bool) -> Self {
+        let id = stored.id.clone().unwrap_or_default();
+        let mutations = match deleted {
+            true => removal::mutations(stored),
+            false => vec![Mutation::Delete { id: id.clone(), version: stored.version.clone() }],
+        };
+        let change = Change { id, before: stored.generation.clone(), after: String::new() };
+        Self { mutations, change: Some(change), ..Self::default() }
+    }
+}
+
 impl ResourceService {
     /// Applies changes that a peer told of one type, of each name what is there or any incarnations that are not, and
     /// stores the progress, in one commit. The names that are held back are noted in the progress. `anew` says that the
-    /// peer's versions begin anew: a copy is then replaced by any other version.
+    /// peer's versions begin anew: a copy is then replaced by any other version. Where nothing changes, the progress is
+    /// stored every ten minutes only.
     ///
     /// # Errors
-    /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts.
-    /// Faults of the store. What was applied then is
-    /// not known; the same changes may come again.
+    /// `Unavailable`: the audit log takes no records. `Aborted`: other changes came in between, in each of ten attempts,
+    /// or the copies have begun anew. Faults of the store. What was applied then is not known; the same changes may come
+    /// again.
     pub async fn apply_copies(
         &self,
-        progress: &mut RegionProgress,
+        progress: &mut CopyProgress,
         changes: &[CopyChange],
         anew: bool,
     ) -> Result<Copied, Error> {
+        let _used = self.use_progress(progress).await?;
+        let how = How { anew, stores_progress: true, not_stored: None };
+        let mut made = Vec::new();
         if changes.is_empty() {
-            let done = self.try_copies(progress, changes, anew, true).await;
-            return done.map(|done| done.sum).map_err(|e| failed(&e));
+            return self.try_copies(progress, changes, &how, &mut made).await.map_err(|e| failed(&e));
         }
-        let records = self.begin_copies(&progress.peer).await?;
-        let done = match self.try_copies(progress, changes, anew, true).await {
-            Err(e) if is_of_one(&e) => self.one_by_one(progress, changes, anew).await,
-            done => done,
-        };
-        match done {
-            Ok(Done { sum, changes }) => {
-                records.end(self, &changes).await;
-                Ok(sum)
-            }
-            Err(e) => {
-                let error = failed(&e);
+        let records = self.begin_copies(progress.peer()).await?;
+        let mut outcome = self.try_copies(progress, changes, &how, &mut made).await;
+        if outcome.as_ref().is_err_and(is_of_one) {
+            outcome = self.one_by_one(progress, changes, anew, &mut made).await;
+        }
+        match outcome.map_err(|e| failed(&e)) {
+            Err(error) if made.is_empty() => {
                 records.fail(error.code).await;
                 Err(error)
+            }
+            outcome => {
+                records.end(self, &made).await;
+                outcome
             }
         }
     }
@@ -128,73 +147,79 @@ impl ResourceService {
     /// Applies each change by itself, since one of them is not to be had; the progress comes last.
     async fn one_by_one(
         &self,
-        progress: &mut RegionProgress,
+        progress: &mut CopyProgress,
         changes: &[CopyChange],
         anew: bool,
-    ) -> Result<Done, StoreError> {
-        let mut all = Done::default();
+        made: &mut Vec<Change>,
+    ) -> Result<Copied, StoreError> {
+        let mut sum = Copied::default();
         for change in changes {
-            match self.try_copies(progress, std::slice::from_ref(change), anew, false).await {
-                Ok(one) => {
-                    all.sum = all.sum.plus(one.sum);
-                    all.changes.extend(one.changes);
-                }
-                Err(e) if is_of_one(&e) => {
-                    hold_back(progress, change, HeldBackReason::Store, e.to_string());
-                    all.sum.held_back += 1;
-                }
-                Err(e) => return Err(e),
+            let one = std::slice::from_ref(change);
+            let mut how = How { anew, stores_progress: false, not_stored: None };
+            let mut outcome = self.try_copies(progress, one, &how, made).await;
+            if let Err(e) = &outcome
+                && is_of_one(e)
+            {
+                how.not_stored = Some(e.to_string());
+                outcome = self.try_copies(progress, one, &how, made).await;
             }
+            sum = sum.plus(outcome?);
         }
-        self.try_copies(progress, &[], anew, true).await?;
-        Ok(all)
+        progress.is_dirty = true;
+        let how = How { anew, stores_progress: true, not_stored: None };
+        self.try_copies(progress, &[], &how, made).await?;
+        Ok(sum)
     }
 
-    /// Applies changes in one commit, with the progress or without.
+    /// Applies changes in one commit, with the progress or without, and adds what was changed.
     async fn try_copies(
         &self,
-        progress: &mut RegionProgress,
+        progress: &mut CopyProgress,
         changes: &[CopyChange],
-        anew: bool,
-        stores_progress: bool,
-    ) -> Result<Done, StoreError> {
+        how: &How,
+        made: &mut Vec<Change>,
+    ) -> Result<Copied, StoreError> {
         let registry = self.types();
         let mut attempts = 0;
         loop {
             let mut next = progress.clone();
-            let (mut copied, mut mutations, mut made) = (Copied::default(), Vec::new(), Vec::new());
+            let (mut copied, mut mutations, mut changed) = (Copied::default(), Vec::new(), Vec::new());
             let mut expect: BTreeMap<(String, String, String, String), Expectation> = BTreeMap::new();
             for change in changes {
-                let id = change.id();
-                next.held_back.retain(|held| !is_same_name(held.id.as_ref(), &id));
-                match self.decide_copy(&registry, &next.peer, change, anew).await? {
-                    Decision::Nothing => {}
-                    Decision::Write(some, expected, change) => {
-                        copied.written += 1;
-                        made.push(change);
-                        mutations.extend(some);
-                        for one in expected {
-                            let ExpectedId { type_key, partition, namespace, name, .. } = &one.id;
-                            let key = (type_key.kind.clone(), partition.clone(), namespace.clone(), name.clone());
-                            expect.insert(key, one);
-                        }
+                let id = match followed_id(&registry, &next.of, &change.id()) {
+                    Ok(id) => id,
+                    Err(what) => {
+                        tracing::debug!(peer = next.peer(), "a change is refused: {what}");
+                        copied.refused += 1;
+                        continue;
                     }
-                    Decision::Remove(some, change) => {
-                        copied.removed += 1;
-                        made.push(change);
-                        mutations.extend(some);
-                    }
-                    Decision::HoldBack(reason, detail) => {
-                        copied.held_back += 1;
-                        copied.conflicts += u64::from(reason == HeldBackReason::Conflict);
-                        hold_back(&mut next, change, reason, detail);
-                    }
+                };
+                next.held_back.remove(&id);
+                let decision = self.decide_copy(&registry, next.peer(), &id, change, how).await?;
+                mutations.extend(decision.mutations);
+                for one in decision.expect {
+                    let ExpectedId { type_key, partition, namespace, name, .. } = &one.id;
+                    let key = (type_key.kind.clone(), partition.clone(), namespace.clone(), name.clone());
+                    expect.insert(key, one);
+                }
+                if let Some(change) = decision.change {
+                    let is_removal = change.after.is_empty();
+                    *(if is_removal { &mut copied.removed } else { &mut copied.written }) += 1;
+                    changed.push(change);
+                }
+                if let Some((reason, detail)) = decision.held_back {
+                    copied.held_back += 1;
+                    next.held_back.add(id, reason, detail, self.held_back_room());
                 }
             }
-            if stores_progress {
+            next.is_dirty |= next.held_back != progress.held_back;
+            if how.stores_progress && (!mutations.is_empty() || next.is_due()) {
                 mutations.push(self.progress_mutation(&next).await?);
+                next.stored();
             }
-            let batch = Batch { expect: expect.into_values().collect(), ..Batch::of_all(mutations).limited() };
+            let unlimited = Some(TypeKey::from(&types::region_progress().to_pb()));
+            let batch =
+                Batch { expect: expect.into_values().collect(), unlimited, ..Batch::of_all(mutations).limited() };
             let committed = match batch.mutations.is_empty() {
                 true => Ok(()),
                 false => self.backend.commit(batch).await.map(drop),
@@ -206,7 +231,8 @@ impl ResourceService {
                 Err(e) => return Err(e),
                 Ok(()) => {
                     *progress = next;
-                    return Ok(Done { sum: copied, changes: made });
+                    made.append(&mut changed);
+                    return Ok(copied);
                 }
             }
         }
@@ -217,70 +243,55 @@ impl ResourceService {
         &self,
         registry: &Registry,
         peer: &str,
+        id: &pb::Id,
         change: &CopyChange,
-        anew: bool,
+        how: &How,
     ) -> Result<Decision, StoreError> {
-        let id = pb::Id { uid: String::new(), ..change.id() };
-        let stored = match self.backend.read(Consistency::Consistent, &id).await {
+        let name = pb::Id { uid: String::new(), ..id.clone() };
+        let stored = match self.backend.read(Consistency::Consistent, &name).await {
             Ok(stored) => Some(stored),
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode()?),
             Err(StoreError::NotFound) => None,
             Err(e) => return Err(e),
         };
+        let is_same = stored.as_ref().is_some_and(|stored| uid(stored) == id.uid);
+        let copy = stored.as_ref().filter(|stored| copied_from(stored) == peer);
         let incoming = match change {
             CopyChange::Put(resource) => resource,
-            CopyChange::Remove { id, deleted } => {
-                return Ok(match stored {
-                    Some(stored) if uid(&stored) == id.uid && copied_from(&stored) == peer => {
-                        let change = Change { id: id.clone(), before: stored.generation.clone(), after: String::new() };
-                        Decision::Remove(removal_of(&stored, *deleted), change)
-                    }
-                    _ => Decision::Nothing,
-                });
+            CopyChange::Remove { deleted, .. } => {
+                return Ok(copy.filter(|_| is_same).map(|copy| Decision::removal(copy, *deleted)).unwrap_or_default());
             }
         };
-        if let Some(stored) = &stored {
-            let is_same = uid(stored) == uid(incoming);
-            let is_copy = copied_from(stored) == peer;
-            // What its former owner gave up is the same incarnation.
-            let handed_over = is_same && (!copied_from(stored).is_empty() || owning_region(stored) == peer);
-            if !is_copy && !handed_over {
-                let owner = match owning_region(stored) {
-                    "" => "no region".to_owned(),
-                    owner => format!("region {owner:?}"),
-                };
-                let what = format!("a resource of {owner} has this name here; delete or rename one of the two");
-                return Ok(Decision::HoldBack(HeldBackReason::Conflict, what));
-            }
-            if is_copy && is_same {
-                let (had, has) = (owner_version(stored), incoming.version.as_str());
-                if had == has || (!anew && number(had) >= number(has)) {
-                    return Ok(Decision::Nothing);
-                }
-            }
-        }
-        if let Some((reason, what)) = check(registry, incoming) {
-            return Ok(Decision::HoldBack(reason, what));
-        }
-        let place = match self.place(tenancy_of(&id)).await {
-            Ok(place) if place.marked && stored.is_none() => {
-                let what = "its place is marked for deletion here".to_owned();
-                return Ok(Decision::HoldBack(HeldBackReason::Place, what));
-            }
+        let place = match self.place_of_copy(registry, peer, id, incoming, stored.as_ref()).await? {
             Ok(place) => place,
-            Err(PlaceError::Missing(what)) => return Ok(Decision::HoldBack(HeldBackReason::Place, what)),
-            Err(PlaceError::Failed(e)) => return Err(e),
+            Err(held_back) => {
+                // Whatever is wrong with the incarnation that is there, the one before is not.
+                let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
+                return Ok(Decision { held_back: Some(held_back), ..removal.unwrap_or_default() });
+            }
         };
+        if let Some(copy) = copy.filter(|_| is_same) {
+            let (had, has) = (owner_version(copy), incoming.version.as_str());
+            if had == has || (!how.anew && number(had) >= number(has)) {
+                return Ok(Decision::default());
+            }
+        }
+        if let Some(what) = &how.not_stored {
+            let removal = copy.filter(|_| !is_same).map(|copy| Decision::removal(copy, true));
+            let held_back = Some((HeldBackReason::Store, what.clone()));
+            return Ok(Decision { held_back, ..removal.unwrap_or_default() });
+        }
         let mut copy = (**incoming).clone();
+        copy.id = Some(id.clone());
         copy.version.clear();
         let mut mutations = Vec::new();
         match &stored {
-            Some(stored) if uid(stored) == uid(incoming) => copy.version.clone_from(&stored.version),
+            Some(stored) if is_same => copy.version.clone_from(&stored.version),
             Some(stored) => mutations = removal::mutations(stored),
             None => {}
         }
         let change = Change {
-            id: copy.id.clone().unwrap_or_default(),
+            id: id.clone(),
             before: stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone()),
             after: copy.generation.clone(),
         };
@@ -292,7 +303,39 @@ impl ResourceService {
         });
         shards::set(&self.options.placement.rings, &mut copy);
         mutations.push(Mutation::Put(Box::new(copy)));
-        Ok(Decision::Write(mutations, place.expect, change))
+        Ok(Decision { mutations, expect: place.expect, change: Some(change), held_back: None })
+    }
+
+    /// Where a copy is to be written; or else why it is held back.
+    async fn place_of_copy(
+        &self,
+        registry: &Registry,
+        peer: &str,
+        id: &pb::Id,
+        incoming: &pb::Resource,
+        stored: Option<&pb::Resource>,
+    ) -> Result<Result<Place, (HeldBackReason, String)>, StoreError> {
+        if let Some(what) = stored.and_then(|stored| conflict(stored, peer, &id.uid)) {
+            return Ok(Err((HeldBackReason::Conflict, what)));
+        }
+        let kind = match check(registry, id, incoming) {
+            Ok(kind) => kind,
+            Err(held_back) => return Ok(Err(held_back)),
+        };
+        let place = match self.place(tenancy_of(id)).await {
+            Ok(place) if place.marked => {
+                return Ok(Err((HeldBackReason::Place, "its place is marked for deletion here".into())));
+            }
+            Ok(place) => place,
+            Err(PlaceError::Missing(what)) => return Ok(Err((HeldBackReason::Place, what))),
+            Err(PlaceError::Failed(e)) => return Err(e),
+        };
+        let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
+        let here = self.region().unwrap_or_default();
+        Ok(match forbidden(kind, incoming, place.policy.as_deref(), known, (peer, here)) {
+            Some(what) => Err((HeldBackReason::Policy, what)),
+            None => Ok(place),
+        })
     }
 
     /// The ids of a type's copies from a peer whose uids are not among these.
@@ -339,24 +382,26 @@ impl Copied {
             written: self.written + other.written,
             removed: self.removed + other.removed,
             held_back: self.held_back + other.held_back,
-            conflicts: self.conflicts + other.conflicts,
+            refused: self.refused + other.refused,
         }
     }
 }
 
-fn removal_of(stored: &pb::Resource, deleted: bool) -> Vec<Mutation> {
-    match deleted {
-        true => removal::mutations(stored),
-        false => vec![Mutation::Delete { id: stored.id.clone().unwrap_or_default(), version: stored.version.clone() }],
+/// Why a resource that is here keeps a peer's of its name away: it is neither the peer's, nor what a former owner gave up.
+fn conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Option<String> {
+    let is_handed_over = uid(stored) == uid_there && (!copied_from(stored).is_empty() || owning_region(stored) == peer);
+    if copied_from(stored) == peer || is_handed_over {
+        return None;
     }
+    let owner = match owning_region(stored) {
+        "" => "no region".to_owned(),
+        owner => format!("region {owner:?}"),
+    };
+    Some(format!("a resource of {owner} has this name here; delete or rename one of the two"))
 }
 
 fn uid(resource: &pb::Resource) -> &str {
     resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default()
-}
-
-fn copied_from(resource: &pb::Resource) -> &str {
-    syncing_of(resource.meta.as_deref()).map(|syncing| syncing.copied_from.as_str()).unwrap_or_default()
 }
 
 fn owner_version(resource: &pb::Resource) -> &str {

@@ -54,7 +54,7 @@ impl ResourceService {
         creates: bool,
     ) -> Result<(), Error> {
         if let Some(here) = self.region() {
-            let syncing = syncing(kind, resource, policy, here);
+            let syncing = syncing(kind, resource, policy, here, creates);
             if let Some(SyncingMeta { owning_region: owner, .. }) = &syncing {
                 if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
                     return Err(not_enabled(resource, owner, policy));
@@ -78,27 +78,46 @@ impl ResourceService {
         stored: &pb::Resource,
         policy: Option<&MultiRegionPolicy>,
     ) -> bool {
-        let mut now = stored.clone();
+        if self.region().is_none() && self.options.placement.rings.is_empty() {
+            return false;
+        }
         if owning_region(stored) != self.region().unwrap_or_default() && is_copy(stored) {
             return false;
         }
+        let mut now = stored.clone();
         // Who may not write it has nothing to refresh.
         self.set_computed(kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
     }
 }
 
-/// Where a resource is at home, and where copies of it may be; `None` where no policy holds.
+/// Where a resource of this server is at home, and where copies of it may be; `None` where no policy holds. `creates` says
+/// that it belongs to no region yet.
 pub(super) fn syncing(
     kind: &ResourceType,
     resource: &pb::Resource,
     policy: Option<&MultiRegionPolicy>,
     here: &str,
+    creates: bool,
 ) -> Option<SyncingMeta> {
-    // Of the host's own types only namespaces are somewhere; and a type whose plugin is missing keeps what it has.
-    match &kind.owner {
-        Owner::Host if kind.gvk != types::namespace() => return None,
-        Owner::Missing(_) => return syncing_of(resource.meta.as_deref()).cloned(),
-        Owner::Host | Owner::Plugin(_) => {}
+    // A type whose plugin is missing keeps what it has.
+    if let Owner::Missing(_) = &kind.owner {
+        return syncing_of(resource.meta.as_deref()).cloned();
+    }
+    let known = Some(owning_region(resource)).filter(|owner| !creates && !owner.is_empty());
+    computed(kind, resource, policy, known.unwrap_or(here))
+}
+
+/// Where a resource is at home, and where copies of it may be, by its field and a policy. Where neither says it, and copies
+/// are everywhere all the same, it belongs to the region that it is known to belong to.
+pub(super) fn computed(
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    known: &str,
+) -> Option<SyncingMeta> {
+    // Of the host's own types only namespaces are somewhere.
+    if matches!(kind.owner, Owner::Host) && kind.gvk != types::namespace() {
+        return None;
     }
     let named = match (kind.regions.field.as_slice(), &resource.data) {
         ([], _) | (_, None) => String::new(),
@@ -108,7 +127,7 @@ pub(super) fn syncing(
         (_, None, RegionSyncing::Default | RegionSyncing::AlwaysInScope | RegionSyncing::Never) => return None,
         (false, ..) => named,
         (true, Some(policy), _) => policy.default_control_region.clone(),
-        (true, None, RegionSyncing::AlwaysGlobally) => here.to_owned(),
+        (true, None, RegionSyncing::AlwaysGlobally) => known.to_owned(),
     };
     let name = format!("{}/{}", kind.gvk.group, kind.gvk.kind);
     let regions = policy::regions(policy, kind.regions.syncing, &name, &owner);
@@ -122,7 +141,12 @@ pub(crate) fn owning_region(stored: &pb::Resource) -> &str {
 
 /// Whether a stored resource was pulled from another region.
 pub(super) fn is_copy(stored: &pb::Resource) -> bool {
-    syncing_of(stored.meta.as_deref()).is_some_and(|syncing| !syncing.copied_from.is_empty())
+    !copied_from(stored).is_empty()
+}
+
+/// The region that a stored resource was pulled from; empty for what is no copy.
+pub(super) fn copied_from(stored: &pb::Resource) -> &str {
+    syncing_of(stored.meta.as_deref()).map(|syncing| syncing.copied_from.as_str()).unwrap_or_default()
 }
 
 pub(super) fn syncing_of(meta: Option<&Meta>) -> Option<&SyncingMeta> {

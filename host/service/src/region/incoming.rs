@@ -1,13 +1,19 @@
-//! What a peer sends: which types may be copied, and what keeps a resource from being stored here.
+//! What a peer sends: which types may be copied, what no honest peer sends, and what keeps a resource from being stored
+//! here.
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
-use mortise_resource::{data::HeldBackReason, pb, types};
+use mortise_resource::{
+    data::HeldBackReason,
+    goten::{MultiRegionPolicy, SyncingMeta},
+    pb, types,
+};
 
+use super::enforce;
 use crate::{
     admit,
     read::tenancy_of,
-    registry::{Owner, Registry, ResourceType},
+    registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
     service::ResourceService,
 };
 
@@ -33,37 +39,89 @@ impl ResourceService {
     }
 }
 
-/// What keeps a resource from being stored here.
-pub(super) fn check(registry: &Registry, incoming: &pb::Resource) -> Option<(HeldBackReason, String)> {
-    let invalid = |what: String| Some((HeldBackReason::Invalid, what));
-    let mut id = incoming.id.clone().unwrap_or_default();
-    if let Err(e) = types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)) {
-        return invalid(e.message);
+/// The id of a change, complete, if it can be that of a resource of the followed type: a peer is not asked for others.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn followed_id(registry: &Registry, of: &pb::Type, id: &pb::Id) -> Result<pb::Id, String> {
+    let mut id = id.clone();
+    types::check_id("id", &mut id).and_then(|()| types::check_reference("id", &id)).map_err(|e| e.message)?;
+    let pb::Type { group, kind, .. } = id.r#type.clone().unwrap_or_default();
+    if group != of.group || kind != of.kind {
+        return Err(format!("a resource of {group}/{kind} came among those of {}/{}", of.group, of.kind));
     }
-    if id.uid.is_empty() || incoming.generation.is_empty() || incoming.version.is_empty() {
-        return invalid("it has no uid, generation or version".into());
+    let namespace = types::namespace();
+    if RESERVED_GROUPS.contains(&group.as_str()) && (group != namespace.group || kind != namespace.kind) {
+        return Err(format!("{group}/{kind} is a type of the host, whose resources are each server's own"));
     }
-    let kind = match registry.resolve(&id.r#type.clone().unwrap_or_default()) {
-        Ok(kind) => kind,
-        Err(e) => return invalid(e.message),
+    if let Some(scope) = registry.scope_of(&group, &kind) {
+        scope.check("resource", &format!("{group}/{kind}"), tenancy_of(&id)).map_err(|e| e.message)?;
+    }
+    Ok(id)
+}
+
+/// What this region's policy has against a resource that a peer sent as its own. `known` is the region that it is known to
+/// belong to, which counts where neither a field nor a policy says so.
+pub(super) fn forbidden(
+    kind: &ResourceType,
+    incoming: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+    known: &str,
+    (peer, here): (&str, &str),
+) -> Option<String> {
+    let Some(SyncingMeta { owning_region: owner, regions, .. }) = enforce::computed(kind, incoming, policy, known)
+    else {
+        return Some("no policy governs it here; give its partition the policy that it has there".into());
     };
-    if let Err(e) = kind.scope.check("resource", &kind.gvk.to_string(), tenancy_of(&id)) {
-        return invalid(e.message);
+    if owner != peer {
+        return Some(format!(
+            "it belongs to region {owner:?} by what is known here; apply the same policy here and there"
+        ));
     }
+    if policy.is_some_and(|policy| !policy.enabled_regions.contains(&owner)) {
+        return Some(format!("the policy of its partition does not enable region {owner:?} here"));
+    }
+    if !may_be_in(&regions, here) {
+        return Some(format!("the policy of its partition allows no copy in region {here:?} here"));
+    }
+    None
+}
+
+/// Whether regions, as `meta.syncing` has them, include one.
+#[must_use]
+pub fn may_be_in(regions: &[String], region: &str) -> bool {
+    regions.iter().any(|one| one == region || one == super::policy::EVERYWHERE)
+}
+
+/// The type of a resource whose id was checked, if it can be stored here.
+///
+/// # Errors
+/// What keeps it from that.
+pub(super) fn check<'a>(
+    registry: &'a Registry,
+    id: &pb::Id,
+    incoming: &pb::Resource,
+) -> Result<&'a ResourceType, (HeldBackReason, String)> {
+    let invalid = |what: String| (HeldBackReason::Invalid, what);
+    if id.uid.is_empty() || incoming.generation.is_empty() || incoming.version.is_empty() {
+        return Err(invalid("it has no uid, generation or version".into()));
+    }
+    let kind = registry.resolve(&id.r#type.clone().unwrap_or_default()).map_err(|e| invalid(e.message))?;
+    kind.scope.check("resource", &kind.gvk.to_string(), tenancy_of(id)).map_err(|e| invalid(e.message))?;
     let version = NonZeroU32::new(incoming.schema_version).unwrap_or(NonZeroU32::MIN);
     if version > kind.schema_version {
         let what =
             format!("schema version {version}, and the type has {} here; update its plugin", kind.schema_version);
-        return Some((HeldBackReason::Schema, what));
+        return Err((HeldBackReason::Schema, what));
     }
     match &incoming.data {
         // What is older is upgraded when it is read.
-        Some(data) if version == kind.schema_version => match admit::check_data(kind, data) {
-            Ok(()) => None,
-            Err(e) => invalid(e.message),
-        },
-        _ => None,
+        Some(data) if version == kind.schema_version => {
+            admit::check_data(kind, data).map_err(|e| invalid(e.message))?;
+        }
+        _ => {}
     }
+    Ok(kind)
 }
 
 /// A uid as a number; what is no ULID has its hash.

@@ -17,8 +17,10 @@ pub(crate) mod policy;
 mod progress;
 mod record;
 mod refresh;
+mod restarts;
 
 pub use copies::{Copied, CopyChange};
 pub use enforce::Placement;
-pub use incoming::uid_number;
-pub use progress::MAX_HELD_BACK;
+pub use incoming::{may_be_in, uid_number};
+pub use progress::{CopyProgress, MAX_HELD_BACK};
+pub(crate) use restarts::{CopiedType, CopyRestarts};

@@ -1,5 +1,18 @@
 //! How far the copies of one type from one peer are: type `mortise.v1.RegionProgress`, stored in the same commit as the
 //! copies that it covers. So neither is there without the other, whenever the server ends.
+//!
+//! # Contract
+//! The token in memory may be ahead of the stored one, by changes that came to nothing. What is held back is stored
+//! whenever it changes.
+//!
+//! # Limits
+//! What is held back is named as long as [`MAX_HELD_BACK`] names and 256 KiB are not exceeded, and the progress fits
+//! `store.max_resource_bytes`; of the rest it is known that there is more. No quota holds for a progress.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use mortise_resource::{
     Error,
@@ -10,47 +23,202 @@ use mortise_store::{Consistency, Mutation, StoreError};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::copies::CopyChange;
+use super::restarts::CopiedType;
 use crate::{ids, service::ResourceService, store_fault::store_fault};
 
 /// Resources that a progress names as held back.
 pub const MAX_HELD_BACK: usize = 1_000;
+/// Their bytes.
+const MAX_BYTES: usize = 256 << 10;
+/// Bytes of a progress that names nothing: the names of peer and type, the token, and what encloses them.
+const REST: usize = 4 << 10;
+/// Bytes that enclose a name in the list.
+const ENTRY: usize = 8;
+/// How long a token that covers no change is kept in memory only.
+const STORED: Duration = Duration::from_secs(600);
 /// Bytes of what is said of one.
 const MAX_DETAIL: usize = 512;
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionProgress";
+
+/// The name of a resource within its type.
+type Name = (String, String, String);
+
+/// How far the copies of a type from a peer are.
+#[derive(Debug, Clone)]
+pub struct CopyProgress {
+    pub(super) key: CopiedType,
+    pub(super) of: pb::Type,
+    /// How often the copies had begun anew when it was read.
+    pub(super) restarts: u64,
+    /// Where the watch goes on; empty: with a snapshot.
+    pub resume_token: String,
+    pub(super) held_back: HeldBackList,
+    /// Whether what is held back is not what is stored.
+    pub(super) is_dirty: bool,
+    /// When it was stored last; `None`: the stored token is not one of this watch.
+    stored: Option<Instant>,
+}
+
+/// Resources that are held back, by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct HeldBackList {
+    named: BTreeMap<Name, HeldBack>,
+    bytes: usize,
+    more: bool,
+}
+
+impl CopyProgress {
+    /// The region that is copied from.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.key.peer
+    }
+
+    /// The ids of what is held back, as far as they are named, without uids.
+    pub fn held_back_ids(&self) -> impl Iterator<Item = &pb::Id> {
+        self.held_back.named.values().filter_map(|held| held.id.as_ref())
+    }
+
+    /// What is held back, as far as it is named.
+    #[must_use]
+    pub fn held_back(&self) -> Vec<HeldBack> {
+        self.held_back.named.values().cloned().collect()
+    }
+
+    /// How many of them are named.
+    #[must_use]
+    pub fn held_back_len(&self) -> usize {
+        self.held_back.named.len()
+    }
+
+    /// Whether more is held back than is named.
+    #[must_use]
+    pub fn held_back_more(&self) -> bool {
+        self.held_back.more
+    }
+
+    /// Takes a resource off what is held back.
+    pub fn forget(&mut self, id: &pb::Id) {
+        self.is_dirty |= self.held_back.remove(id);
+    }
+
+    /// Begins anew: a snapshot follows, and says what is to be held back.
+    pub fn begin_anew(&mut self) {
+        self.resume_token.clear();
+        self.stored = None;
+        self.is_dirty |= self.held_back != HeldBackList::default();
+        self.held_back = HeldBackList::default();
+    }
+
+    /// Whether it is to be stored, though no copy has changed.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > STORED)
+    }
+
+    /// Notes that it is stored as it is.
+    pub(super) fn stored(&mut self) {
+        (self.is_dirty, self.stored) = (false, Some(Instant::now()));
+    }
+
+    fn of_stored(key: CopiedType, of: &pb::Type, restarts: u64, stored: Option<RegionProgress>) -> Self {
+        let RegionProgress { resume_token, held_back, held_back_more, .. } = stored.unwrap_or_default();
+        let mut list = HeldBackList { more: held_back_more, ..HeldBackList::default() };
+        for held in held_back {
+            list.insert(held, usize::MAX);
+        }
+        let stored = (!resume_token.is_empty()).then(Instant::now);
+        Self { key, of: of.clone(), restarts, resume_token, held_back: list, is_dirty: false, stored }
+    }
+
+    fn to_pb(&self) -> RegionProgress {
+        RegionProgress {
+            peer: self.key.peer.clone(),
+            r#type: Some(self.of.clone()),
+            resume_token: self.resume_token.clone(),
+            held_back: self.held_back(),
+            held_back_more: self.held_back.more,
+        }
+    }
+}
+
+impl HeldBackList {
+    /// Notes that a resource is not applied, and why, if its name fits into this many bytes with the others.
+    pub(super) fn add(&mut self, id: pb::Id, reason: HeldBackReason, mut detail: String, room: usize) {
+        detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
+        let id = pb::Id { uid: String::new(), ..id };
+        self.insert(HeldBack { id: Some(id), reason: reason.into(), detail }, room);
+    }
+
+    fn insert(&mut self, held: HeldBack, room: usize) {
+        let Some(id) = &held.id else { return };
+        self.remove(id);
+        let bytes = held.encoded_len() + ENTRY;
+        if self.named.len() >= MAX_HELD_BACK || self.bytes + bytes > room {
+            self.more = true;
+            return;
+        }
+        self.bytes += bytes;
+        self.named.insert(name_of(id), held);
+    }
+
+    /// Takes a resource off. Returns whether it was named.
+    pub(super) fn remove(&mut self, id: &pb::Id) -> bool {
+        if self.named.is_empty() {
+            return false;
+        }
+        let Some(held) = self.named.remove(&name_of(id)) else { return false };
+        self.bytes = self.bytes.saturating_sub(held.encoded_len() + ENTRY);
+        true
+    }
+}
 
 impl ResourceService {
     /// The progress of a type's copies from a peer; an empty one, if nothing was copied yet.
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn region_progress(&self, peer: &str, of: &pb::Type) -> Result<RegionProgress, Error> {
-        let stored = self.stored_progress(peer, of).await.map_err(|e| store_fault("failed read", &e))?;
-        let fresh = || RegionProgress { peer: peer.to_owned(), r#type: Some(of.clone()), ..RegionProgress::default() };
-        Ok(stored.as_ref().and_then(content).unwrap_or_else(fresh))
+    pub async fn region_progress(&self, peer: &str, of: &pb::Type) -> Result<CopyProgress, Error> {
+        let key = CopiedType::new(peer, of);
+        let _reading = self.copy_restarts.read().await;
+        let restarts = self.copy_restarts.number(&key);
+        let stored = self.stored_progress(&key).await.map_err(|e| store_fault("failed read", &e))?;
+        Ok(CopyProgress::of_stored(key, of, restarts, stored.as_ref().and_then(content)))
     }
 
     /// What stores a progress, over what is stored now.
-    pub(super) async fn progress_mutation(&self, progress: &RegionProgress) -> Result<Mutation, StoreError> {
-        let of = progress.r#type.clone().unwrap_or_default();
-        let mut resource = match self.stored_progress(&progress.peer, &of).await? {
+    pub(super) async fn progress_mutation(&self, progress: &CopyProgress) -> Result<Mutation, StoreError> {
+        let mut resource = match self.stored_progress(&progress.key).await? {
             Some(stored) => stored,
-            None => {
-                pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id(&progress.peer, &of) }), ..Default::default() }
-            }
+            None => pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id(&progress.key) }), ..Default::default() },
         };
         resource.generation = ids::ulid();
-        resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: progress.encode_to_vec() });
+        resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: progress.to_pb().encode_to_vec() });
         Ok(Mutation::Put(Box::new(resource)))
     }
 
-    async fn stored_progress(&self, peer: &str, of: &pb::Type) -> Result<Option<pb::Resource>, StoreError> {
-        match self.backend.read(Consistency::Consistent, &id(peer, of)).await {
+    /// Forgets a progress.
+    pub(super) async fn drop_progress(&self, key: &CopiedType) -> Result<(), StoreError> {
+        let Some(stored) = self.stored_progress(key).await? else { return Ok(()) };
+        let delete = Mutation::Delete { id: stored.id.unwrap_or_default(), version: stored.version };
+        self.backend.commit(mortise_store::Batch::of(delete)).await.map(drop)
+    }
+
+    async fn stored_progress(&self, key: &CopiedType) -> Result<Option<pb::Resource>, StoreError> {
+        match self.backend.read(Consistency::Consistent, &id(key)).await {
             Ok(stored) => Ok(Some(stored)),
             Err(StoreError::NotFound) => Ok(None),
             Err(e) => Err(e),
         }
     }
+
+    /// Bytes of what a progress may name as held back.
+    pub(super) fn held_back_room(&self) -> usize {
+        room_in(self.options.max_resource_bytes)
+    }
+}
+
+fn room_in(max_resource_bytes: usize) -> usize {
+    MAX_BYTES.min(max_resource_bytes.saturating_sub(REST))
 }
 
 fn content(resource: &pb::Resource) -> Option<RegionProgress> {
@@ -58,8 +226,8 @@ fn content(resource: &pb::Resource) -> Option<RegionProgress> {
 }
 
 /// Its id: the digest of the peer's name and the type, whose versions share one.
-fn id(peer: &str, of: &pb::Type) -> pb::Id {
-    let parts = [peer, &of.group, &of.kind];
+fn id(key: &CopiedType) -> pb::Id {
+    let parts = [&key.peer, &key.group, &key.kind];
     let digest = parts.into_iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0]));
     pb::Id {
         uid: String::new(),
@@ -70,24 +238,58 @@ fn id(peer: &str, of: &pb::Type) -> pb::Id {
     }
 }
 
-/// Notes that a change is not applied, and why.
-pub(super) fn hold_back(
-    progress: &mut RegionProgress,
-    change: &CopyChange,
-    reason: HeldBackReason,
-    mut detail: String,
-) {
-    let id = pb::Id { uid: String::new(), ..change.id() };
-    progress.held_back.retain(|held| !is_same_name(held.id.as_ref(), &id));
-    if progress.held_back.len() >= MAX_HELD_BACK {
-        progress.held_back_more = true;
-        return;
-    }
-    detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
-    progress.held_back.push(HeldBack { id: Some(id), reason: reason.into(), detail });
+fn name_of(id: &pb::Id) -> Name {
+    let tenancy = id.tenancy.clone().unwrap_or_default();
+    (tenancy.partition, tenancy.namespace, id.name.clone())
 }
 
-/// Whether what is held back has this name.
-pub(super) fn is_same_name(held: Option<&pb::Id>, id: &pb::Id) -> bool {
-    held.is_some_and(|held| held.name == id.name && held.tenancy == id.tenancy)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh() -> CopyProgress {
+        let of = pb::Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
+        CopyProgress::of_stored(CopiedType::new("eu", &of), &of, 0, None)
+    }
+
+    fn named(name: &str) -> pb::Id {
+        let tenancy = pb::Tenancy { partition: "p".repeat(63), namespace: "n".repeat(63) };
+        pb::Id { name: name.into(), uid: "u".into(), tenancy: Some(tenancy), ..fresh_id() }
+    }
+
+    fn fresh_id() -> pb::Id {
+        let part = "x".repeat(128);
+        let of = pb::Type { group: part.clone(), group_version: part.clone(), kind: part };
+        pb::Id { r#type: Some(of), ..pb::Id::default() }
+    }
+
+    #[test]
+    fn a_progress_fits_the_smallest_limit_of_resources_and_knows_that_there_is_more() {
+        for limit in [1_000, 5_000, 40_000, 1 << 20, 1 << 30] {
+            let mut progress = fresh();
+            progress.resume_token = "t".repeat(512);
+            for number in 0..2_000 {
+                let (id, detail) = (named(&format!("{number:063}")), "é".repeat(400));
+                progress.held_back.add(id, HeldBackReason::Conflict, detail, room_in(limit));
+            }
+            assert!(progress.held_back_more());
+            let bytes = progress.to_pb().encoded_len();
+            assert!(bytes + 512 <= limit.max(2_000), "{bytes} of {limit}");
+            assert!(bytes <= MAX_BYTES + REST && progress.held_back_len() <= MAX_HELD_BACK);
+        }
+    }
+
+    #[test]
+    fn what_is_held_back_is_named_once_and_comes_back_as_it_was_stored() {
+        let mut progress = fresh();
+        for detail in ["one", "another"] {
+            progress.held_back.add(named("a"), HeldBackReason::Place, detail.into(), MAX_BYTES);
+        }
+        assert_eq!(progress.held_back_len(), 1);
+        assert_eq!(progress.held_back().iter().map(|held| held.detail.as_str()).collect::<Vec<_>>(), ["another"]);
+        let again = CopyProgress::of_stored(progress.key.clone(), &progress.of, 0, Some(progress.to_pb()));
+        assert_eq!(again.held_back, progress.held_back);
+        progress.forget(&named("a"));
+        assert!(progress.is_dirty && progress.held_back == HeldBackList::default());
+    }
 }

@@ -47,11 +47,11 @@ impl ResourceService {
         }
         let stopped = self.stopped();
         tokio::pin!(stopped);
-        let mut known = BTreeMap::new();
+        let (mut known, mut due) = (BTreeMap::new(), BTreeSet::new());
         loop {
             tokio::select! {
                 () = &mut stopped => return,
-                Err(e) = self.follow_policies(&mut known) => {
+                Err(e) = self.follow_policies(&mut known, &mut due) => {
                     tracing::warn!("bringing regions of resources up to date starts again: {e}");
                 }
             }
@@ -59,15 +59,20 @@ impl ResourceService {
         }
     }
 
-    /// Makes a pass over each partition whose policy is not the known one. Ends only with an error.
-    async fn follow_policies(&self, known: &mut BTreeMap<String, MultiRegionPolicy>) -> Result<Infallible, StoreError> {
+    /// Makes a pass over each partition whose policy is not the known one, and over those that are due. Ends only with an
+    /// error. A partition without a policy is known, too: it may have had one.
+    async fn follow_policies(
+        &self,
+        known: &mut BTreeMap<String, Option<MultiRegionPolicy>>,
+        due: &mut BTreeSet<String>,
+    ) -> Result<Infallible, StoreError> {
         let query = Query {
             type_key: TypeKey::from(&types::partition().to_pb()),
             tenancy: pb::Tenancy::default(),
             name_prefix: String::new(),
         };
         let mut partitions = self.backend.watch_list(&query).await?;
-        let (mut due, mut types): (BTreeSet<String>, _) = (BTreeSet::new(), self.types());
+        let mut types = self.types();
         loop {
             let event = match due.is_empty() {
                 true => tokio::select! {
@@ -85,21 +90,21 @@ impl ResourceService {
             match event {
                 Some(WatchEvent::Upsert(partition)) => {
                     let (name, policy) = (partition.name().to_owned(), policy::of_partition(&partition));
-                    if known.get(&name) != policy.as_ref() {
+                    if known.get(&name) != Some(&policy) {
                         due.insert(name.clone());
-                        match policy {
-                            Some(policy) => known.insert(name, policy),
-                            None => known.remove(&name),
-                        };
+                        known.insert(name, policy);
                     }
                 }
-                Some(WatchEvent::Delete(partition)) => drop(known.remove(partition.name())),
+                Some(WatchEvent::Delete(partition)) => {
+                    known.remove(partition.name());
+                    due.remove(partition.name());
+                }
                 Some(_) => {}
                 None => {
                     if let Some(name) = due.pop_first()
                         && let Err(e) = self.refresh_partition(&name).await
                     {
-                        known.remove(&name);
+                        due.insert(name);
                         return Err(e);
                     }
                 }
@@ -135,11 +140,14 @@ impl ResourceService {
         Ok(())
     }
 
-    /// Whether a resource was written since its regions are others now.
+    /// Whether a resource was written since its regions are others now. One that cannot be decoded stays as it is.
     async fn refresh(&self, registry: &Registry, found: EncodedResource) -> Result<bool, StoreError> {
-        let Some(id) = found.decode_id()? else { return Ok(false) };
+        let Ok(mut stored) = found.decode() else {
+            tracing::warn!(name = found.name(), "a resource cannot be decoded; its regions stay as they are");
+            return Ok(false);
+        };
+        let id = stored.id.clone().unwrap_or_default();
         let Some(kind) = id.r#type.as_ref().and_then(|of| registry.resolve(of).ok()) else { return Ok(false) };
-        let mut stored = found.decode()?;
         for _ in 0..ATTEMPTS {
             let place = match self.place(tenancy_of(&id)).await {
                 Ok(place) => place,
@@ -147,7 +155,7 @@ impl ResourceService {
                 Err(PlaceError::Missing(_)) => return Ok(false),
                 Err(PlaceError::Failed(e)) => return Err(e),
             };
-            let Some(next) = self.refreshed(kind, &stored, place.policy.as_ref()) else { return Ok(false) };
+            let Some(next) = self.refreshed(kind, &stored, place.policy.as_deref()) else { return Ok(false) };
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
             let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
@@ -176,7 +184,7 @@ impl ResourceService {
         policy: Option<&MultiRegionPolicy>,
     ) -> Option<Option<SyncingMeta>> {
         let here = self.region()?;
-        let next = enforce::syncing(kind, stored, policy, here);
+        let next = enforce::syncing(kind, stored, policy, here, false);
         let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
         if enforce::is_copy(stored) && !is_mine {
             return None;

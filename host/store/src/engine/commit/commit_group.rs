@@ -116,7 +116,8 @@ impl<'t> CommitGroup<'t> {
         let shortage = self.shortage.clone().filter(|_| !deletes);
         let mut undo = Undo::new();
         let applied = self.apply(batch.mutations, shortage.as_ref(), &mut undo);
-        let judged = applied.and_then(|results| Ok((results, self.growth_of(&undo, batch.limited.then_some(usage))?)));
+        let limits = batch.limited.then_some((usage, batch.unlimited.as_ref()));
+        let judged = applied.and_then(|results| Ok((results, self.growth_of(&undo, limits)?)));
         match judged {
             Ok((results, growth)) => {
                 self.growth.extend(growth);
@@ -150,8 +151,9 @@ impl<'t> CommitGroup<'t> {
         mutations.into_iter().enumerate().map(apply).collect()
     }
 
-    /// What the batch that can be undone adds to tenancies, judged by the quotas if it is limited by the `usage`.
-    fn growth_of(&self, undo: &Undo, usage: Option<&UsageSums>) -> Result<Growth, StoreError> {
+    /// What the batch that can be undone adds to tenancies, judged by the quotas if it has limits: the usage, and a type that
+    /// does not count.
+    fn growth_of(&self, undo: &Undo, limits: Option<(&UsageSums, Option<&TypeKey>)>) -> Result<Growth, StoreError> {
         // A resource that the batch changes again was before it what it was the first time.
         let mut before = BTreeMap::new();
         for (key, stored, _) in undo {
@@ -162,7 +164,16 @@ impl<'t> CommitGroup<'t> {
         for (key, before) in &before {
             growth.note(key, before.map(|stored| stored.len), now(key).map(|stored| stored.len));
         }
-        if let Some(usage) = usage {
+        if let Some((usage, unlimited)) = limits {
+            let is_unlimited = |stored: &StoredResource| {
+                let id = stored.resource.id();
+                unlimited.is_some_and(|of| of.group == id.group && of.kind == id.kind)
+            };
+            before.retain(|key, before| !before.or_else(|| now(key)).is_some_and(is_unlimited));
+            let mut counted = Growth::default();
+            for (key, before) in &before {
+                counted.note(key, before.map(|stored| stored.len), now(key).map(|stored| stored.len));
+            }
             let grows = |tenancy: &[u8]| {
                 let size =
                     |stored: Option<&StoredResource>| stored.map_or(0, |stored| limited_size_encoded(&stored.resource));
@@ -171,7 +182,7 @@ impl<'t> CommitGroup<'t> {
                 let now: usize = within().map(|(key, _)| size(now(key))).sum();
                 now > within().map(|(_, before)| size(*before)).sum()
             };
-            usage.judge(self.quotas, &self.growth, &growth, grows)?;
+            usage.judge(self.quotas, &self.growth, &counted, grows)?;
         }
         Ok(growth)
     }
