@@ -115,9 +115,10 @@ impl CopyProgress {
         self.is_dirty || self.stored.is_none_or(|stored| stored.elapsed() > STORED)
     }
 
-    /// Notes that it is stored as it is.
+    /// Notes that it is stored as it is. The first token of a watch is due all the same.
     pub(super) fn stored(&mut self) {
-        (self.is_dirty, self.stored) = (false, Some(Instant::now()));
+        self.is_dirty = false;
+        self.stored = (!self.resume_token.is_empty()).then(Instant::now);
     }
 
     fn of_stored(key: CopiedType, of: &pb::Type, restarts: u64, stored: Option<RegionProgress>) -> Self {
