@@ -93,7 +93,7 @@ async fn an_owner_may_come_later_but_not_too_late() {
     goes(&server, "early").await;
 }
 
-/// While a finalizer holds the old one nothing is collected, and the new one comes in the same moment as the old one goes.
+/// Whether it comes before a check is due, or within the grace.
 #[tokio::test]
 async fn an_owner_that_is_made_again_is_the_owner() {
     let server = quick().start().await;

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use mortise_resource::descriptors;
 use prost::Message;
 use prost_reflect::{DescriptorPool, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 
@@ -87,54 +88,16 @@ fn holders(pool: &DescriptorPool, marked: &HashMap<String, BTreeSet<u32>>) -> Ha
 }
 
 fn of_file(file: &FileDescriptor, marked: &mut HashMap<String, BTreeSet<u32>>) {
-    // Cannot fail: the pool was built of it.
-    let Ok(bytes) = File::decode(file.encode_to_vec().as_slice()) else { return };
-    for message in &bytes.messages {
-        collect(file.package_name(), message, marked);
+    for (message, fields) in descriptors::field_options::<FieldOptions>(&file.encode_to_vec()) {
+        let redacted = fields.into_iter().filter(|(_, of)| of.debug_redact);
+        let numbers: BTreeSet<u32> = redacted.map(|(number, _)| number).collect();
+        if !numbers.is_empty() {
+            marked.insert(message, numbers);
+        }
     }
 }
 
-fn collect(parent: &str, message: &Declared, marked: &mut HashMap<String, BTreeSet<u32>>) {
-    let name = if parent.is_empty() { message.name.clone() } else { format!("{parent}.{}", message.name) };
-    // Decoding bounds the depth.
-    for nested in &message.nested {
-        collect(&name, nested, marked);
-    }
-    let redacted = message.fields.iter().filter(|field| field.options.as_ref().is_some_and(|of| of.debug_redact));
-    let numbers: BTreeSet<u32> = redacted.filter_map(|field| u32::try_from(field.number).ok()).collect();
-    if !numbers.is_empty() {
-        marked.insert(name, numbers);
-    }
-}
-
-/// Of `google.protobuf.FileDescriptorProto`, what is looked at here.
-#[derive(Clone, PartialEq, Message)]
-struct File {
-    #[prost(message, repeated, tag = "4")]
-    messages: Vec<Declared>,
-}
-
-/// The same of `DescriptorProto`.
-#[derive(Clone, PartialEq, Message)]
-struct Declared {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, repeated, tag = "2")]
-    fields: Vec<Field>,
-    #[prost(message, repeated, tag = "3")]
-    nested: Vec<Declared>,
-}
-
-/// The same of `FieldDescriptorProto`.
-#[derive(Clone, PartialEq, Message)]
-struct Field {
-    #[prost(int32, tag = "3")]
-    number: i32,
-    #[prost(message, optional, tag = "8")]
-    options: Option<FieldOptions>,
-}
-
-/// The same of `FieldOptions`.
+/// Of `google.protobuf.FieldOptions`, what is looked at here.
 #[derive(Clone, PartialEq, Message)]
 struct FieldOptions {
     #[prost(bool, tag = "16")]

@@ -4,7 +4,7 @@
 //! Such fields are shown to those who read the resource, and to nobody else: not in logs, errors or diffs.
 //! [`Redaction`] says which fields are meant, of messages however deep. [`Secrets`] collects what they hold in the
 //! resources that a plugin is handed, and takes it out of the texts that come back. Which options a field has is read
-//! from its file's bytes here: the library of the descriptors panics on options that do not fit their definition.
+//! from its file's bytes: the library of the descriptors panics on options that do not fit their definition.
 //!
 //! # Limits
 //! Texts are searched for strings, for bytes in UTF-8, base64 and hexadecimal, and for numbers, of at least

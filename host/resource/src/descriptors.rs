@@ -1,7 +1,12 @@
 //! Descriptors of messages, as the bytes that they came in: a library that decodes them leaves out the options that it
 //! does not know, such as `debug_redact` and those that an author defines.
 
-use prost::{DecodeError, Message as _};
+use std::collections::HashMap;
+
+use prost::{DecodeError, Message};
+
+/// Options of fields, by their numbers.
+pub type FieldOptions<O> = HashMap<u32, O>;
 
 /// `google.protobuf.FileDescriptorSet`, wire-identical.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -26,6 +31,54 @@ impl From<prost_types::FileDescriptorSet> for FileDescriptorSet {
     fn from(files: prost_types::FileDescriptorSet) -> Self {
         Self { file: files.file.iter().map(prost::Message::encode_to_vec).collect() }
     }
+}
+
+/// The options of the fields of a file's messages, as far as `O` has them, by the messages' names; of fields that have any.
+/// What does not decode as `O` counts as not said, and so does everything in bytes that are no file.
+#[must_use]
+pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, FieldOptions<O>> {
+    let File { package, messages } = File::decode(file).unwrap_or_default();
+    let mut found = HashMap::new();
+    let mut open: Vec<_> = messages.into_iter().map(|message| (package.clone(), message)).collect();
+    while let Some((parent, Declared { name, fields, nested })) = open.pop() {
+        let name = if parent.is_empty() { name } else { format!("{parent}.{name}") };
+        let said = |field: Field| Some((u32::try_from(field.number).ok()?, O::decode(&*field.options?).ok()?));
+        let options: FieldOptions<O> = fields.into_iter().filter_map(said).collect();
+        open.extend(nested.into_iter().map(|message| (name.clone(), message)));
+        if !options.is_empty() {
+            found.insert(name, options);
+        }
+    }
+    found
+}
+
+/// Of `google.protobuf.FileDescriptorProto`, what is looked at here.
+#[derive(Clone, PartialEq, Message)]
+struct File {
+    #[prost(string, tag = "2")]
+    package: String,
+    #[prost(message, repeated, tag = "4")]
+    messages: Vec<Declared>,
+}
+
+/// The same of `DescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Declared {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    fields: Vec<Field>,
+    #[prost(message, repeated, tag = "3")]
+    nested: Vec<Declared>,
+}
+
+/// The same of `FieldDescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Field {
+    #[prost(int32, tag = "3")]
+    number: i32,
+    #[prost(bytes = "vec", optional, tag = "8")]
+    options: Option<Vec<u8>>,
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Whether a caller may do something, decided as the request would be, without making it.
 
-use mortise_resource::{EncodedResource, Error, authorizer::Verb, pb, types};
+use mortise_resource::{EncodedResource, Error, authorizer::Verb, pb};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
     audit::Method,
     caller::Caller,
     hooks::{ReadDecision, RequestHooks, type_of},
+    request_id,
     service::ResourceService,
 };
 
@@ -25,19 +26,16 @@ impl ResourceService {
     }
 
     async fn decide(&self, caller: &Caller, verb: Verb, id: Option<pb::Id>) -> Result<(), Error> {
-        let mut id = id.ok_or_else(|| Error::invalid("id is required"))?;
+        let id = id.ok_or_else(|| Error::invalid("id is required"))?;
         let registry = self.types();
-        let kind = registry.resolve(&type_of(&id))?.clone();
         if verb == Verb::List {
+            let kind = registry.resolve(&type_of(&id))?.clone();
             let mut tenancy = id.tenancy.unwrap_or_default();
             mortise_resource::tenancy::check_query(&tenancy)?;
             caller.fill_own(kind.scope, &mut tenancy);
             return RequestHooks::new(kind, caller).authorize_list(&tenancy).await;
         }
-        types::check_id("id", &mut id)?;
-        let tenancy = id.tenancy.get_or_insert_default();
-        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        caller.fill(kind.scope, tenancy);
+        let (id, kind) = request_id::complete(&registry, caller, Some(id))?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         if verb == Verb::Read && hooks.authorize_read(&id).await? == ReadDecision::Allowed {
             return Ok(());

@@ -4,20 +4,20 @@
 //! One with finalizers is marked, and removed with the last of them. What refers to it has a say ([`crate::references`]).
 
 use crate::registry::Registry;
-use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb, types};
+use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
     audit::Method,
     builtin,
     caller::Caller,
-    hooks::{RequestHooks, type_of},
+    hooks::RequestHooks,
     references::{
         ResourceKey,
         carry_out::RemovalError,
         plan::{Fate, Purpose},
     },
-    removal,
+    removal, request_id,
     retry::{Failure, Retry},
     service::ResourceService,
     store_fault::store_fault,
@@ -64,13 +64,8 @@ impl ResourceService {
     }
 
     async fn deleted(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
-        let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
-        types::check_id("id", &mut id)?;
         let registry = self.types();
-        let kind = registry.resolve(&type_of(&id))?.clone();
-        let tenancy = id.tenancy.get_or_insert_default();
-        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        caller.fill(kind.scope, tenancy);
+        let (id, kind) = request_id::complete(&registry, caller, request.id)?;
         kind.check_deletable()?;
 
         let version = request.version;

@@ -37,6 +37,7 @@ mod references;
 mod region;
 pub mod registry;
 mod removal;
+mod request_id;
 mod retry;
 mod ruled_caller;
 mod server_meta;

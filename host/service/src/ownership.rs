@@ -15,19 +15,20 @@ use mortise_resource::{
         DeleteStep, GetTreeRequest, GetTreeResponse, OnDelete, PlanDeleteRequest, PlanDeleteResponse,
         SetBlockDeletionRequest, SetBlockDeletionResponse, TreeLink, delete_step::Action, tree_link::By,
     },
-    pb, types,
+    pb,
 };
 use mortise_store::{Consistency, Cursor, StoreError};
 
 use crate::{
     audit::Method,
     caller::Caller,
-    hooks::{RequestHooks, type_of},
+    hooks::RequestHooks,
     references::{
         ResourceKey,
         plan::{DeletionPlan, Fate, Purpose},
     },
     registry::Registry,
+    request_id,
     service::ResourceService,
     store_fault::store_fault,
     write::cas_failure,
@@ -121,13 +122,8 @@ impl ResourceService {
         caller: &Caller,
         request: SetBlockDeletionRequest,
     ) -> Result<SetBlockDeletionResponse, Error> {
-        let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
-        types::check_id("id", &mut id)?;
         let registry = self.types();
-        let kind = registry.resolve(&type_of(&id))?.clone();
-        let tenancy = id.tenancy.get_or_insert_default();
-        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        caller.fill(kind.scope, tenancy);
+        let (id, kind) = request_id::complete(&registry, caller, request.id)?;
         kind.check_deletable()?;
         let stored = match self.backend.read(Consistency::Consistent, &id).await {
             Ok(stored) => stored,

@@ -1,12 +1,13 @@
 //! Read: one resource by id.
 
-use mortise_resource::{EncodedResource, Error, pb, types};
+use mortise_resource::{EncodedResource, Error, pb};
 use mortise_store::StoreError;
 
 use crate::{
     audit::Method,
     caller::Caller,
-    hooks::{ReadDecision, RequestHooks, type_of},
+    hooks::{ReadDecision, RequestHooks},
+    request_id,
     service::ResourceService,
     store_fault::store_fault,
 };
@@ -40,13 +41,8 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ReadRequest,
     ) -> Result<EncodedResource, Error> {
-        let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
-        types::check_id("id", &mut id)?;
         let registry = self.types();
-        let kind = registry.resolve(&type_of(&id))?;
-        let tenancy = id.tenancy.get_or_insert_default();
-        kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
-        caller.fill(kind.scope, tenancy);
+        let (id, kind) = request_id::complete(&registry, caller, request.id)?;
 
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let reading = hooks.authorize_read(&id).await?;

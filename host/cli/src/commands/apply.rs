@@ -151,37 +151,28 @@ impl Apply {
         let throttle = Throttle::default();
         let mut written = Vec::new();
         let mut levels = levels.into_iter();
-        // What refers to something that is not there yet, and what was said of it.
-        let mut waiting: Vec<(Document, CliError)> = Vec::new();
+        // What refers to something that is not there yet, with what it owns, and what becomes of them if it never is.
+        let mut waiting: Vec<(Document, Outcome)> = Vec::new();
         loop {
             let next = levels.next();
             let (is_last, tried) = (next.is_none(), waiting.len());
             if is_last && waiting.is_empty() {
                 return Ok(written);
             }
-            let again: Vec<_> = std::mem::take(&mut waiting);
+            let again = std::mem::take(&mut waiting);
             let mut unwritten: HashSet<Key> = again.iter().map(|(one, _)| Key::of(&id_of(&one.resource))).collect();
-            let (mut now, later): (Vec<_>, Vec<_>) = (Vec::new(), next.unwrap_or_default());
-            for document in later {
+            let mut now = Vec::new();
+            let again = again.into_iter().map(|(document, _)| document);
+            for document in next.unwrap_or_default().into_iter().chain(again) {
                 // What it owns waits for what waits.
-                match document.resource.owner.as_ref().filter(|owner| unwritten.contains(&Key::of(owner))) {
-                    Some(owner) => {
-                        let why = CliError::failed(format!("{}: its owner is not written yet", placed_title(owner)));
+                match document.resource.owner.as_ref().is_some_and(|owner| unwritten.contains(&Key::of(owner))) {
+                    true => {
                         unwritten.insert(Key::of(&id_of(&document.resource)));
-                        waiting.push((document, why));
+                        waiting.push((document, Outcome::Orphan));
                     }
-                    None => now.push(document),
+                    false => now.push(document),
                 }
             }
-            // Those that own go first.
-            let mut owned = Vec::new();
-            for (document, why) in again {
-                match document.resource.owner.as_ref().filter(|owner| unwritten.contains(&Key::of(owner))) {
-                    Some(_) => owned.push((document, why)),
-                    None => now.push(document),
-                }
-            }
-            waiting.extend(owned);
             let mut coming = stream::iter(now)
                 .map(|document| {
                     let (done, throttle) = (Arc::clone(&done), &throttle);
@@ -194,7 +185,7 @@ impl Apply {
             while let Some((document, outcome)) = coming.next().await {
                 let outcome = match outcome {
                     Outcome::Failed(error) if refers_to_nothing(&error) => {
-                        waiting.push((document, error));
+                        waiting.push((document, Outcome::Failed(error)));
                         continue;
                     }
                     outcome => outcome,
@@ -214,10 +205,7 @@ impl Apply {
                 }
             }
             if is_last && waiting.len() == tried {
-                for (document, error) in waiting {
-                    let is_orphan =
-                        document.resource.owner.as_ref().is_some_and(|owner| unwritten.contains(&Key::of(owner)));
-                    let outcome = if is_orphan { Outcome::Orphan } else { Outcome::Failed(error) };
+                for (document, outcome) in waiting {
                     progress.suspend(|| self.tell(&document, outcome, catalog, ui, counts))?;
                 }
                 return Ok(written);

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use mortise_resource::descriptors;
 use prost::Message;
 use prost_reflect::{DescriptorPool, FieldDescriptor};
 
@@ -38,15 +39,10 @@ impl Options {
     /// Of a pool's messages.
     #[must_use]
     pub fn of(pool: &DescriptorPool) -> Self {
-        let mut found = HashMap::new();
-        for file in pool.files() {
-            // Cannot fail: the pool was built of it.
-            let Ok(bytes) = File::decode(file.encode_to_vec().as_slice()) else { continue };
-            for message in &bytes.messages {
-                collect(file.package_name(), message, &mut found);
-            }
-        }
-        Self(found)
+        let said = pool.files().flat_map(|file| descriptors::field_options::<RawOptions>(&file.encode_to_vec()));
+        let read =
+            |fields: HashMap<u32, RawOptions>| fields.iter().map(|(number, said)| (*number, said.into())).collect();
+        Self(said.map(|(message, fields)| (message, read(fields))).collect())
     }
 
     /// Of a field.
@@ -57,59 +53,21 @@ impl Options {
     }
 }
 
-fn collect(parent: &str, message: &Declared, found: &mut HashMap<String, HashMap<u32, FieldOptions>>) {
-    let name = if parent.is_empty() { message.name.clone() } else { format!("{parent}.{}", message.name) };
-    // Decoding bounds the depth.
-    for nested in &message.nested {
-        collect(&name, nested, found);
-    }
-    let fields = message.fields.iter().filter_map(|field| {
-        let said = field.options.as_ref()?;
+impl From<&RawOptions> for FieldOptions {
+    fn from(said: &RawOptions) -> Self {
         let behaves = |number| said.field_behavior.contains(&number);
-        let options = FieldOptions {
+        Self {
             deprecated: said.deprecated,
             debug_redact: said.debug_redact,
             required: behaves(REQUIRED),
             output_only: behaves(OUTPUT_ONLY),
             immutable: behaves(IMMUTABLE),
             unordered: behaves(UNORDERED_LIST),
-        };
-        Some((u32::try_from(field.number).ok()?, options))
-    });
-    let fields: HashMap<_, _> = fields.collect();
-    if !fields.is_empty() {
-        found.insert(name, fields);
+        }
     }
 }
 
-/// Of `google.protobuf.FileDescriptorProto`, what is looked at here.
-#[derive(Clone, PartialEq, Message)]
-struct File {
-    #[prost(message, repeated, tag = "4")]
-    messages: Vec<Declared>,
-}
-
-/// The same of `DescriptorProto`.
-#[derive(Clone, PartialEq, Message)]
-struct Declared {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, repeated, tag = "2")]
-    fields: Vec<Field>,
-    #[prost(message, repeated, tag = "3")]
-    nested: Vec<Declared>,
-}
-
-/// The same of `FieldDescriptorProto`.
-#[derive(Clone, PartialEq, Message)]
-struct Field {
-    #[prost(int32, tag = "3")]
-    number: i32,
-    #[prost(message, optional, tag = "8")]
-    options: Option<RawOptions>,
-}
-
-/// The same of `FieldOptions`.
+/// Of `google.protobuf.FieldOptions`, what is looked at here.
 #[derive(Clone, PartialEq, Message)]
 struct RawOptions {
     #[prost(bool, tag = "3")]

@@ -16,7 +16,7 @@ use crate::{
     audit::Method,
     builtin,
     caller::Caller,
-    hooks::{ReadDecision, RequestHooks, type_of},
+    hooks::{ReadDecision, RequestHooks},
     ids,
     read::tenancy_of,
     references::{
@@ -24,7 +24,7 @@ use crate::{
         plan::{Fate, Purpose},
     },
     registry::{Owner, Registry, ResourceType},
-    removal, server_meta,
+    removal, request_id, server_meta,
     service::ResourceService,
     store_fault::store_fault,
     upgrade,
@@ -53,15 +53,9 @@ impl ResourceService {
     /// The answer, and the generation of what was moved.
     async fn moved(&self, caller: &Caller, request: MoveRequest) -> Result<(MoveResponse, String), Error> {
         let registry = self.types();
-        let mut id = request.id.ok_or_else(|| Error::invalid("id is required"))?;
-        types::check_id("id", &mut id)?;
-        let old_kind = registry.resolve(&type_of(&id))?.clone();
+        let (id, old_kind) = request_id::complete(&registry, caller, request.id)?;
         let new_kind = registry.resolve(&request.to.ok_or_else(|| Error::invalid("to is required"))?)?.clone();
         check_types(&old_kind, &new_kind)?;
-        let tenancy = id.tenancy.get_or_insert_default();
-        old_kind.scope.check("resource", &old_kind.gvk.to_string(), tenancy)?;
-        caller.fill(old_kind.scope, tenancy);
-
         let old = self.old_for_move(caller, &old_kind, &id, &request.version).await?;
         let old_id = old.id.clone().unwrap_or_default();
         let plugin = new_kind.owner.plugin().map(|plugin| plugin.name()).unwrap_or_default();
