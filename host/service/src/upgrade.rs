@@ -142,7 +142,10 @@ impl ResourceService {
                 report.older += 1;
                 hooks.next_item();
                 match hooks.upgraded(resource.clone()).await.and_then(|resource| Ok(resource.decode()?)) {
-                    Ok(resource) => upgraded.push(Mutation::Rewrite(Box::new(resource))),
+                    Ok(mut resource) => {
+                        self.renew_records(&mut resource)?;
+                        upgraded.push(Mutation::Rewrite(Box::new(resource)));
+                    }
                     Err(error) if report.failures.len() < max_failures => {
                         let id = resource.decode_id().ok().flatten().unwrap_or_default();
                         report.failures.push(format!("{}: {}", types::describe(&id), error.message));

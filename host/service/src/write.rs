@@ -317,7 +317,11 @@ impl ResourceService {
         }
         let references = match meta::is_marked(&stored.metadata) && stored.data == resource.data {
             // It loses a finalizer, and refers to what it did.
-            true => WrittenReferences { records: stored.references.clone(), ..WrittenReferences::default() },
+            true => {
+                resource.references.clone_from(&stored.references);
+                self.renew_records(&mut resource)?;
+                WrittenReferences { records: std::mem::take(&mut resource.references), ..WrittenReferences::default() }
+            }
             false => self.written_references(registry, caller, kind, &resource, Some(&stored)).await?,
         };
         let references = match meta::is_marked(&resource.metadata) && !meta::is_marked(&stored.metadata) {

@@ -309,7 +309,7 @@ pub const ALL: [Metric; 81] = {
             Counter,
             "mortise_region_copies_total",
             "peer, outcome",
-            "Changes of a peer's resources: written, removed, held_back.",
+            "Changes of a peer's resources: written, removed, held_back, refused (of other types, or no ids).",
         ),
         metric(
             Gauge,

@@ -81,14 +81,17 @@ impl ResourceService {
         }
         let is_alone = doomed.len() == 1 && mutations.is_empty();
         for Doomed { stored, fate, .. } in doomed {
-            let stored = stored.decode()?;
+            let mut stored = stored.decode()?;
             match fate {
                 Fate::Remove if is_alone => {
                     self.remove_expecting(&stored, referrers).await?;
                     return Ok(Fate::Remove);
                 }
                 Fate::Remove => mutations.extend(removal::mutations(&stored)),
-                Fate::Mark => mutations.extend(marked(stored)),
+                Fate::Mark => {
+                    self.renew_records(&mut stored).map_err(RemovalError::Refused)?;
+                    mutations.extend(marked(stored));
+                }
             }
         }
         self.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::of_all(mutations) }).await?;

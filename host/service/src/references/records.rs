@@ -13,9 +13,12 @@ use mortise_resource::{
 
 use super::ResourceKey;
 use crate::{
+    hooks::type_of,
     ids,
     read::tenancy_of,
     registry::{Registry, ResourceType},
+    service::ResourceService,
+    upgrade,
 };
 
 /// What a reference in data is to.
@@ -114,6 +117,22 @@ pub(crate) fn records(
         }
     }
     Ok(records)
+}
+
+impl ResourceService {
+    /// Makes the records of a resource anew that is about to be stored with the data that it has. The pass over its type
+    /// may store them at this moment, and changes no version by that: who stores those that it read would take them away.
+    pub(crate) fn renew_records(&self, resource: &mut pb::Resource) -> Result<(), Error> {
+        let registry = self.types();
+        let Some(kind) = resource.id.as_ref().and_then(|id| registry.get(&type_of(id))) else { return Ok(()) };
+        // The data of an older schema version says less than the records of one that was upgraded.
+        let is_older =
+            upgrade::schema_version(resource) != kind.schema_version.get() && !resource.references.is_empty();
+        if !kind.references.is_empty() && !is_older {
+            resource.references = records(&registry, kind, resource, Some(resource), Reading::Lenient)?;
+        }
+        Ok(())
+    }
 }
 
 /// The records of a resource's data, in order; none of data of another type.
