@@ -5,8 +5,6 @@ use std::{path::PathBuf, time::Duration};
 use mortise_resource::Error;
 use tonic::{Code, Status};
 
-use crate::session::MAX_UIDS;
-
 /// What ends a watch; it begins again after a while.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
@@ -32,8 +30,10 @@ pub(crate) enum FollowError {
     #[error("more than can be named is held back; a snapshot follows")]
     TooMuchHeldBack,
     /// More resources are in a snapshot than are remembered.
-    #[error("the snapshot has more than {} resources of the type, which are too many for one", MAX_UIDS)]
-    TooManyResources,
+    #[error(
+        "the snapshot has more than {limit} resources of the type, which are too many for one; give fewer to this region"
+    )]
+    TooManyResources { limit: usize },
     /// Copies were removed here with a unit that was deleted.
     #[error("a unit with copies was emptied here; a snapshot follows")]
     BegunAnew,

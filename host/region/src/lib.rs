@@ -10,10 +10,9 @@
 //! another region. What cannot be applied is held back by itself, and tried again.
 //!
 //! # Limits
-//! Of each type 4,096 changes and 4 MiB are held, and 16 bytes for each resource of a snapshot,
-//! which has 4,000,000 of them at most; a stream that is not read holds 1 MiB.
-//! A message has at most 17 MiB, or twice `store.max_resource_bytes` and 1 MiB if that
-//! is more; a larger one keeps its type from going on.
+//! Of each type 4,096 changes and 4 MiB are held, and some 32 bytes for each resource of a snapshot, which has 4,000,000 at
+//! most; a stream that is not read holds 1 MiB. A message has at most 17 MiB, or twice `store.max_resource_bytes` and 1 MiB
+//! if that is more; a larger one keeps its type from going on.
 //!
 //! # Cost
 //! One connection for each peer, and one stream for each type that may be copied. Nothing is polled; a peer that is down

@@ -26,7 +26,7 @@ const ASKED: usize = 500;
 const NEXT_SNAPSHOT: Duration = Duration::from_secs(120);
 
 /// Uids of a snapshot, at most.
-pub(crate) const MAX_UIDS: usize = 4_000_000;
+const MAX_UIDS: usize = 4_000_000;
 
 /// What the peer has of the resources that it was asked for.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
             self.add(change);
         }
         if self.snapshot.as_ref().is_some_and(|uids| uids.len() > MAX_UIDS) {
-            return Err(FollowError::TooManyResources);
+            return Err(FollowError::TooManyResources { limit: MAX_UIDS });
         }
         if !message.is_current {
             if self.changes.is_full() {
