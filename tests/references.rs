@@ -758,3 +758,32 @@ async fn what_is_written_during_the_first_reading_is_recorded() {
         assert_eq!(server.read(&id(NODE, "old")).await.unwrap().references.len(), 1);
     }
 }
+
+/// So no such write takes away what the first reading of the type stores at the same moment.
+#[tokio::test]
+async fn what_is_written_besides_the_data_makes_the_records_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
+    before.write(node("target", &Node::default())).await.unwrap();
+    for name in ["status", "protected", "marked"] {
+        let old = node(name, &Node { blocked_by: list(&["target"]), ..Node::default() });
+        before.write(noted(old, &[("finalizers", "mine")])).await.unwrap();
+    }
+    assert!(before.stop().await.success());
+    let server = setup().data_dir(dir.path()).start().await;
+    let old = server.read(&id(NODE, "status")).await.unwrap();
+    assert!(old.references.is_empty(), "nothing has read the type yet");
+    let status = pb::Status { observed_generation: old.generation.clone(), ..pb::Status::default() };
+    let request = pb::WriteStatusRequest { id: old.id, version: old.version, key: "test".into(), status: Some(status) };
+    server.write_status(request).await.unwrap();
+    let id_of = |name| Some(id(NODE, name));
+    let request = SetBlockDeletionRequest { id: id_of("protected"), version: String::new(), block_deletion: true };
+    ownership(&server).await.set_block_deletion(request).await.unwrap();
+    for name in ["status", "protected"] {
+        assert_eq!(server.read(&id(NODE, name)).await.unwrap().references.len(), 1, "{name}");
+    }
+    delete(&server, "marked").await.unwrap();
+    let marked = server.read(&id(NODE, "marked")).await.unwrap();
+    assert!(meta::is_marked(&marked.metadata));
+    assert_eq!(marked.references.len(), 1);
+}

@@ -112,7 +112,7 @@ impl ResourceService {
         mark(&mut marked);
         marked.generation = ids::ulid();
         server_meta::set_touched(&mut marked);
-        self.renew_records(&mut marked).map_err(RemovalError::Refused)?;
+        self.renew_records(&mut marked);
         Ok(self.backend.write_cas(marked).await.map(|_| false)?)
     }
 

@@ -143,7 +143,7 @@ impl ResourceService {
                 hooks.next_item();
                 match hooks.upgraded(resource.clone()).await.and_then(|resource| Ok(resource.decode()?)) {
                     Ok(mut resource) => {
-                        self.renew_records(&mut resource)?;
+                        self.renew_records(&mut resource);
                         upgraded.push(Mutation::Rewrite(Box::new(resource)));
                     }
                     Err(error) if report.failures.len() < max_failures => {

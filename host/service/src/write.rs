@@ -319,7 +319,7 @@ impl ResourceService {
             // It loses a finalizer, and refers to what it did.
             true => {
                 resource.references.clone_from(&stored.references);
-                self.renew_records(&mut resource)?;
+                self.renew_records(&mut resource);
                 WrittenReferences { records: std::mem::take(&mut resource.references), ..WrittenReferences::default() }
             }
             false => self.written_references(registry, caller, kind, &resource, Some(&stored)).await?,

@@ -91,7 +91,7 @@ impl ResourceService {
             status.updated_at = Some(ids::timestamp());
             stored.status.insert(key.clone(), status.clone());
             server_meta::set_touched(&mut stored);
-            self.renew_records(&mut stored)?;
+            self.renew_records(&mut stored);
             match self.backend.put_limited(stored).await {
                 Ok(resource) => return Ok(resource),
                 Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,

@@ -89,7 +89,7 @@ impl ResourceService {
                 }
                 Fate::Remove => mutations.extend(removal::mutations(&stored)),
                 Fate::Mark => {
-                    self.renew_records(&mut stored).map_err(RemovalError::Refused)?;
+                    self.renew_records(&mut stored);
                     mutations.extend(marked(stored));
                 }
             }

@@ -356,7 +356,7 @@ impl ResourceService {
         if let Some(meta) = &mut stored.meta {
             meta.lifecycle.get_or_insert_default().block_deletion = block_deletion;
         }
-        self.renew_records(&mut stored)?;
+        self.renew_records(&mut stored);
         self.backend.write_cas(stored).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => crate::write::cas_failure(),
             e => crate::store_fault::store_fault("failed to set meta.lifecycle", &e),

@@ -158,9 +158,7 @@ impl ResourceService {
             let Some(next) = self.refreshed(kind, &stored, place.policy.as_deref()) else { return Ok(false) };
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
-            if self.renew_records(&mut stored).is_err() {
-                return Ok(false);
-            }
+            self.renew_records(&mut stored);
             let batch = Batch { expect: place.expect, ..Batch::of(Mutation::Put(Box::new(stored))) };
             match self.backend.commit(batch).await {
                 Ok(_) => return Ok(true),
