@@ -206,6 +206,7 @@ async fn a_resource_of_this_region_is_never_overwritten() {
         })
         .await;
     }
+    world.condition("us", "eu", "Complete", "Conflict").await;
     assert_eq!(world.at("us").read(&id_of(&mine)).await.unwrap(), mine);
     let mut status = mortise_api::ServerServiceClient::new(world.at("us").channel().await);
     let status = status.status(mortise_resource::data::ServerStatusRequest {}).await.unwrap().into_inner();
@@ -226,6 +227,7 @@ async fn a_resource_of_this_region_is_never_overwritten() {
     world.copied(&theirs, "eu", "us").await;
     for (here, there) in [("us", "eu"), ("eu", "us")] {
         eventually("no conflict is left", async || world.held_back(here, there).await.is_empty()).await;
+        world.condition(here, there, "Complete", "Complete").await;
     }
 }
 
@@ -365,4 +367,42 @@ async fn copies_that_went_with_a_namespace_here_come_back_with_it() {
     moment().await;
     world.at("us").write(partition("world", Some(policy(&["eu", "us"], "eu", &[])))).await.unwrap();
     world.copied(&one, "eu", "us").await;
+}
+
+#[tokio::test]
+async fn the_conditions_of_a_peer_are_a_resource_that_only_the_host_writes() {
+    let mut world = World::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
+    world.condition("us", "eu", "Current", "Current").await;
+    world.condition("us", "eu", "Complete", "Complete").await;
+    world.isolate("us", true);
+    world.condition("us", "eu", "Current", "Unreachable").await;
+    world.isolate("us", false);
+    world.condition("us", "eu", "Current", "Current").await;
+
+    let us = world.at("us");
+    let peer = us.read(&peer_id("eu")).await.unwrap();
+    let status = pb::Status { observed_generation: peer.generation.clone(), ..pb::Status::default() };
+    let status = pb::WriteStatusRequest {
+        id: peer.id.clone(),
+        version: String::new(),
+        key: "mortise".into(),
+        status: Some(status),
+    };
+    let mine = resource(peer_id("ap"), None);
+    for refused in [
+        refusal(us.write(pb::Resource { version: String::new(), ..peer.clone() }).await),
+        refusal(us.write(mine).await),
+        refusal(us.write_status(status).await),
+        refusal(us.delete(&peer_id("eu"), "").await),
+    ] {
+        assert_eq!(refused.0, Code::PermissionDenied, "{}", refused.1);
+        assert!(refused.1.contains("mortise.v1.RegionPeer is kept by the host alone"), "{}", refused.1);
+    }
+
+    // A region that is no peer any more has no conditions.
+    world.kill("us").await;
+    let config = world.regions["us"].dir.path().join("config.toml");
+    std::fs::write(config, "[region]\nname = \"us\"\n").unwrap();
+    world.restart("us").await;
+    eventually("what was said of the peer goes", async || is_gone(world.at("us"), &peer_id("eu")).await).await;
 }

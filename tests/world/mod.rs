@@ -172,6 +172,11 @@ pub struct World {
     pub links: BTreeMap<(String, String), Link>,
 }
 
+/// The resource that says how far the copies of a peer are.
+pub fn peer_id(peer: &str) -> pb::Id {
+    id_in("mortise.v1.RegionPeer", peer, "", "")
+}
+
 impl World {
     /// Starts a server for each region. Each has the partition `world` with this policy.
     pub async fn start(names: &[&str], policy: &MultiRegionPolicy, env: &[(&str, &str)]) -> Self {
@@ -258,6 +263,17 @@ impl World {
     pub async fn peer(&self, region: &str, peer: &str) -> PeerRegion {
         let status = self.status(region).await;
         status.peers.into_iter().find(|one| one.name == peer).unwrap()
+    }
+
+    /// Waits until a condition of a peer's has this reason.
+    pub async fn condition(&self, region: &str, peer: &str, kind: &str, reason: &str) {
+        eventually(&format!("{kind} of {peer} at {region} is {reason}"), async || {
+            let Ok(stored) = self.at(region).read(&peer_id(peer)).await else { return false };
+            let conditions =
+                stored.status.get("mortise").map(|status| status.conditions.as_slice()).unwrap_or_default();
+            conditions.iter().any(|one| one.r#type == kind && one.reason == reason)
+        })
+        .await;
     }
 
     /// What is held back of a peer's.

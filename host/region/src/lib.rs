@@ -19,6 +19,7 @@
 //! is tried again after a growing wait.
 
 mod changeset;
+mod conditions;
 mod error;
 mod follower;
 mod link;
@@ -81,6 +82,13 @@ impl Regions {
 
     /// Pulls until the service stops.
     pub async fn run(self) {
+        let peers: Vec<&str> = match self.service.region() {
+            Some(_) => self.options.iter().map(|peer| peer.name.as_str()).collect(),
+            None => Vec::new(),
+        };
+        if let Err(e) = self.service.retain_region_peers(&peers).await {
+            tracing::warn!("what is stored of regions that are no peers any more stays until the next start: {e}");
+        }
         if self.service.region().is_none() {
             return;
         }

@@ -1,23 +1,39 @@
 //! One peer: a task for each type that may be copied, begun and ended as types come and go.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use mortise_resource::pb::Condition;
 use mortise_service::{ResourceService, registry::ResourceType};
 use tokio::{
     task::{AbortHandle, Id, JoinSet},
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{PeerOptions, follower::Follower, link::Link, report::PeerReport};
+use crate::{PeerOptions, conditions::conditions, follower::Follower, link::Link, report::PeerReport};
 
-/// How often the types of this server are looked at, and the gauges are set.
+/// How often the types of this server are looked at, the gauges are set, and conditions compared.
 const TICK: Duration = Duration::from_secs(1);
+/// How long the text of a condition stays that is otherwise the same.
+const TEXT: Duration = Duration::from_secs(10);
 
 /// A group and a kind, whose versions share their resources.
 type Kind = (String, String);
 
 /// The versions of a kind, newest last, and the task that follows them.
 type Running = (Vec<Arc<ResourceType>>, AbortHandle);
+
+/// What was stored of the peer by this process.
+#[derive(Default)]
+struct StoredConditions {
+    conditions: Vec<Condition>,
+    at: Option<Instant>,
+    /// Whether the last attempt failed, which was logged then.
+    has_failed: bool,
+}
 
 pub(crate) struct Peer {
     service: ResourceService,
@@ -35,7 +51,7 @@ impl Peer {
     /// Runs until the service stops, and its tasks have ended.
     pub(crate) async fn run(self) {
         let (mut tasks, mut running) = (JoinSet::new(), BTreeMap::<Kind, Running>::new());
-        let mut known = None;
+        let (mut known, mut stored) = (None, StoredConditions::default());
         let stopped = self.service.stopped();
         tokio::pin!(stopped);
         let mut ticks = interval(TICK);
@@ -50,6 +66,7 @@ impl Peer {
                         self.compare(&mut tasks, &mut running);
                     }
                     self.gauges();
+                    self.store_conditions(&mut stored).await;
                 }
                 Some(ended) = tasks.join_next_with_id() => {
                     let (id, fault): (Id, _) = match ended {
@@ -94,6 +111,24 @@ impl Peer {
                 max_backoff: self.options.max_backoff,
             };
             running.insert(kind, (versions, tasks.spawn(follower.run())));
+        }
+    }
+
+    /// Stores what the peer's conditions are now: at once where one is another one, after a while where only its text is.
+    async fn store_conditions(&self, stored: &mut StoredConditions) {
+        let now = conditions(&self.report.to_pb());
+        let kind = |all: &[Condition]| all.iter().map(|one| (one.state, one.reason.clone())).collect::<Vec<_>>();
+        let is_due = stored.at.is_none_or(|at| kind(&now) != kind(&stored.conditions) || at.elapsed() > TEXT);
+        if !is_due || now == stored.conditions {
+            return;
+        }
+        match self.service.record_region_peer(&self.options.name, &self.options.address, now.clone()).await {
+            Ok(()) => *stored = StoredConditions { conditions: now, at: Some(Instant::now()), has_failed: false },
+            Err(e) => {
+                if !std::mem::replace(&mut stored.has_failed, true) {
+                    tracing::warn!(peer = self.report.name(), "the conditions of a peer are not stored: {e}");
+                }
+            }
         }
     }
 

@@ -109,6 +109,12 @@ pub fn region_progress() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "RegionProgress")
 }
 
+/// A region that copies are pulled from.
+#[must_use]
+pub fn region_peer() -> Gvk {
+    Gvk::new(HOST_GROUP, "v1", "RegionPeer")
+}
+
 /// What the holder of a secret may do.
 #[must_use]
 pub fn token() -> Gvk {

@@ -104,7 +104,7 @@ async fn a_peer_that_sends_other_types_is_refused() {
     let mut here = Here::with_policy(&["eu", "us"], "eu").await;
     let cluster = Some(pb::Tenancy::default());
     let mut changes = Vec::new();
-    for of in [types::token(), types::policy(), types::partition(), types::region_progress()] {
+    for of in [types::token(), types::policy(), types::partition(), types::region_progress(), types::region_peer()] {
         let id = pb::Id { tenancy: cluster.clone(), ..id(of.to_pb(), "lies") };
         changes.push(put(&pb::Resource { id: Some(id), ..namespace("lies", "eu", "1") }));
     }
@@ -117,8 +117,8 @@ async fn a_peer_that_sends_other_types_is_refused() {
     let honest = namespace("honest", "eu", "1");
     changes.push(put(&honest));
     let copied = here.apply(&changes).await;
-    assert_eq!(copied, Copied { written: 1, refused: 9, ..Copied::default() });
-    for change in &changes[..5] {
+    assert_eq!(copied, Copied { written: 1, refused: 10, ..Copied::default() });
+    for change in &changes[..6] {
         assert!(here.stored(&change.id()).await.is_none(), "{:?}", change.id());
     }
     assert!(here.stored(&id_of(&honest)).await.is_some());

@@ -13,6 +13,7 @@
 pub(crate) mod copies;
 mod enforce;
 mod incoming;
+mod peers;
 pub(crate) mod policy;
 mod progress;
 mod record;

@@ -31,6 +31,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
         (types::private_bytes(), Scope::Cluster, "mortise.v1.PrivateBytes"),
         (types::ownership_check(), Scope::Cluster, "mortise.v1.OwnershipCheck"),
         (types::region_progress(), Scope::Cluster, "mortise.v1.RegionProgress"),
+        (types::region_peer(), Scope::Cluster, "mortise.v1.RegionPeer"),
         (types::token(), Scope::Cluster, "mortise.v1.Token"),
         (types::policy(), Scope::Cluster, "mortise.v1.Policy"),
         (types::tombstone(), Scope::Undefined, "hashicorp.consul.resource.Tombstone"),

@@ -131,7 +131,7 @@ impl ResourceType {
         if self.gvk == types::ownership_check() {
             return Err(Error::denied(format!("{} is kept by the host alone, for its garbage collector", self.gvk)));
         }
-        if self.gvk == types::region_progress() {
+        if self.gvk == types::region_progress() || self.gvk == types::region_peer() {
             return Err(Error::denied(format!(
                 "{} is kept by the host alone, for the copies of other regions; `mortise regions` shows them",
                 self.gvk

@@ -1,0 +1,132 @@
+//! What is stored of a peer, as conditions of its `mortise.v1.RegionPeer`.
+//!
+//! They say what changes seldom: neither how long a peer is behind, nor how much came from it.
+
+use mortise_resource::{
+    data::{HeldBack, HeldBackReason, PeerRegion, PeerState, PeerType},
+    pb::{Condition, Type, condition::State},
+};
+
+/// Types, and resources, that a message names.
+const NAMED: usize = 3;
+
+/// The conditions of a peer: `Current`, whether what it told is here, and `Complete`, whether nothing of that is held back.
+pub(crate) fn conditions(peer: &PeerRegion) -> Vec<Condition> {
+    let current = current(peer);
+    let complete = complete(peer, current.state == i32::from(State::True));
+    vec![current, complete]
+}
+
+fn current(peer: &PeerRegion) -> Condition {
+    let behind = |one: &&PeerType| ![PeerState::Current, PeerState::UnknownThere].contains(&one.state());
+    let types: Vec<&PeerType> = peer.types.iter().filter(behind).collect();
+    let (state, reason) = match peer.state() {
+        PeerState::Current => return condition("Current", State::True, "Current", String::new()),
+        PeerState::Failed if peer.unreachable_since.is_some() => (State::False, "Unreachable"),
+        PeerState::Failed => (State::False, "Failed"),
+        PeerState::Snapshot => (State::False, "Snapshot"),
+        PeerState::Connecting | PeerState::UnknownThere | PeerState::Unspecified => (State::Unknown, "Connecting"),
+    };
+    let named: Vec<String> = types.iter().take(NAMED).filter_map(|one| one.r#type.as_ref()).map(name_of).collect();
+    let more = if types.len() > NAMED { format!(" and {} more types", types.len() - NAMED) } else { String::new() };
+    let why = if peer.last_error.is_empty() { String::new() } else { format!(": {}", peer.last_error) };
+    condition("Current", state, reason, format!("{}{more}{why}", named.join(", ")))
+}
+
+fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
+    let held_back = || peer.types.iter().flat_map(|one| &one.held_back);
+    let is_conflict = |held: &&HeldBack| held.reason() == HeldBackReason::Conflict;
+    let (all, conflicts) = (held_back().count(), held_back().filter(is_conflict).count());
+    match (all, conflicts) {
+        (0, _) if is_current => condition("Complete", State::True, "Complete", String::new()),
+        (0, _) => condition("Complete", State::Unknown, "NotCurrent", String::new()),
+        (_, 0) => {
+            let message = format!("{all} resources are not here, or not as they are there: {}", names(held_back()));
+            condition("Complete", State::False, "HeldBack", message)
+        }
+        _ => {
+            let names = names(held_back().filter(is_conflict));
+            let message = format!("{all} resources are not here, {conflicts} since another has the name: {names}");
+            condition("Complete", State::False, "Conflict", message)
+        }
+    }
+}
+
+fn condition(kind: &str, state: State, reason: &str, message: String) -> Condition {
+    Condition { r#type: kind.into(), state: state.into(), reason: reason.into(), message, resource: None }
+}
+
+fn names<'a>(held_back: impl Iterator<Item = &'a HeldBack>) -> String {
+    let ids = held_back.filter_map(|held| held.id.as_ref());
+    let one =
+        |id: &mortise_resource::pb::Id| format!("{} {}", id.r#type.as_ref().map(name_of).unwrap_or_default(), id.name);
+    ids.take(NAMED).map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn name_of(of: &Type) -> String {
+    format!("{}.{}.{}", of.group, of.group_version, of.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(state: PeerState, held_back: &[HeldBackReason]) -> PeerRegion {
+        let of = Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
+        let held = |(number, reason): (usize, &HeldBackReason)| HeldBack {
+            id: Some(mortise_resource::pb::Id {
+                name: format!("n{number}"),
+                r#type: Some(of.clone()),
+                ..Default::default()
+            }),
+            reason: (*reason).into(),
+            detail: String::new(),
+        };
+        let one = PeerType {
+            r#type: Some(of.clone()),
+            state: state.into(),
+            held_back: held_back.iter().enumerate().map(held).collect(),
+            ..PeerType::default()
+        };
+        let last_error = if state == PeerState::Failed { "refused".to_owned() } else { String::new() };
+        PeerRegion { state: state.into(), types: vec![one], last_error, ..PeerRegion::default() }
+    }
+
+    fn shown(peer: &PeerRegion) -> Vec<(State, String, String)> {
+        conditions(peer).into_iter().map(|one| (one.state(), one.reason, one.message)).collect()
+    }
+
+    #[test]
+    fn a_peer_is_complete_once_it_is_current_and_nothing_is_held_back() {
+        let text = |text: &str| text.to_owned();
+        assert_eq!(
+            shown(&peer(PeerState::Current, &[])),
+            [(State::True, text("Current"), text("")), (State::True, text("Complete"), text(""))]
+        );
+        assert_eq!(
+            shown(&peer(PeerState::Failed, &[])),
+            [
+                (State::False, text("Failed"), text("demo.v1.Artist: refused")),
+                (State::Unknown, text("NotCurrent"), text(""))
+            ]
+        );
+        let mut unreachable = peer(PeerState::Failed, &[]);
+        unreachable.unreachable_since = Some(prost_types::Timestamp::default());
+        assert_eq!(shown(&unreachable)[0].1, "Unreachable");
+    }
+
+    #[test]
+    fn conflicts_are_named_before_what_else_is_held_back() {
+        let [_, complete] = &shown(&peer(PeerState::Current, &[HeldBackReason::Place, HeldBackReason::Conflict]))[..]
+        else {
+            panic!("two conditions");
+        };
+        assert_eq!((complete.0, complete.1.as_str()), (State::False, "Conflict"));
+        assert_eq!(complete.2, "2 resources are not here, 1 since another has the name: demo.v1.Artist n1");
+        let [_, complete] = &shown(&peer(PeerState::Current, &[HeldBackReason::Place; 5]))[..] else {
+            panic!("two conditions");
+        };
+        assert_eq!(complete.1, "HeldBack");
+        assert!(complete.2.ends_with("demo.v1.Artist n0, demo.v1.Artist n1, demo.v1.Artist n2"), "{}", complete.2);
+    }
+}

@@ -1,0 +1,98 @@
+//! What is stored of the regions that copies are pulled from: type `mortise.v1.RegionPeer`, one for each peer. Its
+//! conditions are what its server's peer is seen and waited for by, as any resource.
+//!
+//! # Contract
+//! There is one for each peer of the settings, and no other. One task writes each.
+//!
+//! # Limits
+//! No quota holds for them. They are as many as there are peers.
+
+use mortise_resource::{
+    Error,
+    data::RegionPeer,
+    pb::{self, Condition},
+    tenancy::WILDCARD,
+    types,
+};
+use mortise_store::{Batch, Consistency, Mutation, Query, StoreError, TypeKey};
+use prost::Message as _;
+
+use crate::{ids, service::ResourceService, store_fault::store_fault};
+
+/// Key of the status entry.
+const STATUS_KEY: &str = "mortise";
+const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionPeer";
+
+impl ResourceService {
+    /// Stores what a peer's conditions are, unless they are stored already.
+    ///
+    /// # Errors
+    /// Faults of the store, and a full disk.
+    pub async fn record_region_peer(&self, name: &str, address: &str, conditions: Vec<Condition>) -> Result<(), Error> {
+        let next = self.next_region_peer(name, address, conditions).await;
+        let committed = match next {
+            Ok(Some(next)) => self.backend.commit(Batch::of(Mutation::Put(Box::new(next)))).await.map(drop),
+            Ok(None) => Ok(()),
+            Err(e) => Err(e),
+        };
+        committed.map_err(|e| store_fault("failed to store a peer", &e))
+    }
+
+    /// Removes what is stored of other peers than these.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn retain_region_peers(&self, names: &[&str]) -> Result<(), Error> {
+        let any = || WILDCARD.to_owned();
+        let query = Query {
+            type_key: TypeKey::from(&types::region_peer().to_pb()),
+            tenancy: pb::Tenancy { partition: any(), namespace: any() },
+            name_prefix: String::new(),
+        };
+        let fault = |e: StoreError| store_fault("failed to remove a peer", &e);
+        for stored in self.backend.list(Consistency::Consistent, &query).await.map_err(fault)? {
+            let id = stored.id.unwrap_or_default();
+            if !names.contains(&id.name.as_str()) {
+                let delete = Mutation::Delete { id, version: stored.version };
+                self.backend.commit(Batch::of(delete)).await.map_err(fault)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has to be stored of a peer; `None` if it is.
+    async fn next_region_peer(
+        &self,
+        name: &str,
+        address: &str,
+        conditions: Vec<Condition>,
+    ) -> Result<Option<pb::Resource>, StoreError> {
+        let id = pb::Id {
+            uid: String::new(),
+            name: name.to_owned(),
+            r#type: Some(types::region_peer().to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+        };
+        let value = RegionPeer { address: address.to_owned() }.encode_to_vec();
+        let mut resource = match self.backend.read(Consistency::Consistent, &id).await {
+            Ok(stored) => stored,
+            Err(StoreError::NotFound) => {
+                pb::Resource { id: Some(pb::Id { uid: ids::ulid(), ..id }), ..pb::Resource::default() }
+            }
+            Err(e) => return Err(e),
+        };
+        let has_data = resource.data.as_ref().is_some_and(|any| any.value == value);
+        let has_conditions = resource.status.get(STATUS_KEY).is_some_and(|status| status.conditions == conditions);
+        if has_data && has_conditions {
+            return Ok(None);
+        }
+        if !has_data {
+            resource.generation = ids::ulid();
+            resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value });
+        }
+        let updated_at = Some(std::time::SystemTime::now().into());
+        let status = pb::Status { observed_generation: resource.generation.clone(), conditions, updated_at };
+        resource.status.insert(STATUS_KEY.into(), status);
+        Ok(Some(resource))
+    }
+}
