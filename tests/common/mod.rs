@@ -148,6 +148,8 @@ impl Setup {
             .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
             .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
             .env("MORTISE_ACL_ENABLED", "false")
+            // Servers of several tests share the processors: what a test does not say of deadlines is not to depend on them.
+            .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
