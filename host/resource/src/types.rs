@@ -61,6 +61,9 @@ pub fn gvk(t: &pb::Type) -> String {
 /// The group of the types that the host keeps for itself.
 pub const HOST_GROUP: &str = "mortise";
 
+/// The group of the units of tenancy.
+pub const TENANCY_GROUP: &str = "tenancy";
+
 /// The type that records deletions whose children have to follow.
 #[must_use]
 pub fn tombstone() -> Gvk {
@@ -70,13 +73,13 @@ pub fn tombstone() -> Gvk {
 /// The outer unit of tenancy, as a resource.
 #[must_use]
 pub fn partition() -> Gvk {
-    Gvk::new("tenancy", "v2beta1", "Partition")
+    Gvk::new(TENANCY_GROUP, "v2beta1", "Partition")
 }
 
 /// The inner unit of tenancy, as a resource.
 #[must_use]
 pub fn namespace() -> Gvk {
-    Gvk::new("tenancy", "v2beta1", "Namespace")
+    Gvk::new(TENANCY_GROUP, "v2beta1", "Namespace")
 }
 
 /// A plugin, as a resource that the host keeps.

@@ -151,7 +151,9 @@ impl Call {
 
     /// As [`Call::about`], of a resource that is encoded.
     pub(crate) fn about_encoded(&mut self, resource: &EncodedResource) {
-        if let (Some(entry), Ok(Some(id))) = (&mut self.0, resource.decode_id()) {
+        if let Some(entry) = &mut self.0
+            && let Ok(Some(id)) = resource.decode_id()
+        {
             entry.id = id;
         }
     }

@@ -20,9 +20,9 @@ use prost::Message;
 /// The finalizer that keeps a tenancy unit until it is empty.
 pub(crate) const FINALIZER: &str = "mortise.io/tenancy";
 
-/// Whether a type is a unit of tenancy.
+/// Whether a type is a unit of tenancy: its group is the host's, and has no other types. Every write asks several times.
 pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
-    kind.gvk == types::partition() || kind.gvk == types::namespace()
+    kind.gvk.group == types::TENANCY_GROUP
 }
 
 pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {

@@ -52,14 +52,14 @@ impl ResourceService {
         let partition = pb::Tenancy::default();
         let namespace = pb::Tenancy { partition: tenancy.partition.clone(), namespace: String::new() };
         for (unit, gvk, name, within) in [
-            ("partition", types::partition(), &tenancy.partition, partition),
-            ("namespace", types::namespace(), &tenancy.namespace, namespace),
+            ("partition", types::partition as fn() -> Gvk, &tenancy.partition, partition),
+            ("namespace", types::namespace, &tenancy.namespace, namespace),
         ] {
             let has_policy = unit == "partition" && self.region().is_some();
             if name.is_empty() || (name == DEFAULT && !has_policy) {
                 continue;
             }
-            let stored = match self.unit(&gvk, name, within).await.map_err(PlaceError::Failed)? {
+            let stored = match self.unit(&gvk(), name, within).await.map_err(PlaceError::Failed)? {
                 Some(stored) => stored,
                 None if name == DEFAULT => continue,
                 None => return Err(PlaceError::Missing(format!("{unit} not found: {name}"))),

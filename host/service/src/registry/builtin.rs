@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Groups that belong to the host: no plugin may declare a type in one.
-pub const RESERVED_GROUPS: [&str; 3] = ["internal", "mortise", "tenancy"];
+pub const RESERVED_GROUPS: [&str; 3] = ["internal", types::HOST_GROUP, types::TENANCY_GROUP];
 
 /// The messages of the host: the resource API and the built-in types.
 ///
