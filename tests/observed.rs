@@ -143,8 +143,14 @@ async fn the_table_of_metrics_is_true() {
         patient().guest("panic").guest("log-flood").env("MORTISE_CACHE_DIR", cache.path().display()).start().await;
     server.write(artist("korn")).await.unwrap();
     server.write(boom("panicking", "boom-validate", 7)).await.unwrap_err();
-    server.write(boom("log_flood", "boom-mutate", 100)).await.unwrap();
-    let (_, text) = server.get("/metrics").await;
+    // How many lines are dropped is a matter of the time that they take.
+    let mut text = String::new();
+    eventually("lines are dropped", async || {
+        server.write(boom("log_flood", "boom-mutate", 100)).await.unwrap();
+        text = server.get("/metrics").await.1;
+        text.contains("mortise_plugin_logs_dropped_total")
+    })
+    .await;
     let of = |comment: &str| -> BTreeSet<String> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(comment));
         lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
