@@ -1,5 +1,5 @@
-//! What is stored of the regions that copies are pulled from: type `mortise.v1.RegionPeer`, one for each peer. Its
-//! conditions are what its server's peer is seen and waited for by, as any resource.
+//! What is stored of the regions that copies are pulled from: type `mortise.v1.RegionPeer`, one for each peer, whose
+//! conditions can be read, watched and waited for as those of any resource.
 //!
 //! # Contract
 //! There is one for each peer of the settings, and no other. One task writes each.
