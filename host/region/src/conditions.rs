@@ -1,14 +1,18 @@
 //! What is stored of a peer, as conditions of its `mortise.v1.RegionPeer`.
 //!
-//! They say what changes seldom: neither how long a peer is behind, nor how much came from it.
+//! They say what changes seldom: neither how long a peer is behind, nor how much came from it. A message has 1,024 bytes
+//! at most, since the peer words what went wrong.
 
 use mortise_resource::{
     data::{HeldBack, HeldBackReason, PeerRegion, PeerState, PeerType},
-    pb::{Condition, Type, condition::State},
+    pb::{Condition, Id, condition::State},
+    types::gvk,
 };
 
 /// Types, and resources, that a message names.
 const NAMED: usize = 3;
+/// Bytes of a message.
+const MAX_MESSAGE: usize = 1_024;
 
 /// The conditions of a peer: `Current`, whether what it told is here, and `Complete`, whether nothing of that is held back.
 pub(crate) fn conditions(peer: &PeerRegion) -> Vec<Condition> {
@@ -27,7 +31,7 @@ fn current(peer: &PeerRegion) -> Condition {
         PeerState::Snapshot => (State::False, "Snapshot"),
         PeerState::Connecting | PeerState::UnknownThere | PeerState::Unspecified => (State::Unknown, "Connecting"),
     };
-    let named: Vec<String> = types.iter().take(NAMED).filter_map(|one| one.r#type.as_ref()).map(name_of).collect();
+    let named: Vec<String> = types.iter().take(NAMED).filter_map(|one| one.r#type.as_ref()).map(gvk).collect();
     let more = if types.len() > NAMED { format!(" and {} more types", types.len() - NAMED) } else { String::new() };
     let why = if peer.last_error.is_empty() { String::new() } else { format!(": {}", peer.last_error) };
     condition("Current", state, reason, format!("{}{more}{why}", named.join(", ")))
@@ -52,33 +56,27 @@ fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
     }
 }
 
-fn condition(kind: &str, state: State, reason: &str, message: String) -> Condition {
+fn condition(kind: &str, state: State, reason: &str, mut message: String) -> Condition {
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     Condition { r#type: kind.into(), state: state.into(), reason: reason.into(), message, resource: None }
 }
 
 fn names<'a>(held_back: impl Iterator<Item = &'a HeldBack>) -> String {
     let ids = held_back.filter_map(|held| held.id.as_ref());
-    let one =
-        |id: &mortise_resource::pb::Id| format!("{} {}", id.r#type.as_ref().map(name_of).unwrap_or_default(), id.name);
+    let one = |id: &Id| format!("{} {}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name);
     ids.take(NAMED).map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn name_of(of: &Type) -> String {
-    format!("{}.{}.{}", of.group, of.group_version, of.kind)
 }
 
 #[cfg(test)]
 mod tests {
+    use mortise_resource::pb::Type;
+
     use super::*;
 
     fn peer(state: PeerState, held_back: &[HeldBackReason]) -> PeerRegion {
         let of = Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
         let held = |(number, reason): (usize, &HeldBackReason)| HeldBack {
-            id: Some(mortise_resource::pb::Id {
-                name: format!("n{number}"),
-                r#type: Some(of.clone()),
-                ..Default::default()
-            }),
+            id: Some(Id { name: format!("n{number}"), r#type: Some(of.clone()), ..Default::default() }),
             reason: (*reason).into(),
             detail: String::new(),
         };
@@ -128,5 +126,13 @@ mod tests {
         };
         assert_eq!(complete.1, "HeldBack");
         assert!(complete.2.ends_with("demo.v1.Artist n0, demo.v1.Artist n1, demo.v1.Artist n2"), "{}", complete.2);
+    }
+
+    #[test]
+    fn what_a_peer_words_is_cut() {
+        let mut wordy = peer(PeerState::Failed, &[]);
+        wordy.last_error = "é".repeat(1 << 20);
+        let message = &shown(&wordy)[0].2;
+        assert!((MAX_MESSAGE - 3..=MAX_MESSAGE).contains(&message.len()), "{}", message.len());
     }
 }

@@ -90,7 +90,7 @@ impl ResourceService {
             resource.generation = ids::ulid();
             resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value });
         }
-        let updated_at = Some(std::time::SystemTime::now().into());
+        let updated_at = Some(ids::timestamp());
         let status = pb::Status { observed_generation: resource.generation.clone(), conditions, updated_at };
         resource.status.insert(STATUS_KEY.into(), status);
         Ok(Some(resource))
