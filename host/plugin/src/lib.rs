@@ -29,6 +29,7 @@ mod reconcile_limits;
 mod reconciler;
 mod request;
 mod sandbox;
+mod shared;
 
 pub use call::answer::{Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{

@@ -39,6 +39,7 @@ use crate::{
     },
     manifest::{controllers::ControllerDecl, document::Manifest, exports::Exports},
     sandbox::{Inner, Sandbox},
+    shared::{Owned, Shared, own, share},
 };
 
 /// A plugin that can be called.
@@ -46,15 +47,15 @@ pub struct Plugin {
     manifest: Manifest,
     digest: String,
     size: usize,
-    pub(crate) sandbox: Arc<Inner>,
-    pub(crate) hooks: HookComponent,
+    pub(crate) sandbox: Shared<Inner>,
+    pub(crate) hooks: Shared<HookComponent>,
     /// The same component without imports, for its functions; none when it has no functions.
-    functions: Option<HookComponent>,
+    functions: Option<Shared<HookComponent>>,
     pub(crate) decision_cache: DecisionCache,
     /// The grants that it was loaded with.
     grants: Grants,
     /// Its controllers and its `import`, in an engine of their own; none when it has neither.
-    pub(crate) controllers: Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>,
+    pub(crate) controllers: Option<(Shared<ControllerEngine>, Shared<ControllerComponent>)>,
 }
 
 impl Plugin {
@@ -138,7 +139,9 @@ impl Plugin {
         };
         let functions = match manifest.functions.is_empty() {
             true => None,
-            false => Some(HookComponent { pre: without_imports(&component).map_err(contract)?, ..hooks.clone() }),
+            false => {
+                Some(share(HookComponent { pre: without_imports(&component).map_err(contract)?, ..hooks.clone() }))
+            }
         };
         Ok(Arc::new(Self {
             functions,
@@ -147,7 +150,7 @@ impl Plugin {
             decision_cache: DecisionCache::new(hooks.limits.remembered_decisions),
             manifest,
             sandbox: inner,
-            hooks,
+            hooks: share(hooks),
             grants,
             controllers,
         }))
@@ -263,7 +266,7 @@ impl Plugin {
     ///
     /// # Errors
     /// None was free in time, or at once if it does not wait; faults of the plugin's start.
-    pub(crate) async fn hook_instance(&self, hook: Hook, waits: bool) -> Result<HookInstance, HookError> {
+    pub(crate) async fn hook_instance(&self, hook: Hook, waits: bool) -> Result<Owned<HookInstance>, HookError> {
         let component = match (hook, &self.functions) {
             (Hook::Function, Some(functions)) => functions,
             _ => &self.hooks,
@@ -271,7 +274,7 @@ impl Plugin {
         let permit = component.searches.as_ref().filter(|_| !matches!(hook, Hook::Function));
         let lookup =
             permit.and_then(|permit| Some(Lookup { host: self.sandbox.lookup_host()?, permit: permit.clone() }));
-        HookInstance::open(component, hook.name(), lookup, waits).await
+        HookInstance::open(component, hook.name(), lookup, waits).await.map(own)
     }
 
     /// The threads that calls of this hook belong on while they have low priority; none while they do not.
@@ -300,7 +303,7 @@ async fn fit(
     manifest: &Manifest,
     grants: Grants,
     settings: &str,
-) -> Result<Option<(Arc<ControllerEngine>, Arc<ControllerComponent>)>, LoadError> {
+) -> Result<Option<(Shared<ControllerEngine>, Shared<ControllerComponent>)>, LoadError> {
     if manifest.controllers.is_empty() && !manifest.types.iter().any(|one| one.hooks.import) {
         return Ok(None);
     }
@@ -308,5 +311,5 @@ async fn fit(
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
     let component = engine.fit(&sandbox.limits, file, exports, limits, permit).await?;
-    Ok(Some((engine, Arc::new(component))))
+    Ok(Some((engine, share(component))))
 }

@@ -46,6 +46,7 @@ use crate::{
     load::controller_engine::ControllerEngine,
     manifest::controllers::Mapper,
     plugin::Plugin,
+    shared::Shared,
 };
 
 /// Longest text of a guest's error or reason that is kept, characters.
@@ -54,8 +55,8 @@ const MAX_TEXT: usize = 2_000;
 /// Calls the controllers of one loaded plugin, and its `import`. Its warm instances go with it.
 pub struct Reconciler {
     plugin: Arc<Plugin>,
-    engine: Arc<ControllerEngine>,
-    component: Arc<ControllerComponent>,
+    engine: Shared<ControllerEngine>,
+    component: Shared<ControllerComponent>,
     /// What its instances are kept under.
     key: u64,
     turns: Arc<Semaphore>,

@@ -1,5 +1,5 @@
 //! The hooks of one request. An instance is made when the first hook is called, and not at all when none is.
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use mortise_redaction::Secrets;
 use mortise_resource::{Diagnostic, EncodedResource, authorizer::Authorizer, pb};
@@ -19,13 +19,14 @@ use crate::{
     error::HookError,
     hook::Hook,
     plugin::Plugin,
+    shared::Owned,
 };
 
 /// One request's dealings with a plugin, on behalf of one caller.
 pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
-    instance: Option<HookInstance>,
+    instance: Option<Owned<HookInstance>>,
     /// Whether it waits for a place, should none be free.
     waits: bool,
     /// What the plugin's texts are not to hold: of the resources that its instance was handed in this request.
@@ -51,12 +52,19 @@ impl Call {
     }
 
     /// Calls a hook in this request's instance, on the threads where the plugin's calls belong now.
-    pub(crate) async fn call<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
+    pub(crate) fn call<E: HookExport<Guest = HookGuest>>(
+        &mut self,
+        export: E,
+    ) -> Pin<Box<dyn Future<Output = Result<E::Reply, HookError>> + Send + '_>> {
+        Box::pin(self.call_now(export))
+    }
+
+    async fn call_now<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         let plugin = self.plugin.clone();
         let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK, || {
             export.fingerprint()
         })?;
-        if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
+        if self.instance.as_ref().is_some_and(|instance| instance.must_retire()) {
             self.release();
         }
         let (instance, of, secrets, waits) = (self.instance.take(), plugin.clone(), self.secrets.clone(), self.waits);
@@ -91,7 +99,7 @@ impl Call {
     /// What the last hook used; nothing when there is no instance.
     #[must_use]
     pub fn used(&self) -> Usage {
-        let memory = self.instance.as_ref().map_or(0, HookInstance::memory);
+        let memory = self.instance.as_ref().map_or(0, |instance| instance.memory());
         Usage { fuel: self.spent(), memory }
     }
 
@@ -212,7 +220,7 @@ impl Call {
 
     /// Gives the next hook the fuel and the time of a request of its own: between the items of a list.
     pub fn next_item(&mut self) {
-        if self.instance.as_ref().is_some_and(HookInstance::must_retire) {
+        if self.instance.as_ref().is_some_and(|instance| instance.must_retire()) {
             self.release();
         }
         match &mut self.instance {
@@ -267,7 +275,7 @@ impl Call {
 
     /// Fuel of the last call; nothing when there was no instance for it.
     fn spent(&self) -> u64 {
-        self.instance.as_ref().map_or(0, HookInstance::spent)
+        self.instance.as_ref().map_or(0, |instance| instance.spent())
     }
 
     fn key(&self, hook: u8, parts: &[&[u8]]) -> Key {

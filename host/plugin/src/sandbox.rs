@@ -38,6 +38,7 @@ use crate::{
     limits::Limits,
     load::{code_cache::Cache, controller_engine::ControllerEngine},
     reconcile_limits::ReconcileLimits,
+    shared::{Shared, share},
 };
 
 /// How plugins are watched, and what is beyond the limits of hooks.
@@ -58,7 +59,7 @@ pub struct SandboxOptions {
 /// Everything that runs guests. Cheap to clone.
 #[derive(Clone)]
 pub struct Sandbox {
-    inner: Arc<Inner>,
+    inner: Shared<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -78,7 +79,7 @@ pub(crate) struct Inner {
     controllers: ReconcileLimits,
     pub(crate) identities: Option<Arc<Identities>>,
     /// The engine for controllers, once there are some.
-    controller_engine: Mutex<Option<Arc<ControllerEngine>>>,
+    controller_engine: Mutex<Option<Shared<ControllerEngine>>>,
     /// What answers the searches of hooks, once there is something.
     lookup: Mutex<Option<Weak<dyn LookupHost>>>,
     /// Threads for the calls of plugins at low priority.
@@ -115,7 +116,7 @@ impl Sandbox {
         let slot_count = pool.slots as usize;
         metrics::gauge!("mortise_plugin_instances_limit").set(f64::from(pool.slots));
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: share(Inner {
                 engine,
                 linker,
                 limits,
@@ -160,20 +161,20 @@ impl Sandbox {
         *self.inner.lookup.lock() = Some(Arc::downgrade(host));
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Shared<Inner> {
         &self.inner
     }
 }
 
 impl Inner {
     /// The engine for controllers, made now if there is none yet.
-    pub(crate) fn controller_engine(&self) -> Result<Arc<ControllerEngine>, LoadError> {
+    pub(crate) fn controller_engine(&self) -> Result<Shared<ControllerEngine>, LoadError> {
         let mut controller_engine = self.controller_engine.lock();
         if let Some(controller_engine) = &*controller_engine {
             return Ok(controller_engine.clone());
         }
         let made =
-            Arc::new(ControllerEngine::new((&self.engine, &self.pool, &self.limits), &self.cache, &self.controllers)?);
+            share(ControllerEngine::new((&self.engine, &self.pool, &self.limits), &self.cache, &self.controllers)?);
         self.ticker.also(&made.engine);
         Ok(controller_engine.insert(made).clone())
     }

@@ -7,10 +7,7 @@
 //! # Cost
 //! Compiling: some 200 to 400 ms for a plugin of the SDK, on half of the cores. From the cache a few milliseconds.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use wasmtime::{
     Store,
@@ -47,7 +44,7 @@ pub(crate) struct CheckedComponent {
 }
 
 /// The first part of loading: what depends on the component alone.
-pub(crate) async fn prepare(inner: &Arc<Inner>, called: &str, bytes: &[u8]) -> Result<CheckedComponent, LoadError> {
+pub(crate) async fn prepare(inner: &Inner, called: &str, bytes: &[u8]) -> Result<CheckedComponent, LoadError> {
     let limit = inner.limits.component_bytes;
     if bytes.len() > limit {
         return Err(LoadError::TooLarge { size: bytes.len(), limit });

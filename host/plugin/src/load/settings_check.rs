@@ -25,7 +25,7 @@ use crate::{
 
 /// Asks the plugin what it thinks of its settings. Errors keep it from being loaded, warnings are logged.
 pub(crate) async fn check(
-    sandbox: &Arc<Inner>,
+    sandbox: &Inner,
     manifest: &Manifest,
     limits: &Arc<Limits>,
     settings: &Arc<str>,
