@@ -134,7 +134,7 @@ impl Check {
             line("everything agrees")?;
             return Ok(Exit::Done);
         }
-        let error = CliError::failed(format!("{} is damaged: {} problems", store.display(), problems.len()));
+        let error = CliError::failed(format!("{} is damaged; problems: {}", store.display(), problems.len()));
         Err(listed(error, &problems).remedy(remedy(&data_dir)))
     }
 }
@@ -163,7 +163,7 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let error =
-        CliError::failed(format!("not everything of {} can be read: {} problems", source.display(), left_out.len()));
+        CliError::failed(format!("not everything of {} can be read; problems: {}", source.display(), left_out.len()));
     Err(listed(error, &left_out))
 }
 

@@ -37,6 +37,8 @@ use crate::{
 const LIVES: u64 = 5;
 /// Cases of one trace.
 const CASES: u64 = 250;
+/// Events that are shown of a trace that does not explain the files.
+const LAST_CALLS: usize = 60;
 /// An opening that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -182,8 +184,10 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
             trace.events.push(event);
         }
         if !kept {
-            disk.compare(&data)
-                .map_err(|error| format!("the trace does not explain the files after life {life}: {error}"))?;
+            disk.compare(&data).map_err(|error| {
+                let last = last_calls(&trace.events);
+                format!("the trace does not explain the files after life {life}: {error}; it ends with\n{last}")
+            })?;
         }
     }
     if kept {
@@ -196,6 +200,19 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
         None => fs::remove_dir_all(&dir)?,
     }
     Ok(trace)
+}
+
+/// The calls that a trace ends with, with their ends as far as there are any.
+fn last_calls(events: &[Event]) -> String {
+    let shown = |event: &Event| match event {
+        Event::Begin(number, call) => format!("    {number}: {call}"),
+        Event::End(number, result) => format!("    {number} = {result}"),
+        Event::Failed(number) => format!("    {number} failed"),
+        Event::Interrupted(number, bytes) => format!("    {number} was cut off after {bytes} bytes"),
+        Event::Said(line) => format!("    {line}"),
+    };
+    let last: Vec<_> = events.iter().skip(events.len().saturating_sub(LAST_CALLS)).map(shown).collect();
+    last.join("\n")
 }
 
 /// Lets a writer live under strace.

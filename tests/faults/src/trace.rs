@@ -13,7 +13,7 @@
 //! some other call. So a call with a result that it cannot have (a write has the number of its bytes: no disk here is full,
 //! and no signal comes but the one that kills) did not end either.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, fmt, path::Path};
 
 /// System calls that change files, and those that say where a `write` goes.
 pub(crate) const CALLS: &str = "openat,open,creat,close,write,pwrite64,writev,pwritev,pwritev2,lseek,ftruncate,truncate,fallocate,\
@@ -65,6 +65,16 @@ pub(crate) enum Call {
     MakeDir {
         path: Parts,
     },
+}
+
+/// Without the bytes.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write { path, at, data, .. } => write!(f, "write {} {at:?} {} bytes", path.join("/"), data.len()),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// What happens.
