@@ -24,12 +24,12 @@ mod host;
 mod limits;
 mod load;
 mod manifest;
+mod opaque;
 mod plugin;
 mod reconcile_limits;
 mod reconciler;
 mod request;
 mod sandbox;
-mod shared;
 
 pub use call::answer::{Decision, FunctionFault, MadeReply, MutateReply, PlanReply, UpgradeReply, Usage};
 pub use engine::{

@@ -38,8 +38,8 @@ use crate::{
         without_imports::without_imports,
     },
     manifest::{controllers::ControllerDecl, document::Manifest, exports::Exports},
+    opaque::{Owned, Shared, own, share},
     sandbox::{Inner, Sandbox},
-    shared::{Owned, Shared, own, share},
 };
 
 /// A plugin that can be called.

@@ -45,8 +45,8 @@ use crate::{
     },
     load::controller_engine::ControllerEngine,
     manifest::controllers::Mapper,
+    opaque::Shared,
     plugin::Plugin,
-    shared::Shared,
 };
 
 /// Longest text of a guest's error or reason that is kept, characters.

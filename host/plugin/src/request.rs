@@ -18,8 +18,8 @@ use crate::{
     },
     error::HookError,
     hook::Hook,
+    opaque::Owned,
     plugin::Plugin,
-    shared::Owned,
 };
 
 /// One request's dealings with a plugin, on behalf of one caller.
@@ -56,10 +56,11 @@ impl Call {
         &mut self,
         export: E,
     ) -> Pin<Box<dyn Future<Output = Result<E::Reply, HookError>> + Send + '_>> {
-        Box::pin(self.call_now(export))
+        // In a box, as what is opaque: an instance is in this future.
+        Box::pin(self.call_here(export))
     }
 
-    async fn call_now<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
+    async fn call_here<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         let plugin = self.plugin.clone();
         let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK, || {
             export.fingerprint()

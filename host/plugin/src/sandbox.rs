@@ -37,8 +37,8 @@ use crate::{
     host::{lookup_host::LookupHost, state::State},
     limits::Limits,
     load::{code_cache::Cache, controller_engine::ControllerEngine},
+    opaque::{Shared, share},
     reconcile_limits::ReconcileLimits,
-    shared::{Shared, share},
 };
 
 /// How plugins are watched, and what is beyond the limits of hooks.

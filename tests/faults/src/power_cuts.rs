@@ -70,6 +70,20 @@ struct Trace {
     lives: Vec<usize>,
 }
 
+impl Trace {
+    /// The disk after all of it.
+    fn disk(&self) -> Result<Disk, String> {
+        let mut disk = Disk::new();
+        for (n, event) in self.events.iter().enumerate() {
+            if self.lives.contains(&n) {
+                disk.begin_life();
+            }
+            disk.hear(event)?;
+        }
+        Ok(disk)
+    }
+}
+
 /// What a cut came to.
 struct Cut {
     verdict: &'static str,
@@ -157,38 +171,45 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
         fs::create_dir_all(&dir)?;
         fs::create_dir_all(&data)?;
     }
-    let mut disk = Disk::new();
     let mut random = Rng::with_seed(command.seed ^ (round << 32));
     for life in 0..LIVES {
         let file = dir.join(format!("life-{life}"));
         if !kept {
             live(&file, &data, &ledger, &mut random, life)?;
         }
-        trace.lives.push(trace.events.len());
         let text = String::from_utf8(fs::read(&file)?)?;
         let events = trace::read(&text, &root, &ledger, &mut number)?;
-        disk.begin_life();
-        for event in &events {
-            disk.hear(event)?;
+        let mut fault = None;
+        let mut explanation = None;
+        for mut events in trace::orders(&events) {
+            let mut disk = trace.disk()?;
+            disk.begin_life();
+            events.iter().try_for_each(|event| disk.hear(event))?;
+            // What a kill interrupted: the real files say how far it came.
+            let interrupted = if kept { interrupted_before(&dir, life)? } else { interrupted(&disk, &data)? };
+            let cut_off: Vec<_> = interrupted.iter().map(|(call, bytes)| Event::Interrupted(*call, *bytes)).collect();
+            cut_off.iter().try_for_each(|event| disk.hear(event))?;
+            events.extend(cut_off);
+            match if kept { Ok(()) } else { disk.compare(&data) } {
+                Ok(()) => {
+                    explanation = Some((events, interrupted));
+                    break;
+                }
+                Err(error) => {
+                    fault.get_or_insert_with(|| {
+                        let last = last_calls(&events);
+                        format!("the trace does not explain the files after life {life}: {error}; it ends with\n{last}")
+                    });
+                }
+            }
         }
-        trace.events.extend(events);
-        // What a kill interrupted: the real files say how far it came.
-        let interrupted = if kept { interrupted_before(&dir, life)? } else { interrupted(&disk, &data)? };
+        let (events, interrupted) = explanation.ok_or_else(|| fault.unwrap_or_default())?;
         if !kept {
             let lines: Vec<_> = interrupted.iter().map(|(call, bytes)| format!("{call} {bytes}\n")).collect();
             fs::write(dir.join(format!("interrupted-{life}")), lines.concat())?;
         }
-        for (call, bytes) in interrupted {
-            let event = Event::Interrupted(call, bytes);
-            disk.hear(&event)?;
-            trace.events.push(event);
-        }
-        if !kept {
-            disk.compare(&data).map_err(|error| {
-                let last = last_calls(&trace.events);
-                format!("the trace does not explain the files after life {life}: {error}; it ends with\n{last}")
-            })?;
-        }
+        trace.lives.push(trace.events.len());
+        trace.events.extend(events);
     }
     if kept {
         return Ok(trace);

@@ -13,7 +13,7 @@
 //! some other call. So a call with a result that it cannot have (a write has the number of its bytes: no disk here is full,
 //! and no signal comes but the one that kills) did not end either.
 
-use std::{collections::HashMap, fmt, path::Path};
+use std::{collections::HashMap, fmt, iter, path::Path};
 
 /// System calls that change files, and those that say where a `write` goes.
 pub(crate) const CALLS: &str = "openat,open,creat,close,write,pwrite64,writev,pwritev,pwritev2,lseek,ftruncate,truncate,fallocate,\
@@ -180,6 +180,33 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
     Ok(events)
 }
 
+/// The events in the order that was seen, and then with two truncations of a file, which overlap, the other way round: that
+/// a call ended first does not say that it was made first. Sled truncates its file on several threads.
+pub(crate) fn orders(events: &[Event]) -> impl Iterator<Item = Vec<Event>> {
+    let mut begun = HashMap::new();
+    // Where each truncation begins and ends, and of what.
+    let mut truncations: Vec<(usize, usize, &Parts)> = Vec::new();
+    let mut pairs = Vec::new();
+    for (n, event) in events.iter().enumerate() {
+        match event {
+            Event::Begin(number, Call::Truncate { path, .. }) => drop(begun.insert(number, (n, path))),
+            Event::End(number, _) => {
+                let Some((begin, path)) = begun.remove(number) else { continue };
+                let before = truncations.iter().filter(|(_, end, of)| *of == path && begin < *end);
+                pairs.extend(before.map(|(_, end, _)| (*end, n)));
+                truncations.push((begin, n, path));
+            }
+            _ => {}
+        }
+    }
+    let others = pairs.into_iter().map(|(first, second)| {
+        let mut other = events.to_vec();
+        other.swap(first, second);
+        other
+    });
+    iter::once(events.to_vec()).chain(others)
+}
+
 /// Whether a descriptor's decoration is this path.
 fn is_path(decoration: &str, path: &Path) -> bool {
     decoration.split('>').next().and_then(unescaped).is_some_and(|found| Path::new(&found) == path)
@@ -342,6 +369,27 @@ mod tests {
             Event::Begin(5, write(0, b"a")),
         ];
         assert_eq!(events(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn truncations_that_overlap_have_two_orders() {
+        let text = "\
+1 ftruncate(5</d/b>, 9000 <unfinished ...>
+2 ftruncate(5</d/b>, 4096 <unfinished ...>
+3 ftruncate(6</d/c>, 10 <unfinished ...>
+1 <... ftruncate resumed>) = 0
+3 <... ftruncate resumed>) = 0
+2 <... ftruncate resumed>) = 0
+1 ftruncate(5</d/b>, 2000) = 0
+";
+        let ends = |events: Vec<Event>| -> Vec<u64> {
+            events
+                .iter()
+                .filter_map(|event| if let Event::End(number, _) = event { Some(*number) } else { None })
+                .collect()
+        };
+        let found: Vec<_> = orders(&events(text).unwrap()).map(ends).collect();
+        assert_eq!(found, [vec![1, 3, 2, 4], vec![2, 3, 1, 4]]);
     }
 
     #[test]
