@@ -5,7 +5,12 @@ use std::path::Path;
 
 use crate::common::{Server, Setup, decoded, gvk, id, id_of, owned, refusal, tenancy, thing};
 use crate::plugins::Plugins as _;
-use mortise_resource::pb;
+use mortise_api::WatchServiceClient;
+use mortise_resource::{
+    data::{WatchResourcesRequest, WatchResourcesResponse, resource_change::ChangeType},
+    goten::WatchType,
+    pb,
+};
 use mortise_test_guests::{Thing, component};
 use tonic::Code;
 
@@ -144,6 +149,56 @@ async fn after_a_reload_everything_is_stored_upgraded_without_an_event() {
     let server = serve(home.path(), 2).await;
     assert_eq!(server.list(gvk(TYPE), tenancy("default", "default"), "").await.unwrap(), after);
     assert_eq!(upgrades(&server).await, 0.0);
+    server.stop().await;
+}
+
+/// A watch that requires a value of a field finds what is stored of an older version as the plugin upgrades it, and learns of
+/// a new version with the next change of the type, whatever that has there.
+#[tokio::test]
+async fn a_watch_of_a_field_is_about_the_type_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path(), 1).await;
+    server.write(old("a")).await.unwrap();
+    let watch = async |text: &str| {
+        let request = WatchResourcesRequest {
+            r#type: WatchType::Stateless.into(),
+            resource_type: Some(gvk(TYPE)),
+            filter: format!("data.text = {text:?}"),
+            ..WatchResourcesRequest::default()
+        };
+        let mut client = WatchServiceClient::new(server.channel().await);
+        client.watch_resources(request).await.unwrap().into_inner()
+    };
+    let next = async |stream: &mut tonic::Streaming<WatchResourcesResponse>| {
+        let message = tokio::time::timeout(std::time::Duration::from_secs(20), stream.message()).await;
+        let WatchResourcesResponse { changes, is_current, is_hard_reset, .. } = message.unwrap().unwrap().unwrap();
+        let changes: Vec<_> = changes
+            .into_iter()
+            .map(|change| match change.change_type.unwrap() {
+                ChangeType::Current(current) => current.resource.unwrap().id.unwrap().name,
+                ChangeType::Removed(removed) => format!("-{}", removed.name.unwrap().name),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        (changes, is_current, is_hard_reset)
+    };
+    let mut of_old = watch("a").await;
+    assert_eq!(next(&mut of_old).await, (vec!["a".to_owned()], true, false));
+    let mut of_none = watch("none").await;
+    assert_eq!(next(&mut of_none).await, (vec![], true, false));
+
+    replace(&server, 2);
+    server.plugin_until("schema", |p| p.data.version == "2.0.0" && p.reason == "Serving").await;
+    let mut of_new = watch("upgraded a").await;
+    assert_eq!(next(&mut of_new).await, (vec!["a".to_owned()], true, false));
+    let other = thing("schema", "b", &Thing { text: "upgraded b".into(), number: 1, ..Thing::default() });
+    server.write(other).await.unwrap();
+    for stream in [&mut of_old, &mut of_none] {
+        assert_eq!(next(stream).await, (vec![], false, true), "a hard reset");
+        assert_eq!(next(stream).await, (vec![], true, false));
+    }
+    server.delete(&id(TYPE, "a"), "").await.unwrap();
+    assert_eq!(next(&mut of_new).await, (vec!["-a".to_owned()], true, false));
     server.stop().await;
 }
 

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::{
-    common::{Server, Setup, gvk, id, id_of, names, noted, refusal},
+    common::{Server, Setup, any, demo, gvk, id, id_of, names, noted, refusal, resource},
     kit::guarded::Guarded,
 };
 
@@ -466,6 +466,30 @@ impl PageClient {
     }
 }
 
+const ARTIST: &str = "demo.v2.Artist";
+
+/// With nothing that has to be there, with labels and fields that have to have values, and with several of these.
+const FILTERS: [&str; 10] = [
+    "",
+    r#"meta.labels.env = "prod""#,
+    r#"metadata.n >= "3""#,
+    r#"metadata.n = "3""#,
+    r#"data.groupMembers.lead = "l1""#,
+    r#"data.groupMembers.lead IN ("l1", "l2") meta.labels.env = "prod""#,
+    r#"meta.labels.env IN ("prod", "none")"#,
+    r#"name IN ("c01", "c02", "c03", "c04", "c05")"#,
+    r#"metadata.n IN ("1", "2", "4") data.genre = "GENRE_JAZZ" data.groupMembers.lead = "l0""#,
+    r#"data.groupMembers.lead = "l1" OR (metadata.n = "2" data.groupMembers.lead = "l2")"#,
+];
+
+fn artist(name: &str, lead: &str, env: &str, n: &str) -> pb::Resource {
+    let group_members = [("lead".to_owned(), lead.to_owned())].into_iter().collect();
+    let data = demo::v2::Artist { name: name.into(), genre: demo::v2::Genre::Jazz.into(), group_members };
+    let artist = resource(id(ARTIST, name), Some(any("hashicorp.consul.internal.demo.v2.Artist", &data)));
+    let meta = Meta { labels: [("env".to_owned(), env.to_owned())].into(), ..Meta::default() };
+    noted(pb::Resource { meta: Some(Box::new(meta)), ..artist }, &[("n", n)])
+}
+
 /// After each write, and each message for it, the page that was put together of the changes is that of a search.
 /// `MORTISE_WATCH_HISTORIES` says how many histories, `MORTISE_WATCH_SEED` which ones.
 #[tokio::test]
@@ -476,11 +500,14 @@ async fn a_watched_page_is_that_of_a_search_after_each_message() {
     let server = Server::start().await;
     let (mut compared, mut told, mut tokens) = (0, 0, 0);
     for history in 0..histories {
-        let filter = ["", r#"meta.labels.env = "prod""#, r#"metadata.n >= "3""#][random.usize(..3)];
+        let filter = FILTERS[random.usize(..FILTERS.len())];
         let order =
             ["", "name desc", "metadata.n", "metadata.n desc, name", "meta.update_time desc"][random.usize(..5)];
-        let mut request =
-            WatchResourcesRequest { max_chunk_size: random.i32(0..3), ..stateful(filter, order, random.i32(1..7)) };
+        let mut request = WatchResourcesRequest {
+            resource_type: Some(gvk(ARTIST)),
+            max_chunk_size: random.i32(0..3),
+            ..stateful(filter, order, random.i32(1..7))
+        };
         if random.u8(..4) == 0 {
             request.field_mask = Some(FieldMask { paths: vec!["metadata.n".into()] });
         }
@@ -500,13 +527,13 @@ async fn a_watched_page_is_that_of_a_search_after_each_message() {
         assert_eq!((&client.rows, &client.tokens), (&rows, &page_tokens), "history {history}: {request:?}");
         for _ in 0..12 {
             let name = format!("c{:02}", random.u8(..16));
-            let found = server.read(&id(CONCEPT, &name)).await;
+            let found = server.read(&id(ARTIST, &name)).await;
             match found {
                 Ok(found) if random.u8(..3) == 0 => server.delete(&id_of(&found), "").await.unwrap(),
                 _ => {
                     let env = ["prod", "test"][random.usize(..2)];
                     let n = random.u8(..6).to_string();
-                    server.write(concept(&name, &[("env", env)], &[("n", &n)])).await.unwrap();
+                    server.write(artist(&name, ["l0", "l1", "l2"][random.usize(..3)], env, &n)).await.unwrap();
                 }
             }
             let (rows, page_tokens) = client.page(&server).await;

@@ -199,11 +199,18 @@ pub(crate) async fn watches(rounds: Rounds, watchers: usize) -> Outcome<()> {
     let by_label = |number: usize| WatchResourcesRequest { selector: Some(of_shard(number)), ..request() };
     let by_content =
         |number: usize| WatchResourcesRequest { filter: format!(r#"data.name = "artist-{number:07}""#), ..request() };
-    let kinds: [(&str, Vec<WatchResourcesRequest>, bool); 4] = [
+    // The same as a value, but nothing that has to be there follows from it.
+    let by_range = |number: usize| WatchResourcesRequest {
+        filter: format!(r#"data.name >= "artist-{number:07}" data.name <= "artist-{number:07}""#),
+        ..request()
+    };
+    let kinds: [(&str, Vec<WatchResourcesRequest>, bool); 6] = [
         ("no watch", Vec::new(), false),
         ("one label each", (0..watchers).map(by_label).collect(), true),
         ("labels that nothing has", (0..watchers).map(|number| by_label(number + watchers)).collect(), false),
-        ("one filter each, without an index", (0..watchers).map(by_content).collect(), true),
+        ("one value of a field each", (0..watchers).map(by_content).collect(), true),
+        ("values that nothing has", (0..watchers).map(|number| by_content(number + 1_000_000)).collect(), false),
+        ("one range of a field each", (0..watchers).map(by_range).collect(), true),
     ];
     line(&format!("writes, of which each concerns one of {watchers} filtered watches"))?;
     let mut sides = Vec::new();

@@ -17,7 +17,7 @@ pub enum Subject {
     Label(String),
     /// Presence of a label, by its key; such a fact has no values.
     LabelPresence(String),
-    /// A field in `data`, by its path in snake_case. Values are those of
+    /// Another field of the resource or of its `data`, by its path in snake_case. Values are those of
     /// [`Candidate::index_values`](crate::Candidate::index_values).
     Field(String),
 }

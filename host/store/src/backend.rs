@@ -33,6 +33,7 @@ use crate::{
     quota::Usage,
     referrers::ExpectedReferrers,
     set_hash::SetHash,
+    terms::Term,
 };
 
 /// How fresh a read must be.
@@ -465,14 +466,15 @@ pub trait Backend: Send + Sync + 'static {
     async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError>;
 
     /// Opens a watch of changes: what a [scan](Backend::scan_part) of the part gives, and every later change of what is
-    /// or was in it. Who watches a label costs nothing when others change.
+    /// or was in it, except those of resources for which one of the terms held neither before nor after; who watches
+    /// costs little when these change. Some of them may be told even so.
     ///
     /// # Errors
     /// Only faults of the store itself.
-    async fn open_changes(&self, query: &Query, part: &ScanPart) -> Result<OpenedChanges, StoreError>;
+    async fn open_changes(&self, query: &Query, part: &ScanPart, terms: &[Term]) -> Result<OpenedChanges, StoreError>;
 
-    /// The changes after a position, from the history and then as they happen; `None` when the history does not reach
-    /// back to it, or when it is of another store.
+    /// The changes after a position, from the history, whatever the terms, and then as they happen; `None` when the
+    /// history does not reach back to it, or when it is of another store.
     ///
     /// # Errors
     /// Only faults of the store itself.
@@ -480,6 +482,7 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         query: &Query,
         part: &ScanPart,
+        terms: &[Term],
         position: Position,
     ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError>;
 

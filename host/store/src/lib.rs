@@ -20,6 +20,7 @@ pub mod fuzzing;
 pub mod quota;
 mod referrers;
 mod set_hash;
+mod terms;
 
 pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, ExpectedId, Health, Mutation, Place, Query, Record, RecordKind,
@@ -31,3 +32,4 @@ pub use error::StoreError;
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{ExpectedReferrers, IN_ONE_COMMIT, LATER, ReferrerSet};
 pub use set_hash::SetHash;
+pub use terms::{Term, TermField, TermSubject};

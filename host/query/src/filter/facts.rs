@@ -102,12 +102,6 @@ fn text(literal: &Literal) -> Option<String> {
 fn subject(path: &Path) -> Option<Subject> {
     let field = |step: &Step, name: &str| matches!(step, Step::Field(field) if field.name() == name);
     match (path.root, path.steps.as_slice()) {
-        // A default that the schema declares is what an absent field is taken for.
-        (Root::Data, steps)
-            if !steps.is_empty() && path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) =>
-        {
-            Some(Subject::Field(path.to_string()))
-        }
         (Root::Resource, [meta, labels, Step::Key(MapKey::String(key))])
             if field(meta, "meta") && field(labels, "labels") =>
         {
@@ -119,6 +113,10 @@ fn subject(path: &Path) -> Option<Subject> {
             Step::Field(unit) => tenancy_unit(unit),
             Step::Key(_) => None,
         },
+        // A default that the schema declares is what an absent field is taken for.
+        (Root::Data | Root::Resource, [_, ..]) if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) => {
+            Some(Subject::Field(path.to_string()))
+        }
         _ => None,
     }
 }

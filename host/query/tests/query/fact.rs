@@ -27,7 +27,11 @@ fn what_filters_require() {
         (r#"meta.labels.k IN ("v", "")"#, vec![]),
         (r#"meta.labels.k NOT IN ("v")"#, vec![]),
         (r"meta.labels.k IS NOT NULL", vec![fact(Subject::LabelPresence("k".into()), &[])]),
-        (r#"metadata.k = "v""#, vec![]),
+        (r#"metadata.k = "v""#, vec![fact(field("metadata.k"), &["v"])]),
+        (r#"metadata.k\.l IN ("v", "w")"#, vec![fact(field("metadata.k\\.l"), &["v", "w"])]),
+        (r#"metadata.k = """#, vec![]),
+        ("meta.shards.byNameMod16 = 7", vec![fact(field("meta.shards.byNameMod16"), &["7"])]),
+        (r#"meta.tags CONTAINS "t""#, vec![fact(field("meta.tags"), &["t"])]),
         (r#"meta.labels CONTAINS "k:v""#, vec![fact(label("k"), &["v"])]),
         (r#"meta.labels CONTAINS ALL ("k:v", "l:w")"#, vec![fact(label("k"), &["v"]), fact(label("l"), &["w"])]),
         (r#"meta.labels CONTAINS ANY ("k:v", "k:w")"#, vec![fact(label("k"), &["v", "w"])]),
@@ -99,6 +103,8 @@ fn random_filter(random: &mut fastrand::Rng, depth: u32) -> String {
                     "meta.labels.b",
                     "id.name",
                     "name",
+                    "metadata.a",
+                    "status.sync.conditions.type",
                     "data.title",
                     "data.inner.name",
                     "data.inners.name",
@@ -173,6 +179,10 @@ fn random_resource(random: &mut fastrand::Rng) -> pb::Resource {
     let mut of = resource(&format!("{{{}}}", parts.join(",")));
     of.id.as_mut().unwrap().name = some(random, &["a", "b", "d1"]).into();
     of.id.as_mut().unwrap().tenancy.as_mut().unwrap().namespace = some(random, &["a", "b"]).into();
+    if random.bool() {
+        of.metadata.insert("a".into(), some(random, &["a", "b", ""]).into());
+    }
+    of.status.get_mut("sync").unwrap().conditions[0].r#type = some(random, &["a", "b"]).into();
     let labels = &mut of.meta.as_mut().unwrap().labels;
     for key in ["a", "b"] {
         if random.bool() {

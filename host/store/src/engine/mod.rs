@@ -44,7 +44,7 @@ pub use self::{
 };
 use crate::{
     Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Position, Query, Record,
-    ScanPart, Snapshot, Stats, StoreError, TypeKey, Usage, Watch, check::Problem,
+    ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
 };
 
 /// A store in a directory of this machine.
@@ -210,22 +210,23 @@ impl Backend for SledBackend {
 
     async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError> {
         let filter = Filter::Query(query.clone());
-        let wanted = Wanted { type_key: &query.type_key, label: None, compares: false };
+        let wanted = Wanted { type_key: &query.type_key, terms: &[], compares: false };
         let (snapshot, events, _) = self.shared.scanner.watch(filter.clone(), &wanted)?;
         Ok(Box::new(SledWatch::new(snapshot, filter, events)))
     }
 
-    async fn open_changes(&self, query: &Query, part: &ScanPart) -> Result<OpenedChanges, StoreError> {
-        changes::open(&self.shared.scanner, query, part)
+    async fn open_changes(&self, query: &Query, part: &ScanPart, terms: &[Term]) -> Result<OpenedChanges, StoreError> {
+        changes::open(&self.shared.scanner, query, part, terms)
     }
 
     async fn changes_after(
         &self,
         query: &Query,
         part: &ScanPart,
+        terms: &[Term],
         position: Position,
     ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
-        changes::after(&self.shared.scanner, query, part, position).await
+        changes::after(&self.shared.scanner, query, part, terms, position).await
     }
 
     async fn position_before(&self, time: Timestamp) -> Result<Option<Position>, StoreError> {

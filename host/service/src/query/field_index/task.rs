@@ -101,7 +101,7 @@ struct Indexes {
 }
 
 async fn make(backend: Arc<dyn Backend>, declared: Declared, memory: Memory) -> Result<Indexes, End> {
-    let opened = backend.open_changes(&declared.query(), &ScanPart::default()).await?;
+    let opened = backend.open_changes(&declared.query(), &ScanPart::default(), &[]).await?;
     let OpenedChanges { content: mut stored, mut changes, .. } = opened;
     let mut content = Content::new(declared.fields(), memory);
     let mut later = Vec::new();

@@ -17,8 +17,8 @@
 //! pages of all watches hold [`VIEWS`](crate::service::VIEWS) of keys and ids together.
 //!
 //! # Cost
-//! A watch that a label is required of hears of changes of resources with that label only; any other evaluates each
-//! change of its type. A page that loses a row while more follow it is read again, as often as leaves half of the time
+//! A watch that requires names, one tenancy, or values of labels or of fields hears of changes of resources only that have
+//! these, before or after ([`terms`]); any other evaluates each change of its type. A page that loses a row while more follow it is read again, as often as leaves half of the time
 //! to others.
 
 mod page_view;
@@ -26,6 +26,7 @@ mod session;
 mod single;
 mod stateful;
 mod stateless;
+mod terms;
 
 use mortise_resource::{
     Error,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use mortise_query::{Binding, Candidate, SortKey, Subject};
 use mortise_resource::{EncodedResource, Error, data::SearchRequest, pb, tenancy};
-use mortise_store::{Cursor, Query, ScanPart};
+use mortise_store::{Cursor, Query, ScanPart, Term};
 
 use crate::{
     caller::Caller,
     fair::Share,
     hooks::RequestHooks,
     open_watch::{OpenWatch, WatchPermission, Within},
-    query::{compile::Search, search::complete},
+    query::{compile::Search, search::complete, watch::terms::term},
     service::ResourceService,
     store_fault::ended,
 };
@@ -67,11 +67,13 @@ impl Session {
                 != new.schema.message().parent_file().file_descriptor_proto())
     }
 
-    /// What of the store the query is about: a name or a label that it requires.
-    pub(super) fn part(&self) -> (Query, ScanPart) {
+    /// What of the store the query is about: a name or a label that it requires; and what else it requires.
+    pub(super) fn part(&self) -> (Query, ScanPart, Vec<Term>) {
         let mut query = self.search.query.clone();
         let mut part = ScanPart { label: None, after: self.search.after() };
+        let mut terms: Vec<Term> = Vec::new();
         for fact in self.search.facts() {
+            terms.extend(term(&self.service, &self.search, &fact));
             let mut values = fact.values.into_iter();
             let (Some(value), None) = (values.next(), values.next()) else { continue };
             match fact.subject {
@@ -82,7 +84,10 @@ impl Session {
                 _ => {}
             }
         }
-        (query, part)
+        if [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD) {
+            terms.push(Term::of_tenancy(&query.tenancy));
+        }
+        (query, part, terms)
     }
 
     /// What resume tokens are bound to: what is watched, by whom, and what of it is shown.

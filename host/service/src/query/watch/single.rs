@@ -6,7 +6,9 @@ use mortise_resource::{
     data::{ResourceChange, WatchResourceRequest, WatchResourceResponse, resource_change::*},
     pb,
 };
-use mortise_store::{Before, ChangeStep, ChangeWatch, OpenedChanges, Query, ScanPart, StoreError, TypeKey};
+use mortise_store::{
+    Before, ChangeStep, ChangeWatch, OpenedChanges, Query, ScanPart, StoreError, Term, TermSubject, TypeKey,
+};
 
 use crate::{
     audit::Method,
@@ -105,7 +107,11 @@ impl ResourceChanges {
         let tenancy = self.id.tenancy.clone().unwrap_or_default();
         let of = self.id.r#type.clone().unwrap_or_default();
         let query = Query { type_key: TypeKey::from(&of), tenancy, name_prefix: self.id.name.clone() };
-        let opened = self.service.backend.open_changes(&query, &ScanPart::default()).await;
+        let terms = [
+            Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
+            Term::of_tenancy(&query.tenancy),
+        ];
+        let opened = self.service.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
         // Names come in order, and this is the first that has itself as its beginning.
         let first = self.open.until(content.next()).await?.map_err(|e| ended(&e))?;

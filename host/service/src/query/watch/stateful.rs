@@ -95,8 +95,8 @@ impl Stateful {
         let bytes = service.lists.total().min(PAGE_BYTES);
         let page = self.session.until(service.lists.acquire(turn, bytes)).await?.map_err(|e| service.no_room(e))?;
         self.page = Some(page);
-        let (query, part) = self.session.part();
-        let opened = self.session.service.backend.open_changes(&query, &part).await.map_err(|e| ended(&e))?;
+        let (query, part, terms) = self.session.part();
+        let opened = self.session.service.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
         let OpenedChanges { mut content, changes, .. } = opened;
         let search = &self.session.search;
         let ends_early = search.is_by_name();

@@ -166,8 +166,8 @@ impl Stateless {
     /// Begins a snapshot.
     async fn begin(&mut self) -> Result<Option<WatchResourcesResponse>, Error> {
         let place = self.session.place().await?;
-        let (query, part) = self.session.part();
-        let opened = self.session.service.backend.open_changes(&query, &part).await.map_err(|e| ended(&e))?;
+        let (query, part, terms) = self.session.part();
+        let opened = self.session.service.backend.open_changes(&query, &part, &terms).await.map_err(|e| ended(&e))?;
         let OpenedChanges { content, position, changes } = opened;
         let page = Vec::new().into_iter();
         self.phase = Phase::Snapshot { content, read: 0, page, position, changes, _place: place };
@@ -181,9 +181,9 @@ impl Stateless {
         since: Option<Timestamp>,
     ) -> Result<Option<WatchResourcesResponse>, Error> {
         let place = self.session.place().await?;
-        let (query, part) = self.session.part();
+        let (query, part, terms) = self.session.part();
         let backend = self.session.service.backend.clone();
-        let changes = self.session.until(backend.changes_after(&query, &part, position)).await?;
+        let changes = self.session.until(backend.changes_after(&query, &part, &terms, position)).await?;
         let Some(changes) = changes.map_err(|e| ended(&e))? else { return Ok(Some(self.start_over())) };
         self.position = position;
         self.phase = Phase::Replay(changes, since, place);

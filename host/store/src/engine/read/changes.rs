@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use mortise_resource::EncodedResource;
 
 use crate::{
-    Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, Query, ScanPart, StoreError, WatchEvent,
+    Before, ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, Query, ScanPart, StoreError, Term,
+    WatchEvent,
     engine::read::{
         filter::Filter,
         hub::HubEvent,
@@ -53,8 +54,13 @@ impl Concern {
 }
 
 /// Opens a watch with what matches now.
-pub(crate) fn open(scanner: &Arc<Scanner>, query: &Query, part: &ScanPart) -> Result<OpenedChanges, StoreError> {
-    let wanted = Wanted { type_key: &query.type_key, label: part.label.as_ref(), compares: true };
+pub(crate) fn open(
+    scanner: &Arc<Scanner>,
+    query: &Query,
+    part: &ScanPart,
+    terms: &[Term],
+) -> Result<OpenedChanges, StoreError> {
+    let wanted = Wanted { type_key: &query.type_key, terms, compares: true };
     let (content, events, position) = scanner.watch(Filter::Part(query.clone(), part.clone()), &wanted)?;
     let changes = SledChanges { concern: Concern::new(query, part), replay: None, caught_up: None, events };
     Ok(OpenedChanges { content: Box::new(content), position, changes: Box::new(changes) })
@@ -65,9 +71,10 @@ pub(crate) async fn after(
     scanner: &Arc<Scanner>,
     query: &Query,
     part: &ScanPart,
+    terms: &[Term],
     position: Position,
 ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
-    let wanted = Wanted { type_key: &query.type_key, label: part.label.as_ref(), compares: true };
+    let wanted = Wanted { type_key: &query.type_key, terms, compares: true };
     let (events, newest) = scanner.follow(&wanted)?;
     let concern = Concern::new(query, part);
     let Some(replay) = Replay::open(scanner, concern.clone(), position, newest).await? else { return Ok(None) };

@@ -8,5 +8,6 @@ pub(crate) mod publisher;
 pub(crate) mod replay;
 pub(crate) mod scan;
 pub(crate) mod snapshot;
+pub(crate) mod type_hubs;
 pub(crate) mod walk;
 pub(crate) mod watch;

@@ -20,10 +20,10 @@
 //! no gap, nothing twice.
 //!
 //! # Cost
-//! Nothing for a read. Publishing costs one lookup per change in the watched types, one more per label where somebody
-//! watches a label of the type, and one comparison per change and
-//! open window. A type that is not watched has no hub; who watches a label hears of no other event. Events that watches have yet to take are bounded in number and
-//! bytes, for each type and for all ([`hub`](crate::engine::read::hub)); the fullest type loses its oldest ones first.
+//! Nothing for a read. Publishing costs one lookup per change in the watched types, some more where watches require
+//! something of the resources ([`type_hubs`](crate::engine::read::type_hubs)), and one comparison per change and open
+//! window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and bytes,
+//! for each hub and for all ([`hub`](crate::engine::read::hub)); the fullest hub loses its oldest ones first.
 //! A window holds the states of keys that it has not passed and that changed since it was opened, so however slowly a
 //! scan is read, no more than what it would give.
 
@@ -43,10 +43,11 @@ use crate::engine::{
     read::{
         filter::Filter,
         hub::{Hub, HubEnd, HubEvent, HubLimits, HubReader},
+        type_hubs::{Terms, TypeHubs},
     },
     tree::change::Change,
 };
-use crate::{Position, StoreError, TypeKey, WatchEvent};
+use crate::{Position, StoreError, Term, TypeKey, WatchEvent};
 
 /// States by key as of a window's commit, `None` where there was nothing that matched.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<EncodedResource>>;
@@ -73,14 +74,6 @@ struct State {
     closed: bool,
 }
 
-/// The hubs of a type: one for all of its events, and those for the events of resources with a label.
-#[derive(Default)]
-struct TypeHubs {
-    all: Option<Arc<Hub>>,
-    /// By label and value.
-    labels: HashMap<String, HashMap<String, Arc<Hub>>>,
-}
-
 /// The last event, and what it carries if that is known.
 #[derive(Default)]
 pub(crate) struct Newest {
@@ -91,8 +84,8 @@ pub(crate) struct Newest {
 /// Which events a subscription has.
 pub(crate) struct Wanted<'w> {
     pub(crate) type_key: &'w TypeKey,
-    /// Those of resources that have this label and its value, or had it before; `None` for all of the type.
-    pub(crate) label: Option<&'w (String, String)>,
+    /// At least those of resources for which all of these hold, before or after the change.
+    pub(crate) terms: &'w [Term],
     /// Whether it wants to know what was before each.
     pub(crate) compares: bool,
 }
@@ -115,7 +108,8 @@ pub(crate) struct Subscription {
     events: Events,
     publisher: Arc<Publisher>,
     type_key: TypeKey,
-    label: Option<(String, String)>,
+    /// Those of the hub; `None` for that of all.
+    terms: Option<Terms>,
 }
 
 /// A window that is open. Dropping it closes it.
@@ -210,17 +204,12 @@ impl Publisher {
         if state.closed {
             return Err(StoreError::Closed);
         }
-        let Wanted { type_key, label, compares } = wanted;
+        let Wanted { type_key, terms, compares } = wanted;
         let hubs = state.hubs.entry((*type_key).clone()).or_default();
-        let new = || Arc::new(Hub::new(self.bytes.clone()));
-        let hub = match label {
-            None => hubs.all.get_or_insert_with(new),
-            Some((label, value)) => {
-                hubs.labels.entry(label.clone()).or_default().entry(value.clone()).or_insert_with(new)
-            }
-        };
+        let terms = hubs.admitted(terms);
+        let hub = hubs.hub(terms.as_ref(), || Arc::new(Hub::new(self.bytes.clone())));
         let events = Events::Open(hub.subscribe(*compares));
-        Ok(Subscription { events, publisher: self.clone(), type_key: (*type_key).clone(), label: label.cloned() })
+        Ok(Subscription { events, publisher: self.clone(), type_key: (*type_key).clone(), terms })
     }
 
     fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> Window {
@@ -251,47 +240,6 @@ impl Newest {
             // One that nothing in the history will confirm.
             None => Position { sequence: self.sequence, check: 0 },
         }
-    }
-}
-
-impl TypeHubs {
-    fn each(&self) -> impl Iterator<Item = &Arc<Hub>> {
-        self.all.iter().chain(self.labels.values().flat_map(HashMap::values))
-    }
-
-    /// The hubs that a change belongs to, each once.
-    fn of(&self, change: &Change, mut each: impl FnMut(&Hub)) {
-        self.all.iter().for_each(|hub| each(hub));
-        if self.labels.is_empty() {
-            return;
-        }
-        let mut found: Vec<&Arc<Hub>> = Vec::new();
-        for (label, value) in change.prior.iter().chain(&change.now).flat_map(|resource| resource.labels()) {
-            if let Some(hub) = self.labels.get(label).and_then(|values| values.get(value))
-                && !found.iter().any(|other| Arc::ptr_eq(other, hub))
-            {
-                found.push(hub);
-            }
-        }
-        found.into_iter().for_each(|hub| each(hub));
-    }
-
-    /// Forgets a hub that nobody reads. True when none is left.
-    fn forget_unread(&mut self, label: Option<&(String, String)>) -> bool {
-        match label {
-            None => self.all = self.all.take().filter(|hub| hub.readers() > 0),
-            Some((label, value)) => {
-                if let Some(values) = self.labels.get_mut(label) {
-                    if values.get(value).is_some_and(|hub| hub.readers() == 0) {
-                        values.remove(value);
-                    }
-                    if values.is_empty() {
-                        self.labels.remove(label);
-                    }
-                }
-            }
-        }
-        self.all.is_none() && self.labels.is_empty()
     }
 }
 
@@ -369,11 +317,11 @@ impl Subscription {
 }
 
 impl Drop for Subscription {
-    /// The hub of a type goes with its last subscription.
+    /// A hub goes with its last subscription.
     fn drop(&mut self) {
         self.events = Events::Closed;
         let mut state = self.publisher.state.lock();
-        if state.hubs.get_mut(&self.type_key).is_some_and(|hubs| hubs.forget_unread(self.label.as_ref())) {
+        if state.hubs.get_mut(&self.type_key).is_some_and(|hubs| hubs.forget_unread(self.terms.as_ref())) {
             state.hubs.remove(&self.type_key);
         }
     }

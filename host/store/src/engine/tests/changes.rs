@@ -7,11 +7,11 @@ use super::*;
 use crate::{Before, ChangeStep, ChangeWatch, Position, ScanPart};
 
 async fn here(store: &SledBackend) -> Position {
-    store.open_changes(&everything(), &ScanPart::default()).await.unwrap().position
+    store.open_changes(&everything(), &ScanPart::default(), &[]).await.unwrap().position
 }
 
 async fn after(store: &SledBackend, position: Position) -> Option<Box<dyn ChangeWatch>> {
-    store.changes_after(&everything(), &ScanPart::default(), position).await.unwrap()
+    store.changes_after(&everything(), &ScanPart::default(), &[], position).await.unwrap()
 }
 
 /// Sequences, and whether it is known what was before, until it has caught up.

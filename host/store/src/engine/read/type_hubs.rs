@@ -1,0 +1,440 @@
+//! The hubs of a type: one for all of its events, and one for each conjunction of terms that watches require.
+//!
+//! A change goes to a hub of terms if each of the terms holds before or after it, so watches that require something else
+//! are not woken. A hub stands under the values of one of its terms, the one under whose values the fewest others stand
+//! when it is made. A change is looked up by its name, tenancy, labels, and the values of the fields that watches name;
+//! what is found there is held against the other terms.
+//!
+//! # Cost and limits
+//! Some look-ups for each change, whatever the number of watches; one reading of each field that watches name, of which
+//! there are 16 for a type at most; and one comparison for each hub under the same value. A watch that names one field
+//! more is found by its other terms, or hears of everything.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use mortise_resource::EncodedResource;
+
+use crate::{
+    Term, TermField, TermSubject,
+    engine::{read::hub::Hub, tree::change::Change},
+    terms::tenancy_text,
+};
+
+/// Fields of a type that are read at each change.
+const MAX_FIELDS: usize = 16;
+/// Terms of a hub.
+const MAX_TERMS: usize = 4;
+
+/// The terms of a hub, in order.
+pub(crate) type Terms = Arc<[Term]>;
+
+/// The hubs of a type.
+#[derive(Default)]
+pub(crate) struct TypeHubs {
+    all: Option<Arc<Hub>>,
+    of_terms: HashMap<Terms, Arc<TermHub>>,
+    names: ByValue,
+    tenancies: ByValue,
+    labels: HashMap<String, ByValue>,
+    /// Those that are read, and how many hubs have a term about each.
+    fields: HashMap<TermField, (usize, ByValue)>,
+}
+
+/// Hubs by the values of one of their terms.
+#[derive(Default)]
+struct ByValue(HashMap<String, Vec<Arc<TermHub>>>);
+
+/// The hub of watches that require the same.
+struct TermHub {
+    hub: Arc<Hub>,
+    /// The term under whose values it stands.
+    key: Term,
+    others: Vec<Term>,
+}
+
+/// A change, and what was read of it.
+struct Values<'c> {
+    change: &'c Change,
+    /// `None` where it cannot be said.
+    fields: HashMap<&'c TermField, Option<Vec<String>>>,
+}
+
+impl TypeHubs {
+    /// The terms that a hub for these has; none if it is the hub of all.
+    pub(crate) fn admitted(&self, terms: &[Term]) -> Option<Terms> {
+        let mut room = MAX_FIELDS.saturating_sub(self.fields.len());
+        let mut admits = |field: &TermField| {
+            let is_admitted = self.fields.contains_key(field) || room > 0;
+            room -= usize::from(is_admitted && !self.fields.contains_key(field));
+            is_admitted
+        };
+        let admitted = terms.iter().filter(|term| match &term.subject {
+            TermSubject::Field(field) => admits(field),
+            TermSubject::Name | TermSubject::Tenancy | TermSubject::Label(_) => true,
+        });
+        let admitted: Terms = admitted.take(MAX_TERMS).cloned().collect();
+        (!admitted.is_empty()).then_some(admitted)
+    }
+
+    /// The hub for terms, which is made with `new` if there is none.
+    pub(crate) fn hub(&mut self, terms: Option<&Terms>, new: impl FnOnce() -> Arc<Hub>) -> Arc<Hub> {
+        let Some(terms) = terms else { return self.all.get_or_insert_with(new).clone() };
+        if let Some(known) = self.of_terms.get(terms) {
+            return known.hub.clone();
+        }
+        let hub = new();
+        let standing = |term: &Term| term.values.iter().map(|value| self.under(&term.subject, value)).sum::<usize>();
+        let key = terms.iter().enumerate().min_by_key(|(_, term)| (standing(term), term.values.len()));
+        let Some((place, key)) = key.map(|(place, key)| (place, key.clone())) else { return hub };
+        let others = terms.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, term)| term.clone());
+        let made = Arc::new(TermHub { hub: hub.clone(), others: others.collect(), key });
+        for term in terms.iter() {
+            if let TermSubject::Field(field) = &term.subject {
+                self.fields.entry(field.clone()).or_default().0 += 1;
+            }
+        }
+        let by_value = match &made.key.subject {
+            TermSubject::Name => &mut self.names,
+            TermSubject::Tenancy => &mut self.tenancies,
+            TermSubject::Label(label) => self.labels.entry(label.clone()).or_default(),
+            TermSubject::Field(field) => &mut self.fields.entry(field.clone()).or_default().1,
+        };
+        for value in &made.key.values {
+            by_value.0.entry(value.clone()).or_default().push(made.clone());
+        }
+        self.of_terms.insert(terms.clone(), made);
+        hub
+    }
+
+    /// How many hubs stand under a value.
+    fn under(&self, subject: &TermSubject, value: &str) -> usize {
+        let by_value = match subject {
+            TermSubject::Name => Some(&self.names),
+            TermSubject::Tenancy => Some(&self.tenancies),
+            TermSubject::Label(label) => self.labels.get(label),
+            TermSubject::Field(field) => self.fields.get(field).map(|(_, by_value)| by_value),
+        };
+        by_value.and_then(|by_value| by_value.0.get(value)).map_or(0, Vec::len)
+    }
+
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Arc<Hub>> {
+        self.all.iter().chain(self.of_terms.values().map(|known| &known.hub))
+    }
+
+    /// Calls `send` with each hub that a change belongs to.
+    pub(crate) fn of<'h>(&'h self, change: &'h Change, mut send: impl FnMut(&Hub)) {
+        self.all.iter().for_each(|hub| send(hub));
+        if self.of_terms.is_empty() {
+            return;
+        }
+        let mut values = Values { change, fields: HashMap::new() };
+        let mut found: HashMap<*const TermHub, &TermHub> = HashMap::new();
+        let mut add = |hubs: &'h [Arc<TermHub>]| found.extend(hubs.iter().map(|known| (Arc::as_ptr(known), &**known)));
+        if let Some(resource) = values.states().next() {
+            add(self.names.of(resource.name()));
+            if !self.tenancies.0.is_empty() {
+                add(self.tenancies.of(&tenancy_text(resource.partition(), resource.namespace())));
+            }
+        }
+        if !self.labels.is_empty() {
+            for (label, value) in values.states().flat_map(EncodedResource::labels) {
+                add(self.labels.get(label).map_or(&[], |by_value| by_value.of(value)));
+            }
+        }
+        for (field, (_, by_value)) in self.fields.iter().filter(|(_, (_, by_value))| !by_value.0.is_empty()) {
+            match values.of_field(field) {
+                Some(read) => read.iter().for_each(|value| add(by_value.of(value))),
+                None => by_value.0.values().for_each(|hubs| add(hubs)),
+            }
+        }
+        for known in found.values().filter(|known| known.others.iter().all(|term| values.have(term))) {
+            send(&known.hub);
+        }
+    }
+
+    /// Forgets a hub that nobody reads. True when none is left.
+    pub(crate) fn forget_unread(&mut self, terms: Option<&Terms>) -> bool {
+        match terms {
+            None => self.all = self.all.take().filter(|hub| hub.readers() > 0),
+            Some(terms) => {
+                if let Entry::Occupied(known) = self.of_terms.entry(terms.clone())
+                    && known.get().hub.readers() == 0
+                {
+                    let gone = known.remove();
+                    self.forget(terms, &gone);
+                }
+            }
+        }
+        self.all.is_none() && self.of_terms.is_empty()
+    }
+
+    fn forget(&mut self, terms: &Terms, gone: &Arc<TermHub>) {
+        match &gone.key.subject {
+            TermSubject::Name => self.names.remove(gone),
+            TermSubject::Tenancy => self.tenancies.remove(gone),
+            TermSubject::Label(label) => {
+                if let Entry::Occupied(mut by_value) = self.labels.entry(label.clone()) {
+                    by_value.get_mut().remove(gone);
+                    if by_value.get().0.is_empty() {
+                        by_value.remove();
+                    }
+                }
+            }
+            TermSubject::Field(field) => {
+                if let Some((_, by_value)) = self.fields.get_mut(field) {
+                    by_value.remove(gone);
+                }
+            }
+        }
+        for term in terms.iter() {
+            if let TermSubject::Field(field) = &term.subject
+                && let Entry::Occupied(mut known) = self.fields.entry(field.clone())
+            {
+                known.get_mut().0 -= 1;
+                if known.get().0 == 0 {
+                    known.remove();
+                }
+            }
+        }
+    }
+}
+
+impl ByValue {
+    fn of(&self, value: &str) -> &[Arc<TermHub>] {
+        self.0.get(value).map_or(&[], Vec::as_slice)
+    }
+
+    fn remove(&mut self, gone: &Arc<TermHub>) {
+        for value in &gone.key.values {
+            if let Some(hubs) = self.0.get_mut(value) {
+                hubs.retain(|known| !Arc::ptr_eq(known, gone));
+                if hubs.is_empty() {
+                    self.0.remove(value);
+                }
+            }
+        }
+    }
+}
+
+impl<'c> Values<'c> {
+    /// The resource before and after the change, as far as it is there.
+    fn states(&self) -> impl Iterator<Item = &'c EncodedResource> + use<'c> {
+        self.change.prior.iter().chain(&self.change.now)
+    }
+
+    fn of_field<'v>(&'v mut self, field: &'c TermField) -> Option<&'v [String]> {
+        let states = self.states();
+        let read = self.fields.entry(field).or_insert_with(|| {
+            let read: Option<Vec<Vec<String>>> = states.map(|resource| field.values(resource)).collect();
+            read.map(|read| read.concat())
+        });
+        read.as_deref()
+    }
+
+    /// Whether a term holds before or after the change, as far as can be said.
+    fn have(&mut self, Term { subject, values }: &'c Term) -> bool {
+        match subject {
+            TermSubject::Name => self.states().any(|resource| values.contains(resource.name())),
+            TermSubject::Tenancy => {
+                self.states().any(|resource| values.contains(&tenancy_text(resource.partition(), resource.namespace())))
+            }
+            TermSubject::Label(label) => self
+                .states()
+                .flat_map(EncodedResource::labels)
+                .any(|(key, value)| key == label && values.contains(value)),
+            TermSubject::Field(field) => {
+                self.of_field(field).is_none_or(|read| read.iter().any(|value| values.contains(value)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use mortise_resource::pb;
+
+    use super::*;
+    use crate::{TypeKey, conformance::fixtures::labelled};
+
+    const NAMES: [&str; 3] = ["r0", "r1", "r2"];
+    const UNITS: [&str; 2] = ["ns0", "ns1"];
+    const LABELS: [&str; 2] = ["env", "app"];
+    const VALUES: [&str; 3] = ["a", "b", "c"];
+
+    /// A linear congruential sequence.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % limit
+        }
+
+        fn of<'o>(&mut self, options: &[&'o str]) -> &'o str {
+            options[self.below(options.len())]
+        }
+
+        fn some(&mut self, options: &[&str]) -> BTreeSet<String> {
+            (0..=self.below(2)).map(|_| self.of(options).to_owned()).collect()
+        }
+    }
+
+    /// The generation is what the field is read of; it cannot be said of "?".
+    fn field(id: &str, reads: &Arc<AtomicUsize>) -> TermField {
+        let reads = reads.clone();
+        TermField::new(id, move |resource| {
+            reads.fetch_add(1, Ordering::Relaxed);
+            Some(vec![resource.generation().to_owned()]).filter(|read| read != &["?"])
+        })
+    }
+
+    fn resource(random: &mut Random, name: &str, namespace: &str) -> EncodedResource {
+        let tenancy = Some(pb::Tenancy { partition: "p".into(), namespace: namespace.into() });
+        let id = Some(pb::Id { name: name.into(), tenancy, ..pb::Id::default() });
+        let generation = random.of(&["a", "b", "c", "?"]).to_owned();
+        let mut made = pb::Resource { id, generation, ..pb::Resource::default() };
+        for label in LABELS {
+            if random.below(3) > 0 {
+                made = labelled(made, label, random.of(&VALUES));
+            }
+        }
+        EncodedResource::of(&made).unwrap()
+    }
+
+    fn change(random: &mut Random) -> Change {
+        let (name, namespace) = (random.of(&NAMES), random.of(&UNITS));
+        let presence = random.below(3);
+        Change {
+            key: Vec::new(),
+            type_key: TypeKey { group: "g".into(), kind: "K".into() },
+            seq: 1,
+            is_event: true,
+            prior: (presence != 0).then(|| resource(random, name, namespace)),
+            now: (presence != 1).then(|| resource(random, name, namespace)),
+        }
+    }
+
+    fn term(random: &mut Random, field: &TermField) -> Term {
+        let (subject, values) = match random.below(4) {
+            0 => (TermSubject::Name, random.some(&NAMES)),
+            1 => {
+                let namespace = random.of(&UNITS).to_owned();
+                return Term::of_tenancy(&pb::Tenancy { partition: "p".into(), namespace });
+            }
+            2 => (TermSubject::Label(random.of(&LABELS).to_owned()), random.some(&VALUES)),
+            _ => (TermSubject::Field(field.clone()), random.some(&VALUES)),
+        };
+        Term { subject, values }
+    }
+
+    /// Whether each term holds before or after.
+    fn holds(change: &Change, terms: &[Term]) -> bool {
+        let states: Vec<_> = change.prior.iter().chain(&change.now).collect();
+        terms.iter().all(|Term { subject, values }| {
+            states.iter().any(|state| match subject {
+                TermSubject::Name => values.contains(state.name()),
+                TermSubject::Tenancy => values.contains(&format!("p\0{}", state.namespace())),
+                TermSubject::Label(label) => state.labels().any(|(key, value)| key == label && values.contains(value)),
+                TermSubject::Field(_) => state.generation() == "?" || values.contains(state.generation()),
+            })
+        })
+    }
+
+    fn sent(hubs: &TypeHubs, change: &Change) -> Vec<*const Hub> {
+        let mut sent = Vec::new();
+        hubs.of(change, |hub| sent.push(std::ptr::from_ref(hub)));
+        sent.sort();
+        sent
+    }
+
+    #[test]
+    fn exactly_the_hubs_whose_terms_hold_hear_of_a_change_each_once() {
+        let mut random = Random(7);
+        let (mut heard, mut unheard, mut hubs_seen) = (0, 0, 0);
+        for _ in 0..200 {
+            let reads = Arc::default();
+            let field = field("f", &reads);
+            let mut hubs = TypeHubs::default();
+            let mut open = Vec::new();
+            for _ in 0..random.below(40) {
+                let terms: Vec<Term> = (0..random.below(4)).map(|_| term(&mut random, &field)).collect();
+                let terms = hubs.admitted(&terms);
+                let hub = hubs.hub(terms.as_ref(), || Arc::new(Hub::new(Arc::default())));
+                open.push((terms, hub.subscribe(false), hub));
+            }
+            while !open.is_empty() {
+                let each: BTreeSet<_> = open.iter().map(|(.., hub)| Arc::as_ptr(hub)).collect();
+                assert_eq!(hubs.each().map(Arc::as_ptr).collect::<BTreeSet<_>>(), each);
+                for _ in 0..3 {
+                    let change = change(&mut random);
+                    let matches = |terms: &Option<Terms>| terms.as_ref().is_none_or(|terms| holds(&change, terms));
+                    let mut expected: Vec<_> =
+                        open.iter().filter(|(terms, ..)| matches(terms)).map(|(.., hub)| Arc::as_ptr(hub)).collect();
+                    expected.sort();
+                    expected.dedup();
+                    reads.store(0, Ordering::Relaxed);
+                    assert_eq!(sent(&hubs, &change), expected);
+                    assert!(reads.load(Ordering::Relaxed) <= 2, "a field is read once before and once after");
+                    heard += expected.len();
+                    unheard += each.len() - expected.len();
+                }
+                hubs_seen += each.len();
+                let (terms, reader, _) = open.swap_remove(random.below(open.len()));
+                drop(reader);
+                assert_eq!(hubs.forget_unread(terms.as_ref()), open.is_empty());
+            }
+            assert!(hubs.names.0.is_empty() && hubs.tenancies.0.is_empty());
+            assert!(hubs.labels.is_empty() && hubs.fields.is_empty());
+        }
+        assert!(heard > 10_000 && unheard > 10_000, "{heard} heard, {unheard} not, {hubs_seen} hubs");
+    }
+
+    #[test]
+    fn no_more_fields_are_read_than_the_bound_and_who_asks_for_one_more_hears_of_more() {
+        let reads = Arc::default();
+        let mut hubs = TypeHubs::default();
+        let mut random = Random(1);
+        let of = |n: usize| {
+            let subject = TermSubject::Field(field(&format!("f{n}"), &reads));
+            Term { subject, values: ["a".to_owned()].into() }
+        };
+        let mut open = Vec::new();
+        let mut add = |hubs: &mut TypeHubs, terms: &[Term]| {
+            let terms = hubs.admitted(terms);
+            let hub = hubs.hub(terms.as_ref(), || Arc::new(Hub::new(Arc::default())));
+            open.push((hub.subscribe(false), hub));
+            terms
+        };
+        for n in 0..MAX_FIELDS {
+            assert!(add(&mut hubs, &[of(n)]).is_some());
+        }
+        assert!(add(&mut hubs, &[of(3)]).is_some(), "it is read already");
+        assert_eq!(add(&mut hubs, &[of(MAX_FIELDS)]), None, "it hears of everything");
+        let name = Term { subject: TermSubject::Name, values: ["r0".to_owned()].into() };
+        assert_eq!(add(&mut hubs, &[of(MAX_FIELDS), name.clone()]).as_deref(), Some([name].as_slice()));
+        let changed = Change { prior: None, now: Some(resource(&mut random, "r9", "ns0")), ..change(&mut random) };
+        sent(&hubs, &changed);
+        assert_eq!(reads.load(Ordering::Relaxed), MAX_FIELDS);
+    }
+
+    #[test]
+    fn watches_that_share_a_label_stand_under_what_tells_them_apart() {
+        let mut hubs = TypeHubs::default();
+        let label = Term { subject: TermSubject::Label("env".into()), values: ["a".to_owned()].into() };
+        for n in 0..100 {
+            let name = Term { subject: TermSubject::Name, values: [format!("r{n}")].into() };
+            let terms = hubs.admitted(&[label.clone(), name]);
+            hubs.hub(terms.as_ref(), || Arc::new(Hub::new(Arc::default())));
+        }
+        let under_label = hubs.under(&label.subject, "a");
+        assert!((1..=2).contains(&under_label), "{under_label}");
+    }
+}
