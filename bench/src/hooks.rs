@@ -49,19 +49,23 @@ impl Guest {
         Ok(Self { mortise, bare: BarePlugin::load(&std::fs::read(path)?)? })
     }
 
-    /// The hooks of a write as the service calls them, in an instance of their own; none: the instance alone.
     async fn write(&self, resource: Option<&Vec<u8>>) -> Outcome<()> {
-        let mut call = Call::new(self.mortise.clone(), Arc::new(AllowAll));
-        let Some(resource) = resource else { return Ok(call.instantiate().await?) };
-        call.mutate(resource.clone()).await?;
-        call.validate(resource.clone(), None).await?;
-        call.authorize_write(resource.clone()).await?;
-        Ok(())
+        write(&self.mortise, resource).await
     }
 }
 
+/// The hooks of a write as the service calls them, in an instance of their own; none: the instance alone.
+pub(crate) async fn write(plugin: &Arc<Plugin>, resource: Option<&Vec<u8>>) -> Outcome<()> {
+    let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
+    let Some(resource) = resource else { return Ok(call.instantiate().await?) };
+    call.mutate(resource.clone()).await?;
+    call.validate(resource.clone(), None).await?;
+    call.authorize_write(resource.clone()).await?;
+    Ok(())
+}
+
 /// The resource of a write, with an encoding of [`SIZE`] bytes.
-fn resource() -> Vec<u8> {
+pub(crate) fn resource() -> Vec<u8> {
     let mut resource = calls::hooked("korn");
     if let Some(id) = &mut resource.id {
         id.uid = "01ARZ3NDEKTSV4RRFFQ69G5FAV".into();

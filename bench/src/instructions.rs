@@ -1,4 +1,4 @@
-//! Instructions of a read, a write and a list, counted by callgrind: a figure that another process on the machine does not
+//! Instructions of a read, a write, a list and the hooks of a write, counted by callgrind: a figure that another process on the machine does not
 //! disturb, so that a check can fail on it.
 //!
 //! A process without a network does the work a number of times and then twice that number; the difference has no start-up
@@ -6,9 +6,9 @@
 //! the thread that commits is counted. Valgrind shows programs the same processor on all machines, so counts depend on the
 //! compiler and the profile, not on where they are taken.
 //!
-//! Calls of guests are not among them: under valgrind 3.19 the process ends with SIGSEGV at the first pause of a guest.
-//! Then the host reads the thread's clock, for which rustix asks the kernel (`PR_GET_AUXV`) where the vDSO is, and
-//! valgrind has unmapped that. So the resources are namespaces, a type of the host.
+//! What is read, written and listed are namespaces, a type of the host, whose hooks are no guest's. Those of a guest are
+//! called by themselves. It looks into nothing: an instance, the calls and the copies are the host's. Its code is compiled
+//! once before, for the processor that valgrind shows.
 
 use std::{
     collections::BTreeMap,
@@ -20,6 +20,7 @@ use std::{
 use arc_swap::ArcSwap;
 use clap::ValueEnum;
 use futures::future::try_join;
+use mortise_plugin_host::{Limits, Plugin, PluginSettings, Sandbox};
 use mortise_resource::{pb, types};
 use mortise_service::{Caller, Consistency, Options, ResourceService, registry::Registry};
 use mortise_store::SledBackend;
@@ -28,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::{
-    Outcome, calls,
+    Outcome, calls, hooks,
     report::{Line, Unit, line},
 };
 
@@ -44,7 +45,7 @@ const CHECKPOINT: &str = "checkpoint_thread";
 /// Bytes of data in each.
 const DATA: usize = 512;
 
-/// What is counted, of namespaces with 512 bytes of data.
+/// What is counted; the first three of namespaces with 512 bytes of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
@@ -53,6 +54,8 @@ pub(crate) enum Work {
     Write,
     /// Of 101.
     List,
+    /// The three hooks of a write of 1 KB.
+    Hooks,
 }
 
 impl Work {
@@ -62,6 +65,7 @@ impl Work {
             Self::Read => 300,
             Self::Write => 150,
             Self::List => 30,
+            Self::Hooks => 100,
         }
     }
 
@@ -133,14 +137,17 @@ pub(crate) async fn check(update: bool) -> Outcome<()> {
     let mut stored = StoredCounts::read()?;
     let dir = tempfile::tempdir()?;
     let program = without_debug_info(dir.path()).await?;
+    let paths = Paths { program, guest: mortise_test_guests::component("raw-hooks"), code: dir.path().join("code") };
     let mut counted = Counts::new();
-    for &work in Work::value_variants() {
-        // At once, on two processors.
-        let (once, twice) = (work.count(), work.count() * 2);
-        let (once, twice) = try_join(instructions(&program, work, once), instructions(&program, work, twice)).await?;
-        let more = twice.checked_sub(once).ok_or_else(|| format!("{}: twice the work took less", work.name()))?;
-        counted.insert(work, more / work.count() as u64);
-    }
+    let others = async {
+        for work in [Work::Read, Work::Write, Work::List] {
+            counted.insert(work, difference(&paths, work).await?);
+        }
+        Ok(())
+    };
+    // The guest is compiled meanwhile.
+    try_join(others, instructions(&paths, Work::Hooks, 0)).await?;
+    counted.insert(Work::Hooks, difference(&paths, Work::Hooks).await?);
     let (profile, of_profile) = stored.of_this_profile();
     if update {
         of_profile.clone_from(&counted);
@@ -192,8 +199,24 @@ async fn without_debug_info(dir: &Path) -> Outcome<PathBuf> {
     }
 }
 
+/// What each counted process is and has.
+struct Paths {
+    program: PathBuf,
+    guest: PathBuf,
+    code: PathBuf,
+}
+
+/// Instructions of a work, start-up excluded.
+async fn difference(paths: &Paths, work: Work) -> Outcome<u64> {
+    // At once, on two processors.
+    let (once, twice) = (work.count(), work.count() * 2);
+    let (once, twice) = try_join(instructions(paths, work, once), instructions(paths, work, twice)).await?;
+    let more = twice.checked_sub(once).ok_or_else(|| format!("{}: twice the work took less", work.name()))?;
+    Ok(more / work.count() as u64)
+}
+
 /// Instructions of a process that does the work so often, start-up included.
-async fn instructions(program: &Path, work: Work, count: usize) -> Outcome<u64> {
+async fn instructions(paths: &Paths, work: Work, count: usize) -> Outcome<u64> {
     let dir = tempfile::tempdir()?;
     let out = dir.path().join("callgrind.out");
     let mut option = std::ffi::OsString::from("--callgrind-out-file=");
@@ -201,8 +224,11 @@ async fn instructions(program: &Path, work: Work, count: usize) -> Outcome<u64> 
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--quiet", "--separate-threads=yes"])
         .arg(option)
-        .arg(program)
-        .args(["counted", "--work", &work.name(), "--count", &count.to_string()])
+        .arg(&paths.program)
+        .args(["counted", "--work", &work.name(), "--count", &count.to_string(), "--guest"])
+        .arg(&paths.guest)
+        .arg("--code")
+        .arg(&paths.code)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()
@@ -226,7 +252,10 @@ async fn instructions(program: &Path, work: Work, count: usize) -> Outcome<u64> 
 }
 
 /// Does the work so often: the process that is counted.
-pub(crate) async fn run(work: Work, count: usize) -> Outcome<()> {
+pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> Outcome<()> {
+    if let Work::Hooks = work {
+        return call_hooks(count, guest, code).await;
+    }
     let dir = tempfile::tempdir()?;
     let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin()?));
     let backend = Arc::new(SledBackend::open(mortise_store::Options::new(dir.path().join("store")))?);
@@ -253,10 +282,23 @@ pub(crate) async fn run(work: Work, count: usize) -> Outcome<()> {
                 };
                 service.list_encoded(&caller, request).await?;
             }
+            Work::Hooks => {}
         }
     }
     drop(service);
     Ok(tokio::task::spawn_blocking(move || backend.close()).await?)
+}
+
+async fn call_hooks(count: usize, guest: &Path, code: &Path) -> Outcome<()> {
+    // Valgrind is slow.
+    let limits = Limits { deadline_ms: 60_000, ..Limits::default() };
+    let sandbox = Sandbox::new(&limits, code.to_owned())?;
+    let plugin = Plugin::load_file(&sandbox, guest, &PluginSettings::default()).await?;
+    let resource = hooks::resource();
+    for _ in 0..count {
+        hooks::write(&plugin, Some(&resource)).await?;
+    }
+    Ok(())
 }
 
 /// The namespace of a turn.

@@ -183,6 +183,12 @@ enum Command {
         work: instructions::Work,
         #[arg(long)]
         count: usize,
+        /// The plugin whose hooks are called.
+        #[arg(long)]
+        guest: PathBuf,
+        /// Where its compiled code is kept.
+        #[arg(long)]
+        code: PathBuf,
     },
     /// The server that does nothing; started by the others.
     #[command(hide = true)]
@@ -213,7 +219,7 @@ fn main() -> Outcome<()> {
             }
             Command::Plot { files, out } => plot::draw(&files, &out),
             Command::Instructions { update } => instructions::check(update).await,
-            Command::Counted { work, count } => instructions::run(work, count).await,
+            Command::Counted { work, count, guest, code } => instructions::run(work, count, &guest, &code).await,
             Command::Calls { writes } => calls::calls(rounds, writes).await,
             Command::Lists => calls::lists(rounds).await,
             Command::Fanout { other } => fanout::measure(rounds, other.as_deref()).await,

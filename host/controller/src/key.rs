@@ -11,7 +11,7 @@
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
-use mortise_resource::pb;
+use mortise_resource::{IdRef, pb};
 
 /// Names one resource of a type that is known from elsewhere. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl Key {
 
     /// Makes the key of an id, without its type and its uid.
     #[must_use]
-    pub fn of(id: &pb::Id) -> Self {
+    pub fn of<'i>(id: impl Into<IdRef<'i>>) -> Self {
         Self(text_of(id).into())
     }
 
@@ -79,9 +79,9 @@ impl Key {
 }
 
 /// The text of an id's key, to look one up without making it.
-pub(crate) fn text_of(id: &pb::Id) -> String {
-    let (partition, namespace) = id.tenancy.as_ref().map_or(("", ""), |t| (t.partition.as_str(), t.namespace.as_str()));
-    text(partition, namespace, &id.name)
+pub(crate) fn text_of<'i>(id: impl Into<IdRef<'i>>) -> String {
+    let IdRef { partition, namespace, name, .. } = id.into();
+    text(partition, namespace, name)
 }
 
 fn text(partition: &str, namespace: &str, name: &str) -> String {

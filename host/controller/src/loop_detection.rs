@@ -25,7 +25,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
 };
 
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, IdRef, pb};
 use parking_lot::Mutex;
 
 use crate::key::text_of;
@@ -92,19 +92,18 @@ struct Known {
 impl OwnWrites {
     /// Records that a reconcile with this chain stored a resource in this version.
     pub(crate) fn wrote(&self, id: &pb::Id, version: &str, chain: u32) {
-        self.note(self.mark(id, Change::Stored(version)), chain);
+        self.note(self.mark(id.into(), Change::Stored(version)), chain);
     }
 
     /// Records that a reconcile with this chain deleted a resource.
     pub(crate) fn deleted(&self, id: &pb::Id, chain: u32) {
-        self.note(self.mark(id, Change::Deleted(&id.uid)), chain);
+        self.note(self.mark(id.into(), Change::Deleted(&id.uid)), chain);
     }
 
     /// The cause that an event makes.
-    pub(crate) fn cause_of(&self, resource: &pb::Resource, deleted: bool) -> Cause {
-        let Some(id) = &resource.id else { return Cause::foreign() };
-        let change = if deleted { Change::Deleted(&id.uid) } else { Change::Stored(&resource.version) };
-        let mark = self.mark(id, change);
+    pub(crate) fn cause_of(&self, resource: &EncodedResource, deleted: bool) -> Cause {
+        let change = if deleted { Change::Deleted(resource.uid()) } else { Change::Stored(resource.version()) };
+        let mark = self.mark(resource.id(), change);
         match self.known.lock().chains.get(&mark) {
             Some(chain) => Cause { chain: chain.saturating_add(1), open: Vec::new() },
             None => Cause { chain: u32::MAX, open: vec![mark] },
@@ -131,9 +130,8 @@ impl OwnWrites {
         if cause.chain == u32::MAX { 0 } else { cause.chain }
     }
 
-    fn mark(&self, id: &pb::Id, change: Change<'_>) -> u64 {
-        let of = id.r#type.as_ref().map(|t| (t.group.as_str(), t.kind.as_str()));
-        self.hasher.hash_one((of, text_of(id), change))
+    fn mark(&self, id: IdRef<'_>, change: Change<'_>) -> u64 {
+        self.hasher.hash_one((id.group, id.kind, text_of(id), change))
     }
 
     fn note(&self, mark: u64, chain: u32) {
@@ -162,9 +160,13 @@ enum Change<'a> {
 mod tests {
     use super::*;
 
-    fn resource(name: &str, version: &str) -> pb::Resource {
-        let id = pb::Id { name: name.into(), ..pb::Id::default() };
-        pb::Resource { id: Some(id), version: version.into(), ..pb::Resource::default() }
+    fn id(name: &str) -> pb::Id {
+        pb::Id { name: name.into(), ..pb::Id::default() }
+    }
+
+    fn resource(name: &str, version: &str) -> EncodedResource {
+        let resource = pb::Resource { id: Some(id(name)), version: version.into(), ..pb::Resource::default() };
+        EncodedResource::of(&resource).unwrap()
     }
 
     #[test]
@@ -173,7 +175,7 @@ mod tests {
         let (early, late) = (resource("a", "1"), resource("a", "2"));
         let mut before = writes.cause_of(&early, false);
         for r in [&early, &late] {
-            writes.wrote(&r.id.clone().unwrap(), &r.version, 4);
+            writes.wrote(&id("a"), r.version(), 4);
         }
         assert_eq!(writes.chain_length(&mut before), 5);
         assert_eq!(writes.chain_length(&mut writes.cause_of(&late, false)), 5);
@@ -185,7 +187,7 @@ mod tests {
         let writes = OwnWrites::default();
         let own = |version: &str, chain| {
             let r = resource("a", version);
-            writes.wrote(&r.id.clone().unwrap(), version, chain);
+            writes.wrote(&id("a"), version, chain);
             writes.cause_of(&r, false)
         };
         let mut cause = own("1", 8);

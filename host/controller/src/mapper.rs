@@ -8,10 +8,10 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 
 use crate::{
-    cache::{Keys, References, target},
+    cache::{Keys, References, target, undecodable},
     key::GroupKind,
     reconciler::Context,
     request::ReconcileError,
@@ -26,7 +26,7 @@ pub trait Map: Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error. This resource is mapped again after a wait; the others are not delayed.
-    async fn map(&self, context: &Context, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError>;
+    async fn map(&self, context: &Context, resource: &pb::Resource) -> Result<Vec<pb::Id>, ReconcileError>;
 
     /// Whether to map former versions too. `false` is cheaper, and right when the result depends on the resource's id
     /// and owner alone.
@@ -72,7 +72,7 @@ impl Mapper {
     pub(crate) fn map<'a>(
         &'a self,
         context: &'a Context,
-        resource: &'a Arc<pb::Resource>,
+        resource: &'a EncodedResource,
     ) -> BoxFuture<'a, Result<Vec<pb::Id>, ReconcileError>> {
         async move {
             let managed = context.managed();
@@ -80,23 +80,27 @@ impl Mapper {
                 Self::Owner => {
                     let managed = GroupKind::from(managed);
                     let fits = |owner: &&pb::Id| owner.r#type.as_ref().is_some_and(|t| managed.matches(t));
-                    resource.owner.iter().filter(fits).cloned().collect()
+                    resource.decode_owner().map_err(undecodable)?.iter().filter(fits).cloned().collect()
                 }
                 Self::SameName => {
                     let same = |id: &pb::Id| pb::Id { uid: String::new(), r#type: Some(managed.clone()), ..id.clone() };
-                    resource.id.iter().map(same).collect()
+                    resource.decode_id().map_err(undecodable)?.iter().map(same).collect()
                 }
-                Self::References(find) => find(resource)?.into_iter().map(target).collect(),
+                Self::References(find) => {
+                    find(&resource.decode().map_err(undecodable)?)?.into_iter().map(target).collect()
+                }
                 Self::Index { of, index, keys } => {
                     let mut ids = Vec::new();
-                    for key in keys(resource)? {
+                    for key in keys(&resource.decode().map_err(undecodable)?)? {
                         let found = context.cache().list(of, index, &key);
                         let found = found.map_err(|e| ReconcileError::because(e.to_string(), e))?;
-                        ids.extend(found.iter().filter_map(|resource| resource.id.clone()));
+                        for resource in found {
+                            ids.extend(resource.decode_id().map_err(undecodable)?);
+                        }
                     }
                     ids
                 }
-                Self::Custom(map) => map.map(context, resource).await?,
+                Self::Custom(map) => map.map(context, &resource.decode().map_err(undecodable)?).await?,
             })
         }
         .boxed()

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 
 /// An event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The resource was created or changed, or is part of the snapshot.
-    Upsert(Arc<pb::Resource>),
+    Upsert(Arc<EncodedResource>),
     /// The resource was deleted; this is its last content.
-    Delete(Arc<pb::Resource>),
+    Delete(Arc<EncodedResource>),
     /// The snapshot is complete.
     EndOfSnapshot,
 }

@@ -15,7 +15,7 @@
 //! Lists of controllers of this process are neither encoded nor counted here: each resource goes to its reader as soon
 //! as it is read, and the reader ends the list when it has enough.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, thread};
 
 use mortise_resource::{Code, EncodedResource, Error, pb, types::Gvk};
 use mortise_store::{Cursor, Query, StoreError};
@@ -217,7 +217,7 @@ impl Encoder {
     async fn pages(&mut self, most: usize) -> Result<Progress, Error> {
         for _ in 0..most {
             let Some(page) = self.list.next_page(&mut *self.pages).await? else { return Ok(Progress::All) };
-            self.encode(page).await?;
+            self.encode(page, most > SHORT).await?;
             let units = self.share.units();
             if self.bytes > units && !self.share.grow(self.bytes - units + (self.bytes / 4)) {
                 return Ok(Progress::Outgrown);
@@ -231,7 +231,9 @@ impl Encoder {
         Ok(Progress::More)
     }
 
-    async fn encode(&mut self, page: Vec<EncodedResource>) -> Result<(), Error> {
+    /// Encodes a page. After each piece of a long list, threads go first that wait for its processor: the kernel would let
+    /// this one run for milliseconds, whatever its niceness.
+    async fn encode(&mut self, page: Vec<EncodedResource>, is_long: bool) -> Result<(), Error> {
         let Self { list, pieces, bytes, .. } = self;
         let whole: usize = page.iter().map(|resource| resource.bytes().len() + 6).sum();
         let mut piece = BytesMut::with_capacity(whole.min(PIECE + PIECE / 4));
@@ -244,6 +246,9 @@ impl Encoder {
             *bytes += piece.len() - before;
             if piece.len() >= PIECE {
                 pieces.push_back(piece.split().freeze());
+                if is_long {
+                    thread::yield_now();
+                }
             }
             Ok::<_, Error>(())
         };

@@ -9,7 +9,7 @@ use std::sync::{
 use mortise_controller::{
     Context, Event, Outcome, ReconcileError, Reconciler, Request, Source, SourceError, Watch, async_trait,
 };
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 use tokio::sync::mpsc;
 
 /// Counts, and is content with everything.
@@ -55,9 +55,9 @@ impl Watch for Events {
 }
 
 /// Watches that begin with all of these, and after which nothing happens.
-pub(crate) struct SnapshotSource(pub(crate) Arc<[Arc<pb::Resource>]>);
+pub(crate) struct SnapshotSource(pub(crate) Arc<[Arc<EncodedResource>]>);
 
-struct Snapshot(Arc<[Arc<pb::Resource>]>, usize);
+struct Snapshot(Arc<[Arc<EncodedResource>]>, usize);
 
 #[async_trait]
 impl Source for SnapshotSource {
@@ -82,14 +82,18 @@ pub(crate) fn artists() -> pb::Type {
     pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }
 }
 
-pub(crate) fn artist(n: usize, version: usize) -> Arc<pb::Resource> {
+/// # Panics
+/// Never: it is a small resource.
+#[allow(clippy::unwrap_used, reason = "an example")]
+pub(crate) fn artist(n: usize, version: usize) -> Arc<EncodedResource> {
     let id = pb::Id {
         uid: format!("{n:026}"),
         name: format!("artist-{n}"),
         r#type: Some(artists()),
         tenancy: Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() }),
     };
-    Arc::new(pb::Resource { id: Some(id), version: version.to_string(), ..pb::Resource::default() })
+    let resource = pb::Resource { id: Some(id), version: version.to_string(), ..pb::Resource::default() };
+    Arc::new(EncodedResource::of(&resource).unwrap())
 }
 
 /// Resident memory, MiB. Linux only.

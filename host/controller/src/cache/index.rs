@@ -3,9 +3,9 @@
 //! A key is a sequence of segments, each ended by a zero byte, so that the keys that begin with a few segments are a
 //! range, and a key of all segments finds exactly itself.
 
-use std::{fmt, sync::Arc};
+use std::{cell::OnceCell, fmt, sync::Arc};
 
-use mortise_resource::{pb, tenancy::WILDCARD};
+use mortise_resource::{BadEncoding, EncodedResource, pb, tenancy::WILDCARD};
 
 use crate::request::ReconcileError;
 
@@ -118,12 +118,20 @@ impl Index {
         Self { name: name.into(), by }
     }
 
-    /// The keys of a resource.
-    pub(crate) fn keys(&self, resource: &pb::Resource) -> Result<Vec<IndexKey>, ReconcileError> {
+    /// The keys of a resource, which is decoded if need be and nobody did before.
+    pub(crate) fn keys(
+        &self,
+        resource: &EncodedResource,
+        decoded: &OnceCell<pb::Resource>,
+    ) -> Result<Vec<IndexKey>, ReconcileError> {
+        let content = || match decoded.get() {
+            Some(content) => Ok(content),
+            None => resource.decode().map(|content| decoded.get_or_init(|| content)).map_err(undecodable),
+        };
         Ok(match &self.by {
-            By::Owner => resource.owner.iter().map(IndexKey::target).collect(),
-            By::References(find) => find(resource)?.into_iter().map(|r| IndexKey::target(&target(r))).collect(),
-            By::Keys(make) => make(resource)?,
+            By::Owner => resource.decode_owner().map_err(undecodable)?.iter().map(IndexKey::target).collect(),
+            By::References(find) => find(content()?)?.into_iter().map(|r| IndexKey::target(&target(r))).collect(),
+            By::Keys(make) => make(content()?)?,
         })
     }
 }
@@ -137,6 +145,11 @@ impl fmt::Debug for Index {
         };
         write!(f, "{} (by {by})", self.name)
     }
+}
+
+/// The error of a stored resource that cannot be looked into.
+pub(crate) fn undecodable(error: BadEncoding) -> ReconcileError {
+    ReconcileError::because(format!("a stored resource: {error}"), error)
 }
 
 /// The target of a reference, as an id.

@@ -1,28 +1,29 @@
 //! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows
 //! when its event arrives.
 //!
-//! Resources are shared, never copied. Types are told apart by group and kind; the GroupVersion does not count, as in
+//! Resources are bytes, shared, never copied: those that the watches of clients have, too. Types are told apart by group and kind; the GroupVersion does not count, as in
 //! the store.
 //!
 //! # Cost
-//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once. A
-//! resource takes about 90 bytes besides itself and its key, each key of an index about as much as the key and 60
+//! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once, for
+//! which it is decoded once, unless they are all by owner. A resource takes about 90 bytes besides itself and its key, each key of an index about as much as the key and 60
 //! bytes.
 
 mod index;
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, IdRef, pb};
 use parking_lot::RwLock;
 
-pub(crate) use self::index::target;
 pub use self::index::{By, ID, Index, IndexKey, Keys, References};
+pub(crate) use self::index::{target, undecodable};
 use crate::{
     key::{GroupKind, Key, text_of},
     request::ReconcileError,
@@ -67,7 +68,7 @@ struct Contents {
 }
 
 struct CacheEntry {
-    resource: Arc<pb::Resource>,
+    resource: Arc<EncodedResource>,
     /// Its entries in the indexes: number of the index, and key.
     keys: Box<[(usize, Arc<[u8]>)]>,
 }
@@ -76,7 +77,7 @@ struct CacheEntry {
 pub(crate) struct CacheChange {
     pub(crate) key: Key,
     /// The resource that was cached before.
-    pub(crate) old: Option<Arc<pb::Resource>>,
+    pub(crate) old: Option<Arc<EncodedResource>>,
     /// Indexes that failed, by name; the resource is cached all the same, and entered in the others.
     pub(crate) faults: Vec<(Arc<str>, ReconcileError)>,
 }
@@ -106,7 +107,7 @@ impl Cache {
     ///
     /// # Errors
     /// The type is missing or not cached.
-    pub fn get(&self, id: &pb::Id) -> Result<Option<Arc<pb::Resource>>, CacheError> {
+    pub fn get(&self, id: &pb::Id) -> Result<Option<Arc<EncodedResource>>, CacheError> {
         let of = id.r#type.as_ref().ok_or(CacheError::NoType)?;
         Ok(self.kind(of)?.held.read().by_id.get(text_of(id).as_str()).map(|cached| cached.resource.clone()))
     }
@@ -115,7 +116,12 @@ impl Cache {
     ///
     /// # Errors
     /// The type is not cached, or has no such index.
-    pub fn get_by(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Option<Arc<pb::Resource>>, CacheError> {
+    pub fn get_by(
+        &self,
+        of: &pb::Type,
+        index: &str,
+        key: &IndexKey,
+    ) -> Result<Option<Arc<EncodedResource>>, CacheError> {
         let mut found = self.find(of, index, key, 1)?;
         Ok(found.pop())
     }
@@ -125,7 +131,7 @@ impl Cache {
     ///
     /// # Errors
     /// The type is not cached, or has no such index.
-    pub fn list(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Vec<Arc<pb::Resource>>, CacheError> {
+    pub fn list(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Vec<Arc<EncodedResource>>, CacheError> {
         self.find(of, index, key, usize::MAX)
     }
 
@@ -143,27 +149,28 @@ impl Cache {
     }
 
     /// The resource that is cached under a key.
-    pub(crate) fn at(&self, of: &pb::Type, key: &Key) -> Option<Arc<pb::Resource>> {
+    pub(crate) fn at(&self, of: &pb::Type, key: &Key) -> Option<Arc<EncodedResource>> {
         self.kind(of).ok()?.held.read().by_id.get(key).map(|cached| cached.resource.clone())
     }
 
     /// All resources of a type, as of one moment.
-    pub(crate) fn all(&self, of: &pb::Type) -> Vec<(Key, Arc<pb::Resource>)> {
+    pub(crate) fn all(&self, of: &pb::Type) -> Vec<(Key, Arc<EncodedResource>)> {
         let Ok(kind) = self.kind(of) else { return Vec::new() };
         kind.held.read().by_id.iter().map(|(key, cached)| (key.clone(), cached.resource.clone())).collect()
     }
 
     /// Caches a resource. Each type has one caller at a time.
-    pub(crate) fn upsert(&self, of: &pb::Type, id: &pb::Id, resource: &Arc<pb::Resource>) -> CacheChange {
-        let text = text_of(id);
+    pub(crate) fn upsert(&self, of: &pb::Type, resource: &Arc<EncodedResource>) -> CacheChange {
+        let text = text_of(resource.id());
         let Ok(kind) = self.kind(of) else {
             return CacheChange { key: Key::from_text(text), old: None, faults: Vec::new() };
         };
         // Indexes are user code; no lock is held while they run.
         let mut faults = Vec::new();
         let mut keys: Vec<(usize, Arc<[u8]>)> = Vec::new();
+        let decoded = OnceCell::new();
         for (number, index) in kind.indexes.iter().enumerate() {
-            match catch_unwind(AssertUnwindSafe(|| index.keys(resource))) {
+            match catch_unwind(AssertUnwindSafe(|| index.keys(resource, &decoded))) {
                 Ok(Ok(found)) => keys.extend(found.into_iter().map(|key| (number, Arc::from(key.0)))),
                 Ok(Err(e)) => faults.push((index.name.clone(), e)),
                 Err(panic) => faults.push((index.name.clone(), ReconcileError::panicked(&*panic))),
@@ -184,7 +191,7 @@ impl Cache {
     }
 
     /// Removes a resource. Each type has one caller at a time.
-    pub(crate) fn remove(&self, of: &pb::Type, id: &pb::Id) -> CacheChange {
+    pub(crate) fn remove(&self, of: &pb::Type, id: IdRef<'_>) -> CacheChange {
         let key = Key::of(id);
         let mut old = None;
         if let Ok(kind) = self.kind(of) {
@@ -201,7 +208,7 @@ impl Cache {
         index: &str,
         key: &IndexKey,
         most: usize,
-    ) -> Result<Vec<Arc<pb::Resource>>, CacheError> {
+    ) -> Result<Vec<Arc<EncodedResource>>, CacheError> {
         let kind = self.kind(of)?;
         let held = kind.held.read();
         let Some(number) = kind.number(index)? else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_resource::pb;
+use mortise_resource::EncodedResource;
 
 use super::state::Content;
 use crate::loop_detection::Cause;
@@ -20,8 +20,9 @@ pub(crate) struct ReconcileItem {
 }
 
 impl ReconcileItem {
-    pub(crate) fn new(id: &pb::Id, cause: Cause) -> Self {
-        Self { uid: (!id.uid.is_empty()).then(|| id.uid.as_str().into()), cause }
+    /// An item about this incarnation; an empty uid is none.
+    pub(crate) fn new(uid: &str, cause: Cause) -> Self {
+        Self { uid: (!uid.is_empty()).then(|| uid.into()), cause }
     }
 }
 
@@ -47,9 +48,9 @@ pub(crate) struct MappingItem {
 #[derive(Debug)]
 pub(crate) struct ChangedResource {
     /// The resource as it is, or as it was last before its deletion.
-    pub(crate) now: Arc<pb::Resource>,
+    pub(crate) now: Arc<EncodedResource>,
     /// The versions since it was mapped last, oldest first; empty when the mapper does not follow former versions.
-    pub(crate) former: Vec<Arc<pb::Resource>>,
+    pub(crate) former: Vec<Arc<EncodedResource>>,
 }
 
 impl Content for MappingItem {
@@ -73,11 +74,13 @@ impl Content for MappingItem {
 
 #[cfg(test)]
 mod tests {
+    use mortise_resource::pb;
+
     use super::*;
 
     #[test]
     fn the_newest_uid_that_is_known_stays_when_only_the_name_is() {
-        let wake = |uid: &str| ReconcileItem::new(&pb::Id { uid: uid.into(), ..pb::Id::default() }, Cause::default());
+        let wake = |uid: &str| ReconcileItem::new(uid, Cause::default());
         let mut waiting = wake("");
         for (newer, known) in [("1", "1"), ("", "1"), ("2", "2")] {
             waiting.merge(wake(newer));
@@ -87,7 +90,10 @@ mod tests {
 
     #[test]
     fn former_versions_are_bounded_and_the_first_is_kept() {
-        let version = |n: usize| Arc::new(pb::Resource { version: n.to_string(), ..pb::Resource::default() });
+        let version = |n: usize| {
+            let resource = pb::Resource { version: n.to_string(), ..pb::Resource::default() };
+            Arc::new(EncodedResource::of(&resource).unwrap())
+        };
         let item = |n: usize| MappingItem {
             changed: Some(ChangedResource { now: version(n), former: vec![version(n - 1)] }),
             cause: Cause::default(),
@@ -95,7 +101,7 @@ mod tests {
         let mut waiting = item(1);
         (2..100).for_each(|n| waiting.merge(item(n)));
         let ChangedResource { now, former } = waiting.changed.unwrap();
-        let versions: Vec<&str> = former.iter().map(|r| r.version.as_str()).collect();
-        assert_eq!((now.version.as_str(), former.len(), versions[0], versions[15]), ("99", FORMER, "0", "98"));
+        let versions: Vec<&str> = former.iter().map(|r| r.version()).collect();
+        assert_eq!((now.version(), former.len(), versions[0], versions[15]), ("99", FORMER, "0", "98"));
     }
 }

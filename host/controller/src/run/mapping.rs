@@ -100,7 +100,7 @@ async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb:
 fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, item: &MappingItem) {
     let managed = GroupKind::from(&run.definition.managed);
     if id.r#type.as_ref().is_some_and(|of| managed.matches(of)) && !id.name.is_empty() {
-        run.controller.queue.add(&Key::of(id), ReconcileItem::new(id, item.cause.clone()));
+        run.controller.queue.add(&Key::of(id), ReconcileItem::new(&id.uid, item.cause.clone()));
         return;
     }
     let before = run.controller.recorder.mapper_skipped.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mortise_resource::{pb, types};
+use mortise_resource::{EncodedResource, pb, types};
 
 use super::{
     mapping::Mapping,
@@ -92,7 +92,7 @@ async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cac
             watched,
             &key,
             &resource,
-            was.filter(|was| was.version != resource.version),
+            was.filter(|was| was.version() != resource.version()),
             run.controller.writes.cause_of(&resource, false),
         );
         tokio::task::consume_budget().await;
@@ -106,17 +106,17 @@ async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cac
 }
 
 /// Applies an event to the cache and, when the watch is live, queues it.
-fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<pb::Resource>, deleted: bool) {
-    let Some(id) = &resource.id else {
+fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedResource>, deleted: bool) {
+    if resource.name().is_empty() {
         tracing::error!(
             controller = &*run.controller.name,
-            "an event about {} has no id; it is left out",
+            "an event about {} has no name; it is left out",
             types::gvk(&watched.of)
         );
         return;
-    };
+    }
     let cache = &run.context.cache;
-    let applied = if deleted { cache.remove(&watched.of, id) } else { cache.upsert(&watched.of, id, resource) };
+    let applied = if deleted { cache.remove(&watched.of, resource.id()) } else { cache.upsert(&watched.of, resource) };
     for (index, error) in applied.faults {
         let place = format!("index {index:?} of {}", types::gvk(&watched.of)).into();
         let message = format!("operation on index {index:?} failed: {error}");
@@ -140,20 +140,18 @@ fn enqueue(
     run: &Run,
     watched: &WatchedType,
     key: &Key,
-    now: &Arc<pb::Resource>,
-    was: Option<Arc<pb::Resource>>,
+    now: &Arc<EncodedResource>,
+    was: Option<Arc<EncodedResource>>,
     cause: Cause,
 ) {
     if let Some(mapping) = &watched.mapping {
         // The generation stays when only the status changes; that moves no reference.
-        let moved = |was: &Arc<pb::Resource>| was.generation != now.generation || was.generation.is_empty();
+        let moved = |was: &Arc<EncodedResource>| was.generation() != now.generation() || was.generation().is_empty();
         let former = was.filter(|was| mapping.mapper.follows() && moved(was)).into_iter().collect();
         let changed = Some(ChangedResource { now: now.clone(), former });
         mapping.queue.add(key, MappingItem { changed, cause: cause.clone() });
     }
-    if watched.managed
-        && let Some(id) = &now.id
-    {
-        run.controller.queue.add(key, ReconcileItem::new(id, cause));
+    if watched.managed {
+        run.controller.queue.add(key, ReconcileItem::new(now.uid(), cause));
     }
 }

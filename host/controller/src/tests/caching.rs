@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_resource::pb;
+use mortise_resource::{EncodedResource, pb};
 
 use super::{
     harness::{Harness, Probe},
@@ -16,15 +16,15 @@ fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resou
     resource
 }
 
-fn put(cache: &Cache, resource: pb::Resource) -> Arc<pb::Resource> {
-    let resource = Arc::new(resource);
-    let id = resource.id.clone().unwrap();
-    assert!(cache.upsert(id.r#type.as_ref().unwrap(), &id, &resource).faults.is_empty());
+fn put(cache: &Cache, resource: pb::Resource) -> Arc<EncodedResource> {
+    let of = resource.id.as_ref().unwrap().r#type.clone().unwrap();
+    let resource = Arc::new(EncodedResource::of(&resource).unwrap());
+    assert!(cache.upsert(&of, &resource).faults.is_empty());
     resource
 }
 
-fn names(found: Vec<Arc<pb::Resource>>) -> Vec<String> {
-    found.into_iter().map(|r| r.id.clone().unwrap().name).collect()
+fn names(found: Vec<Arc<EncodedResource>>) -> Vec<String> {
+    found.into_iter().map(|r| r.name().to_owned()).collect()
 }
 
 fn cache(indexes: &[Index]) -> Cache {
@@ -90,7 +90,7 @@ fn owners_references_and_keys_follow_changes() {
     put(&cache, make(2, "y,z", "two"));
     assert!(to("x").is_empty() && by("words", IndexKey::text("one")).is_empty());
     assert_eq!((to("y"), to("z")), (vec!["a".to_owned()], vec!["a".to_owned()]));
-    cache.remove(&artist(), &id(&artist(), "a"));
+    cache.remove(&artist(), (&id(&artist(), "a")).into());
     assert!(to("z").is_empty() && by("owner", IndexKey::all()).is_empty());
     assert_eq!(cache.count(&artist()), Ok(1));
 }

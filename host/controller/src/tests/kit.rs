@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use mortise_resource::{pb, types::Gvk};
+use mortise_resource::{EncodedResource, pb, types::Gvk};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -66,7 +66,7 @@ pub(super) struct Store(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    stored: BTreeMap<(String, String), Arc<pb::Resource>>,
+    stored: BTreeMap<(String, String), Arc<EncodedResource>>,
     watches: Vec<(String, mpsc::UnboundedSender<Result<Event, String>>)>,
     /// Kinds whose snapshots do not end, with the watches that wait for that.
     stuck: HashMap<String, bool>,
@@ -88,8 +88,9 @@ impl Store {
     pub(super) fn put_as(&self, make: impl FnOnce(u64) -> pb::Resource) -> u64 {
         let mut state = self.0.lock();
         state.version += 1;
-        let resource = Arc::new(make(state.version));
+        let resource = make(state.version);
         let id = resource.id.clone().unwrap();
+        let resource = Arc::new(EncodedResource::of(&resource).unwrap());
         let kind = id.r#type.unwrap().kind;
         state.stored.insert((kind.clone(), id.name), resource.clone());
         state.tell(&kind, &Event::Upsert(resource));

@@ -131,7 +131,7 @@ impl Code {
 
 #[async_trait]
 impl Map for Code {
-    async fn map(&self, _: &Context, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
+    async fn map(&self, _: &Context, resource: &pb::Resource) -> Result<Vec<pb::Id>, ReconcileError> {
         let name = resource.id.as_ref().unwrap().name.clone();
         self.asked.lock().push(format!("{name}{}", resource.version));
         tokio::time::sleep(self.takes).await;

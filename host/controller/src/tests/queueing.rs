@@ -316,7 +316,7 @@ async fn on_many_threads_the_last_change_of_each_key_is_seen() {
     let write = seen.clone();
     let probe = Probe::new(move |context, request, _| {
         let found = context.cache().get(&request.id(context.managed())).unwrap();
-        let version = found.map_or(0, |r| r.version.parse().unwrap());
+        let version = found.map_or(0, |r| r.version().parse().unwrap());
         write.lock().insert(request.key.name().to_owned(), version);
         async move {
             match fastrand::u8(0..6) {

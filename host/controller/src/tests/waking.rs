@@ -170,7 +170,7 @@ impl crate::Map for WritingMap {
     async fn map(
         &self,
         context: &crate::Context,
-        resource: &Arc<mortise_resource::pb::Resource>,
+        resource: &mortise_resource::pb::Resource,
     ) -> Result<Vec<mortise_resource::pb::Id>, crate::ReconcileError> {
         let name = resource.id.as_ref().unwrap().name.clone();
         let version = self.0.get().unwrap().put(&album(), &name);

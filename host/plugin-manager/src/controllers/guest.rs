@@ -47,7 +47,7 @@ impl mortise_controller::Reconciler for Controller {
 
 #[async_trait]
 impl Map for Controller {
-    async fn map(&self, context: &Context, resource: &Arc<pb::Resource>) -> Result<Vec<pb::Id>, ReconcileError> {
+    async fn map(&self, context: &Context, resource: &pb::Resource) -> Result<Vec<pb::Id>, ReconcileError> {
         let host = Client::new(&self.shared, context);
         self.reconciler.map(&self.name, resource, host, &guest::Cancel::default()).await.map_err(failed)
     }

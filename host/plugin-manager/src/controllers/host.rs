@@ -11,7 +11,7 @@ use mortise_controller::{CacheError, Context, IndexKey};
 use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
 use mortise_redaction::Secrets;
 use mortise_resource::{
-    Code, Error, IdRef,
+    BadEncoding, Code, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
@@ -203,7 +203,7 @@ impl ReconcilerHost for Client {
     async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
         let key = index_key(&index, &key, true);
         let found = self.context.cache().get_by(&of, &index, &key).map_err(unknown)?;
-        Ok(found.map(|resource| pb::Resource::clone(&resource)))
+        found.map(|resource| resource.decode().map_err(undecodable)).transpose()
     }
 
     async fn cache_list(
@@ -215,7 +215,7 @@ impl ReconcilerHost for Client {
     ) -> Result<(), Failure> {
         let key = index_key(&index, &key, false);
         let found = self.context.cache().list(&of, &index, &key).map_err(unknown)?;
-        found.iter().try_for_each(|resource| each(resource))
+        found.iter().try_for_each(|resource| each(&resource.decode().map_err(undecodable)?))
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
@@ -264,6 +264,10 @@ fn index_key(index: &str, key: &CacheKey, exact: bool) -> IndexKey {
             }
         }
     }
+}
+
+fn undecodable(error: BadEncoding) -> Failure {
+    Error::from(error).into()
 }
 
 fn unknown(error: CacheError) -> Failure {

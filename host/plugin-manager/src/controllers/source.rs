@@ -1,7 +1,7 @@
 //! Where controllers learn of resources: the service's own watches, with data in the types' schema versions.
 //!
-//! Controllers that watch the same type share what they hold: what one of them has in the same version is not decoded
-//! again. That costs a lookup for each event, and some 80 bytes for each resource that is held.
+//! Controllers that watch the same type share what they hold: of what one of them has in the same version no second copy
+//! is kept. That costs a lookup for each event, and some 80 bytes for each resource that is held.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use mortise_controller::{Event, Source, SourceError, Watch};
-use mortise_resource::{BadEncoding, EncodedResource, pb};
+use mortise_resource::{EncodedResource, pb};
 use mortise_service::{ResourceService, TypeWatch};
 use mortise_store::WatchEvent;
 use parking_lot::Mutex;
@@ -32,30 +32,27 @@ impl ServiceSource {
 /// Resources that some controller holds, by uid.
 #[derive(Default)]
 struct Shared {
-    held: HashMap<String, Weak<pb::Resource>>,
+    held: HashMap<String, Weak<EncodedResource>>,
     /// How many there were when those without a holder were last removed.
     swept: usize,
 }
 
 impl Shared {
-    /// The copy that others hold of the same resource in the same version, or one that is decoded now.
-    ///
-    /// # Errors
-    /// It does not decode.
-    fn one_of(&mut self, encoded: &EncodedResource) -> Result<Arc<pb::Resource>, BadEncoding> {
-        if let Some(known) = self.held.get(encoded.uid()).and_then(Weak::upgrade)
-            && known.version == encoded.version()
-            && known.schema_version.max(1) == encoded.schema_version()
+    /// The copy that others hold of the same resource in the same version, or this one.
+    fn one_of(&mut self, resource: EncodedResource) -> Arc<EncodedResource> {
+        if let Some(known) = self.held.get(resource.uid()).and_then(Weak::upgrade)
+            && known.version() == resource.version()
+            && known.schema_version() == resource.schema_version()
         {
-            return Ok(known);
+            return known;
         }
-        let resource = Arc::new(encoded.decode()?);
+        let resource = Arc::new(resource);
         if self.held.len() > 2 * self.swept + 1_024 {
             self.held.retain(|_, held| held.strong_count() > 0);
             self.swept = self.held.len();
         }
-        self.held.insert(encoded.uid().to_owned(), Arc::downgrade(&resource));
-        Ok(resource)
+        self.held.insert(resource.uid().to_owned(), Arc::downgrade(&resource));
+        resource
     }
 }
 
@@ -75,12 +72,9 @@ struct Followed {
 #[async_trait]
 impl Watch for Followed {
     async fn next(&mut self) -> Result<Event, SourceError> {
-        let failed = |e: BadEncoding| SourceError::new(format!("a stored resource: {e}"));
         match self.following.next().await {
-            Ok(WatchEvent::Upsert(resource)) => self.shared.lock().one_of(&resource).map(Event::Upsert).map_err(failed),
-            Ok(WatchEvent::Delete(resource)) => {
-                resource.decode().map(|resource| Event::Delete(Arc::new(resource))).map_err(failed)
-            }
+            Ok(WatchEvent::Upsert(resource)) => Ok(Event::Upsert(self.shared.lock().one_of(resource))),
+            Ok(WatchEvent::Delete(resource)) => Ok(Event::Delete(Arc::new(resource))),
             Ok(WatchEvent::EndOfSnapshot) => Ok(Event::EndOfSnapshot),
             Err(e) => Err(SourceError::new(e.to_string())),
         }
@@ -100,12 +94,12 @@ mod tests {
     #[test]
     fn what_is_known_in_the_same_version_is_held_once() {
         let mut shared = Shared::default();
-        let mut one_of = |uid: &str, version: &str| shared.one_of(&resource(uid, version)).unwrap();
+        let mut one_of = |uid: &str, version: &str| shared.one_of(resource(uid, version));
         let first = one_of("a", "1");
         assert!(Arc::ptr_eq(&first, &one_of("a", "1")));
         assert!(!Arc::ptr_eq(&first, &one_of("b", "1")));
         let second = one_of("a", "2");
-        assert_eq!(second.version, "2");
+        assert_eq!(second.version(), "2");
         assert!(Arc::ptr_eq(&second, &one_of("a", "2")));
     }
 
@@ -113,7 +107,7 @@ mod tests {
     fn what_nobody_holds_is_swept_out() {
         let mut shared = Shared::default();
         for n in 0..10_000 {
-            drop(shared.one_of(&resource(&n.to_string(), "1")));
+            drop(shared.one_of(resource(&n.to_string(), "1")));
         }
         assert!(shared.held.len() <= 1_025, "{}", shared.held.len());
     }

@@ -12,7 +12,10 @@
 //! the caller has at that step. Between steps it holds neither the table nor what is in front
 //! of its tree, so a cursor that its owner forgot keeps neither the database open nor the directory locked.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    thread,
+};
 
 use async_trait::async_trait;
 use mortise_resource::{EncodedResource, pb};
@@ -27,7 +30,7 @@ use crate::{
         read::{
             filter::Filter,
             publisher::{Publisher, States, Subscription, Wanted, Window},
-            walk::{Match, StepLimit, Walk},
+            walk::{Match, StepLimit, Walk, YIELD},
         },
         tree::table::{Decoder, Payload, Table},
     },
@@ -164,7 +167,13 @@ impl Scanner {
         let (matches, ended) = position.step(&self.table, limit)?;
         position.walk.rest();
         let decoder = self.table.decoder();
-        let resources = matches.into_iter().map(|found| found.parse(decoder)).collect::<Result<Vec<_>, _>>()?;
+        let parse = |(number, found): (usize, Match)| {
+            if number > 0 && number % YIELD == 0 {
+                thread::yield_now();
+            }
+            found.parse(decoder)
+        };
+        let resources = matches.into_iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
         let position = (!ended).then_some(position);
         Ok(Page { resources, position })
     }
