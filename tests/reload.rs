@@ -4,6 +4,11 @@ use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
 use crate::common::{Server, Setup, refusal, thing};
 use crate::plugins::Plugins as _;
+use mortise_api::WatchServiceClient;
+use mortise_resource::{
+    data::{WatchResourcesRequest, resource_change::ChangeType},
+    goten::WatchType,
+};
 use mortise_test_guests::{Thing, component};
 use tonic::Code;
 
@@ -207,10 +212,29 @@ async fn an_open_watch_goes_on_across_reloads() {
     let server = first().await;
     let mut watch = server.watch(crate::common::gvk(TYPE), None, "").await.unwrap();
     watch.snapshot().await;
+    let request = WatchResourcesRequest {
+        r#type: WatchType::Stateless.into(),
+        resource_type: Some(crate::common::gvk(TYPE)),
+        filter: "metadata.mutated-by = \"2.0.0\"".into(),
+        ..WatchResourcesRequest::default()
+    };
+    let mut of_second = WatchServiceClient::new(server.channel().await);
+    let mut of_second = of_second.watch_resources(request).await.unwrap().into_inner();
+    let mut told = async || {
+        let message = tokio::time::timeout(Duration::from_secs(20), of_second.message()).await;
+        let message = message.unwrap().unwrap().unwrap();
+        assert!(message.is_current && !message.is_hard_reset);
+        message.changes.into_iter().map(|change| change.change_type.unwrap()).collect::<Vec<_>>()
+    };
+    assert!(told().await.is_empty());
     for (next, wanted) in [("version-stamp-2", "2.0.0"), ("version-stamp-1", "1.0.0"), ("version-stamp-2", "2.0.0")] {
         fs::write(file(&server), guest(next)).unwrap();
         becomes(&server, wanted).await;
         assert_eq!(watch.upsert().await.metadata["mutated-by"], wanted);
+        match (wanted, told().await.as_slice()) {
+            ("2.0.0", [ChangeType::Current(_)]) | ("1.0.0", [ChangeType::Removed(_)]) => {}
+            (_, told) => panic!("{wanted}: {told:?}"),
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use mortise_resource::{
     types::{self, Gvk},
 };
 
+use prost_reflect::MessageDescriptor;
+
 use super::{missing_plugin::MissingPlugin, schema::Schema};
 
 /// The provider of a type.
@@ -93,6 +95,14 @@ impl ResourceType {
             regions: decl.regions.clone(),
             owner,
         }
+    }
+
+    /// Whether stored data means the same to both registrations of a type, of which one has this message and version.
+    pub(crate) fn reads_as(&self, message: &MessageDescriptor, schema_version: NonZeroU32) -> bool {
+        self.schema_version == schema_version
+            && (self.schema.message() == message
+                || self.schema.message().parent_file().file_descriptor_proto()
+                    == message.parent_file().file_descriptor_proto())
     }
 
     /// Refuses types whose plugin is missing. Writes that belong to a deletion stay possible, and do not call this.

@@ -61,10 +61,7 @@ impl Session {
             &mut self.search,
             Search::compile(self.open.caller(), &registry, self.request.clone()).await?,
         );
-        let (old, new) = (&before.kind, &self.search.kind);
-        Ok(old.schema_version != new.schema_version
-            || old.schema.message().parent_file().file_descriptor_proto()
-                != new.schema.message().parent_file().file_descriptor_proto())
+        Ok(!self.search.kind.reads_as(before.kind.schema.message(), before.kind.schema_version))
     }
 
     /// What of the store the query is about: a name or a label that it requires; and what else it requires.
