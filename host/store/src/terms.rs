@@ -31,11 +31,14 @@ pub enum TermSubject {
     Field(TermField),
 }
 
+/// Answers the values of a field, `None` where they cannot be said.
+type ReadValues = dyn Fn(&EncodedResource) -> Option<Vec<String>> + Send + Sync;
+
 /// A field, and how it is read. Fields of the same id are the same one.
 #[derive(Clone)]
 pub struct TermField {
     id: Arc<str>,
-    read: Arc<dyn Fn(&EncodedResource) -> Option<Vec<String>> + Send + Sync>,
+    read: Arc<ReadValues>,
 }
 
 impl Term {

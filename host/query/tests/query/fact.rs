@@ -182,7 +182,9 @@ fn random_resource(random: &mut fastrand::Rng) -> pb::Resource {
     if random.bool() {
         of.metadata.insert("a".into(), some(random, &["a", "b", ""]).into());
     }
-    of.status.get_mut("sync").unwrap().conditions[0].r#type = some(random, &["a", "b"]).into();
+    for condition in &mut of.status.get_mut("sync").unwrap().conditions {
+        condition.r#type = some(random, &["a", "b"]).into();
+    }
     let labels = &mut of.meta.as_mut().unwrap().labels;
     for key in ["a", "b"] {
         if random.bool() {

@@ -114,6 +114,16 @@ fn holds(step: &Step, terms: &[Term]) -> bool {
     })
 }
 
+/// A watch that is opened in the midst of a history.
+struct Live {
+    begun: usize,
+    query: Query,
+    part: ScanPart,
+    terms: Vec<Term>,
+    opened: OpenedChanges,
+    found: Vec<Step>,
+}
+
 /// A random history, each step at its position; and what watches that are opened in its midst get.
 pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
     let queries = [everything(), query("*", "*", "r-1")];
@@ -127,7 +137,7 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
     let mut stored: Vec<Option<pb::Resource>> = vec![None; 12];
     let mut steps: Vec<Step> = Vec::new();
     let mut positions: Vec<Position> = Vec::new();
-    let mut live: Vec<(usize, Query, ScanPart, Vec<Term>, OpenedChanges, Vec<Step>)> = Vec::new();
+    let mut live: Vec<Live> = Vec::new();
     for n in 0..400_u64 {
         if n % 10 == 7 && n < 360 {
             let (query, part, terms) = (&queries[random(2)], &parts[random(4)], &terms()[random(8)]);
@@ -141,7 +151,8 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
             });
             assert_eq!(places(&content), places(&expected.cloned().collect::<Vec<_>>()));
             assert_eq!(opened.position, positions.last().copied().unwrap_or_default());
-            live.push((steps.len(), query.clone(), part.clone(), terms.clone(), opened, Vec::new()));
+            let (query, part, terms) = (query.clone(), part.clone(), terms.clone());
+            live.push(Live { begun: steps.len(), query, part, terms, opened, found: Vec::new() });
         }
         let slot = random(stored.len());
         let before = stored[slot].take();
@@ -158,14 +169,14 @@ pub async fn each_comes_once_from_wherever_one_begins<B: Backend>(store: &B) {
             let other = resource_in(type_of("v1", "B"), tenancy("default", "default"), &format!("other-{n}"));
             write(store, &labelled(other, "env", "a")).await;
         }
-        for (.., opened, found) in &mut live {
+        for Live { opened, found, .. } in &mut live {
             found.extend(opened.changes.ready().unwrap().map(step));
             assert_eq!(opened.changes.ready().unwrap(), None, "each once");
         }
         positions.push(store.open_changes(&everything(), &ScanPart::default(), &[]).await.unwrap().position);
     }
     let (mut compared, mut hidden) = (0, 0);
-    for (begun, query, part, terms, opened, mut found) in live {
+    for Live { begun, query, part, terms, opened, mut found } in live {
         let mut expected = concerning(&steps[begun..], &part, &query);
         hidden += expected.len().saturating_sub(found.len());
         found.retain(|step| holds(step, &terms));
