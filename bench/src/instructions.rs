@@ -1,5 +1,5 @@
-//! Instructions of a read, a write, a list and the hooks of a write, counted by callgrind: a figure that another process on the machine does not
-//! disturb, so that a check can fail on it.
+//! Instructions of a read, a write, a list and the hooks of a write, counted by callgrind: a figure that another process on
+//! the machine does not disturb, so that a check can fail on it.
 //!
 //! A process without a network does the work a number of times and then twice that number; the difference has no start-up
 //! in it. What runs by the clock is left out: sled's own threads, and the thread that copies from memory into sled's tree;

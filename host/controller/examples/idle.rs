@@ -12,21 +12,22 @@ use std::{
 
 use kit::{CountingReconciler, SnapshotSource, artist, artists, cpu, report, resident};
 use mortise_controller::{AlwaysLeased, Controllers, Definition};
+use mortise_resource::BadEncoding;
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() -> Result<ExitCode, BadEncoding> {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
     let number = arguments.next().unwrap_or(100);
     let count = arguments.next().unwrap_or(10_000);
     let seconds = arguments.next().unwrap_or(20);
-    let resources: Vec<_> = (0..count).map(|n| artist(n, 1)).collect();
+    let resources = (0..count).map(|n| artist(n, 1)).collect::<Result<Vec<_>, _>>()?;
     let bare = resident();
     let reconciler = Arc::new(CountingReconciler(AtomicU64::new(0)));
     let controllers = Controllers::new(Arc::new(SnapshotSource(resources.into())), Arc::new(AlwaysLeased));
     for n in 0..number {
         if let Err(error) = controllers.register(Definition::new(format!("idle-{n}"), artists(), reconciler.clone())) {
             report(&error.to_string());
-            return ExitCode::FAILURE;
+            return Ok(ExitCode::FAILURE);
         }
     }
     reconciler.reach(number * count).await;
@@ -42,5 +43,5 @@ async fn main() -> ExitCode {
         used / seconds as f64 * 100.0
     ));
     controllers.shutdown().await;
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }

@@ -12,15 +12,16 @@ use std::{
 
 use kit::{ChannelSource, CountingReconciler, artist, artists, report, resident};
 use mortise_controller::{AlwaysLeased, Controllers, Definition, Event};
+use mortise_resource::BadEncoding;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() -> Result<ExitCode, BadEncoding> {
     let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
     let count = arguments.next().unwrap_or(100_000);
     let parallel = arguments.next().unwrap_or(1);
-    let resources: Vec<_> = (0..count).map(|n| artist(n, 1)).collect();
+    let resources = (0..count).map(|n| artist(n, 1)).collect::<Result<Vec<_>, _>>()?;
     let reconciler = Arc::new(CountingReconciler(AtomicU64::new(0)));
     let (feed, events) = mpsc::channel(4096);
     let controllers = Controllers::new(Arc::new(ChannelSource(Mutex::new(Some(events)))), Arc::new(AlwaysLeased));
@@ -29,7 +30,7 @@ async fn main() -> ExitCode {
     let definition = Definition::new("idle", artists(), reconciler.clone()).parallel(parallel);
     if let Err(error) = controllers.register(definition) {
         report(&error.to_string());
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     let begun = Instant::now();
     for resource in &resources {
@@ -46,7 +47,7 @@ async fn main() -> ExitCode {
         "primed in {primed:.1?}; {scheduled} resyncs scheduled; {:.1} MiB more, {each:.0} bytes a resource for cache, queue and timer",
         resident() - bare
     ));
-    let changed: Vec<_> = (0..count).map(|n| artist(n, 2)).collect();
+    let changed = (0..count).map(|n| artist(n, 2)).collect::<Result<Vec<_>, _>>()?;
     let begun = Instant::now();
     for resource in changed {
         let _ = feed.send(Event::Upsert(resource)).await;
@@ -54,7 +55,7 @@ async fn main() -> ExitCode {
     reconciler.reach(2 * count).await;
     rate("changes, each through watch, cache and queue", count, begun);
     controllers.shutdown().await;
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 fn rate(what: &str, count: usize, begun: Instant) {

@@ -65,7 +65,9 @@ impl TermField {
         Self { id: id.into(), read: Arc::new(read) }
     }
 
-    pub(crate) fn values(&self, resource: &EncodedResource) -> Option<Vec<String>> {
+    /// The values in a resource; `None` where that cannot be said.
+    #[must_use]
+    pub fn values(&self, resource: &EncodedResource) -> Option<Vec<String>> {
         (self.read)(resource)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{
 use mortise_controller::{
     Context, Event, Outcome, ReconcileError, Reconciler, Request, Source, SourceError, Watch, async_trait,
 };
-use mortise_resource::{EncodedResource, pb};
+use mortise_resource::{BadEncoding, EncodedResource, pb};
 use tokio::sync::mpsc;
 
 /// Counts, and is content with everything.
@@ -82,10 +82,7 @@ pub(crate) fn artists() -> pb::Type {
     pb::Type { group: "demo".into(), group_version: "v2".into(), kind: "Artist".into() }
 }
 
-/// # Panics
-/// Never: it is a small resource.
-#[allow(clippy::unwrap_used, reason = "an example")]
-pub(crate) fn artist(n: usize, version: usize) -> Arc<EncodedResource> {
+pub(crate) fn artist(n: usize, version: usize) -> Result<Arc<EncodedResource>, BadEncoding> {
     let id = pb::Id {
         uid: format!("{n:026}"),
         name: format!("artist-{n}"),
@@ -93,7 +90,7 @@ pub(crate) fn artist(n: usize, version: usize) -> Arc<EncodedResource> {
         tenancy: Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() }),
     };
     let resource = pb::Resource { id: Some(id), version: version.to_string(), ..pb::Resource::default() };
-    Arc::new(EncodedResource::of(&resource).unwrap())
+    EncodedResource::of(&resource).map(Arc::new)
 }
 
 /// Resident memory, MiB. Linux only.

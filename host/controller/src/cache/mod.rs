@@ -1,13 +1,13 @@
 //! The cache of a controller: the resources of the types that it watches. Only its watches change it: a write shows
 //! when its event arrives.
 //!
-//! Resources are bytes, shared, never copied: those that the watches of clients have, too. Types are told apart by group and kind; the GroupVersion does not count, as in
-//! the store.
+//! Resources are bytes, shared, never copied: those that the watches of clients have, too. Types are told apart by group
+//! and kind; the GroupVersion does not count, as in the store.
 //!
 //! # Cost
 //! A lookup is O(log n), a list O(log n) and its result. A change of a resource calls each index of its type once, for
-//! which it is decoded once, unless they are all by owner. A resource takes about 90 bytes besides itself and its key, each key of an index about as much as the key and 60
-//! bytes.
+//! which it is decoded once, unless they are all by owner. A resource takes about 90 bytes besides itself and its key,
+//! each key of an index about as much as the key and 60 bytes.
 
 mod index;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mortise_query::{Candidate, Fact, Path, Schema, Subject};
+use mortise_query::{Candidate, Fact, Path, RecentlyDecoded, Schema, Subject};
 use mortise_resource::{EncodedResource, types::Gvk};
 use mortise_store::{Term, TermField, TermSubject};
 use parking_lot::Mutex;
@@ -21,31 +21,44 @@ use crate::{
 
 /// Values of a term; a fact with more is none.
 const MAX_VALUES: usize = 100;
+/// Bytes of the values and the subject of a term, which the store holds for as long as the watch is open.
+const MAX_TERM_BYTES: usize = 1 << 10;
 /// Bytes of a resource whose fields are read where commits wait for it; larger ones are read by each watch for itself.
 const MAX_BYTES: usize = 16 << 10;
 
 /// The term of a fact, if the store can have it.
 pub(super) fn term(service: &ResourceService, search: &Search, fact: &Fact) -> Option<Term> {
-    let subject = match &fact.subject {
-        Subject::Name => TermSubject::Name,
-        Subject::Label(label) => TermSubject::Label(label.clone()),
-        Subject::Field(path) => TermSubject::Field(field(service, search, path)?),
+    let (registry, decoded) = (&service.registry, &service.decoded);
+    let (subject, text) = match &fact.subject {
+        Subject::Name => (TermSubject::Name, ""),
+        Subject::Label(label) => (TermSubject::Label(label.clone()), label.as_str()),
+        Subject::Field(path) => (TermSubject::Field(field(&search.kind, registry, decoded, path)?), path.as_str()),
         // The tenancy is a term of its own.
         Subject::Partition | Subject::Namespace | Subject::Uid | Subject::LabelPresence(_) => return None,
     };
-    (fact.values.len() <= MAX_VALUES).then(|| Term { subject, values: fact.values.clone() })
+    is_bounded(text, fact).then(|| Term { subject, values: fact.values.clone() })
+}
+
+fn is_bounded(subject: &str, fact: &Fact) -> bool {
+    let bytes = subject.len() + fact.values.iter().map(String::len).sum::<usize>();
+    fact.values.len() <= MAX_VALUES && bytes <= MAX_TERM_BYTES
 }
 
 /// A field of the type as it is registered now. Once the type is registered with another meaning nothing can be said any
 /// more: the next change wakes the watches, which then compile their queries anew.
-fn field(service: &ResourceService, search: &Search, path: &str) -> Option<TermField> {
-    let schema = Schema::new(Some(search.kind.schema.message().clone()));
+fn field(
+    kind: &Arc<ResourceType>,
+    registry: &Arc<ArcSwap<Registry>>,
+    decoded: &Arc<RecentlyDecoded>,
+    path: &str,
+) -> Option<TermField> {
+    let schema = Schema::new(Some(kind.schema.message().clone()));
     let path = Path::parse(path, &schema).ok()?;
     // Two registrations may read differently. One with the address of one that is gone gets a reader that says the same,
     // or nothing.
-    let id = format!("{:p} {path}", Arc::as_ptr(&search.kind));
-    let registered = Registered::new(&search.kind, service.registry.clone());
-    let decoded = service.decoded.clone();
+    let id = format!("{:p} {path}", Arc::as_ptr(kind));
+    let registered = Registered::new(kind, registry.clone());
+    let decoded = decoded.clone();
     Some(TermField::new(&id, move |resource: &EncodedResource| {
         if !resource.is_of(&registered.gvk) {
             return Some(Vec::new());
@@ -90,5 +103,50 @@ impl Registered {
             *latest = (Arc::downgrade(now), now.reads_as(&self.message, self.schema_version));
         }
         latest.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::{goten::Meta, pb, types};
+
+    use super::*;
+
+    #[test]
+    fn terms_are_bounded_in_values_and_bytes() {
+        let fact = |values: usize, bytes: usize| Fact {
+            subject: Subject::Name,
+            values: (0..values).map(|n| format!("{n:0bytes$}")).collect(),
+        };
+        assert!(is_bounded("", &fact(MAX_VALUES, 3)) && !is_bounded("", &fact(MAX_VALUES + 1, 3)));
+        assert!(is_bounded("", &fact(1, MAX_TERM_BYTES)) && !is_bounded("", &fact(1, MAX_TERM_BYTES + 1)));
+        assert!(!is_bounded("k", &fact(1, MAX_TERM_BYTES)));
+    }
+
+    #[test]
+    fn a_field_is_read_where_it_can_be_said_at_once() {
+        let builtin = || Registry::builtin().unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(builtin()));
+        let kind = registry.load().resolve_type(&types::namespace()).unwrap().clone();
+        let field = field(&kind, &registry, &Arc::default(), "metadata.k").unwrap();
+        let resource = |of: Gvk, bytes: usize, schema_version: u32, meta: Option<Meta>| {
+            let id = pb::Id { r#type: Some(of.to_pb()), name: "n".into(), ..pb::Id::default() };
+            let metadata = [("k".to_owned(), "v".to_owned()), ("other".to_owned(), "x".repeat(bytes))].into();
+            let meta = meta.map(Box::new);
+            let resource = pb::Resource { id: Some(id), metadata, schema_version, meta, ..pb::Resource::default() };
+            EncodedResource::of(&resource).unwrap()
+        };
+        let meta = || Some(Meta::default());
+        let small = resource(types::namespace(), 10, 1, meta());
+        assert_eq!(field.values(&small), Some(vec!["v".to_owned()]));
+        assert_eq!(field.values(&resource(types::namespace(), MAX_BYTES, 1, meta())), None, "large");
+        assert_eq!(field.values(&resource(types::namespace(), 10, 2, meta())), None, "of another schema version");
+        assert_eq!(field.values(&resource(types::namespace(), 10, 1, None)), None, "without a meta");
+        assert_eq!(field.values(&resource(types::plugin(), 10, 1, meta())), Some(Vec::new()), "of another type");
+        // As after a reload.
+        registry.store(Arc::new(builtin()));
+        assert!(!Arc::ptr_eq(registry.load().resolve_type(&types::namespace()).unwrap(), &kind));
+        assert_eq!(field.values(&small), Some(vec!["v".to_owned()]));
+        assert!(!kind.reads_as(kind.schema.message(), NonZeroU32::MAX));
     }
 }

@@ -3,7 +3,7 @@
 //! A change goes to a hub of terms if each of the terms holds before or after it, so watches that require something else
 //! are not woken. A hub stands under the values of one of its terms, the one under whose values the fewest others stand
 //! when it is made. A change is looked up by its name, tenancy, labels, and the values of the fields that watches name;
-//! what is found there is held against the other terms.
+//! what is found there is held against all of its terms.
 //!
 //! # Cost and limits
 //! Some look-ups for each change, whatever the number of watches; one reading of each field that watches name, of which
@@ -50,9 +50,9 @@ struct ByValue(HashMap<String, Vec<Arc<TermHub>>>);
 /// The hub of watches that require the same.
 struct TermHub {
     hub: Arc<Hub>,
-    /// The term under whose values it stands.
-    key: Term,
-    others: Vec<Term>,
+    terms: Terms,
+    /// The place, among the terms, of the one under whose values it stands.
+    key: usize,
 }
 
 /// A change, and what was read of it.
@@ -87,22 +87,21 @@ impl TypeHubs {
         }
         let hub = new();
         let standing = |term: &Term| term.values.iter().map(|value| self.under(&term.subject, value)).sum::<usize>();
-        let key = terms.iter().enumerate().min_by_key(|(_, term)| (standing(term), term.values.len()));
-        let Some((place, key)) = key.map(|(place, key)| (place, key.clone())) else { return hub };
-        let others = terms.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, term)| term.clone());
-        let made = Arc::new(TermHub { hub: hub.clone(), others: others.collect(), key });
+        let fewest = terms.iter().enumerate().min_by_key(|(_, term)| (standing(term), term.values.len()));
+        let Some((key, term)) = fewest else { return hub };
+        let made = Arc::new(TermHub { hub: hub.clone(), terms: terms.clone(), key });
         for term in terms.iter() {
             if let TermSubject::Field(field) = &term.subject {
                 self.fields.entry(field.clone()).or_default().0 += 1;
             }
         }
-        let by_value = match &made.key.subject {
+        let by_value = match &term.subject {
             TermSubject::Name => &mut self.names,
             TermSubject::Tenancy => &mut self.tenancies,
             TermSubject::Label(label) => self.labels.entry(label.clone()).or_default(),
             TermSubject::Field(field) => &mut self.fields.entry(field.clone()).or_default().1,
         };
-        for value in &made.key.values {
+        for value in &term.values {
             by_value.0.entry(value.clone()).or_default().push(made.clone());
         }
         self.of_terms.insert(terms.clone(), made);
@@ -150,7 +149,7 @@ impl TypeHubs {
                 None => by_value.0.values().for_each(|hubs| add(hubs)),
             }
         }
-        for known in found.values().filter(|known| known.others.iter().all(|term| values.have(term))) {
+        for known in found.values().filter(|known| known.terms.iter().all(|term| values.have(term))) {
             send(&known.hub);
         }
     }
@@ -164,20 +163,21 @@ impl TypeHubs {
                     && known.get().hub.readers() == 0
                 {
                     let gone = known.remove();
-                    self.forget(terms, &gone);
+                    self.forget(&gone);
                 }
             }
         }
         self.all.is_none() && self.of_terms.is_empty()
     }
 
-    fn forget(&mut self, terms: &Terms, gone: &Arc<TermHub>) {
-        match &gone.key.subject {
-            TermSubject::Name => self.names.remove(gone),
-            TermSubject::Tenancy => self.tenancies.remove(gone),
+    fn forget(&mut self, gone: &Arc<TermHub>) {
+        let Some(key) = gone.terms.get(gone.key) else { return };
+        match &key.subject {
+            TermSubject::Name => self.names.remove(key, gone),
+            TermSubject::Tenancy => self.tenancies.remove(key, gone),
             TermSubject::Label(label) => {
                 if let Entry::Occupied(mut by_value) = self.labels.entry(label.clone()) {
-                    by_value.get_mut().remove(gone);
+                    by_value.get_mut().remove(key, gone);
                     if by_value.get().0.is_empty() {
                         by_value.remove();
                     }
@@ -185,11 +185,11 @@ impl TypeHubs {
             }
             TermSubject::Field(field) => {
                 if let Some((_, by_value)) = self.fields.get_mut(field) {
-                    by_value.remove(gone);
+                    by_value.remove(key, gone);
                 }
             }
         }
-        for term in terms.iter() {
+        for term in gone.terms.iter() {
             if let TermSubject::Field(field) = &term.subject
                 && let Entry::Occupied(mut known) = self.fields.entry(field.clone())
             {
@@ -207,8 +207,8 @@ impl ByValue {
         self.0.get(value).map_or(&[], Vec::as_slice)
     }
 
-    fn remove(&mut self, gone: &Arc<TermHub>) {
-        for value in &gone.key.values {
+    fn remove(&mut self, key: &Term, gone: &Arc<TermHub>) {
+        for value in &key.values {
             if let Some(hubs) = self.0.get_mut(value) {
                 hubs.retain(|known| !Arc::ptr_eq(known, gone));
                 if hubs.is_empty() {
