@@ -18,8 +18,8 @@
 //! `SledBackend::check_offline` looks at it before that; it may be *blind*, which is to find nothing where the opening
 //! does, and may not panic.
 //!
-//! A page that sled has lost it looks for a million times, and then panics: 0.1 to 0.3 s of the processor for each read of
-//! what stood in it, which is what the slowest cases consist of. One that hangs is shown with what its threads did.
+//! Sled looks a million times for a page that it has lost, and panics then: the slowest cases consist of such reads, each
+//! some 0.15 s of the processor. One that hangs is shown with what its threads did.
 //!
 //! Of backups, `restore --dry-run` and `restore` have to refuse what they do not restore as it was. Of compiled code,
 //! the server has to answer as before, and to compile anew what was flipped.
@@ -107,7 +107,7 @@ pub(crate) struct BitFlips {
     #[arg(long)]
     mortise: Option<PathBuf>,
     /// A case that takes so many seconds hangs.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     patience: u64,
     /// A directory for the stores. Those that are there are used again, so that a case can be repeated.
     #[arg(long)]
