@@ -107,31 +107,36 @@ fn stored_bytes(name: &str) -> Vec<u8> {
 /// A server with one stored component.
 async fn stored(name: &str) -> Server {
     let bytes = stored_bytes(name);
-    Setup::new().component(name, bytes).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await
+    Setup::new().component(name, bytes).tolerant().env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await
 }
 
-/// mutate, validate, and all authorize hooks, as of the first release.
+/// mutate, validate, and all authorize hooks, as of the first release. The component allows a call 20 ms, which a busy
+/// machine takes from an innocent one now and then: so each is asked until it is answered as it must be.
 #[tokio::test]
 async fn a_component_of_contract_0_1_0_with_every_hook_loads_for_ever() {
     let server = stored("v0.1.0-sdk").await;
-    server.write(thing("own_limits", "ordinary", &Thing { text: "kept".into(), ..Thing::default() })).await.unwrap();
-    let read = server.read(&id("own_limits.v1.Thing", "ordinary")).await.unwrap();
-    assert_eq!(decoded::<Thing>(&read).text, "kept");
-    let all = server
-        .list(crate::common::gvk("own_limits.v1.Thing"), crate::common::tenancy("default", "default"), "")
-        .await
-        .unwrap();
-    assert_eq!(all.len(), 1);
+    let kept = thing("own_limits", "ordinary", &Thing { text: "kept".into(), ..Thing::default() });
+    eventually("it is written", async || server.write(kept.clone()).await.is_ok()).await;
+    let read = async || server.read(&id("own_limits.v1.Thing", "ordinary")).await;
+    eventually("it is read", async || read().await.is_ok_and(|read| decoded::<Thing>(&read).text == "kept")).await;
+    let list = async |namespace| {
+        server.list(crate::common::gvk("own_limits.v1.Thing"), crate::common::tenancy("default", namespace), "").await
+    };
+    eventually("it is listed", async || list("default").await.is_ok_and(|all| all.len() == 1)).await;
     // Each hook is really asked: its own limits end it.
     for (name, hook) in [("boom-mutate", "mutate"), ("boom-validate", "validate"), ("boom-write", "authorize-write")] {
-        let (_, message) = refusal(server.write(thing("own_limits", name, &Thing::default())).await);
-        assert!(message.contains(&format!("plugin own-limits 0.1.0: hook {hook} ")), "{message}");
+        let boom = thing("own_limits", name, &Thing::default());
+        eventually(hook, async || {
+            let (_, message) = refusal(server.write(boom.clone()).await);
+            message.contains(&format!("plugin own-limits 0.1.0: hook {hook} "))
+        })
+        .await;
     }
-    let (_, message) = refusal(server.read(&id("own_limits.v1.Thing", "boom-read")).await);
-    assert!(message.contains("hook authorize-read "), "{message}");
-    let nowhere = crate::common::tenancy("default", "boom-list");
-    let (_, message) = refusal(server.list(crate::common::gvk("own_limits.v1.Thing"), nowhere, "").await);
-    assert!(message.contains("hook authorize-list "), "{message}");
+    eventually("authorize-read", async || {
+        refusal(server.read(&id("own_limits.v1.Thing", "boom-read")).await).1.contains("hook authorize-read ")
+    })
+    .await;
+    eventually("authorize-list", async || refusal(list("boom-list").await).1.contains("hook authorize-list ")).await;
 }
 
 /// A controller: reconciled, owner and status written, values kept, cleaned up by its finalizer.

@@ -87,3 +87,51 @@ async fn directories_and_secrets_have_to_be_granted() {
     assert!(!server.log().contains("s3cret"));
     until(&server, "reconcile-files/files", |seen| seen.last_errors.is_empty()).await;
 }
+
+/// The limit of all directories holds where a grant has none of its own; a file that does not fit is not there at all.
+#[tokio::test]
+async fn a_granted_directory_holds_no_more_than_its_quota() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, out) = (dir.path().join("config.toml"), dir.path().join("out"));
+    fs::create_dir(&out).unwrap();
+    fs::write(dir.path().join("token"), "s3cret\n").unwrap();
+    let grants = |bytes: &str| {
+        format!(
+            "[plugin.reconcile-files.grants]\ndirectories = {{ out = {{ path = {out:?}, write = true{bytes} }} }}\n\
+             secrets = {{ token = {{ file = {:?} }} }}\n",
+            dir.path().join("token")
+        )
+    };
+    fs::write(&config, grants("")).unwrap();
+    let server = Setup::new()
+        .guest("reconcile-files")
+        .arg("--config")
+        .arg(config.display().to_string())
+        .env("MORTISE_CONTROLLERS_DIRECTORY_BYTES", 11)
+        .env("MORTISE_CONTROLLERS_DIRECTORY_FILES", 2)
+        .start()
+        .await;
+    let key = "reconcile-files/things";
+    let written = async |name: &str, says: &str| {
+        let id = id("reconcile_files.v1.Thing", name);
+        condition_until(&server, &id, key, "Written", |c| c.message.contains(says)).await
+    };
+    // Twelve bytes with the secret.
+    server.write(thing("reconcile_files", "a", &text("hello"))).await.unwrap();
+    let refused = written("a", "would hold 12 bytes, more than its limit of 11 (controllers.directory_bytes").await;
+    assert_eq!((refused.state(), refused.reason.as_str()), (State::False, "Code8"), "{refused:?}");
+    assert!(fs::read_dir(&out).unwrap().next().is_none());
+
+    fs::write(&config, grants(", bytes = 30")).unwrap();
+    let id_a = id("reconcile_files.v1.Thing", "a");
+    condition_until(&server, &id_a, key, "Written", |c| c.state() == State::True).await;
+    assert_eq!(fs::read_to_string(out.join("a.txt")).unwrap(), "hello\ns3cret");
+    server.write(thing("reconcile_files", "b", &text("a longer text"))).await.unwrap();
+    written("b", "would hold 32 bytes, more than its limit of 30").await;
+    server.write(thing("reconcile_files", "b", &text("b"))).await.unwrap();
+    let id_b = id("reconcile_files.v1.Thing", "b");
+    condition_until(&server, &id_b, key, "Written", |c| c.state() == State::True).await;
+    server.write(thing("reconcile_files", "c", &text(""))).await.unwrap();
+    written("c", "would hold 3 files, more than the limit of 2 (controllers.directory_files)").await;
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
+}

@@ -2,11 +2,17 @@
 
 use std::{fs, path::Path};
 
-use mortise_resource::manifest::{self, GrantRequest, GrantRequests, grant_request::Wants};
-use mortise_test_guests::{good_manifest, manifest_only};
+use mortise_resource::{
+    manifest::{self, GrantRequest, GrantRequests, grant_request::Wants},
+    pb::condition::State,
+};
+use mortise_test_guests::{Thing, good_manifest, manifest_only};
 use prost::Message as _;
 
-use crate::common::{Server, Setup, mortise};
+use crate::{
+    common::{Server, Setup, id, mortise, thing},
+    kit::condition_until,
+};
 
 const CONFIG: &str = "[plugin.good.grants]\n\
                       read = [\"demo.v2.Artist\"]\n\
@@ -79,4 +85,42 @@ async fn a_request_that_cannot_be_read_refuses_the_plugin() {
         line.contains("manifest: requests: \"ftp://x\" is no host for grants.http: the scheme is http or https"),
         "{line}"
     );
+}
+
+/// What is granted and not asked for is denied as what is asked for and not granted is, each with what to do.
+#[tokio::test]
+async fn only_what_is_both_asked_for_and_granted_is_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
+    let places = ["out", "other"].map(|name| dir.path().join(name));
+    places.iter().for_each(|place| fs::create_dir(place).unwrap());
+    let [out, other] = &places;
+    let grant = |names: &[(&str, &Path)]| {
+        let granted: Vec<_> =
+            names.iter().map(|(name, path)| format!("{name} = {{ path = {path:?}, write = true }}")).collect();
+        let granted = format!("[plugin.reconcile-asking.grants]\ndirectories = {{ {} }}\n", granted.join(", "));
+        fs::write(&config, granted).unwrap();
+    };
+    grant(&[("other", other)]);
+    let server = Setup::new().guest("reconcile-asking").arg("--config").arg(config.display().to_string()).start().await;
+    let written = async |name: &str, is: State| {
+        let id = id("reconcile_asking.v1.Thing", name);
+        condition_until(&server, &id, "reconcile-asking/things", "Written", |c| c.state() == is).await
+    };
+    for name in ["out", "other"] {
+        let data = Thing { text: name.into(), ..Thing::default() };
+        server.write(thing("reconcile_asking", name, &data)).await.unwrap();
+    }
+    let denied = written("other", State::False).await;
+    assert_eq!(denied.reason, "Code7", "{denied:?}");
+    assert!(denied.message.contains("does not ask for it"), "{denied:?}");
+    let denied = written("out", State::False).await;
+    assert_eq!(denied.reason, "Code7", "{denied:?}");
+    assert!(denied.message.contains("plugin.reconcile-asking.grants.directories.out = "), "{denied:?}");
+
+    grant(&[("other", other), ("out", out)]);
+    written("out", State::True).await;
+    assert_eq!(written("other", State::False).await.reason, "Code7");
+    assert_eq!(fs::read_dir(out).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(other).unwrap().count(), 0, "granted, and not asked for");
 }

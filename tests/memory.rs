@@ -1,4 +1,5 @@
 //! Clients that take nothing, or never finish what they say: what the server holds for them is bounded, and comes back.
+//! It stops without them.
 //!
 //! They speak HTTP/2 by hand, since a gRPC client takes what comes whether anybody looks at it or not.
 
@@ -16,6 +17,7 @@ use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use prost::Message;
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{sleep, timeout},
 };
@@ -172,6 +174,42 @@ async fn a_watch_that_is_not_read_holds_little_and_ends() {
     assert_eq!(code, (Code::Aborted as i32).to_string(), "{said}");
     assert!(said.contains("http.stall_timeout_ms"), "{said}");
     assert!(idle.is_quiet().await, "the other one goes on");
+}
+
+/// Lists and watches that nobody reads, over gRPC and HTTP: a server that stops does not wait for them.
+#[tokio::test]
+async fn answers_that_are_not_read_do_not_delay_the_end() {
+    let mut server = lean()
+        .env("MORTISE_SHUTDOWN_GRACE_MS", 20_000)
+        .env("MORTISE_HTTP_STALL_TIMEOUT_MS", 600_000)
+        .env("MORTISE_SERVICE_MAX_SNAPSHOTS", 16)
+        .start()
+        .await;
+    for n in 0..40 {
+        server.write(heavy(&format!("a{n}"), 200_000)).await.unwrap();
+    }
+    let connection = Connection::open(&server).await;
+    let _list = connection.ask("List", &list_artists()).await;
+    let watch = connection.ask("WatchList", &watch_artists()).await;
+    let mut pages = Vec::new();
+    for query in ["", "?watch"] {
+        let mut page = TcpStream::connect(server.http).await.unwrap();
+        let request = format!("GET /api/demo/v2/artist{query} HTTP/1.1\r\nhost: {}\r\n\r\n", server.http);
+        page.write_all(request.as_bytes()).await.unwrap();
+        page.readable().await.unwrap();
+        let mut head = [0; 15];
+        page.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK", "{query:?}");
+        pages.push(page);
+    }
+    // As far as they get before somebody would have to read.
+    sleep(Duration::from_millis(500)).await;
+    let begun = Instant::now();
+    server.signal("TERM");
+    assert!(server.ended().await.success(), "{}", server.log());
+    println!("{:?} with four answers that nobody reads", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "of a grace of 20 s: {:?}", begun.elapsed());
+    drop((watch, pages));
 }
 
 /// Snapshots and lists wait their turn, and another client gets hers meanwhile.

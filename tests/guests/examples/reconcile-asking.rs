@@ -1,0 +1,36 @@
+//! Asks for the directory `out` and for nothing else. For each thing, the file `<name>.txt` in the directory that its
+//! text names is written; the status `reconcile-asking/things` has the condition `Written`, with the host's words when
+//! that failed.
+
+use mortise_plugin::{
+    Condition, Context, Controller, Error, GrantRequest, Kind, Outcome, Plugin, Reconciler, Request, ResourceType,
+    Scope, Status,
+};
+use mortise_test_guests::{DESCRIPTORS, Thing};
+
+const THING: Kind<Thing> = Kind::new("reconcile_asking", "v1", "Thing");
+
+static PLUGIN: Plugin =
+    Plugin::new("reconcile-asking", "0.1.0", DESCRIPTORS, &[&ResourceType::of(THING, Scope::Namespace)])
+        .requests(&[GrantRequest::directory("out", "files go there")])
+        .controllers(&[&Controller::new("files", THING, InFiles)]);
+mortise_plugin::export!(PLUGIN: controlling);
+
+struct InFiles;
+
+impl Reconciler for InFiles {
+    type Managed = Thing;
+
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Thing>) -> Result<Outcome, Error> {
+        let Some(thing) = request.read(ctx)? else { return Ok(Outcome::Done) };
+        let file = format!("{}.txt", request.name());
+        let written = match ctx.files(&thing.data.text).write_if_changed(&file, b"x") {
+            Ok(_) => Condition::holds("Written"),
+            Err(failure) => {
+                Condition::fails("Written").because(format!("Code{}", failure.code)).message(failure.message)
+            }
+        };
+        Status::new("reconcile-asking/things", &thing).with(written).write_if_changed(ctx, &thing)?;
+        Ok(Outcome::Done)
+    }
+}
