@@ -20,6 +20,9 @@ pub(crate) const CALLS: &str = "openat,open,creat,close,write,pwrite64,writev,pw
      copy_file_range,sendfile,fsync,fdatasync,sync,syncfs,msync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,\
      unlink,unlinkat,rmdir,mkdir,mkdirat";
 
+/// Calls that ended before one and may overlap with it: there are fewer threads.
+const OVERLAPPING: usize = 64;
+
 /// A path below the traced directory, in parts.
 pub(crate) type Parts = Vec<String>;
 
@@ -180,28 +183,32 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
     Ok(events)
 }
 
-/// The events in the order that was seen, and then with two truncations of a file, which overlap, the other way round: that
-/// a call ended first does not say that it was made first. Sled truncates its file on several threads.
+/// The events in the order that was seen, and then with a call before another that overlaps with it, one of which truncates
+/// the file that the other truncates or writes: that a call ended first does not say that it was made first. Sled does both
+/// to its file, on several threads.
 pub(crate) fn orders(events: &[Event]) -> impl Iterator<Item = Vec<Event>> {
     let mut begun = HashMap::new();
-    // Where each truncation begins and ends, and of what.
-    let mut truncations: Vec<(usize, usize, &Parts)> = Vec::new();
+    // Where each of them begins and ends, of what, and whether it truncates.
+    let mut changes: Vec<(usize, usize, &Parts, bool)> = Vec::new();
     let mut pairs = Vec::new();
     for (n, event) in events.iter().enumerate() {
         match event {
-            Event::Begin(number, Call::Truncate { path, .. }) => drop(begun.insert(number, (n, path))),
+            Event::Begin(number, Call::Truncate { path, .. }) => drop(begun.insert(number, (n, path, true))),
+            Event::Begin(number, Call::Write { path, .. }) => drop(begun.insert(number, (n, path, false))),
             Event::End(number, _) => {
-                let Some((begin, path)) = begun.remove(number) else { continue };
-                let before = truncations.iter().filter(|(_, end, of)| *of == path && begin < *end);
-                pairs.extend(before.map(|(_, end, _)| (*end, n)));
-                truncations.push((begin, n, path));
+                let Some((begin, path, truncates)) = begun.remove(number) else { continue };
+                let before = changes.iter().rev().take(OVERLAPPING).filter(|(_, end, of, also_truncates)| {
+                    *of == path && begin < *end && (truncates || *also_truncates)
+                });
+                pairs.extend(before.map(|(_, end, ..)| (*end, n)));
+                changes.push((begin, n, path, truncates));
             }
             _ => {}
         }
     }
     let others = pairs.into_iter().map(|(first, second)| {
         let mut other = events.to_vec();
-        other.swap(first, second);
+        other.get_mut(first..=second).into_iter().for_each(|between| between.rotate_right(1));
         other
     });
     iter::once(events.to_vec()).chain(others)
@@ -372,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn truncations_that_overlap_have_two_orders() {
+    fn changes_that_overlap_with_a_truncation_have_two_orders() {
         let text = "\
 1 ftruncate(5</d/b>, 9000 <unfinished ...>
 2 ftruncate(5</d/b>, 4096 <unfinished ...>
@@ -380,7 +387,12 @@ mod tests {
 1 <... ftruncate resumed>) = 0
 3 <... ftruncate resumed>) = 0
 2 <... ftruncate resumed>) = 0
-1 ftruncate(5</d/b>, 2000) = 0
+1 ftruncate(5</d/b>, 2000 <unfinished ...>
+2 pwrite64(5</d/b>, \"\\x61\", 1, 2500 <unfinished ...>
+3 pwrite64(5</d/b>, \"\\x61\", 1, 2501 <unfinished ...>
+2 <... pwrite64 resumed>) = 1
+3 <... pwrite64 resumed>) = 1
+1 <... ftruncate resumed>) = 0
 ";
         let ends = |events: Vec<Event>| -> Vec<u64> {
             events
@@ -389,7 +401,8 @@ mod tests {
                 .collect()
         };
         let found: Vec<_> = orders(&events(text).unwrap()).map(ends).collect();
-        assert_eq!(found, [vec![1, 3, 2, 4], vec![2, 3, 1, 4]]);
+        let expected = [vec![1, 3, 2, 5, 6, 4], vec![2, 1, 3, 5, 6, 4], vec![1, 3, 2, 5, 4, 6], vec![1, 3, 2, 4, 5, 6]];
+        assert_eq!(found, expected);
     }
 
     #[test]
