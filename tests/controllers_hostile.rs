@@ -88,6 +88,34 @@ async fn one_that_never_returns_is_ended_and_paused() {
     assert_eq!(report(&server, "reconcile-copy/copies").await.state, "Running");
 }
 
+/// Whether it burns fuel or asks its host, and however long it may: an honest controller beside it is as fast as ever.
+#[tokio::test]
+async fn one_that_is_at_work_all_the_time_takes_no_speed_from_others() {
+    for (guest, group, controller) in [
+        ("reconcile-loop", "reconcile_loop", "reconcile-loop/loops"),
+        ("reconcile-flood", "reconcile_flood", "reconcile-flood/floods"),
+    ] {
+        let server = Setup::new()
+            .guest(guest)
+            .guest("reconcile-copy")
+            .env("MORTISE_CONTROLLERS_FUEL", 1_i64 << 60)
+            .env("MORTISE_CONTROLLERS_HOST_CALLS", u32::MAX)
+            .env("MORTISE_CONTROLLERS_DEADLINE_MS", 5_000)
+            .tolerant()
+            .start()
+            .await;
+        honest(&server, "warm").await;
+        let before = honest(&server, "before").await;
+        for n in 0..4 {
+            server.write(thing(group, &format!("busy-{n}"), &number(0))).await.unwrap();
+        }
+        until(&server, controller, |seen| seen.running > 0).await;
+        assert_as_fast(before, honest(&server, "beside").await);
+        until(&server, controller, |seen| seen.running > 0).await;
+        assert_eq!(report(&server, controller).await.state, "Running", "it was at work all the time");
+    }
+}
+
 #[tokio::test]
 async fn one_that_blocks_for_longer_than_its_time_is_ended_by_the_clock() {
     let server = Setup::new()

@@ -295,10 +295,10 @@ mod tests {
         assert!(now(&pool, C, 4).await.is_some());
     }
 
-    /// The order in which calls are served that came one after the other.
-    async fn served(turns: &[Turn]) -> Vec<usize> {
-        let pool = FairPool::new(1, 100);
-        let held = pool.acquire(C, 1).await.unwrap();
+    /// The order in which calls are served that came one after the other, with so many places.
+    async fn served(places: usize, turns: &[Turn]) -> Vec<usize> {
+        let pool = FairPool::new(places, 100);
+        let held = pool.acquire(C, places).await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         for (n, turn) in turns.iter().copied().enumerate() {
@@ -320,14 +320,16 @@ mod tests {
 
     #[tokio::test]
     async fn callers_take_turns() {
-        assert_eq!(served(&[A, A, A, A, B]).await, [0, 4, 1, 2, 3]);
+        for places in [1, 4] {
+            assert_eq!(served(places, &[A, A, A, A, B]).await, [0, 4, 1, 2, 3], "{places}");
+        }
     }
 
     #[tokio::test]
     async fn many_connections_of_one_caller_have_one_turn_and_take_turns_in_it() {
         let [first, second] = [turn(1, 4), turn(1, 5)];
-        assert_eq!(served(&[A, first, second, B]).await, [0, 3, 1, 2]);
-        assert_eq!(served(&[first, first, first, second, second]).await, [0, 3, 1, 4, 2]);
+        assert_eq!(served(1, &[A, first, second, B]).await, [0, 3, 1, 2]);
+        assert_eq!(served(1, &[first, first, first, second, second]).await, [0, 3, 1, 4, 2]);
         let pool = FairPool::new(8, 100);
         let mine = [now(&pool, A, 2).await, now(&pool, first, 2).await, now(&pool, second, 1).await];
         assert_eq!(mine.map(|share| share.is_some()), [true, true, false], "they have one half together");
@@ -381,7 +383,7 @@ mod tests {
             let (first, second) = (pool.acquire(B, 1), pool.acquire(C, 1));
             tokio::pin!(first, second);
             assert!(futures::poll!(first.as_mut()).is_pending() && futures::poll!(second.as_mut()).is_pending());
-            assert_eq!(pool.acquire(B, 1).await.err(), Some(NoShare::QueueFull));
+            assert_eq!(pool.acquire(B, 1).now_or_never().expect("at once").err(), Some(NoShare::QueueFull));
         }
         let waiting = pool.acquire(B, 1);
         tokio::pin!(waiting);
