@@ -505,8 +505,11 @@ async fn writers_go_on() {
 /// A snapshot as a damaged store would give it: under the right head, with some records altered or missing.
 struct Altered {
     snapshot: Box<dyn Snapshot>,
-    alter: fn(Record) -> Option<Record>,
+    alter: Alter,
 }
+
+/// What becomes of a record.
+type Alter = fn(Record) -> Option<Record>;
 
 #[async_trait::async_trait]
 impl Snapshot for Altered {
@@ -532,7 +535,7 @@ async fn a_store_that_does_not_agree_with_itself_is_not_backed_up() {
     }
     let house = House::furnished(20).await;
     let store = house.store();
-    let cases: [(&str, fn(Record) -> Option<Record>, &str); 5] = [
+    let cases: [(&str, Alter, &str); 5] = [
         ("nothing altered", Some, ""),
         (
             "a resource is missing",
@@ -674,7 +677,8 @@ async fn what_contradicts_itself_is_not_saved() {
     }
     let house = House::furnished(40).await;
     let entries = unpacked(&house.backup().await);
-    let cases: [(&str, fn(&mut Entries), usize, bool, &str); 5] = [
+    type Change = fn(&mut Entries);
+    let cases: [(&str, Change, usize, bool, &str); 5] = [
         ("as it was", |_| {}, 40, true, ""),
         (
             "another configuration",
@@ -686,14 +690,20 @@ async fn what_contradicts_itself_is_not_saved() {
         ("another resource", |entries| rewrite(entries, renamed), 0, true, "records/00000001: its sum is another"),
         (
             "a resource without a checksum",
-            |entries| (rewrite(entries, bare), without_sums(entries)).0,
+            |entries| {
+                rewrite(entries, bare);
+                without_sums(entries);
+            },
             39,
             true,
             "the record of commit 7 in records/00000001: it has no checksum, and others have",
         ),
         (
             "a resource of another commit",
-            |entries| (rewrite(entries, misdated), without_sums(entries)).0,
+            |entries| {
+                rewrite(entries, misdated);
+                without_sums(entries);
+            },
             39,
             true,
             "the resource of commit 8: its version is \"7\"",
