@@ -73,6 +73,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("panic", all),
         ("prior", &["plugin", "validating"]),
         ("raw-hooks", all),
+        ("reconcile-asking", &["controlling", "plugin"]),
         ("reconcile-copy", &["controlling", "plugin"]),
         ("reconcile-fail", &["controlling", "plugin"]),
         ("reconcile-files", &["controlling", "plugin"]),
