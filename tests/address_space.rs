@@ -6,11 +6,10 @@ use mortise_test_guests::Thing;
 use tonic::Code;
 
 /// Whether the tool is there. A test that cannot run says so where the run's summary looks for it.
-#[allow(clippy::print_stderr, reason = "a skipped test is said")]
 fn has_prlimit() -> bool {
     let there = std::process::Command::new("prlimit").arg("--version").output().is_ok_and(|out| out.status.success());
     if !there {
-        eprintln!("SKIPPED: no prlimit on PATH (package util-linux)");
+        crate::common::skipped("no prlimit on PATH (package util-linux)");
     }
     there
 }

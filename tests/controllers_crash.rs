@@ -1,10 +1,13 @@
 //! Killed in the middle of a cascade, or with much left to reconcile, the server ends what it began: after the restart
 //! everything converges, nothing is left behind, and nothing goes that should stay.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use crate::common::{
-    Server, Setup, concept, decoded, eventually, gvk, id_of, is_gone, owned, tenancy, thing, tombstones,
+    PATIENCE, Server, Setup, concept, decoded, eventually, gvk, id_of, is_gone, owned, tenancy, thing, tombstones,
 };
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
@@ -37,6 +40,22 @@ async fn count(server: &Server, of: &str, prefix: &str) -> usize {
     server.list(gvk(of), tenancy("default", "default"), prefix).await.unwrap().len()
 }
 
+/// Waits until there are so many. It may take as long as it likes while it goes on.
+async fn until_count(server: &Server, of: &str, prefix: &str, wanted: usize) {
+    let (mut last, mut since) = (usize::MAX, Instant::now());
+    loop {
+        let now = count(server, of, prefix).await;
+        if now == wanted {
+            return;
+        }
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        assert!(since.elapsed() < PATIENCE, "{of}: it stays at {now} instead of {wanted}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 async fn kill(mut server: Server) {
     server.signal("KILL");
     server.ended().await;
@@ -59,15 +78,19 @@ async fn a_cascade_goes_on_where_it_was_cut_off() {
     let mut server = server;
     // Cut off again and again, as often as there is something left to cut off.
     for _ in 0..5 {
-        let left = count(&server, "demo.v1.Concept", "child-").await;
-        if left > 0 && left < MANY {
-            cuts += 1;
-        }
+        let mut left = MANY;
+        eventually("the cascade is under way", async || {
+            left = count(&server, "demo.v1.Concept", "child-").await;
+            left < MANY
+        })
+        .await;
+        cuts += usize::from(left > 0);
         kill(server).await;
         server = start(dir.path()).await;
     }
     println!("cut off {cuts} times in the middle");
-    eventually("every child is gone", || async { count(&server, "demo.v1.Concept", "child-").await == 0 }).await;
+    assert!(cuts > 0, "it was over before it could be cut off");
+    until_count(&server, "demo.v1.Concept", "child-", 0).await;
     eventually("no tombstone is left", || async { tombstones(&server).await.is_empty() }).await;
     for id in others.iter().chain([&stays]) {
         assert!(!is_gone(&server, id).await, "{}", id.name);
@@ -86,8 +109,7 @@ async fn what_was_not_reconciled_yet_is_reconciled_after_the_restart() {
         kill(server).await;
         server = start(dir.path()).await;
     }
-    eventually("every thing has its copy", || async { count(&server, "reconcile_copy.v1.Copy", "").await == MANY })
-        .await;
+    until_count(&server, "reconcile_copy.v1.Copy", "", MANY).await;
     let copies = server.list(gvk("reconcile_copy.v1.Copy"), tenancy("default", "default"), "").await.unwrap();
     for copy in &copies {
         let name = id_of(copy).name;
@@ -110,7 +132,7 @@ async fn what_was_not_reconciled_yet_is_reconciled_after_the_restart() {
     kill(server).await;
     let server = start(dir.path()).await;
     for of in ["reconcile_copy.v1.Thing", "reconcile_copy.v1.Copy"] {
-        eventually(&format!("no {of} is left"), || async { count(&server, of, "").await == 0 }).await;
+        until_count(&server, of, "", 0).await;
     }
     let values = || async { server.list(gvk("mortise.v1.Value"), pb::Tenancy::default(), "").await.unwrap() };
     eventually("no value is left", || async { values().await.is_empty() }).await;

@@ -233,6 +233,8 @@ async fn one_poison_resource_is_set_aside_and_the_others_are_served() {
     let seen = report(&server, "reconcile-trap/traps").await;
     assert_eq!((seen.state.as_str(), seen.restarts), ("Running", 0), "{seen:?}");
     assert!((2..=6).contains(&seen.errors), "waits of 1, 2 and 4 seconds: {seen:?}");
+    let names: Vec<_> = seen.set_aside.iter().filter_map(|one| Some(one.id.as_ref()?.name.as_str())).collect();
+    assert_eq!((seen.set_aside_now, names.as_slice()), (1, &["poison"][..]), "{seen:?}");
 }
 
 /// The same for as long as it took to be seen at first: 24 of 29 healthy resources waited after 150 s, the oldest for
@@ -297,10 +299,15 @@ async fn after_a_failed_trial_it_pauses_again() {
 #[tokio::test]
 async fn requeues_and_deletions_by_name_are_slowed_down_too() {
     for text in ["again", "anew"] {
-        let server = Setup::new().guest("reconcile-self").start().await;
+        let server = Setup::new().guest("reconcile-self").guest("reconcile-copy").start().await;
+        honest(&server, "warm").await;
+        let before = honest(&server, "before").await;
         let data = Thing { text: text.into(), ..Thing::default() };
         server.write(thing("reconcile_self", "restless", &data)).await.unwrap();
+        assert_as_fast(before, honest(&server, "beside").await);
         until(&server, "reconcile-self/restless", |seen| seen.throttled >= 3).await;
+        let held = until(&server, "reconcile-self/restless", |seen| seen.throttled_now == 1).await;
+        assert_eq!(held.throttled_resources[0].name, "restless", "{held:?}");
         tokio::time::sleep(Duration::from_secs(4)).await;
         let seen = report(&server, "reconcile-self/restless").await;
         assert!(seen.reconciles < 40, "{text}: {seen:?}");

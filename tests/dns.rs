@@ -417,7 +417,7 @@ async fn dig_is_answered() {
         output.ok().map(|output| String::from_utf8(output.stdout).unwrap())
     };
     let Some(found) = dig(&["+short", "web.default.svc.cluster.local", "A"]).await else {
-        println!("SKIPPED: dig is not installed (bind9-dnsutils)");
+        crate::common::skipped("dig is not installed (bind9-dnsutils)");
         return;
     };
     let lines: BTreeSet<_> = found.lines().collect();

@@ -16,7 +16,7 @@ impl Disk {
         if mount.is_ok_and(|mount| mount.status.success()) {
             return Some(Self(dir));
         }
-        eprintln!("SKIPPED: a tmpfs cannot be mounted (needs root)");
+        crate::common::skipped("a tmpfs cannot be mounted (needs root)");
         None
     }
 

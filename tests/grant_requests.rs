@@ -64,6 +64,11 @@ async fn inspection_shows_what_is_asked_for_granted_and_missing() {
     ] {
         assert!(out.contains(says), "{says:?} in {out}");
     }
+    let (code, out, err) = mortise(&["describe", "plugin", "good", "--grpc-addr", &addr], &[]).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    for says in ["grant: directories.out", "reason: to sing", "granted: true", "unrequested:", "secrets.token"] {
+        assert!(out.contains(says), "{says:?} in {out}");
+    }
 }
 
 #[tokio::test]

@@ -105,11 +105,25 @@ async fn a_task_that_panics_ends_the_process() {
         "what follows tokens and policies",
         "the thread of the audit log",
     ];
-    for task in tasks {
-        let mut server = Setup::new().serve().acl().env("FAILPOINT_PANIC_OF_TASK", task).start().await;
+    let of_the_ports = [
+        "what follows the server's health",
+        "the HTTP port",
+        "the DNS port",
+        "the upkeep of metrics",
+        "the watch over answers",
+    ];
+    let tasks = tasks.map(|task| (task, format!("{task} panicked (")));
+    let of_the_ports = of_the_ports.map(|task| (task, format!("{task} ended by itself, so the server stops")));
+    for (task, said) in tasks.into_iter().chain(of_the_ports) {
+        let mut server = Setup::new()
+            .serve()
+            .acl()
+            .env("MORTISE_DNS_ENABLED", true)
+            .env("FAILPOINT_PANIC_OF_TASK", task)
+            .start()
+            .await;
         let exit = server.ended().await;
         assert_eq!(exit.code(), Some(1), "{task}: {}", server.log());
-        let said = format!("{task} panicked (");
         assert!(server.log().contains(&said) && server.log().contains("it was told to"), "{task}: {}", server.log());
     }
 }

@@ -22,6 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tonic::Code;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, server_reflection_request::MessageRequest};
 
 use crate::common::{PATIENCE, Server, Setup, Watch, artist, eventually, gvk, id, id_of, owned, tenancy, thing};
 
@@ -420,6 +421,57 @@ async fn messages_that_do_not_end_are_bounded_in_bytes_and_time() {
     );
     assert!(refused > 0 && late > 0 && refused + late == 40, "{codes:?}");
     server.write(heavy("korn", 900_000)).await.expect("there is room again");
+}
+
+/// However many they are: no message is too short to count. What streams have said does not stay counted.
+#[tokio::test]
+async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_calls_go_on() {
+    const LENGTH: usize = 60 << 10;
+    const CALLS: usize = 1_000;
+    let (room, late) = (16 * MIB, 4 * PATIENCE.as_millis());
+    let setup = lean().env("MORTISE_GRPC_REQUEST_BYTES", room).env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", late);
+    let server = setup.start().await;
+    let questions = Connection::open(&server).await;
+    let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let question = |host: usize| ServerReflectionRequest {
+        host: "x".repeat(host),
+        message_request: Some(MessageRequest::FileByFilename(String::new())),
+    };
+    let (code, said) = status(questions.call(reflection, vec![framed(&question(8 << 10))], true).await).await;
+    assert_eq!(code, (Code::OutOfRange as i32).to_string(), "{said}");
+    // Each answer repeats this twice. Most of them are more than there is room for.
+    let host = 3 << 10;
+    let asked = room / host * 4 / 3;
+    let mut answers = questions.call(reflection, vec![framed(&question(host)); asked], true).await;
+    let mut answered = 0;
+    while answered < asked * host * 2 {
+        let frame = timeout(PATIENCE, answers.body_mut().frame()).await.expect("they are answered").unwrap();
+        answered += frame.unwrap().data_ref().expect("the stream goes on").len();
+    }
+    server.write(heavy("korn", 900_000)).await.expect("what was asked on a stream that idles takes no room");
+
+    let mut connections = Vec::new();
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..CALLS {
+        if n % 100 == 0 {
+            connections.push(Connection::open(&server).await);
+        }
+        let last = connections.last().unwrap();
+        let connection = Connection { sender: last.sender.clone(), addr: last.addr };
+        calls.spawn(async move {
+            let start = vec![prefix(LENGTH), Bytes::from(vec![b'x'; LENGTH - 5])];
+            status(connection.call("/hashicorp.consul.resource.ResourceService/Write", start, true).await).await
+        });
+    }
+    // As many as do not fit.
+    for _ in 0..CALLS - room / LENGTH {
+        let (code, said) = timeout(PATIENCE, calls.join_next()).await.expect("refused in time").unwrap().unwrap();
+        assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{said}");
+        assert!(said.contains("grpc.request_bytes"), "{said}");
+    }
+    server.write(artist("korn")).await.expect("small calls go on");
+    drop((calls, connections));
+    eventually("there is room again", async || server.write(heavy("korn", 900_000)).await.is_ok()).await;
 }
 
 /// The values of a body are bounded, not only its bytes: each takes more than a hundred bytes while it is read.

@@ -118,6 +118,36 @@ async fn what_is_refused_changes_nothing() {
     assert_eq!(server.plugin_names().await, ["catalog", "demo"]);
 }
 
+/// By then the component is in the folder, where the next start would find it.
+#[tokio::test]
+async fn an_install_that_is_refused_at_its_last_step_is_put_back() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let setup = || Setup::new().data_dir(data.path()).plugin_dir(folder.path());
+    let (one, file) = (guest("version-stamp-1"), folder.path().join("version-stamp.wasm"));
+    let signature = folder.path().join("version-stamp.wasm.minisig");
+    let refused = async |had: Option<&[u8]>| {
+        let server = setup().env("FAILPOINT_FAIL_AT", "Installing version-stamp.wasm").start().await;
+        let (code, message) = refusal(server.install(NAME, &guest("version-stamp-2")).await);
+        assert_eq!(code, Code::Internal, "{message}");
+        assert!(message.contains("it was told to fail"), "{message}");
+        assert_eq!(fs::read(&file).ok().as_deref(), had);
+        server
+    };
+    let server = refused(None).await;
+    assert!(server.is_unknown("version_stamp.v1.Thing").await);
+    assert!(server.stop().await.success());
+
+    let server = setup().start().await;
+    server.install(NAME, &one).await.unwrap();
+    assert!(server.stop().await.success());
+    fs::write(&signature, "of another time").unwrap();
+    let server = refused(Some(one.as_slice())).await;
+    assert_eq!(fs::read_to_string(&signature).unwrap(), "of another time");
+    assert_eq!(version(&server).await.unwrap(), "1.0.0");
+    assert!(server.stop().await.success());
+    assert_eq!(version(&setup().start().await).await.unwrap(), "1.0.0");
+}
+
 #[tokio::test]
 async fn rollback_goes_back_and_stays_until_the_file_changes() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -31,7 +31,7 @@ use crate::{
     dns::{self, DnsOptions, DnsPorts},
     grpc::{
         auth_service::AuthApi,
-        calls::{CallLimits, Calls},
+        calls::{CallLimits, Calls, SMALL_MESSAGE},
         change_service::ChangeApi,
         connections::{self, ConnectionLimits, Peer},
         content_type::ContentTypeLayer,
@@ -93,7 +93,7 @@ pub struct ServerOptions {
     pub keep_alive_timeout: Duration,
     /// How long calls in flight may take to finish at shutdown.
     pub grace: Duration,
-    /// Bytes of large messages that gRPC receives at once; further ones are refused.
+    /// Bytes of messages that gRPC receives at once; further large ones are refused.
     pub request_bytes: usize,
     /// Bytes of large answers over gRPC that wait for their clients; over that, those end that are not taken.
     pub answer_bytes: usize,
@@ -341,8 +341,8 @@ impl OpenPorts {
                     service: HealthService::from_health_reporter(health.clone()),
                     ready: until_stopped,
                 }))
-                .add_service(ReflectionV1::new(reflection.clone()))
-                .add_service(ReflectionV1Alpha::new(reflection))
+                .add_service(ReflectionV1::new(reflection.clone()).max_decoding_message_size(SMALL_MESSAGE))
+                .add_service(ReflectionV1Alpha::new(reflection).max_decoding_message_size(SMALL_MESSAGE))
                 .serve_with_incoming_shutdown(
                     stream::select(
                         connections::accept(self.grpc, bounds, self.tls.clone(), stopping.clone()).boxed(),

@@ -12,7 +12,13 @@ pub(crate) struct Task {
 impl Task {
     /// Starts a task.
     pub(crate) fn spawn(name: &'static str, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { name, running: tokio::spawn(work) }
+        let running = tokio::spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = failpoint(name) => {}
+            }
+        });
+        Self { name, running }
     }
 
     /// Waits for the end of the task; answers its name, and its panic if it had one. Not to be called again after that.
@@ -32,6 +38,23 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.running.abort();
     }
+}
+
+/// The variable that makes a task panic a moment after the start, by its name; in builds for tests only.
+#[cfg(debug_assertions)]
+const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
+
+/// Never ends, but panics where it is told to, for tests.
+#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
+async fn failpoint(task: &str) {
+    #[cfg(debug_assertions)]
+    if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        panic!("it was told to");
+    }
+    #[cfg(not(debug_assertions))]
+    let _ = task;
+    std::future::pending().await
 }
 
 /// The first of some tasks to end, by a panic or otherwise. There has to be one.

@@ -17,12 +17,13 @@
 //!
 //! # Limits
 //! The last [`REMEMBERED`] writes of a controller are known, 64-bit marks of them; [`OPEN`] events of an item are kept
-//! open. What is beyond counts as from outside, so that a fault here makes a loop fast and never makes an honest key
-//! slow.
+//! open, and when there are more, those that are known by then are judged. What is beyond counts as from outside, so
+//! that a fault here makes a loop fast and never makes an honest key slow.
 
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasher as _, RandomState},
+    sync::Arc,
 };
 
 use mortise_resource::{EncodedResource, IdRef, pb};
@@ -43,25 +44,34 @@ pub(crate) struct Cause {
     chain: u32,
     /// Marks of events that may turn out to be own writes.
     open: Vec<u64>,
+    /// What judges them; `None` when there are none.
+    writes: Option<Arc<OwnWrites>>,
 }
 
 impl Cause {
     /// A change from outside.
     pub(crate) fn foreign() -> Self {
-        Self { chain: 0, open: Vec::new() }
+        Self { chain: 0, ..Self::default() }
     }
 
     /// The next link of a chain of this length, which asked for it itself.
     pub(crate) fn link(chain: u32) -> Self {
-        Self { chain: chain.saturating_add(1), open: Vec::new() }
+        Self { chain: chain.saturating_add(1), ..Self::default() }
     }
 
     /// Merges the cause of an item that is merged into this one.
     pub(crate) fn merge(&mut self, other: Self) {
         self.chain = self.chain.min(other.chain);
         self.open.extend(other.open);
-        if self.open.len() > OPEN {
-            *self = Self::foreign();
+        self.writes = self.writes.take().or(other.writes);
+        if self.open.len() > OPEN
+            && let Some(writes) = self.writes.clone()
+        {
+            // Of what one reconcile writes for one key, as for an owner's children, all but the last is known by now.
+            writes.judge_known(self);
+            if self.open.len() > OPEN {
+                *self = Self::foreign();
+            }
         }
         if self.chain == 0 {
             self.open = Vec::new();
@@ -72,18 +82,18 @@ impl Cause {
 impl Default for Cause {
     /// The cause of a timer: none.
     fn default() -> Self {
-        Self { chain: u32::MAX, open: Vec::new() }
+        Self { chain: u32::MAX, open: Vec::new(), writes: None }
     }
 }
 
 /// The recent writes of one controller's reconciles.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
     hasher: RandomState,
     known: Mutex<Known>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Known {
     chains: HashMap<u64, u32>,
     order: VecDeque<u64>,
@@ -101,12 +111,12 @@ impl OwnWrites {
     }
 
     /// The cause that an event makes.
-    pub(crate) fn cause_of(&self, resource: &EncodedResource, deleted: bool) -> Cause {
+    pub(crate) fn cause_of(self: &Arc<Self>, resource: &EncodedResource, deleted: bool) -> Cause {
         let change = if deleted { Change::Deleted(resource.uid()) } else { Change::Stored(resource.version()) };
         let mark = self.mark(resource.id(), change);
         match self.known.lock().chains.get(&mark) {
-            Some(chain) => Cause { chain: chain.saturating_add(1), open: Vec::new() },
-            None => Cause { chain: u32::MAX, open: vec![mark] },
+            Some(chain) => Cause::link(*chain),
+            None => Cause { open: vec![mark], writes: Some(self.clone()), ..Cause::default() },
         }
     }
 
@@ -116,6 +126,19 @@ impl OwnWrites {
         let of = |mark| known.chains.get(mark).map_or(0, |chain: &u32| chain.saturating_add(1));
         let chain = cause.open.iter().map(of).fold(cause.chain, u32::min);
         if chain == u32::MAX { 0 } else { chain }
+    }
+
+    /// Judges those events that are known to be own writes; the others stay open.
+    fn judge_known(&self, cause: &mut Cause) {
+        let known = self.known.lock();
+        let Cause { chain, open, .. } = cause;
+        open.retain(|mark| match known.chains.get(mark) {
+            Some(link) => {
+                *chain = link.saturating_add(1).min(*chain);
+                false
+            }
+            None => true,
+        });
     }
 
     /// Decides the events that were kept open, and returns the length of the chain.
@@ -171,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_event_of_an_own_write_makes_the_chain_longer_whichever_comes_first() {
-        let writes = OwnWrites::default();
+        let writes = Arc::<OwnWrites>::default();
         let (early, late) = (resource("a", "1"), resource("a", "2"));
         let mut before = writes.cause_of(&early, false);
         for r in [&early, &late] {
@@ -184,7 +207,7 @@ mod tests {
 
     #[test]
     fn merged_causes_keep_the_shortest_chain_and_timers_have_none() {
-        let writes = OwnWrites::default();
+        let writes = Arc::<OwnWrites>::default();
         let own = |version: &str, chain| {
             let r = resource("a", version);
             writes.wrote(&id("a"), version, chain);
@@ -201,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let writes = OwnWrites::default();
+        let writes = Arc::<OwnWrites>::default();
         let id = pb::Id::default();
         for n in 0..REMEMBERED + 5 {
             writes.wrote(&id, &n.to_string(), 0);
@@ -212,5 +235,20 @@ mod tests {
             cause.merge(writes.cause_of(&resource("b", &n.to_string()), false));
         }
         assert!(cause.open.is_empty());
+    }
+
+    #[test]
+    fn own_writes_are_judged_before_there_are_too_many_to_keep_open() {
+        let writes = Arc::<OwnWrites>::default();
+        let (id, mut cause) = (id("a"), Cause::default());
+        for n in 0..5 * OPEN {
+            let version = n.to_string();
+            cause.merge(writes.cause_of(&resource("a", &version), false));
+            writes.wrote(&id, &version, 4);
+        }
+        assert!(cause.open.len() <= OPEN);
+        assert_eq!(writes.chain_length(&mut cause.clone()), 5);
+        cause.merge(writes.cause_of(&resource("a", "of somebody else"), false));
+        assert_eq!(writes.chain_length(&mut cause), 0);
     }
 }

@@ -1,8 +1,11 @@
-//! Panics where a test wants one, in builds for tests only.
+//! Panics and failures where a test wants one, in builds for tests only.
 
-/// The variable that names the place.
+/// The variable that names the place of a panic.
 #[cfg(debug_assertions)]
 const FAILPOINT: &str = "FAILPOINT_PANIC_AT";
+
+/// The variable that names the place of a failure.
+const FAILURE: &str = "FAILPOINT_FAIL_AT";
 
 /// Panics if this is the place.
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
@@ -13,4 +16,9 @@ pub(crate) fn reached(place: &str) {
     }
     #[cfg(not(debug_assertions))]
     let _ = place;
+}
+
+/// Whether the step at this place is to fail.
+pub(crate) fn fails(place: &str) -> bool {
+    cfg!(debug_assertions) && std::env::var_os(FAILURE).is_some_and(|told| told == place)
 }

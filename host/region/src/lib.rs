@@ -96,6 +96,7 @@ impl Regions {
         for (options, report) in self.options.iter().zip(self.peers.iter()) {
             running.spawn(Peer::new(self.service.clone(), options.clone(), report.clone()).run());
         }
-        while running.join_next().await.is_some() {}
+        // Goes on with a panic of one of them, which then ends the process.
+        running.join_all().await;
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! # Limits
 //! [`MAX_LINKS`] links in each direction, [`MAX_DEPTH`] from the resource, [`MAX_LOOKED_AT`] resources looked at; a plan as
-//! far as a deletion may reach, and as many of those that follow.
+//! far as a deletion may reach, and as many of those that follow. While an answer is gathered it counts against
+//! `service.list_bytes`, by the bytes that it may come to ([`TREE_BYTES`], [`PLAN_BYTES`]).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -22,6 +23,7 @@ use mortise_store::{Consistency, Cursor, StoreError};
 use crate::{
     audit::Method,
     caller::Caller,
+    fair::Share,
     hooks::RequestHooks,
     references::{
         ResourceKey,
@@ -38,6 +40,10 @@ use crate::{
 const MAX_LINKS: usize = 1_000;
 /// Resources that are looked at, those that the caller may not read included.
 const MAX_LOOKED_AT: usize = 10_000;
+/// Bytes of a tree: two ids for each link.
+const TREE_BYTES: usize = 4 << 20;
+/// Bytes of a plan.
+const PLAN_BYTES: usize = 16 << 20;
 /// How far from the resource.
 const MAX_DEPTH: u32 = 16;
 /// How far, if nothing else is asked for.
@@ -57,7 +63,7 @@ impl ResourceService {
     /// What a resource depends on, and what depends on it.
     ///
     /// # Errors
-    /// Those of Read.
+    /// Those of Read. `ResourceExhausted`: too many wait for room.
     pub async fn get_tree(&self, caller: &Caller, request: GetTreeRequest) -> Result<GetTreeResponse, Error> {
         let mut call = self.begin(caller, Method::GetTree).await?;
         call.about(request.id.as_ref());
@@ -70,6 +76,7 @@ impl ResourceService {
             return Err(Error::invalid(format!("depth must be at most {MAX_DEPTH}, got: {}", request.depth)));
         }
         let depth = if request.depth == 0 { DEPTH } else { request.depth };
+        let _share = self.share_of_lists(caller, TREE_BYTES).await?;
         let root = self.read_checked(caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.types();
         let mut walk =
@@ -79,10 +86,15 @@ impl ResourceService {
         Ok(walk.found)
     }
 
+    /// Room for an answer among the lists, which is waited for.
+    async fn share_of_lists(&self, caller: &Caller, bytes: usize) -> Result<Share, Error> {
+        self.lists.acquire(caller.turn(), self.lists.total().min(bytes)).await.map_err(|e| self.no_room(e))
+    }
+
     /// What a deletion would do.
     ///
     /// # Errors
-    /// Those of Read. `FailedPrecondition`: it reaches too many resources.
+    /// Those of GetTree. `FailedPrecondition`: it reaches too many resources.
     pub async fn plan_delete(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
         let mut call = self.begin(caller, Method::PlanDelete).await?;
         call.about(request.id.as_ref());
@@ -91,6 +103,8 @@ impl ResourceService {
     }
 
     async fn deletion_planned(&self, caller: &Caller, request: PlanDeleteRequest) -> Result<PlanDeleteResponse, Error> {
+        // Before the place of a large plan, which nobody has who waits for this.
+        let _share = self.share_of_lists(caller, PLAN_BYTES).await?;
         let root = self.read_checked(caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.types();
         let plan = self.plan_deletion(&registry, root, Purpose::Show).await?;
@@ -351,5 +365,46 @@ impl Shown<'_> {
         let step = DeleteStep { action: action.into(), id: resource.decode_id()?, because, field };
         self.answer.steps.push(step);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use arc_swap::ArcSwap;
+    use mortise_resource::{Code, authorizer::AllowAll, types};
+    use mortise_store::{Backend, Options as StoreOptions, SledBackend};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{caller::Source, service::Options};
+
+    #[tokio::test]
+    async fn trees_and_plans_wait_for_room_among_the_lists() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledBackend::open(StoreOptions::new(dir.path().join("store"))).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(store);
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
+        let options = Options { max_waiting: 1, ..Options::default() };
+        let service = ResourceService::new(backend, registry, options);
+        let caller = |n: u64| Caller::new(Arc::new(AllowAll), Consistency::Consistent).at(Source::of_number(n));
+        let id = Some(pb::Id {
+            r#type: Some(types::partition().to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            name: "nobody".into(),
+            uid: String::new(),
+        });
+        let all = service.lists.acquire(caller(1).turn(), service.lists.total()).await.unwrap();
+        let (first, second) = (caller(2), caller(3));
+        let mut tree = Box::pin(service.get_tree(&first, GetTreeRequest { id: id.clone(), depth: 1 }));
+        let plan = Box::pin(service.plan_delete(&second, PlanDeleteRequest { id }));
+        let moment = Duration::from_millis(50);
+        assert!(timeout(moment, &mut tree).await.is_err(), "it waits");
+        let refused = plan.await.unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted, "{refused}");
+        assert!(refused.message.contains("service.max_waiting"), "{refused}");
+        drop(all);
+        assert_eq!(tree.await.unwrap_err().code, Code::NotFound, "it is its turn");
     }
 }

@@ -5,11 +5,15 @@
 //! marked nothing new gets into it, and a list of its resources is complete. Resources with finalizers keep it until
 //! those are removed. Tombstones stay: the reaper may still need them, and their place need not exist.
 //!
+//! Passes over [`AT_ONCE`] units run at once; the others wait. A unit that cannot be emptied yet takes no place between
+//! its passes.
+//!
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
 use std::{
     collections::{BTreeSet, HashSet},
     panic::AssertUnwindSafe,
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,7 +25,7 @@ use mortise_resource::{
 };
 use mortise_store::{Consistency, Query, StoreError, TypeKey, WatchEvent};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
     builtin::{self, FINALIZER},
@@ -33,6 +37,9 @@ use crate::{
 
 /// Waits between passes over a unit that is not empty yet: they double from the first to the second.
 const WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Units over which passes run at once.
+const AT_ONCE: usize = 16;
 
 impl ResourceService {
     /// Runs until the service stops; broken watches are opened again.
@@ -60,6 +67,7 @@ impl ResourceService {
         let mut namespaces = watch(types::namespace()).await?;
         let mut leaving = HashSet::new();
         let mut running = JoinSet::new();
+        let places = Arc::new(Semaphore::new(AT_ONCE));
         loop {
             let event = tokio::select! {
                 event = partitions.next() => event?,
@@ -74,9 +82,9 @@ impl ResourceService {
                 && let Some(id) = unit.decode_id()?
                 && leaving.insert(id.uid.clone())
             {
-                let service = self.clone();
+                let (service, places) = (self.clone(), places.clone());
                 running.spawn(async move {
-                    service.empty_unit(&id).await;
+                    service.empty_unit(&id, &places).await;
                     id.uid
                 });
             }
@@ -84,9 +92,9 @@ impl ResourceService {
     }
 
     /// Deletes the resources of a unit, in as many passes as needed, then the unit.
-    async fn empty_unit(&self, unit: &pb::Id) {
+    async fn empty_unit(&self, unit: &pb::Id, places: &Semaphore) {
         let restarted = Mutex::default();
-        until_gone(&unit.name, || self.try_empty_unit(unit, &restarted)).await;
+        until_gone(&unit.name, places, || self.try_empty_unit(unit, &restarted)).await;
     }
 
     /// Whether a marked unit may be emptied: `default` only when the partition around it is marked too.
@@ -164,14 +172,17 @@ impl ResourceService {
 }
 
 /// Makes passes over a unit until one finds it gone. One that panics is made again, too: it is about this unit, and the
-/// others go on.
-async fn until_gone<F>(unit: &str, pass: impl Fn() -> F)
+/// others go on. Each pass takes one of `places`.
+async fn until_gone<F>(unit: &str, places: &Semaphore, pass: impl Fn() -> F)
 where
     F: Future<Output = Result<bool, RemovalError>>,
 {
     let mut wait = WAIT.0;
     loop {
-        match AssertUnwindSafe(pass()).catch_unwind().await {
+        let place = places.acquire().await;
+        let outcome = AssertUnwindSafe(pass()).catch_unwind().await;
+        drop(place);
+        match outcome {
             Ok(Ok(true)) => return,
             Ok(Ok(false)) => {}
             Ok(Err(e)) => tracing::warn!(unit, "emptying a tenancy unit failed, trying again: {e}"),
@@ -191,7 +202,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pass_that_fails_or_panics_is_made_again() {
         let passes = AtomicUsize::new(0);
-        until_gone("unit", || async {
+        until_gone("unit", &Semaphore::new(1), || async {
             match passes.fetch_add(1, Ordering::Relaxed) {
                 0 => panic!("it was told to"),
                 1 => Err(StoreError::Closed.into()),
@@ -201,5 +212,34 @@ mod tests {
         })
         .await;
         assert_eq!(passes.into_inner(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_passes_run_at_once_and_a_unit_that_waits_holds_no_place() {
+        let (places, [running, most, gone]) = (Semaphore::new(2), [0; 3].map(AtomicUsize::new));
+        let stuck = AtomicUsize::new(0);
+        let ones = (0..10).map(|_| {
+            until_gone("unit", &places, || async {
+                most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                running.fetch_sub(1, Ordering::Relaxed);
+                gone.fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            })
+        });
+        let never = (0..2).map(|_| {
+            until_gone("stuck", &places, || async {
+                stuck.fetch_add(1, Ordering::Relaxed);
+                Ok(false)
+            })
+        });
+        let (never, all) = (futures::future::join_all(never), futures::future::join_all(ones));
+        tokio::select! {
+            biased;
+            _ = never => panic!("they do not go"),
+            all = tokio::time::timeout(Duration::from_secs(60), all) => drop(all.expect("the others have their turns")),
+        }
+        assert_eq!((most.into_inner(), gone.into_inner()), (2, 10));
+        assert!(stuck.into_inner() >= 2, "they were tried first");
     }
 }

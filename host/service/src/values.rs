@@ -11,7 +11,7 @@
 //! Bounded: each plugin has a quota of values and of bytes, keys included; a key has 1 to [`MAX_KEY`] bytes, a value as
 //! many as the store takes for one resource.
 //!
-//! Cost: reading is two reads of the store. The first use of a plugin's values lists those of all plugins; from then on
+//! Cost: reading is two reads of the store. The first use of a plugin's values reads them all, page by page; from then on
 //! its keys and sizes are in memory. Writing is one commit; writes of one plugin are made one after another.
 
 use std::{
@@ -21,7 +21,7 @@ use std::{
 };
 
 use mortise_resource::{data, pb, types};
-use mortise_store::{Backend, Batch, Consistency, Mutation, Query, StoreError, TypeKey};
+use mortise_store::{Backend, Batch, Consistency, Mutation, StoreError};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -143,7 +143,7 @@ impl Values {
         let owner = self.owner(plugin).await?.ok_or(ValueError::NoOwner)?;
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
-        let keys = self.load(&mut keys, plugin, &owner.uid).await?;
+        let keys = self.load(&mut keys, plugin, &owner).await?;
         let (size, before) = (key.len() + value.len(), keys.sizes.get(key).copied());
         if before.is_none() && keys.sizes.len() >= self.quota.values {
             return Err(ValueError::Values { limit: self.quota.values });
@@ -188,7 +188,7 @@ impl Values {
         let Some(owner) = self.owner(plugin).await? else { return Ok(()) };
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
-        let keys = self.load(&mut keys, plugin, &owner.uid).await?;
+        let keys = self.load(&mut keys, plugin, &owner).await?;
         if let Some((resource, _)) = self.stored(plugin, key).await?
             && owns(&owner, &resource)
         {
@@ -206,7 +206,7 @@ impl Values {
         let Some(owner) = self.owner(plugin).await? else { return Ok(Vec::new()) };
         let keys = self.keys_of(plugin).await;
         let mut keys = keys.lock().await;
-        let keys = self.load(&mut keys, plugin, &owner.uid).await?;
+        let keys = self.load(&mut keys, plugin, &owner).await?;
         let from = keys.sizes.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         Ok(from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).cloned().collect())
     }
@@ -226,24 +226,23 @@ impl Values {
         &self,
         keys: &'a mut Option<PluginKeys>,
         plugin: &str,
-        owner: &str,
+        owner: &pb::Id,
     ) -> Result<&'a mut PluginKeys, StoreError> {
-        if keys.as_ref().is_some_and(|keys| keys.owner != owner) {
+        if keys.as_ref().is_some_and(|keys| keys.owner != owner.uid) {
             *keys = None;
         }
         if let Some(keys) = keys {
             return Ok(keys);
         }
-        let query = Query {
-            type_key: TypeKey::from(&types::value().to_pb()),
-            tenancy: pb::Tenancy::default(),
-            name_prefix: String::new(),
-        };
-        let mut found = PluginKeys { owner: owner.to_owned(), ..PluginKeys::default() };
-        for resource in self.backend.list(Consistency::Consistent, &query).await? {
-            let content = content(&resource);
-            if content.plugin == plugin && resource.owner.as_ref().is_some_and(|id| id.uid == owner) {
-                found.set(&content.key, content.key.len() + content.value.len());
+        let mut found = PluginKeys { owner: owner.uid.clone(), ..PluginKeys::default() };
+        let kind = types::value();
+        let mut owned = self.backend.scan_owned(owner).await?;
+        while let Some(page) = owned.next().await? {
+            for value in page.iter().filter(|resource| resource.is_of(&kind)) {
+                let content = content(&value.decode()?);
+                if content.plugin == plugin {
+                    found.set(&content.key, content.key.len() + content.value.len());
+                }
             }
         }
         Ok(keys.insert(found))
@@ -377,6 +376,24 @@ mod tests {
         values.remove("a", "1").await.unwrap();
         values.set("a", "3", vec![0; 9]).await.unwrap();
         assert_eq!(values.keys("a", "").await.unwrap(), ["2", "3"]);
+    }
+
+    #[tokio::test]
+    async fn what_was_stored_before_counts_and_nothing_of_others() {
+        let (_dir, backend) = store().await;
+        let values = Values::new(backend.clone(), Quota::default());
+        // More than the first page of a scan.
+        for n in 0..100 {
+            values.set("a", &format!("{n:02}"), vec![0; 8]).await.unwrap();
+        }
+        values.set("b", "other", vec![0; 8]).await.unwrap();
+        let values = Values::new(backend, Quota { values: 100, bytes: 1_001 });
+        let keys = values.keys("a", "").await.unwrap();
+        assert_eq!((keys.len(), &*keys[0], &*keys[99]), (100, "00", "99"));
+        assert!(matches!(values.set("a", "100", Vec::new()).await, Err(ValueError::Values { limit: 100 })));
+        values.set("a", "99", vec![0; 9]).await.unwrap();
+        let error = values.set("a", "99", vec![0; 10]).await.unwrap_err();
+        assert!(matches!(error, ValueError::Bytes { would: 1_002, limit: 1_001 }), "{error}");
     }
 
     /// The old incarnation's values go with it, later; what the new one was told is stored, stays.

@@ -19,8 +19,11 @@ use super::{
 /// Largest query that is read, bytes. One has a name of 255 bytes and some options.
 const MAX_QUERY: usize = 4_096;
 
-/// How long a listener that cannot accept waits, for want of descriptors for one.
+/// How long a socket waits that cannot accept or receive, for want of descriptors for one.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Faults one after the other for which nobody waits: one may concern a single client, such as one that is gone.
+const FAULTS: u32 = 16;
 
 /// What both sockets share.
 struct Shared {
@@ -67,10 +70,10 @@ fn outcome(code: ResponseCode) -> String {
 }
 
 async fn datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) -> io::Result<()> {
-    let mut buffer = vec![0; MAX_QUERY];
+    let (mut buffer, mut faults) = (vec![0; MAX_QUERY], 0);
     loop {
-        // What fails concerns one client, such as one that is gone.
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let received = socket.recv_from(&mut buffer).await;
+        let Some((length, from)) = received_or_wait(received, &mut faults).await else { continue };
         let Ok(turn) = shared.turns.clone().try_acquire_owned() else {
             count("udp", "dropped".to_owned());
             continue;
@@ -84,6 +87,19 @@ async fn datagrams(socket: Arc<UdpSocket>, shared: Arc<Shared>) -> io::Result<()
             }
         });
     }
+}
+
+/// What was received; after a fault, and many right before it, waits.
+async fn received_or_wait<T>(received: io::Result<T>, faults: &mut u32) -> Option<T> {
+    if let Ok(received) = received {
+        *faults = 0;
+        return Some(received);
+    }
+    *faults = faults.saturating_add(1);
+    if *faults > FAULTS {
+        sleep(PAUSE).await;
+    }
+    None
 }
 
 async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch::Receiver<bool>) -> io::Result<()> {
@@ -153,5 +169,30 @@ impl Shared {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_fault_that_lasts_is_waited_out_and_one_of_a_client_is_not() {
+        let fault = || Err::<(), _>(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let (begun, mut faults) = (Instant::now(), 0);
+        for _ in 0..1_000 {
+            for _ in 0..FAULTS {
+                assert_eq!(received_or_wait(fault(), &mut faults).await, None);
+            }
+            assert_eq!(received_or_wait(Ok(7), &mut faults).await, Some(7));
+        }
+        assert!(begun.elapsed() < PAUSE * 100, "between them others are answered");
+        let begun = Instant::now();
+        for _ in 0..FAULTS + 3 {
+            received_or_wait(fault(), &mut faults).await;
+        }
+        assert!(begun.elapsed() >= PAUSE * 3, "{:?}", begun.elapsed());
     }
 }

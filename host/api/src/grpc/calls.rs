@@ -2,10 +2,10 @@
 //!
 //! # Requests
 //! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against
-//! `grpc.request_bytes`, but for its first 64 KiB (`request`): connections and streams bound those. Who finds the
-//! budget used up is refused and may try again; waiting would mean to hold what others wait for. The share goes back
-//! with the answer. Calls whose requests are streams have limits of their own (an upload) or no message of a size worth
-//! counting (reflection).
+//! `grpc.request_bytes` (`request`). Who finds the budget used up is refused and may try again, but for a message of at
+//! most 4 KiB; waiting would mean to hold what others wait for. The share goes back with the answer. Calls whose
+//! requests are streams do not count, since they may last for ever: an upload has limits of its own, and a question of
+//! reflection is as small as the messages that are never refused.
 //!
 //! # Answers
 //! An answer goes to HTTP/2 in frames of 32 KiB (`answer`), the next one when the client has made room for it; so
@@ -45,16 +45,19 @@ use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_service::{CallerCounts, CountedOne, Origin, Remote, ResourceService, Surface};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
     time::{Instant, sleep},
 };
 use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tower::{Layer, Service};
 
-pub(crate) use self::counted::{AnswerBytes, CountedBytes, CountsItself};
 use self::{
     answer::{Answer, answered},
-    request::{ReceivedShare, RequestBody, SMALL},
+    request::{RequestBody, RequestBytes},
+};
+pub(crate) use self::{
+    counted::{AnswerBytes, CountedBytes, CountsItself},
+    request::SMALL_MESSAGE,
 };
 use super::{resource_service::ResourceMethod, status::status};
 use crate::{
@@ -98,7 +101,7 @@ struct Shared {
     limits: CallLimits,
     /// Calls under way, by caller.
     streams: Arc<CallerCounts>,
-    requests: Arc<Semaphore>,
+    requests: RequestBytes,
     answers: Mutex<HashMap<u64, Arc<Answer>>>,
     next: AtomicU64,
     /// Bytes of answers that wait.
@@ -113,12 +116,11 @@ struct Shared {
 impl Calls {
     /// No calls yet.
     pub(crate) fn new(limits: CallLimits, service: ResourceService) -> Self {
-        let units = (limits.request_bytes / SMALL).clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
             service,
             limits,
             streams: CallerCounts::new("calls", "grpc.caller_streams", limits.caller_streams),
-            requests: Arc::new(Semaphore::new(units)),
+            requests: RequestBytes::new(limits.request_bytes),
             answers: Mutex::default(),
             next: AtomicU64::new(0),
             held: Arc::default(),
@@ -297,7 +299,7 @@ where
                 return refusal.map(Ok).boxed();
             }
         };
-        let share = ReceivedShare::default();
+        let share = calls.requests.share();
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMED.contains(&path);
         let method = ResourceMethod::of(path);
@@ -308,7 +310,7 @@ where
                     as BoxFuture<'static, Status>,
                 false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
             };
-            Body::new(RequestBody::new(body, limit, calls.requests.clone(), share.clone()))
+            Body::new(RequestBody::new(body, limit, (!streamed).then(|| share.clone())))
         });
         if let Some(method) = method {
             let answering = method.answer(calls.service.clone(), request, limits.message_bytes);

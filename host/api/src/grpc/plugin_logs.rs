@@ -3,7 +3,11 @@
 //! A reader that falls further behind than `plugin_logs.follow_lines` loses the oldest lines, and gets a line that says
 //! so.
 
-use std::{pin::Pin, sync::Arc, time::SystemTime};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use futures::{Stream, stream};
 use mortise_plugin_manager::{LogLine, Logs};
@@ -18,14 +22,18 @@ use tonic::Status;
 const TRACE: u8 = 5;
 const WARN: u8 = 2;
 
+/// How long after it was kept a line comes by the channel, at most.
+const LATE: Duration = Duration::from_secs(1);
+
 /// An open reading.
 pub(crate) struct LogReader {
     plugin: String,
     up_to: u8,
     /// Not sent yet, oldest first.
     kept: std::vec::IntoIter<Arc<LogLine>>,
-    /// LogReader that were kept when the reading began: those among them come by the channel, too.
+    /// Lines that were kept when the reading began: those that were on their way then come by the channel, too.
     seen: Vec<Arc<LogLine>>,
+    begun: SystemTime,
     live: Option<Receiver<Arc<LogLine>>>,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     _permit: OwnedSemaphorePermit,
@@ -41,10 +49,12 @@ impl LogReader {
     ) -> Self {
         // The channel first: a line between the two comes twice and is recognised, instead of not at all.
         let live = wanted.follow.then(|| logs.follow());
-        let kept = logs.tail(&wanted.name, wanted.last as usize);
+        let up_to = u8::try_from(wanted.level).ok().filter(|level| *level > 0).unwrap_or(TRACE);
+        let kept = logs.tail(&wanted.name, wanted.last as usize, up_to);
         Self {
             plugin: wanted.name,
-            up_to: u8::try_from(wanted.level).ok().filter(|level| *level > 0).unwrap_or(TRACE),
+            up_to,
+            begun: SystemTime::now(),
             seen: if wanted.follow { kept.clone() } else { Vec::new() },
             kept: kept.into_iter(),
             live,
@@ -59,10 +69,8 @@ impl LogReader {
     }
 
     async fn next(&mut self) -> Option<data::LogLine> {
-        for line in self.kept.by_ref() {
-            if line.level <= self.up_to {
-                return Some(wire(&line));
-            }
+        if let Some(line) = self.kept.next() {
+            return Some(wire(&line));
         }
         let live = self.live.as_mut()?;
         loop {
@@ -71,18 +79,16 @@ impl LogReader {
                 () = &mut self.stopped => return None,
             };
             match next {
-                Ok(line) if *line.plugin != *self.plugin => {}
+                Ok(line) if *line.plugin != *self.plugin || line.level > self.up_to => {}
                 Ok(line) => {
-                    if !self.seen.is_empty() {
-                        if self.seen.iter().any(|seen| Arc::ptr_eq(seen, &line)) {
-                            continue;
-                        }
-                        // LogReader come in order: nothing of what was kept comes after this one.
+                    if let Some(at) = self.seen.iter().position(|seen| Arc::ptr_eq(seen, &line)) {
+                        self.seen.swap_remove(at);
+                        continue;
+                    }
+                    if line.at > self.begun + LATE {
                         self.seen = Vec::new();
                     }
-                    if line.level <= self.up_to {
-                        return Some(wire(&line));
-                    }
+                    return Some(wire(&line));
                 }
                 Err(RecvError::Lagged(lost)) => return Some(self.lost(lost)),
                 Err(RecvError::Closed) => return None,

@@ -1,5 +1,8 @@
 //! The plugin service on gRPC. An upload is collected here, within the limit of a component; what it means is the
 //! manager's business.
+//!
+//! A component that is whole leaves its place to the next upload, and is held in memory until it is installed, which
+//! may wait for the plugin's turn: such components take [`UPLOADS`] times the limit of one together.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -7,7 +10,10 @@ use futures::Stream;
 use mortise_plugin_manager::Manager;
 use mortise_resource::{Code, Error, data};
 use mortise_service::ResourceService;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
@@ -19,6 +25,9 @@ use crate::{call::span_of_call, plugin_stubs::plugin_service_server::PluginServi
 /// Uploads at once: each is held in memory until it is whole.
 const UPLOADS: usize = 4;
 
+/// The unit in which components count that are being installed, bytes.
+const UNIT: usize = 1 << 10;
+
 /// Logs that are read at once.
 const READERS: usize = 64;
 
@@ -28,22 +37,25 @@ pub(crate) struct PluginApi {
     /// Says when the server stops.
     service: ResourceService,
     uploads: Semaphore,
-    /// How long one may take.
+    /// What components share that are being installed, in units of [`UNIT`].
+    installs: Semaphore,
+    /// How long an upload may take.
     upload_timeout: Duration,
     readers: Arc<Semaphore>,
 }
 
 impl PluginApi {
     pub(crate) fn new(manager: Manager, service: ResourceService, upload_timeout: Duration) -> Self {
+        let installs = Semaphore::new(units(manager.component_limit()) * UPLOADS);
         let (uploads, readers) = (Semaphore::new(UPLOADS), Arc::new(Semaphore::new(READERS)));
-        Self { manager, service, uploads, upload_timeout, readers }
+        Self { manager, service, uploads, installs, upload_timeout, readers }
     }
 
     async fn receive_and_install(
         &self,
         stream: Streaming<data::InstallRequest>,
     ) -> Result<data::InstallResponse, Error> {
-        let _upload = self.uploads.try_acquire().map_err(|_| {
+        let upload = self.uploads.try_acquire().map_err(|_| {
             Error::new(Code::ResourceExhausted, format!("{UPLOADS} plugins are being uploaded already; try again"))
         })?;
         let uploaded = timeout(self.upload_timeout, self.upload(stream)).await.map_err(|_| {
@@ -52,6 +64,8 @@ impl PluginApi {
             Error::new(Code::DeadlineExceeded, what)
         })?;
         let Upload { name, sha256, signature, bytes } = uploaded?;
+        let _install = begin_install(&self.installs, bytes.len())?;
+        drop(upload);
         let (plugin, unchanged) = self.manager.install(name, &sha256, bytes, signature).await?;
         Ok(data::InstallResponse { plugin: Some(plugin), unchanged })
     }
@@ -92,6 +106,20 @@ impl PluginApi {
         }
         Ok(Upload { name, sha256, signature: Some(signature).filter(|text| !text.is_empty()), bytes })
     }
+}
+
+/// The units of so many bytes.
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT).max(1)
+}
+
+/// Takes room for a component until it is installed.
+fn begin_install(installs: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'_>, Error> {
+    let room = u32::try_from(units(bytes)).ok().and_then(|units| installs.try_acquire_many(units).ok());
+    room.ok_or_else(|| {
+        let what = "the components that are being installed already take all the memory that they may; try again";
+        Error::new(Code::ResourceExhausted, what)
+    })
 }
 
 /// A component that was received.
@@ -168,5 +196,24 @@ impl PluginService for PluginApi {
         })?;
         let lines = LogReader::open(self.manager.logs(), wanted, self.service.stopped(), permit);
         Ok(Response::new(Box::pin(lines.stream())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_that_are_being_installed_are_bounded_in_bytes() {
+        let limit = 10 * UNIT + 1;
+        let installs = Semaphore::new(units(limit) * UPLOADS);
+        let large: Vec<_> = (0..UPLOADS).map(|_| begin_install(&installs, limit).expect("it fits")).collect();
+        let refused = begin_install(&installs, 1).unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted, "{refused}");
+        assert!(refused.message.contains("being installed already"), "{refused}");
+        drop(large);
+        let small: Vec<_> = (0..44).map(|_| begin_install(&installs, UNIT).expect("many small ones fit")).collect();
+        assert!(begin_install(&installs, 1).is_err());
+        drop(small);
     }
 }

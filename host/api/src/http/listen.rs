@@ -5,9 +5,11 @@
 //! memory for a bounded time, but for watches, which last as long as their clients listen.
 //!
 //! When every connection is taken, a few more are answered `/healthz` and `/readyz`, and nothing else: a server that is
-//! busy is not a server that is dead, and is not to be restarted for it.
+//! busy is not a server that is dead, and is not to be restarted for it. Of those the oldest is closed for a new one:
+//! clients that connect and say nothing keep no other from its answer.
 
 use std::{
+    collections::VecDeque,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -27,10 +29,9 @@ use hyper_util::{
 };
 use mortise_service::{Remote, Source};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    task::JoinSet,
+    sync::watch,
+    task::{JoinHandle, JoinSet},
 };
 use tower::util::MapRequest;
 
@@ -44,11 +45,11 @@ use crate::{
 /// What connections beyond the limit are told.
 const FULL: &str = "too many connections are open (limit http.max_connections)\n";
 
-/// How long that may take, the request included.
+/// How long the request of such a connection may take.
 const FULL_WITHIN: Duration = Duration::from_secs(1);
 
-/// Connections beyond the limit whose request is looked at.
-const PROBES: usize = 16;
+/// Connections beyond the limit at once.
+const PROBES: usize = 64;
 
 /// Buffers of one connection, bytes each; a request's head has to fit.
 const BUFFER: usize = 64 << 10;
@@ -62,7 +63,7 @@ pub(crate) async fn serve(
     tls: Option<Arc<Tls>>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(PROBES));
+    let mut probing = VecDeque::new();
     let mut port = Port::new(listener, Protocol::Http.name());
     let mut connections = JoinSet::new();
     let open = metrics::gauge!("mortise_http_connections");
@@ -77,12 +78,16 @@ pub(crate) async fn serve(
         };
         if connections.len() >= options.max_connections {
             port.full("http.max_connections");
-            match places.clone().try_acquire_owned() {
-                Ok(place) => drop(tokio::spawn(probe(stream, tls.clone(), probes.clone(), place))),
-                // A handshake for an answer that nobody may read is too dear.
-                Err(_) if tls.is_some() => count_refused(),
-                Err(_) => refuse(stream),
+            probing.retain(|probe: &JoinHandle<()>| !probe.is_finished());
+            if probing.len() >= PROBES
+                && let Some(oldest) = probing.pop_front()
+            {
+                oldest.abort();
+                count_refused();
             }
+            probing.push_back(tokio::spawn(probe(stream, tls.clone(), probes.clone())));
+            // One whose request is there already is answered before more come.
+            tokio::task::yield_now().await;
             continue;
         }
         connections.spawn(connection(stream, tls.clone(), router.clone(), options.clone(), stopping.clone()));
@@ -154,7 +159,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// Serves one request on a connection beyond the limit.
-async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router, place: OwnedSemaphorePermit) {
+async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router) {
     let serving = async {
         let Some(transport) = transport(stream, tls).await else { return };
         let serving = Builder::new()
@@ -167,34 +172,12 @@ async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router, place: 
     };
     // Whatever became of it: the client comes again.
     let _ = tokio::time::timeout(FULL_WITHIN * 2, serving).await;
-    drop(place);
 }
 
 /// What is answered on such a connection to anything but a probe.
 pub(super) async fn full() -> (StatusCode, [(HeaderName, &'static str); 2], &'static str) {
     count_refused();
     (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close"), (RETRY_AFTER, "1")], FULL)
-}
-
-/// Answers 503 in a task of its own, since the client may not read it.
-fn refuse(mut stream: TcpStream) {
-    count_refused();
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
-         content-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\r\n{FULL}",
-        FULL.len()
-    );
-    tokio::spawn(async move {
-        let _ = tokio::time::timeout(FULL_WITHIN, async {
-            stream.write_all(answer.as_bytes()).await?;
-            stream.shutdown().await?;
-            // Closed with its request unread, the connection would be reset, and the answer lost.
-            let mut request = [0; 1024];
-            while stream.read(&mut request).await? > 0 {}
-            Ok::<_, std::io::Error>(())
-        })
-        .await;
-    });
 }
 
 fn count_refused() {
@@ -205,7 +188,10 @@ fn count_refused() {
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::timeout;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::timeout,
+    };
 
     use super::*;
     use crate::{peer::PeerCertificate, tls::testing};
@@ -232,6 +218,28 @@ mod tests {
             client.read_to_string(&mut answer).await.unwrap();
             assert!(answer.ends_with(&format!("\r\n\r\ntrue {names}")), "{answer}");
         }
+        stop.send_replace(true);
+        timeout(Duration::from_secs(30), serving).await.unwrap().unwrap();
+    }
+
+    /// With every connection taken, however many say nothing, one that asks is answered.
+    #[tokio::test]
+    async fn a_probe_is_answered_beside_connections_beyond_the_limit_that_say_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let options = HttpOptions { max_connections: 0, ..HttpOptions::default() };
+        let probes = Router::new().fallback(|| async { "well" });
+        let serving = tokio::spawn(serve(listener, Router::new(), probes, options, None, stopping));
+        let mut silent = Vec::new();
+        for _ in 0..PROBES + 10 {
+            silent.push(TcpStream::connect(addr).await.unwrap());
+        }
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nwell"), "{answer}");
         stop.send_replace(true);
         timeout(Duration::from_secs(30), serving).await.unwrap().unwrap();
     }

@@ -208,7 +208,7 @@ pub const ALL: [Metric; 81] = {
             Counter,
             "mortise_http_connections_refused_total",
             "",
-            "Connections of the HTTP port that were answered 503 because too many are open.",
+            "Connections of the HTTP port that were answered 503 or closed because too many are open.",
         ),
         metric(
             Counter,

@@ -20,7 +20,7 @@ use mortise_resource::{
     types,
 };
 use mortise_service::ResourceService;
-use mortise_store::{Consistency, Query, Stats, TypeKey};
+use mortise_store::{Consistency, Health, Query, Stats, TypeKey};
 use prost::Message as _;
 
 use super::{process::process, requests::RequestCounts};
@@ -69,8 +69,8 @@ impl Sources {
             mode: (*mode).to_owned(),
             started_at: Some((*started_at).into()),
             uptime: Some(duration(started.elapsed())),
-            warnings: self.warnings(&stats, &plugins, &controllers, watches),
-            store: Some(self.store(stats)),
+            warnings: self.warnings(&stats.health, &plugins, &controllers, watches),
+            store: Some(store(&self.about, stats)),
             watches: watches as u64,
             max_watches: max_watches as u64,
             plugins,
@@ -86,28 +86,10 @@ impl Sources {
         })
     }
 
-    fn store(&self, stats: Stats) -> Store {
-        let Stats { head, bytes_on_disk, snapshots, health } = stats;
-        let count = |(key, count): (TypeKey, u64)| TypeCount { group: key.group, kind: key.kind, count };
-        Store {
-            data_dir: self.about.data_dir.display().to_string(),
-            temporary: self.about.temporary,
-            commit: head.sequence,
-            events: head.events(),
-            first_event: head.first_event,
-            event_bytes: head.event_bytes,
-            resources: head.resources.into_iter().map(count).collect(),
-            bytes_on_disk,
-            backups: snapshots as u64,
-            refuses_writes: health.poisoned.unwrap_or_default(),
-            damaged: health.damaged.unwrap_or_default(),
-        }
-    }
-
     /// Conditions that an operator should look at, a sentence each.
     fn warnings(
         &self,
-        stats: &Stats,
+        store: &Health,
         plugins: &[PluginState],
         controllers: &[ControllerState],
         watches: usize,
@@ -120,18 +102,7 @@ impl Sources {
             let so = if audit.waits() { "changes are refused meanwhile" } else { "records are dropped meanwhile" };
             warnings.push(format!("the audit log cannot be written ({why}); {so}"));
         }
-        if let Some(why) = &stats.health.poisoned {
-            warnings.push(format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
-        }
-        if let Some(why) = &stats.health.damaged {
-            warnings.push(format!(
-                "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
-                 backup puts it right"
-            ));
-        }
-        if let Some(why) = &stats.health.full {
-            warnings.push(format!("the store refuses writes that need room: {why}"));
-        }
+        warnings.extend(store_warnings(store));
         for PluginState { name, stage, health, message, .. } in plugins {
             if !["Serving", "Disabled"].contains(&stage.as_str()) {
                 warnings.push(format!("plugin {name} is not serving what its source holds: {stage}: {message}"));
@@ -204,6 +175,39 @@ impl Sources {
     }
 }
 
+fn store(about: &ServerInfo, stats: Stats) -> Store {
+    let Stats { head, bytes_on_disk, snapshots, health } = stats;
+    let count = |(key, count): (TypeKey, u64)| TypeCount { group: key.group, kind: key.kind, count };
+    Store {
+        data_dir: about.data_dir.display().to_string(),
+        temporary: about.temporary,
+        commit: head.sequence,
+        events: head.events(),
+        first_event: head.first_event,
+        event_bytes: head.event_bytes,
+        resources: head.resources.into_iter().map(count).collect(),
+        bytes_on_disk,
+        backups: snapshots as u64,
+        refuses_writes: health.poisoned.unwrap_or_default(),
+        damaged: health.damaged.unwrap_or_default(),
+    }
+}
+
+/// What an operator should know of the store, a sentence each.
+fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
+    let poisoned = poisoned
+        .iter()
+        .map(|why| format!("the store refuses writes ({why}); restart mortise once the disk is well again"));
+    let damaged = damaged.iter().map(|why| {
+        format!(
+            "the store is damaged: not everything that was acknowledged is there ({why}); mortise check lists all of it, and a \
+             backup puts it right"
+        )
+    });
+    let full = full.iter().map(|why| format!("the store refuses writes that need room: {why}"));
+    poisoned.chain(damaged).chain(full)
+}
+
 /// Sums of a metric over all its other labels, by its label `plugin`, out of Prometheus text.
 fn by_plugin(text: &str, metric: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
@@ -240,5 +244,39 @@ mod tests {
         let text = "# HELP calls x\ncalls{plugin=\"a\",hook=\"mutate\"} 2\ncalls{hook=\"list\",plugin=\"a\"} 3\n\
                     calls{plugin=\"b\"} 1\ncalls_more{plugin=\"a\"} 9\ncalls 7\n";
         assert_eq!(by_plugin(text, "calls"), BTreeMap::from([("a".to_owned(), 5.0), ("b".to_owned(), 1.0)]));
+    }
+
+    #[test]
+    fn a_store_that_is_damaged_full_or_refuses_writes_says_so() {
+        let about = ServerInfo {
+            version: "1",
+            mode: "serve",
+            data_dir: "data".into(),
+            temporary: false,
+            provider_socket: None,
+            started_at: SystemTime::now(),
+            started: Instant::now(),
+        };
+        let seen = |health: Health| {
+            let warnings: Vec<_> = store_warnings(&health).collect();
+            let store = store(&about, Stats { health, ..Stats::default() });
+            (store.refuses_writes, store.damaged, warnings)
+        };
+        let why = || Some("a reason".to_owned());
+        assert_eq!(seen(Health::default()), (String::new(), String::new(), vec![]));
+        for (health, refuses, damaged, warning) in [
+            (Health { poisoned: why(), ..Health::default() }, "a reason", "", "the store refuses writes (a reason); "),
+            (Health { damaged: why(), ..Health::default() }, "", "a reason", "the store is damaged: "),
+            (Health { full: why(), ..Health::default() }, "", "", "the store refuses writes that need room: a reason"),
+        ] {
+            let (said_refuses, said_damaged, warnings) = seen(health);
+            assert_eq!((&*said_refuses, &*said_damaged), (refuses, damaged), "{warning}");
+            assert!(
+                matches!(&*warnings, [one] if one.starts_with(warning) && one.contains("a reason")),
+                "{warnings:?}"
+            );
+        }
+        let all = Health { poisoned: why(), damaged: why(), full: why() };
+        assert_eq!(store_warnings(&all).count(), 3);
     }
 }

@@ -11,6 +11,9 @@ use crate::loop_detection::Cause;
 /// ones between are dropped.
 const FORMER: usize = 16;
 
+/// Bytes of these versions together, unless the oldest and the newest have more.
+const FORMER_BYTES: usize = 1 << 20;
+
 /// An item in the queue of the reconciler.
 #[derive(Debug, Default)]
 pub(crate) struct ReconcileItem {
@@ -62,14 +65,28 @@ impl Content for MappingItem {
                 // them.
                 former.extend(later);
                 former.dedup_by(|a, b| Arc::ptr_eq(a, b));
-                if former.len() > FORMER {
-                    former.drain(1..=former.len() - FORMER);
-                }
+                drop_between(&mut former);
                 Some(ChangedResource { now, former })
             }
             (older, newer) => newer.or(older),
         };
     }
+}
+
+/// Drops versions from the second on until the bounds hold, never the first nor the last.
+fn drop_between(former: &mut Vec<Arc<EncodedResource>>) {
+    let mut bytes: usize = former.iter().map(|version| version.bytes().len()).sum();
+    let (mut count, last) = (former.len(), former.len().saturating_sub(1));
+    let mut at = 0..;
+    former.retain(|version| {
+        let is_between = at.next().is_some_and(|at| at > 0 && at < last);
+        let drops = is_between && (count > FORMER || bytes > FORMER_BYTES);
+        if drops {
+            count -= 1;
+            bytes -= version.bytes().len();
+        }
+        !drops
+    });
 }
 
 #[cfg(test)]
@@ -103,5 +120,27 @@ mod tests {
         let ChangedResource { now, former } = waiting.changed.unwrap();
         let versions: Vec<&str> = former.iter().map(|r| r.version()).collect();
         assert_eq!((now.version(), former.len(), versions[0], versions[15]), ("99", FORMER, "0", "98"));
+    }
+
+    #[test]
+    fn former_versions_are_bounded_in_bytes_and_the_first_and_the_last_are_kept() {
+        let version = |n: usize, bytes: usize| {
+            let data = prost_types::Any { value: vec![0; bytes], ..prost_types::Any::default() };
+            let resource = pb::Resource { version: n.to_string(), data: Some(data), ..pb::Resource::default() };
+            Arc::new(EncodedResource::of(&resource).unwrap())
+        };
+        let kept = |bytes: usize| {
+            let item = |n| MappingItem {
+                changed: Some(ChangedResource { now: version(n, bytes), former: vec![version(n - 1, bytes)] }),
+                cause: Cause::default(),
+            };
+            let mut waiting = item(1);
+            (2..10).for_each(|n| waiting.merge(item(n)));
+            let former = waiting.changed.unwrap().former;
+            former.iter().map(|r| r.version().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(300 << 10), ["0", "7", "8"]);
+        assert_eq!(kept(FORMER_BYTES), ["0", "8"]);
+        assert_eq!(kept(100).len(), 9);
     }
 }

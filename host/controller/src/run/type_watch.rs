@@ -18,6 +18,7 @@ use crate::{
     loop_detection::Cause,
     queue::{ChangedResource, MappingItem, ReconcileItem},
     source::Event,
+    status::INDEX,
 };
 
 /// A type that a run watches, and where its changes go.
@@ -99,6 +100,7 @@ async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cac
     }
     for (key, resource) in before.map(|before| before.all(&watched.of)).unwrap_or_default() {
         if !cache.has(&watched.of, &key) {
+            run.controller.recorder.indexed(&watched.of, &key, &[]);
             enqueue(run, watched, &key, &resource, None, Cause::foreign());
         }
         tokio::task::consume_budget().await;
@@ -117,8 +119,9 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
     }
     let cache = &run.context.cache;
     let applied = if deleted { cache.remove(&watched.of, resource.id()) } else { cache.upsert(&watched.of, resource) };
+    let mut failed = Vec::new();
     for (index, error) in applied.faults {
-        let place = format!("index {index:?} of {}", types::gvk(&watched.of)).into();
+        let place = format!("{INDEX}{index:?} of {}", types::gvk(&watched.of)).into();
         let message = format!("operation on index {index:?} failed: {error}");
         let count = run.controller.recorder.index_failed(&place, &applied.key, message.clone());
         // The first, and then ever fewer: each resource of a type may fail.
@@ -128,7 +131,9 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
                 "{message}; the resource is cached, but not found through this index"
             );
         }
+        failed.push(place);
     }
+    run.controller.recorder.indexed(&watched.of, &applied.key, &failed);
     if phase == Phase::Live {
         let cause = run.controller.writes.cause_of(resource, deleted);
         enqueue(run, watched, &applied.key, resource, applied.old, cause);

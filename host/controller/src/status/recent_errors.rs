@@ -64,6 +64,18 @@ impl RecentErrors {
         }
     }
 
+    /// Marks the entries of a resource as resolved that are of such places.
+    pub(crate) fn resolve_where(&mut self, key: &Key, place: impl Fn(&Arc<str>) -> bool) {
+        for error in self.0.iter_mut().filter(|error| error.key == *key && place(&error.place)) {
+            error.resolved = true;
+        }
+    }
+
+    /// Whether an entry of such a place is not resolved.
+    pub(crate) fn any_unresolved(&self, place: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|error| !error.resolved && place(&error.place))
+    }
+
     /// Removes an entry.
     pub(crate) fn forget(&mut self, place: &Arc<str>, key: &Key) {
         if let Some(at) = self.find(place, key) {

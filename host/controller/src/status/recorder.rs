@@ -6,6 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use mortise_resource::{pb, types};
 use parking_lot::Mutex;
 
 use super::{State, Status, metrics::ControllerMetrics, recent_errors::RecentErrors};
@@ -13,6 +14,9 @@ use crate::key::Key;
 
 /// The place of errors of reconciles.
 pub(crate) const RECONCILE: &str = "reconcile";
+
+/// The beginning of the places of errors of indexes, which end with ` of ` and the type.
+pub(crate) const INDEX: &str = "index ";
 
 /// The record of one controller.
 pub(crate) struct StatusRecorder {
@@ -31,6 +35,8 @@ pub(crate) struct StatusRecorder {
     deferred: Mutex<RecentErrors>,
     /// Whether `deferred` may have entries: saves a lock for each reconcile.
     any_deferred: AtomicBool,
+    /// Whether `failures` may have an index's error that is not resolved: saves a lock for each event.
+    any_index_failed: AtomicBool,
     reconcile: Arc<str>,
 }
 
@@ -51,6 +57,7 @@ impl StatusRecorder {
             failures: Mutex::default(),
             deferred: Mutex::default(),
             any_deferred: AtomicBool::new(false),
+            any_index_failed: AtomicBool::new(false),
             reconcile: RECONCILE.into(),
         }
     }
@@ -111,8 +118,22 @@ impl StatusRecorder {
     pub(crate) fn index_failed(&self, place: &Arc<str>, key: &Key, message: String) -> u64 {
         let before = self.index_errors.fetch_add(1, Ordering::Relaxed);
         self.metrics.index_errors.increment(1);
-        self.failures.lock().record(place, key, message);
+        let mut failures = self.failures.lock();
+        failures.record(place, key, message);
+        self.any_index_failed.store(true, Ordering::Relaxed);
         before + 1
+    }
+
+    /// Records that a resource is in every index of its type but those of the `failed` places, or that it is gone.
+    pub(crate) fn indexed(&self, of: &pb::Type, key: &Key, failed: &[Arc<str>]) {
+        if !self.any_index_failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let of = format!(" of {}", types::gvk(of));
+        let is_over = |place: &Arc<str>| place.starts_with(INDEX) && place.ends_with(&of) && !failed.contains(place);
+        let mut failures = self.failures.lock();
+        failures.resolve_where(key, is_over);
+        self.any_index_failed.store(failures.any_unresolved(|place| place.starts_with(INDEX)), Ordering::Relaxed);
     }
 
     /// Records that a run ended with an error.

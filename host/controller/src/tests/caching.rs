@@ -133,3 +133,48 @@ async fn a_resource_that_an_index_fails_on_is_cached_all_the_same_and_counted() 
     let context = harness.probe.context.lock().clone().unwrap();
     assert_eq!(context.cache().count(&artist()), Ok(2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_indexs_error_is_resolved_when_it_succeeds_or_the_resource_goes() {
+    let broken = |name: &str| {
+        let key = format!("not-{name}");
+        let keys = By::Keys(Arc::new(
+            move |r| if r.metadata.contains_key(&key) { Err("never".into()) } else { Ok(Vec::new()) },
+        ));
+        Index::new(name, keys)
+    };
+    let harness = Harness::start(Probe::done(), |d| d.index(broken("one")).index(broken("two"))).await;
+    let put = |name: &str, faults: &[&str]| {
+        harness.store.put_as(|version| {
+            let mut resource = resource(&artist(), name, version);
+            resource.metadata.extend(faults.iter().map(|index| (format!("not-{index}"), String::new())));
+            resource
+        });
+    };
+    // The resource and the index of each error that is not resolved.
+    let unresolved = async || {
+        harness.settle().await;
+        let failures = harness.status().failures.into_iter().filter(|error| !error.resolved);
+        let mut left: Vec<_> = failures.map(|error| format!("{} {}", error.key.name(), error.place)).collect();
+        left.sort_unstable();
+        left
+    };
+    let [one, two] = ["one", "two"].map(|index| format!("index \"{index}\" of demo.v2.Artist"));
+    put("a", &["one", "two"]);
+    put("b", &["one"]);
+    put("c", &["two"]);
+    assert_eq!(unresolved().await, [format!("a {one}"), format!("a {two}"), format!("b {one}"), format!("c {two}")]);
+    put("a", &["two"]);
+    assert_eq!(unresolved().await, [format!("a {two}"), format!("b {one}"), format!("c {two}")]);
+    harness.store.delete(&artist(), "b");
+    assert_eq!(unresolved().await, [format!("a {two}"), format!("c {two}")]);
+    harness.pass(3_000).await;
+    harness.store.break_watches();
+    harness.store.delete(&artist(), "c");
+    assert_eq!(unresolved().await, [format!("a {two}")], "it went while nobody watched");
+    put("a", &[]);
+    assert_eq!(unresolved().await, [""; 0]);
+    put("a", &["one"]);
+    assert_eq!(unresolved().await, [format!("a {one}")]);
+    assert_eq!(harness.status().failures.len(), 4);
+}

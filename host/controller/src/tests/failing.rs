@@ -101,6 +101,30 @@ async fn a_resource_that_breaks_the_code_is_set_aside_however_often_it_changes()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_gives_what_is_set_aside_no_turn_before_its_time() {
+    let harness = Harness::start(Probe::new(|_, _, _| async { Err(ReconcileError::fault("trapped")) }), |d| d).await;
+    harness.store.put(&artist(), "poison");
+    harness.pass(1_500).await;
+    let poisoned = || harness.probe.names().iter().filter(|name| *name == "poison").count();
+    assert_eq!(poisoned(), 2, "at 0 and 1 seconds; the next are at 3 and 7");
+    harness.all.pause("c", "the test says so").await.unwrap();
+    harness.pass(500).await;
+    harness.all.resume("c").unwrap();
+    harness.store.put(&artist(), "poison");
+    harness.pass(900).await;
+    assert_eq!((poisoned(), harness.status().set_aside, harness.state()), (0, 1, crate::State::Running));
+    harness.pass(200).await;
+    assert_eq!(poisoned(), 1);
+    // Time that passes in a pause counts.
+    harness.all.pause("c", "the test says so").await.unwrap();
+    harness.pass(5_000).await;
+    assert_eq!(poisoned(), 0);
+    harness.all.resume("c").unwrap();
+    harness.settle().await;
+    assert_eq!(poisoned(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_call_is_no_reconcile_and_no_failure() {
     let refusals = std::sync::atomic::AtomicU32::new(0);
     let probe = Probe::new(move |_, _, _| {

@@ -167,6 +167,25 @@ async fn a_mapper_that_fails_holds_up_nothing_but_that_item() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_item_that_breaks_the_mapper_is_set_aside_however_often_it_changes() {
+    let code = Code::new(0, |name, _| match name {
+        "poison" => Err(ReconcileError::fault("trapped")),
+        name => Ok(vec![id(&artist(), name)]),
+    });
+    let harness = fresh(Mapper::Custom(code.clone())).await;
+    for n in 0..65 {
+        harness.store.put(&album(), "poison");
+        harness.store.put(&album(), &format!("fine-{n}"));
+        harness.pass(100).await;
+    }
+    let poisoned = code.asked.lock().iter().filter(|asked| asked.starts_with("poison")).count();
+    assert_eq!(poisoned, 3, "at 0, 1 and 3 seconds; the next is at 7");
+    assert_eq!((harness.status().mapper_errors, harness.probe.names().len()), (3, 65));
+    harness.pass(1_000).await;
+    assert_eq!(harness.status().mapper_errors, 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn results_of_a_wrong_type_or_without_a_name_are_left_out_and_others_kept() {
     let code =
         Code::new(0, |_, _| Ok(vec![id(&album(), "a"), pb::Id::default(), id(&artist(), ""), id(&artist(), "b")]));

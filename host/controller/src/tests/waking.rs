@@ -76,6 +76,34 @@ async fn through_a_mapper_and_through_several_keys_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn through_ever_so_many_children_too() {
+    let store: Arc<OnceLock<Store>> = Arc::default();
+    let with = store.clone();
+    let probe = Probe::new(move |context, _, _| {
+        let store = with.get().unwrap().clone();
+        async move {
+            for n in 0..200 {
+                let name = n.to_string();
+                let version = store.point(&album(), &name, "a");
+                // The owner is in the queue again before the write is known.
+                for _ in 0..4 {
+                    tokio::task::yield_now().await;
+                }
+                context.wrote(&id(&album(), &name), &version.to_string());
+            }
+            Ok(Outcome::Done)
+        }
+    });
+    let harness = Harness::new(probe);
+    store.set(harness.store.clone()).ok().unwrap();
+    harness.register(|d| d.watch(album(), Mapper::References(Arc::new(super::kit::refers)), Vec::new()));
+    harness.settle().await;
+    harness.store.put(&artist(), "a");
+    harness.pass(3).await;
+    assert_eq!((harness.status().reconciles, harness.status().throttled), (11, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn foreign_events_are_never_throttled() {
     let harness = Harness::start(Probe::done(), |d| d).await;
     for _ in 0..100 {

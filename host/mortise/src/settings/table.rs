@@ -279,8 +279,8 @@ section! {
         keep_alive_ms: u64 = 60_000, NETWORK_TIME;
         /// How long the answer to that may take before the connection is closed.
         keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
-        /// How many bytes the messages of requests may take while they arrive, but for the first 64 KiB of each; what
-        /// does not fit is refused. A message has http.request_timeout_ms to arrive.
+        /// How many bytes the messages of requests may take while they arrive; what does not fit is refused, but for
+        /// messages of at most 4 KiB. A message has http.request_timeout_ms to arrive.
         request_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
         /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was
         /// taken for longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for

@@ -16,7 +16,7 @@ use mortise_service::registry::{Owner, Registry};
 use mortise_store::Backend;
 use parking_lot::Mutex;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     task::{AbortHandle, JoinHandle, JoinSet},
 };
 
@@ -242,29 +242,42 @@ impl ControllerManager {
         }
     }
 
-    /// Pauses a plugin's controllers while their hook is quarantined. When its time is over they run again, and the
-    /// first reconcile is the trial; if that fails, they pause again.
+    /// Pauses a plugin's controllers while their hook is quarantined, until the plugin is gone.
     async fn mind(self, plugin: Weak<Plugin>, names: Vec<Arc<str>>) {
         failpoint::reached("following quarantine");
-        let Some(mut changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
-        loop {
-            let Some(quarantined) = plugin.upgrade().map(|plugin| quarantine(&plugin)) else { return };
-            if let Some((wait, fault)) = quarantined {
-                let reason = format!("quarantined for {wait:?}: {fault}");
-                for name in &names {
-                    let _ = self.0.controllers.pause(name, reason.clone()).await;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
-                    changed = changes.changed() => if changed.is_err() { return },
-                }
-                for name in &names {
-                    let _ = self.0.controllers.resume(name);
-                }
+        let Some(changes) = plugin.upgrade().map(|plugin| plugin.health().subscribe()) else { return };
+        let (controllers, names) = (&self.0.controllers, &names);
+        let set_paused = |reason: Option<String>| async move {
+            for name in names {
+                // One that is gone needs neither.
+                let _ = match &reason {
+                    Some(reason) => controllers.pause(name, reason.clone()).await,
+                    None => controllers.resume(name),
+                };
             }
-            if changes.changed().await.is_err() {
-                return;
-            }
+        };
+        follow_quarantine(changes, || plugin.upgrade().map(|plugin| quarantine(&plugin)), set_paused).await;
+    }
+}
+
+/// Calls `set_paused` with a reason when a quarantine begins, and with `None` when its time is over, so that the first
+/// reconcile is the trial, or when it is lifted. `quarantined` says how long it lasts from now on and why, and is asked
+/// again at each of the `changes`, which other hooks' health makes, too. Ends when it or `changes` does.
+async fn follow_quarantine<F: Future<Output = ()>>(
+    mut changes: watch::Receiver<u64>,
+    quarantined: impl Fn() -> Option<Option<(Duration, String)>>,
+    set_paused: impl Fn(Option<String>) -> F,
+) {
+    let mut paused = false;
+    while let Some(now) = quarantined() {
+        let wait = now.as_ref().map(|(wait, _)| *wait);
+        if wait.is_some() != paused {
+            paused = wait.is_some();
+            set_paused(now.map(|(wait, fault)| format!("quarantined for {wait:?}: {fault}"))).await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            changed = changes.changed() => if changed.is_err() { return },
         }
     }
 }
@@ -297,4 +310,50 @@ pub(crate) fn check(registry: &Registry, plugin: &Arc<Plugin>) -> Result<(), Cir
     }
     let all = others.into_values().flat_map(|other| pairs(other)).chain(pairs(plugin));
     mortise_plugin_host::controllers::circular(all).map_or(Ok(()), |circle| Err(CircularWatch(circle)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_quarantine_lasts_whatever_else_changes_and_ends_with_its_time_or_when_it_is_lifted() {
+        let now = Arc::new(Mutex::new(Some(None)));
+        let (changes, (calls, mut heard)) = (watch::Sender::new(0), mpsc::unbounded_channel());
+        let following = tokio::spawn(follow_quarantine(
+            changes.subscribe(),
+            {
+                let now = now.clone();
+                move || now.lock().clone()
+            },
+            move |reason: Option<String>| {
+                calls.send(reason).unwrap();
+                std::future::ready(())
+            },
+        ));
+        let change = async |to| {
+            *now.lock() = to;
+            changes.send_modify(|count| *count += 1);
+            for _ in 0..9 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let quarantined = |ms| Some(Some((Duration::from_millis(ms), "trapped".to_owned())));
+        change(Some(None)).await;
+        assert!(heard.try_recv().is_err());
+        change(quarantined(3_600_000)).await;
+        assert_eq!(heard.try_recv().unwrap().as_deref(), Some("quarantined for 3600s: trapped"));
+        change(quarantined(3_500_000)).await;
+        assert!(heard.try_recv().is_err(), "another hook's health is nothing to it");
+        change(Some(None)).await;
+        assert_eq!(heard.try_recv().unwrap(), None, "it was lifted");
+        change(quarantined(1)).await;
+        assert!(heard.try_recv().unwrap().is_some());
+        *now.lock() = Some(None);
+        assert_eq!(heard.recv().await.unwrap(), None, "its time is over");
+        change(None).await;
+        following.await.unwrap();
+    }
 }

@@ -190,6 +190,46 @@ pub fn take_out(dir: &Path, name: &str) -> io::Result<()> {
     }
 }
 
+/// Puts a plugin's file into a directory, its signature before it. Takes out what is `None`.
+///
+/// # Errors
+/// As [`put`] and [`take_out`].
+pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature: Option<&str>) -> io::Result<()> {
+    for (name, bytes) in [(&*signature_name(name), signature.map(str::as_bytes)), (name, bytes)] {
+        match bytes {
+            Some(bytes) => put(dir, name, bytes)?,
+            None => take_out(dir, name)?,
+        }
+    }
+    Ok(())
+}
+
+/// What a plugin's file and its signature held before they were replaced; `None` for one that was missing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FormerContent {
+    bytes: Option<Vec<u8>>,
+    signature: Option<String>,
+}
+
+impl FormerContent {
+    /// Reads both. `None` when one is there and cannot be read, or is too large.
+    pub(crate) fn read(path: &Path, limit: usize) -> Option<Self> {
+        let bytes = match Look::at(path) {
+            Some(_) => Some(read(path, limit).ok()?),
+            None => None,
+        };
+        Some(Self { bytes, signature: read_signature(path).ok()? })
+    }
+
+    /// Puts both back into a directory.
+    ///
+    /// # Errors
+    /// As [`put_plugin`].
+    pub(crate) fn put_back(&self, dir: &Path, name: &str) -> io::Result<()> {
+        put_plugin(dir, name, self.bytes.as_deref(), self.signature.as_deref())
+    }
+}
+
 /// A name for the resource of a file that does not say its own: the file's stem, made to fit the rule for names.
 #[must_use]
 pub fn resource_name(file: &str) -> String {
@@ -254,5 +294,22 @@ mod tests {
         assert!(read_plugin(&path, 1).unwrap().signature.unwrap_err().to_string().contains("more than 16384 bytes"));
         take_out(dir.path(), "a.wasm.minisig").unwrap();
         assert_eq!((stamp(), read_plugin(&path, 1).unwrap().signature.unwrap()), (unsigned, None));
+    }
+
+    #[test]
+    fn what_was_replaced_is_put_back() {
+        let (dir, name) = (tempfile::tempdir().unwrap(), "a.wasm");
+        let (dir, path) = (dir.path(), dir.path().join(name));
+        for (bytes, signature) in
+            [(None, None), (None, Some("s")), (Some(&b"old"[..]), Some("s")), (Some(b"old"), None)]
+        {
+            put_plugin(dir, name, bytes, signature).unwrap();
+            let former = FormerContent::read(&path, 3).unwrap();
+            put_plugin(dir, name, Some(b"new"), Some("new")).unwrap();
+            former.put_back(dir, name).unwrap();
+            assert_eq!(fs::read(&path).ok().as_deref(), bytes);
+            assert_eq!(read_signature(&path).unwrap().as_deref(), signature);
+        }
+        assert_eq!(FormerContent::read(&path, 2), None, "it is over the limit");
     }
 }

@@ -1,16 +1,27 @@
 //! Whose a source is: a source keeps its plugin's name, and a name belongs to one source.
 
+use std::io;
+
 use mortise_plugin_host::Plugin;
 
 use crate::{
-    files::folder,
+    files::folder::{self, FormerContent, Stamp},
     load::{
         request::{LoadReason, LoadRequest},
         stage::{Failure, Stage},
     },
-    state::{BUNDLED, ManagerState},
+    state::{BUNDLED, ManagerState, file::PluginFile},
     trust::Grounds,
 };
+
+/// A file of the folder as it was before an install replaced it.
+pub(crate) struct ReplacedFile {
+    /// `None` when it could not be read.
+    content: Option<FormerContent>,
+    stamp: Option<Stamp>,
+    /// What was known of it; `None` when nothing was.
+    known: Option<PluginFile>,
+}
 
 impl ManagerState {
     /// A source keeps its plugin's name, and a name belongs to one source.
@@ -76,34 +87,58 @@ impl ManagerState {
     }
 
     /// Puts a component that passed into the folder, durably, for the plugin of that name. Its signature comes before it,
-    /// in the place of an earlier one.
+    /// in the place of an earlier one. Answers what was there before, which takes as much memory as a component may have.
     pub(crate) async fn install_into_folder(
         &mut self,
         plugin: &str,
         request: &LoadRequest,
         grounds: &Grounds,
-    ) -> Result<(), Failure> {
+    ) -> Result<ReplacedFile, Failure> {
         let file = request.source.as_str();
         if let Some(other) = self.files.get(file).and_then(|known| known.provides.as_deref()).filter(|n| *n != plugin) {
             let what = format!("the file {file} provides plugin {other:?}; remove that one first");
             return Err(Failure::new(Stage::Checking, "NameTaken", what));
         }
         let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), request.bytes.clone());
+        let (at, limit) = (self.path(file), self.sandbox.limits().component_bytes);
         let signature = grounds.signature().map(str::to_owned);
+        let path = at.clone();
         let put = tokio::task::spawn_blocking(move || {
-            let beside = folder::signature_name(&name);
-            match signature {
-                Some(text) => folder::put(&dir, &beside, text.as_bytes())?,
-                None => folder::take_out(&dir, &beside)?,
-            }
-            folder::put(&dir, &name, &content)
+            let before = (Stamp::of_plugin(&path), FormerContent::read(&path, limit));
+            folder::put_plugin(&dir, &name, Some(&content), signature.as_deref()).map(|()| before)
         });
         let put = put.await;
-        let at = self.path(file);
         let fault = |e: String| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
-        put.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
-        let stamp = folder::Stamp::of_plugin(&at);
-        self.file(file).installed(stamp, request.digest.clone());
-        Ok(())
+        let (stamp, content) = put.map_err(|e| fault(e.to_string()))?.map_err(|e| fault(e.to_string()))?;
+        let known = self.files.get(file).cloned();
+        self.file(file).installed(Stamp::of_plugin(&at), request.digest.clone());
+        Ok(ReplacedFile { content, stamp, known })
+    }
+
+    /// Puts a file back that an install replaced, durably: what was installed is refused. One that could not be read is
+    /// lost, and the refused component stays.
+    pub(crate) async fn put_back(&mut self, file: &str, replaced: ReplacedFile) {
+        let ReplacedFile { content, stamp, known } = replaced;
+        let (dir, name, at) = (self.options.plugin_dir.clone(), file.to_owned(), self.path(file));
+        let put = tokio::task::spawn_blocking(move || match content {
+            Some(content) => content.put_back(&dir, &name),
+            None => Err(io::Error::other("it could not be read before it was replaced")),
+        });
+        if let Err(e) = put.await.unwrap_or_else(|e| Err(io::Error::other(e))) {
+            tracing::error!(
+                "{} holds a component that is refused, and what it held before cannot be put back: {e}; put a component \
+                 there that fits, or remove the file",
+                at.display()
+            );
+            self.file(file).rejected();
+            return;
+        }
+        match known {
+            Some(mut known) => {
+                known.put_back(stamp, Stamp::of_plugin(&at));
+                self.files.insert(file.to_owned(), known);
+            }
+            None => drop(self.files.remove(file)),
+        }
     }
 }

@@ -10,7 +10,8 @@
 //!
 //! Other plugins may come and go while this one is compiled and compared. So everything that depends on them is
 //! computed anew under the lock ([`ManagerState::plan`]); when that asks for another comparison, or the settings have
-//! changed, what was done is discarded and done again. Nothing is changed before the swap but the record's condition.
+//! changed, what was done is discarded and done again. Nothing is changed before the swap but the record's condition,
+//! and, by an install, the file of the folder, which is put back when the last look refuses.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -242,7 +243,7 @@ impl ManagerState {
     }
 
     /// The last steps that can fail. Answers whether the swap may follow at once; if not, so much was written meanwhile
-    /// that everything has to be compared again.
+    /// that everything has to be compared again. Unless it may, the folder is as it was.
     async fn prepare_swap(
         &mut self,
         plugin: &Plugin,
@@ -255,12 +256,26 @@ impl ManagerState {
             // It was dropped with a plugin of that name of which nothing was left.
             self.components.clone().keep_in_background(name, request, grounds).await?;
         }
+        let mut replaced = None;
         if let LoadReason::Install(_) = &request.reason {
-            self.install_into_folder(name, request, grounds).await?;
+            // What is known by now refuses it before the folder is changed.
+            if !canary.settle().await? {
+                return Ok(false);
+            }
+            replaced = Some(self.install_into_folder(name, request, grounds).await?);
         }
         let text = stage_text(plugin, request);
         self.set_loaded(name, State::Unknown, Stage::Swapping.reason(), text).await;
-        canary.settle().await
+        let settled = match replaced.is_some() && failpoint::fails(&format!("Installing {}", request.source)) {
+            true => Err(Failure::new(Stage::Swapping, "HostFault", "it was told to fail")),
+            false => canary.settle().await,
+        };
+        if let Some(replaced) = replaced
+            && !matches!(settled, Ok(true))
+        {
+            self.put_back(&request.source, replaced).await;
+        }
+        settled
     }
 
     async fn put_into_service(

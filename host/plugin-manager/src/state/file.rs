@@ -58,7 +58,7 @@ pub(crate) enum Observation {
 }
 
 /// A file of the plugin folder.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct PluginFile {
     state: FileState,
     outcome: Outcome,
@@ -156,6 +156,14 @@ impl PluginFile {
     pub(crate) fn installed(&mut self, stamp: Option<Stamp>, digest: String) {
         (self.stamp, self.digest) = (stamp, digest);
         self.loaded();
+    }
+
+    /// The manager itself replaced it, as it looked `before`, and put it back, as it looks `now`. That is no change; one
+    /// that was not handled before still is.
+    pub(crate) fn put_back(&mut self, before: Option<Stamp>, now: Option<Stamp>) {
+        if self.stamp == before {
+            self.stamp = now;
+        }
     }
 
     /// What it holds is not wanted now, whatever was wrong with it.
@@ -267,5 +275,16 @@ mod tests {
         file.loaded();
         file.retry_if_rejected();
         assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+    }
+
+    #[test]
+    fn one_that_was_put_back_has_not_changed_unless_it_had_before() {
+        let (one, other) = stamps();
+        let mut file = PluginFile::default();
+        file.installed(Some(one), "1".to_owned());
+        file.put_back(Some(one), Some(other));
+        assert_eq!(file.observe(Some(other), SETTLE, SETTLE), Observation::Nothing);
+        file.put_back(Some(one), Some(one));
+        assert!(matches!(file.observe(Some(one), SETTLE, SETTLE), Observation::Wait(_)));
     }
 }

@@ -173,14 +173,20 @@ impl Logs {
         Self { settings, levels, books: Mutex::default(), live }
     }
 
-    /// The last lines of a plugin, oldest first; at most `last`, and at most what is kept.
+    /// The last lines of a plugin up to that level, oldest first; at most `last`, and at most what is kept. The host's have
+    /// half of them, and what the plugin's own leave: the newest of each.
     #[must_use]
-    pub fn tail(&self, plugin: &str, last: usize) -> Vec<Arc<LogLine>> {
+    pub fn tail(&self, plugin: &str, last: usize, up_to: u8) -> Vec<Arc<LogLine>> {
         let books = self.books.lock();
         let Some(book) = books.get(plugin) else { return Vec::new() };
-        let mut lines: Vec<_> = book.guest.ring.iter().chain(&book.host.ring).cloned().collect();
+        let wanted = |lines: &Lines| -> Vec<_> { lines.ring.iter().filter(|l| l.level <= up_to).cloned().collect() };
+        let (mut lines, mut of_the_host) = (wanted(&book.guest), wanted(&book.host));
+        drop(books);
+        let share = (last / 2).max(last.saturating_sub(lines.len()));
+        of_the_host.drain(..of_the_host.len().saturating_sub(share));
+        lines.drain(..lines.len().saturating_sub(last - of_the_host.len()));
+        lines.append(&mut of_the_host);
         lines.sort_by_key(|line| line.at);
-        lines.drain(..lines.len().saturating_sub(last));
         lines
     }
 
@@ -341,7 +347,7 @@ mod tests {
         for plugin in ["chatty", "usual", "mute"] {
             (1..=5).for_each(|level| logs.guest(plugin, "mutate", level, "said", Vec::new()));
         }
-        let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99).len());
+        let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99, 5).len());
         assert_eq!(counts, [5, 3, 0, 0]);
         assert_eq!(["off", "error", "trace", "loud"].map(level), [Some(0), Some(1), Some(5), None]);
     }
@@ -352,12 +358,12 @@ mod tests {
         for n in 0..9 {
             logs.guest("p", "", 3, &n.to_string(), Vec::new());
         }
-        assert_eq!(texts(&logs.tail("p", 99)), ["6", "7", "8"]);
-        assert_eq!(texts(&logs.tail("p", 2)), ["7", "8"]);
+        assert_eq!(texts(&logs.tail("p", 99, 5)), ["6", "7", "8"]);
+        assert_eq!(texts(&logs.tail("p", 2, 5)), ["7", "8"]);
         logs.guest("p", "", 3, "ten bytes!", Vec::new());
-        assert_eq!(texts(&logs.tail("p", 99)), ["ten bytes!"]);
+        assert_eq!(texts(&logs.tail("p", 99, 5)), ["ten bytes!"]);
         logs.guest("p", "", 3, "eleven byte", Vec::new());
-        assert_eq!(texts(&logs.tail("p", 99)), [""; 0], "what does not fit is not kept");
+        assert_eq!(texts(&logs.tail("p", 99, 5)), [""; 0], "what does not fit is not kept");
     }
 
     #[test]
@@ -381,8 +387,8 @@ mod tests {
             |n| format!("log lines dropped (limits plugin_logs.lines_per_second, bytes_per_second) dropped={n}");
         // At 1,001 ms the rate's second is over, the one since the last word on dropping is not.
         let expected = ["at 0", "at 1", &dropped(1), "at 1001", &dropped(3), "at 1002", &dropped(2), "at 9000"];
-        assert_eq!(texts(&logs.tail("p", 99)), expected);
-        assert_eq!(logs.tail("q", 9).len(), 1, "a plugin's rate is its own");
+        assert_eq!(texts(&logs.tail("p", 99, 5)), expected);
+        assert_eq!(logs.tail("q", 9, 5).len(), 1, "a plugin's rate is its own");
     }
 
     /// Its quarantine is in the log, and stays there, whatever the plugin writes before and after.
@@ -393,12 +399,36 @@ mod tests {
         flood();
         logs.host("p", "reconcile", 1, "hook reconcile is quarantined".into());
         flood();
-        let lines = texts(&logs.tail("p", 99));
+        let lines = texts(&logs.tail("p", 99, 5));
         assert!(lines.iter().any(|line| line == "hook reconcile is quarantined"), "{lines:?}");
         logs.host("mute", "", 2, "said of one that logs nothing".into());
-        assert_eq!(texts(&logs.tail("mute", 9)), ["said of one that logs nothing"]);
+        assert_eq!(texts(&logs.tail("mute", 9, 5)), ["said of one that logs nothing"]);
         (0..10_000).for_each(|n| logs.host("p", "", 1, n.to_string()));
-        assert!(logs.tail("p", usize::MAX).len() <= 5 + HOST_LINES, "the host's are bounded, too");
+        assert!(logs.tail("p", usize::MAX, 5).len() <= 5 + HOST_LINES, "the host's are bounded, too");
+    }
+
+    /// Nor by filling what is shown unless more is asked for.
+    #[test]
+    fn the_lines_that_are_shown_are_shared() {
+        let logs = logs(LogSettings { lines_per_second: 2_000, ..LogSettings::default() });
+        logs.host("p", "reconcile", 1, "hook reconcile is quarantined".into());
+        (0..1_000).for_each(|n| logs.guest("p", "", 3, &n.to_string(), Vec::new()));
+        let lines = texts(&logs.tail("p", 100, 5));
+        assert_eq!(
+            (lines.len(), &*lines[0], &*lines[1], &*lines[99]),
+            (100, "hook reconcile is quarantined", "901", "999")
+        );
+        assert_eq!(texts(&logs.tail("p", 100, 1)), ["hook reconcile is quarantined"], "others take no place");
+        assert_eq!(texts(&logs.tail("p", 1, 3)), ["999"]);
+        (0..50).for_each(|n| logs.host("p", "", 2, format!("host {n}")));
+        let count = |last| {
+            let lines = texts(&logs.tail("p", last, 5));
+            (lines.len(), lines.iter().filter(|line| line.starts_with("host")).count())
+        };
+        assert_eq!([count(11), count(100), count(1_040)], [(11, 5), (100, 50), (1_040, 50)]);
+        (0..20).for_each(|n| logs.host("q", "", 2, n.to_string()));
+        logs.guest("q", "", 3, "one", Vec::new());
+        assert_eq!(texts(&logs.tail("q", 10, 5)).len(), 10, "what the plugin does not need is the host's");
     }
 
     #[test]
@@ -409,7 +439,7 @@ mod tests {
             logs.write_at(begun, false, LogLine::new("p", "", 3, text.into(), vec![("k".into(), "v".into())]))
         };
         [60, 40, 36].into_iter().for_each(|size| say(&"x".repeat(size)));
-        let sizes: Vec<_> = logs.tail("p", 9).iter().map(|line| line.message.len()).collect();
+        let sizes: Vec<_> = logs.tail("p", 9, 5).iter().map(|line| line.message.len()).collect();
         assert_eq!((sizes.first(), sizes.last()), (Some(&60), Some(&36)));
     }
 
@@ -430,7 +460,7 @@ mod tests {
     fn guests_cannot_forge_lines() {
         let logs = logs(LogSettings::default());
         logs.guest("p", "", 3, "a\nb\u{1b}[2J", vec![("k\n".into(), "v\r".into())]);
-        assert!(!logs.tail("p", 1)[0].text().contains(|c: char| c.is_control()));
+        assert!(!logs.tail("p", 1, 5)[0].text().contains(|c: char| c.is_control()));
     }
 
     #[test]
@@ -438,6 +468,6 @@ mod tests {
         let logs = logs(LogSettings::default());
         (0..2 * MAX_PLUGINS).for_each(|n| logs.guest(&format!("p{n}"), "", 3, "x", Vec::new()));
         assert!(logs.books.lock().len() <= MAX_PLUGINS);
-        assert_eq!(logs.tail(&format!("p{}", 2 * MAX_PLUGINS - 1), 9).len(), 1);
+        assert_eq!(logs.tail(&format!("p{}", 2 * MAX_PLUGINS - 1), 9, 5).len(), 1);
     }
 }

@@ -2,13 +2,14 @@
 //! read, and so does a store that is made of one.
 //!
 //! Each record is one that the snapshot can have; resources are as many of each type as the head says, and their keys
-//! and versions come to its hash; events are as many, and as long; the newest event about a resource is the one of its
-//! version, or says that it was deleted.
+//! and versions come to its hash; events are as many, and as long, and each comes once; the newest event about a resource
+//! is the one of its version, or says that it was deleted.
 //!
 //! # Limits
-//! It remembers the resources that the history is about, some 200 bytes each, so its memory is bounded by the history.
+//! It remembers events, some 10 bytes each, and the resources that they are about, some 200 bytes each, so its memory is
+//! bounded by the history.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use mortise_resource::pb;
 use prost::Message as _;
@@ -25,7 +26,7 @@ pub struct Comparison {
     head: SnapshotHead,
     resources: BTreeMap<TypeKey, u64>,
     hash: SetHash,
-    events: u64,
+    events: HashSet<u64>,
     event_bytes: u64,
     /// By resource: the newest event about it, and whether that was a deletion.
     newest: HashMap<Vec<u8>, (u64, bool)>,
@@ -51,7 +52,7 @@ impl Comparison {
             head,
             resources: BTreeMap::new(),
             hash: SetHash::default(),
-            events: 0,
+            events: HashSet::new(),
             event_bytes: 0,
             newest: HashMap::new(),
             recent: HashMap::new(),
@@ -61,7 +62,8 @@ impl Comparison {
     /// Takes a record in.
     ///
     /// # Errors
-    /// [`StoreError::BadRecord`] when no snapshot of this head has such a record.
+    /// [`StoreError::BadRecord`] when no snapshot of this head has such a record, or has it twice: an event that was
+    /// added already.
     pub fn add(&mut self, record: &Record) -> Result<(), StoreError> {
         self.place(record).map(drop)
     }
@@ -79,7 +81,10 @@ impl Comparison {
                 }
             }
             RecordKind::Upsert | RecordKind::Delete => {
-                self.events += 1;
+                if !self.events.insert(record.sequence) {
+                    let (record, fault) = (keys::describe(&place.key), "it comes twice".to_owned());
+                    return Err(StoreError::BadRecord { record, fault });
+                }
                 self.event_bytes += record.payload.len() as u64;
                 let (newest, deleted) = self.newest.entry(about.clone()).or_default();
                 if record.sequence >= *newest {
@@ -110,12 +115,12 @@ impl Comparison {
                 return bad(format!("resources of type {type_key}"), fault);
             }
         }
-        if (self.events, self.event_bytes) != (head.events(), head.event_bytes) {
+        let events = self.events.len() as u64;
+        if (events, self.event_bytes) != (head.events(), head.event_bytes) {
             return of_all(format!(
-                "it says {} events of {} bytes, and has {} of {}",
+                "it says {} events of {} bytes, and has {events} of {}",
                 head.events(),
                 head.event_bytes,
-                self.events,
                 self.event_bytes
             ));
         }

@@ -7,7 +7,9 @@
 //! Sled panics on some damaged files. That ends in an error that names the file, whatever is looked at.
 
 use std::{
+    collections::{BTreeSet, HashSet},
     fs::{self, File},
+    ops::Bound,
     path::{Path, PathBuf},
 };
 
@@ -19,8 +21,11 @@ use super::{
         layout::{self, DB, STORE},
         recovery, wal,
     },
+    open::PASSED_OVER,
     tree::{
-        check, keys,
+        check,
+        checkpoint_position::CheckpointPosition,
+        keys,
         panics::contained_read,
         record::{Kind, Meta},
         sled_file,
@@ -81,6 +86,14 @@ impl Copied {
         let data = sled_file::data_file(&self.copy.path().join(DB))?;
         recovery::settle(&self.dir, table, &data, || Ok(()), false).map(drop)
     }
+
+    /// Puts in front of the tree what can be read of a log that is damaged.
+    fn settle_readable(&self, table: &Table) -> Result<(), StoreError> {
+        if let Some((checkpoint, end)) = CheckpointPosition::read(table)? {
+            table.recent().put_in_front(wal::readable(&self.dir, checkpoint, end));
+        }
+        Ok(())
+    }
 }
 
 /// Checks the store in `path`.
@@ -121,6 +134,8 @@ pub(crate) fn salvage(
     let table = contained_read(&file, || copied.open())?;
     if let Err(error) = contained_read(&file, || copied.settle(&table)) {
         problem("the write-ahead log".to_owned(), error.to_string());
+        // Why it is not more was just said.
+        contained_read(&file, || copied.settle_readable(&table)).ok();
     }
     let counters = contained_read(&file, || recovery::meta(&table));
     let mut highest = counters.as_ref().map_or(0, |meta| meta.highest);
@@ -135,9 +150,14 @@ pub(crate) fn salvage(
     if let Ok(Some(closed_at)) = closed_at::get(&copied.dir) {
         highest = highest.max(closed_at);
     }
+    let unclean = wal::size_on_disk(&copied.dir) > 0 || !closed_at::is_there(&copied.dir);
+    let mut types = BTreeSet::new();
+    if let Err(error) = contained_read(&file, || first_keys(&table, &mut types)) {
+        problem("the list of types".to_owned(), error.to_string());
+    }
     let mut from = vec![keys::RESOURCE];
     loop {
-        // A walk that a damaged page ends goes on behind what it came to, as long as it comes to something.
+        // A walk that a damaged page ends goes on behind what it came to; if it came to nothing, with the next type.
         let begun = from.clone();
         let walked = contained_read(&file, || {
             for item in table.range(from.clone()..vec![keys::RESOURCE + 1]) {
@@ -161,7 +181,9 @@ pub(crate) fn salvage(
                     error.to_string(),
                 );
                 if from == begun {
-                    break;
+                    let next = types.range::<Vec<u8>, _>((Bound::Excluded(&begun), Bound::Unbounded)).next();
+                    let Some(next) = next else { break };
+                    from.clone_from(next);
                 }
             }
         }
@@ -169,14 +191,20 @@ pub(crate) fn salvage(
     if let Ok(meta) = counters
         && let Ok(walked) = contained_read(&file, || check::walk(&table, &copied.dir.join("blobs"), meta))
     {
-        problems.extend(
-            walked
-                .into_iter()
-                .filter(|found| !problems.iter().any(|known| known.thing == found.thing))
-                .collect::<Vec<_>>(),
-        );
+        let known: HashSet<_> = problems.iter().map(|known| known.thing.clone()).collect();
+        problems.extend(walked.into_iter().filter(|found| !known.contains(&found.thing)));
     }
-    Ok((highest, problems))
+    // As an opening has it: the end of the log may be lost.
+    Ok((if unclean { highest.saturating_add(PASSED_OVER) } else { highest }, problems))
+}
+
+/// What the keys of each type's resources begin with, as far as it can be read.
+fn first_keys(table: &Table, found: &mut BTreeSet<Vec<u8>>) -> Result<(), StoreError> {
+    for item in table.range(vec![keys::SUM]..vec![keys::SUM + 1]) {
+        let key = keys::sum_type(&item?.0).map(|type_key| keys::of_type(&type_key));
+        found.extend(key.and_then(Result::ok));
+    }
+    Ok(())
 }
 
 fn read(table: &Table, key: &[u8], value: sled::IVec) -> Result<Record, StoreError> {

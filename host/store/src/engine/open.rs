@@ -3,7 +3,7 @@
 //! ```text
 //! <path>/lock            locked while the store is open
 //! <path>/store/format    the format number
-//! <path>/store/closed-at the commit with which it was closed last
+//! <path>/store/closed-at the commit with which it was closed last; opened-at while it is in use
 //! <path>/store/wal.{0,1} the write-ahead log
 //! <path>/store/spare     takes room, which the next opening may need
 //! <path>/store/{db,conf,blobs/,snap.*}   sled's
@@ -28,8 +28,8 @@ use tokio::sync::watch;
 
 use super::{
     commit::{
-        checkpoint_thread::Checkpoints, commit_thread::Committer, history::History, queue::Queue, room::Room, scrub,
-        shared::Shared,
+        checkpoint_thread::Checkpoints, commit_thread::Committer, history, history::History, queue::Queue, room::Room,
+        scrub, shared::Shared,
     },
     files::{
         closed_at, format,
@@ -63,7 +63,7 @@ const LOG_SHARE: u64 = 4;
 /// So many sequences are passed over by an opening that follows no close in good order: the end of the log may be lost,
 /// and with it commits that were acknowledged, whose versions must not be given again. The log holds two generations of
 /// some 150 MB at most, and a change takes 150 bytes of it at least.
-const PASSED_OVER: u64 = 1 << 22;
+pub(crate) const PASSED_OVER: u64 = 1 << 22;
 
 /// Opens or makes a store. Answers what is shared with its threads, and these, the commit thread first. `sync_disk`
 /// replaces the sync of the disk, for tests.
@@ -104,6 +104,8 @@ pub(crate) fn open(
         opened => opened?,
     };
     let table = Table::new(db, file.clone());
+    // The first opening writes the mark before it makes the log.
+    let used = used || table.get(keys::CHECKPOINT)?.is_some();
     // Sled renamed a snapshot into place.
     sync(&dir)?;
     let data = data_file(&file)?;
@@ -160,7 +162,9 @@ pub(crate) fn open(
         // The first write says so to whom it concerns.
         tracing::warn!(%error, "no room is kept for the next opening");
     }
+    // The log, before the store counts as one that has it.
     sync(&dir)?;
+    closed_at::set_in_use(&dir)?;
     tracing::info!(path = %path.display(), last_commit = meta.last_seq, types = types.len(), "store open");
 
     let history = History::new(options.history_events, options.history_bytes);
@@ -198,12 +202,15 @@ fn newest(table: &Table, meta: Meta) -> Newest {
     Newest { sequence, carried }
 }
 
-/// What is there against what should be. Where they differ, everything is looked at, to name the records.
+/// What is there against what should be, the history included. Where they differ, everything is looked at, to name the
+/// records.
 fn compared(table: &Table, dir: &Path, meta: Meta, sums: &Sums) -> Vec<Problem> {
     let unreadable = |error: StoreError| vec![Problem { thing: "the comparison".to_owned(), fault: error.to_string() }];
-    match Sums::count(table) {
-        Ok(found) if found == *sums => Vec::new(),
-        Ok(_) => check::walk(table, &dir.join("blobs"), meta).unwrap_or_else(unreadable),
+    let events = (meta.event_count(), meta.event_bytes);
+    let agrees = Sums::count(table).and_then(|found| Ok(found == *sums && history::count(table)? == events));
+    match agrees {
+        Ok(true) => Vec::new(),
+        Ok(false) => check::walk(table, &dir.join("blobs"), meta).unwrap_or_else(unreadable),
         Err(error) => unreadable(error),
     }
 }

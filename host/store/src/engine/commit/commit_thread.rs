@@ -39,7 +39,7 @@ use crate::engine::{
         write_batch::WriteBatch,
     },
 };
-use crate::{Batch, SnapshotHead, StoreError, check::Problem};
+use crate::{Batch, SnapshotHead, StoreError, check::Problem, set_hash::Step};
 
 /// A group is cut at this many bytes of resources, written or deleted, so that what is in flight stays small.
 const MAX_GROUP_BYTES: usize = 8 << 20;
@@ -159,9 +159,10 @@ impl Committer {
 
     /// Goes on with the scrub.
     fn scrub(&mut self, count: usize) {
-        let (shared, scrub, sums) = (&self.shared, &mut self.scrub, &self.sums);
+        let (shared, scrub) = (&self.shared, &mut self.scrub);
+        let should = (&self.sums, self.meta.event_count());
         let unreadable = |error: &StoreError| vec![Problem { thing: "the scrub".to_owned(), fault: error.to_string() }];
-        match contained("commit", || scrub.step(&shared.table, sums, count)) {
+        match contained("commit", || scrub.step(&shared.table, should, count)) {
             Ok(None) => {}
             // Everything is looked at once: it takes a while, and what is damaged stays so.
             Ok(Some(problems)) if problems.is_empty() || self.shared.is_damaged() => {}
@@ -351,8 +352,8 @@ impl Committer {
                 let rewrite = slot.now.as_ref().is_some_and(|now| now.seq == sequence);
                 Some(Overwrite { key: key.clone(), sequence, rewrite })
             });
-            let trimmed = trimmed.into_iter();
-            let trimmed = trimmed.map(|sequence| Overwrite { key: keys::event(sequence), sequence, rewrite: false });
+            let trimmed = trimmed.iter();
+            let trimmed = trimmed.map(|&sequence| Overwrite { key: keys::event(sequence), sequence, rewrite: false });
             overwritten.chain(trimmed).collect()
         });
         publisher.publish(&group.changes, || table.apply(&batch));
@@ -362,6 +363,9 @@ impl Committer {
         publisher.forget(&gone.map(|change| change.type_key.clone()).collect::<Vec<_>>());
         self.meta = meta;
         self.scrub.note(group.slots.iter().filter(|(_, slot)| slot.is_changed()));
+        self.scrub.note_events(Step::Remove, trimmed.into_iter());
+        let stored = group.changes.iter().filter(|change| change.is_event && change.seq >= meta.first_event);
+        self.scrub.note_events(Step::Add, stored.map(|change| change.seq));
         if !group.growth.is_empty() {
             metrics::quotas(self.shared.options.quotas, self.sums.usage.fullest());
         }

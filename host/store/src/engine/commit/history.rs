@@ -113,6 +113,14 @@ impl History {
     }
 }
 
+/// How many events are stored, and the bytes of their payloads.
+pub(crate) fn count(table: &Table) -> Result<(u64, u64), StoreError> {
+    table.range(vec![keys::EVENT]..vec![keys::EVENT + 1]).try_fold((0, 0), |(events, bytes), item| {
+        let (key, value) = item?;
+        Ok((events + 1, bytes + u64::from(table.head(&key, &value)?.len)))
+    })
+}
+
 /// The first stored event from `seq` to `until`, if there is one. A fault of the table is found by the next trim.
 fn next_event(table: &Table, seq: u64, until: u64) -> Option<u64> {
     if seq > until {

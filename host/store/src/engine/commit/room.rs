@@ -87,9 +87,9 @@ impl Room {
         self.shortage.lock().clone()
     }
 
-    /// Notes what is missing; says what was noted before.
-    pub(crate) fn note(&self, shortage: Option<Shortage>) -> Option<Shortage> {
-        std::mem::replace(&mut *self.shortage.lock(), shortage)
+    /// Notes what is missing.
+    pub(crate) fn note(&self, shortage: Option<Shortage>) {
+        *self.shortage.lock() = shortage;
     }
 
     /// Makes sure that sled may write one batch.

@@ -1,5 +1,5 @@
-//! The scrub: a slow walk over all resources and their indexes that compares them with their sums, again and again,
-//! while the store is in use.
+//! The scrub: a slow walk over all resources and their indexes that compares them with their sums, and counts the events
+//! of the history, again and again, while the store is in use.
 //!
 //! A thread decides the pace. It reads a slice ahead, so that what has to come from the disk is in memory, and then has
 //! the commit thread go over the slice. Nothing else writes meanwhile, so what lies before the slice is known exactly,
@@ -30,13 +30,14 @@ use crate::{
 const PACE: u64 = 10;
 /// Between two passes: a small store is not to keep a processor awake.
 const REST: Duration = Duration::from_secs(10);
-/// The first key of a pass, and the one behind its last.
-const BEGIN: &[u8] = &[keys::OWNER];
+/// The first key of a pass, and the one behind its last. The sums and the counters, which lie between, count for nothing.
+const BEGIN: &[u8] = &[keys::EVENT];
 const END: &[u8] = &[keys::RESOURCE + 1];
 
 /// A pass so far.
 pub(crate) struct Scrub {
     found: Sums,
+    events: u64,
     /// Keys before it are taken in.
     upto: Vec<u8>,
 }
@@ -44,20 +45,22 @@ pub(crate) struct Scrub {
 impl Scrub {
     /// At the beginning.
     pub(crate) fn new() -> Self {
-        Self { found: Sums::default(), upto: BEGIN.to_vec() }
+        Self { found: Sums::default(), events: 0, upto: BEGIN.to_vec() }
     }
 
-    /// Takes so many keys in. What does not agree, at the end of a pass. With no write in flight.
+    /// Takes so many keys in. What does not agree with the sums and the number of events that there should be, at the
+    /// end of a pass. With no write in flight.
     pub(crate) fn step(
         &mut self,
         table: &Table,
-        should: &Sums,
+        (should, events): (&Sums, u64),
         count: usize,
     ) -> Result<Option<Vec<Problem>>, StoreError> {
         let mut seen = 0;
         for item in table.range(self.upto.clone()..END.to_vec()).take(count) {
             let (key, value) = item?;
             self.found.found(table, &key, &value)?;
+            self.events += u64::from(key.first() == Some(&keys::EVENT));
             self.upto = after(&key);
             seen += 1;
         }
@@ -65,7 +68,11 @@ impl Scrub {
         if seen as usize == count {
             return Ok(None);
         }
-        let problems = self.found.differences(should);
+        let mut problems = self.found.differences(should);
+        if self.events != events {
+            let fault = format!("{} events are there, and {events} should be", self.events);
+            problems.push(Problem { thing: "the history".to_owned(), fault });
+        }
         *self = Self::new();
         Ok(Some(problems))
     }
@@ -85,6 +92,15 @@ impl Scrub {
             }
         }
         self.found.usage.grow(&growth);
+    }
+
+    /// Takes events into account that came or went with what was committed.
+    pub(crate) fn note_events(&mut self, step: Step, sequences: impl Iterator<Item = u64>) {
+        let known = sequences.filter(|sequence| keys::event(*sequence) < self.upto).count() as u64;
+        self.events = match step {
+            Step::Add => self.events.wrapping_add(known),
+            Step::Remove => self.events.wrapping_sub(known),
+        };
     }
 }
 

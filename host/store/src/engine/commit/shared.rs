@@ -68,7 +68,10 @@ impl Shared {
         let path = self.options.path.display();
         let now = shortage.as_ref().map(|shortage| shortage.error().to_string());
         metrics::missing(shortage.as_ref().map_or(0, Shortage::missing));
-        match (self.room.note(shortage).is_some(), &now) {
+        self.room.note(shortage);
+        // What was said: the checkpoint thread may have noted a shortage first, and says nothing.
+        let said = self.health.borrow().full.is_some();
+        match (said, &now) {
             (false, Some(why)) => {
                 tracing::error!(%path, why, "the store refuses writes that need room, until there is some")
             }

@@ -381,6 +381,25 @@ fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
 /// [`StoreError::Corrupt`] when something acknowledged is not there.
 pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition, durable: LogEnd) -> Result<LogTail, StoreError> {
     let mut recovered = LogTail { states: BTreeMap::new(), checkpoint, held: Vec::new() };
+    read(dir, checkpoint, durable, &mut recovered)?;
+    Ok(recovered)
+}
+
+/// As [`recover`], of a damaged log: what the records come to that are in front of the damage.
+pub(crate) fn readable(dir: &Path, checkpoint: CheckpointPosition, durable: LogEnd) -> BTreeMap<IVec, State> {
+    let mut recovered = LogTail { states: BTreeMap::new(), checkpoint, held: Vec::new() };
+    // Whoever asks knows of the damage.
+    read(dir, checkpoint, durable, &mut recovered).ok();
+    recovered.states
+}
+
+/// Takes in record after record, each of them whole.
+fn read(
+    dir: &Path,
+    checkpoint: CheckpointPosition,
+    durable: LogEnd,
+    recovered: &mut LogTail,
+) -> Result<(), StoreError> {
     // A generation begins only once the one before the last is in the tree.
     for generation in [checkpoint.generation + 1, checkpoint.generation + 2] {
         let path = path(dir, generation);
@@ -407,11 +426,11 @@ pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition, durable: LogEn
         let record_at = |at: usize| parse(checkpoint.salt, generation, bytes.get(at..)?);
         let (mut at, mut number) = (0, recovered.checkpoint.number);
         while let Some(found) = record_at(at).filter(|found| found.number == number) {
-            let mut body = found.body;
+            let (mut body, mut edits) = (found.body, Vec::new());
             while !body.is_empty() {
-                let edit = edit(&mut body).ok_or_else(|| damaged(at, number, "is no list of edits"))?;
-                recovered.states.extend([edit]);
+                edits.push(edit(&mut body).ok_or_else(|| damaged(at, number, "is no list of edits"))?);
             }
+            recovered.states.extend(edits);
             at += found.size;
             number += 1;
             recovered.checkpoint = CheckpointPosition { generation, number, salt: checkpoint.salt };
@@ -439,7 +458,7 @@ pub(crate) fn recover(dir: &Path, checkpoint: CheckpointPosition, durable: LogEn
         );
         return Err(StoreError::Corrupt { path: path(dir, checkpoint.generation + 1), what });
     }
-    Ok(recovered)
+    Ok(())
 }
 
 impl LogTail {

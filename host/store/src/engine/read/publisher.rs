@@ -227,6 +227,11 @@ impl Publisher {
     }
 
     #[cfg(test)]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
     pub(crate) fn hubs_and_windows(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.hubs.values().flat_map(TypeHubs::each).count(), state.windows.len())

@@ -176,6 +176,12 @@ async fn an_end_that_is_gone_is_noticed() {
     std::fs::write(&closed_at, "mortise-commit 1\n").unwrap();
     store.shut();
     store.open().unwrap();
+    // Nor does a crash let a store forget where it was closed.
+    let killed = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), killed.path());
+    std::fs::write(killed.path().join("store/opened-at"), "mortise-commit 3\n").unwrap();
+    let error = SledBackend::open(Options::new(killed.path())).unwrap_err().to_string();
+    assert!(error.contains(expected) && error.contains("store/opened-at)"), "{error}");
 }
 
 /// Somebody ended a check: the copy that it worked on goes with the next check, or the next start.

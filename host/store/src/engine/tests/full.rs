@@ -2,7 +2,36 @@
 
 use std::{fs, io::Write as _, process::Command, time::Duration};
 
+use tracing::{Event, Level, Metadata, span};
+
 use super::*;
+use crate::engine::commit::room::Shortage;
+
+/// The levels of what is logged.
+#[derive(Clone, Default)]
+struct Levels(Arc<Mutex<Vec<Level>>>);
+
+impl tracing::Subscriber for Levels {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        self.0.lock().push(*event.metadata().level());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
 
 /// A file system of its own, in memory.
 struct Disk(tempfile::TempDir);
@@ -221,6 +250,21 @@ async fn a_start_of_an_earlier_format_on_a_full_disk_opens_for_reading() {
     let opened = SledBackend::open(options(&disk)).unwrap();
     assert_eq!(opened.stats().await.unwrap().head.resources(), 5);
     assert_eq!(opened.check().await.unwrap(), []);
+}
+
+/// The checkpoint thread notes a shortage, and the commit thread says so.
+#[test]
+fn a_shortage_is_logged_once_whoever_noted_it_first() {
+    let store = Fresh::new(|options| options);
+    let shortage = Shortage::of(&StoreError::Full { path: store.path(), missing: 1 });
+    store.shared.room.note(shortage.clone());
+    let levels = Levels::default();
+    tracing::subscriber::with_default(levels.clone(), || {
+        for shortage in [shortage.clone(), shortage, None, None] {
+            store.shared.note_room(shortage);
+        }
+    });
+    assert_eq!(*levels.0.lock(), [Level::ERROR, Level::INFO]);
 }
 
 #[tokio::test]

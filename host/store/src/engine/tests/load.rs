@@ -92,6 +92,26 @@ async fn records_that_do_not_agree_are_refused() {
     }
 }
 
+/// Who only looks has no store to find it in: as many events are there, and as long.
+#[tokio::test]
+async fn an_event_that_comes_twice_in_place_of_another_is_refused() {
+    let store = Fresh::new(|options| options);
+    let mut stored = write(&*store, &numbered(resource("a"), 1)).await;
+    for n in 2..=3 {
+        stored = write(&*store, &numbered(stored, n)).await;
+    }
+    let (head, mut records) = taken(&store).await;
+    let compared = |records: &[Record]| {
+        let mut comparison = Comparison::new(head.clone());
+        records.iter().try_for_each(|record| comparison.add(record))?;
+        comparison.finish()
+    };
+    compared(&records).unwrap();
+    records[0] = records[1].clone();
+    let error = compared(&records).unwrap_err().to_string();
+    assert!(error.contains("event 2") && error.contains("it comes twice"), "{error}");
+}
+
 /// The files are the same afterwards, to the byte, and nothing is left beside them.
 #[tokio::test]
 async fn the_check_of_a_closed_store_changes_nothing() {

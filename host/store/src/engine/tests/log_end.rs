@@ -132,6 +132,66 @@ async fn a_log_that_lost_everything_gives_no_version_again() {
     assert!(version > 10, "{version}");
 }
 
+/// Nor after a close in good order, which leaves a tree that looks closed as long as nothing is in the log.
+#[tokio::test]
+async fn a_log_that_lost_everything_after_a_clean_close_gives_no_version_again() {
+    let empty = |file: &Path| fs::write(file, []).unwrap();
+    let remove = |file: &Path| fs::remove_file(file).unwrap();
+    type Loss<'l> = &'l dyn Fn(&Path);
+    let cases: [(bool, Loss<'_>, bool); 4] =
+        [(true, &empty, true), (true, &remove, false), (false, &empty, true), (false, &remove, true)];
+    for (closed_before, lose, opens) in cases {
+        let mut store = Fresh::new(|options| options);
+        if closed_before {
+            write(&*store, &resource("before")).await;
+            store.reopen();
+        }
+        let mut given = 0;
+        for n in 0..10 {
+            given = write(&*store, &numbered(resource(&format!("r-{n}")), n)).await.version.parse::<u64>().unwrap();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        copy_store(&store.path(), dir.path());
+        for name in wal::FILES {
+            lose(&dir.path().join("store").join(name));
+        }
+        match SledBackend::open(Options { path: dir.path().to_owned(), ..store.options.clone() }) {
+            Ok(opened) => {
+                assert!(opens);
+                let version: u64 = write(&opened, &resource("later")).await.version.parse().unwrap();
+                assert!(version > given, "{version} after {given}");
+                assert_eq!(opened.check().await.unwrap(), []);
+            }
+            Err(error) => assert!(!opens && error.to_string().contains("it is not there"), "{error}"),
+        }
+    }
+}
+
+/// A process that was killed before its first commit costs versions, and nothing else; one that was closed not even these.
+#[tokio::test]
+async fn an_opening_without_a_commit_changes_nothing() {
+    let mut store = Fresh::new(|options| options);
+    let stored = write(&*store, &resource("a")).await;
+    store.reopen();
+    store.reopen();
+    let dir = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), dir.path());
+    let files = |path: &Path| ["closed-at", "opened-at"].map(|name| path.join("store").join(name).exists());
+    assert_eq!(files(dir.path()), [false, true]);
+    store.shut();
+    assert_eq!(files(&store.path()), [true, false]);
+    store.open().unwrap();
+    assert_eq!(write(&*store, &resource("b")).await.version, "2");
+    store.shut();
+    assert_eq!(files(&store.path()), [true, false]);
+
+    let opened = SledBackend::open(Options { path: dir.path().to_owned(), ..store.options.clone() }).unwrap();
+    assert_eq!(list(&opened, &everything()).await, [stored]);
+    assert!(opened.health().borrow().is_ready());
+    assert!(write(&opened, &resource("b")).await.version.parse::<u64>().unwrap() > 1 << 22);
+    assert_eq!(opened.check().await.unwrap(), []);
+}
+
 /// The history goes on over what was passed over: it is trimmed, backed up and loaded with it.
 #[tokio::test]
 async fn a_history_with_gaps_is_whole() {

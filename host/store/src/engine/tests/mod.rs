@@ -18,6 +18,7 @@ mod stress;
 mod sums;
 mod types;
 mod usage;
+mod watches;
 
 use std::{
     fs::File,

@@ -1,6 +1,10 @@
 //! Stores that no server has open: checked and emptied of what can be read, however damaged.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
+};
 
 use super::*;
 use crate::Record;
@@ -43,6 +47,27 @@ async fn everything_is_got_out_of_a_sound_store_and_what_is_readable_of_a_damage
     for expected in ["default/r-07: ", "default/r-15: ", "the counters: "] {
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
     }
+}
+
+#[tokio::test]
+async fn what_a_log_has_in_front_of_its_damage_is_got_out() {
+    let store = Fresh::new(|options| options);
+    let mut stored = Vec::new();
+    for n in 0..20 {
+        stored.push(write(&*store, &resource(&format!("r-{n:02}"))).await);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), dir.path());
+    // The end of the log may be lost, whatever is found.
+    let highest = 20 + (1 << 22);
+    assert_eq!(salvaged(dir.path()), (stored.clone(), highest, vec![]));
+    let log = fs::OpenOptions::new().write(true).open(dir.path().join("store/wal.1")).unwrap();
+    log.write_all_at(b"????", 9 * 4096 + 100).unwrap();
+    let (found, given, problems) = salvaged(dir.path());
+    assert_eq!(found, stored[..9]);
+    assert!(given > 20, "{given}");
+    let expected = "record 9 of the write-ahead log, at or before byte 40960, is damaged";
+    assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
 }
 
 /// What it works on may be on a medium that cannot be written, and lack what sled makes anew.

@@ -87,6 +87,88 @@ async fn a_sum_that_is_gone_is_noticed() {
     assert!(problems.iter().any(|problem| problem.fault.contains("do not come to its own")), "{problems:?}");
 }
 
+/// Whoever goes on with a watch would miss it.
+#[tokio::test]
+async fn an_event_that_is_gone_is_noticed_when_the_store_is_opened() {
+    let mut store = Fresh::new(|options| Options { scrub_per_second: 0, ..options });
+    let mut stored = write(&*store, &resource("a")).await;
+    for n in 2..=5 {
+        stored = write(&*store, &numbered(stored, n)).await;
+    }
+    store.reopen();
+    assert!(store.health().borrow().is_ready());
+    store.shut();
+    store.tamper(|db| drop(db.remove(keys::event(3)).unwrap()));
+    store.open().unwrap();
+    assert!(damage(&store).contains("it counts 5 events, there are 4"), "{}", damage(&store));
+}
+
+#[tokio::test]
+async fn the_scrub_finds_an_event_that_is_gone_while_the_store_is_in_use() {
+    let mut store = Fresh::new(|options| Options { scrub_per_second: 10_000, ..options });
+    let mut stored = write(&*store, &resource("a")).await;
+    for n in 2..=5 {
+        stored = write(&*store, &numbered(stored, n)).await;
+    }
+    store.reopen();
+    let mut batch = sled::Batch::default();
+    batch.remove(keys::event(3));
+    store.shared.table.write_through(batch).unwrap();
+    let mut health = store.health();
+    let found = tokio::time::timeout(Duration::from_secs(30), health.wait_for(|health| health.damaged.is_some())).await;
+    drop(found.unwrap().unwrap());
+    assert!(damage(&store).contains("the history: 4 events are there, and 5 should be"), "{}", damage(&store));
+}
+
+/// Wherever a pass of the scrub is when events come and go, also over what an opening passed over.
+#[tokio::test]
+async fn a_history_that_moves_amid_a_scrub_is_whole() {
+    let store = Fresh::new(|options| Options { history_events: 20, scrub_per_second: 0, ..options });
+    for n in 0..10 {
+        write(&*store, &resource(&format!("r-{n}"))).await;
+    }
+    let killed = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), killed.path());
+    let store = SledBackend::open(Options { path: killed.path().to_owned(), ..store.options.clone() }).unwrap();
+    for n in 0..300 {
+        store.shared.queue.push(Job::Scrub(7)).await.unwrap();
+        let many = if n % 10 == 9 { 25 } else { 1 };
+        let put = |m| Mutation::Put(Box::new(resource(&format!("s-{m}"))));
+        let written = commit(&store, Batch::of_all((0..many).map(put).collect())).await.unwrap();
+        store.shared.queue.push(Job::Scrub(7)).await.unwrap();
+        let delete = |written: &pb::Resource| Mutation::Delete { id: id(written), version: written.version.clone() };
+        store.commit(Batch::of_all(written.iter().flatten().map(delete).collect())).await.unwrap();
+        assert!(store.health().borrow().is_ready(), "{n}: {:?}", store.health().borrow());
+    }
+}
+
+/// A comparison takes its time with a large store, which is spared it after a close in good order.
+#[tokio::test]
+async fn a_large_store_is_compared_when_nobody_closed_it_and_when_it_is_to_be() {
+    let mut store =
+        Fresh::new(|options| Options { history_events: 1, scrub_per_second: 0, ..Options::new(options.path) });
+    let gone = write(&*store, &resource("a")).await;
+    for n in 0..20 {
+        write(&*store, &sized(resource(&format!("r-{n:02}")), 1_000_000)).await;
+    }
+    store.shut();
+    assert!(std::fs::metadata(store.path().join("store/db")).unwrap().len() > 16 << 20, "it is not large");
+    store.tamper(|db| drop(db.remove(key(&gone)).unwrap()));
+    let expected = "resources of type test.A: 20 are there, and 21 should be";
+    for compare_at_start in [false, true, false] {
+        store.options.compare_at_start = compare_at_start;
+        store.open().unwrap();
+        assert_eq!(store.health().borrow().is_ready(), !compare_at_start);
+        assert!(!compare_at_start || damage(&store).contains(expected));
+        store.shut();
+    }
+    store.open().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), killed.path());
+    let opened = SledBackend::open(Options { path: killed.path().to_owned(), ..store.options.clone() }).unwrap();
+    assert!(damage(&opened).contains(expected));
+}
+
 #[tokio::test]
 async fn the_scrub_finds_what_is_gone_while_the_store_is_in_use() {
     let (mut store, stored) = closed().await;
