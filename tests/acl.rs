@@ -86,7 +86,7 @@ async fn every_method(guarded: &Guarded, secret: &str, there: &pb::Resource, tok
         .map(|answer| answer.into_inner().resources.len());
     let shown = listed.as_ref().ok().copied();
     note(listed.map(drop));
-    let request = pb::WatchListRequest { r#type: kind, tenancy, name_prefix: String::new() };
+    let request = pb::WatchListRequest { r#type: kind, tenancy, name_prefix: String::new(), after: None };
     note(first(client.watch_list(request).await).await);
     note(client.list_by_owner(pb::ListByOwnerRequest { owner: Some(there_id.clone()) }).await.map(drop));
     note(client.delete(pb::DeleteRequest { id: Some(absent), version: String::new() }).await.map(drop));
@@ -338,7 +338,12 @@ async fn what_is_revoked_ends_within_a_second() {
         large.metadata = metadata(&[("pad", &"x".repeat(20_000))]);
         guarded.write(large).await;
     }
-    let watch = pb::WatchListRequest { r#type: Some(gvk("demo.v2.Artist")), tenancy: None, name_prefix: "b".into() };
+    let watch = pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: None,
+        name_prefix: "b".into(),
+        after: None,
+    };
     let mut watches = Vec::new();
     for number in 0..101 {
         let mut client = guarded.resources(if number == 0 { &other } else { &reader }).await;
@@ -411,8 +416,12 @@ async fn a_watch_follows_what_its_caller_may_see() {
     guarded.write(artist("korn")).await;
     guarded.write(artist("limp")).await;
     let mut client = guarded.resources(&secret).await;
-    let request =
-        pb::WatchListRequest { r#type: Some(gvk("demo.v2.Artist")), tenancy: None, name_prefix: String::new() };
+    let request = pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: None,
+        name_prefix: String::new(),
+        after: None,
+    };
     let mut watch = Watch(client.watch_list(request.clone()).await.unwrap().into_inner());
     assert_eq!(names(&watch.snapshot().await), ["korn"]);
 
@@ -444,8 +453,12 @@ async fn a_token_ends_when_its_time_is_up() {
     let soon = SystemTime::now() + Duration::from_millis(1_500);
     let secret = guarded.token("brief", &["global-management"], |token| token.expires_at = Some(soon.into())).await;
     let mut client = guarded.resources(&secret).await;
-    let request =
-        pb::WatchListRequest { r#type: Some(gvk("demo.v2.Artist")), tenancy: None, name_prefix: String::new() };
+    let request = pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: None,
+        name_prefix: String::new(),
+        after: None,
+    };
     let mut watch = Watch(client.watch_list(request).await.unwrap().into_inner());
     watch.snapshot().await;
     assert_eq!(watch.next().await.unwrap_err().code(), Code::Unauthenticated);
@@ -799,6 +812,7 @@ async fn a_caller_has_so_many_watches_and_calls_open_and_no_other_is_hurt() {
         r#type: Some(gvk("demo.v2.Artist")),
         tenancy: Some(tenancy("default", "default")),
         name_prefix: String::new(),
+        after: None,
     };
     // Over several connections: what counts is the caller.
     let mut open = Vec::new();

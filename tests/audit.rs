@@ -184,7 +184,12 @@ async fn all_means_reads_lists_watches_and_other_services_and_dev_records_nothin
     let record = record_of(&audit, "list").await;
     assert_eq!((field(&record, "method"), field(&record, "name_prefix")), ("List", "ko"), "{record}");
     assert_eq!(field(&record, "caller"), "anonymous token", "without tokens everyone is one: {record}");
-    let watch = pb::WatchListRequest { r#type: Some(gvk("demo.v2.Artist")), tenancy: None, name_prefix: String::new() };
+    let watch = pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: None,
+        name_prefix: String::new(),
+        after: None,
+    };
     let _open = client.watch_list(numbered(watch, "watch")).await.unwrap();
     assert_eq!(field(&record_of(&audit, "watch").await, "method"), "WatchList");
     let mut status = ServerServiceClient::new(server.channel().await);

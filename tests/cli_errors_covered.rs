@@ -83,8 +83,6 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
             "watch again",
             "backup: the server's answer ended early; what came is no backup",
             "the server's log says why; try again",
-            "not everything can be read",
-            "with the server stopped, mortise restore --salvage DATA_DIR --data-dir EMPTY saves what can be read",
             "the server went away, or wants a certificate of this client that it trusts: --client-cert and --client-key",
         ],
     ),

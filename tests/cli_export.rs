@@ -2,7 +2,7 @@
 
 use crate::{
     cli_resources::SHOP,
-    common::{Server, artist, gvk, id, make_place, noted, tenancy},
+    common::{Server, Setup, artist, gvk, id, make_place, noted, tenancy},
     golden::Transcript,
 };
 use mortise_resource::pb;
@@ -118,4 +118,49 @@ async fn owners_are_waited_for() {
     assert_eq!(content(&new, "demo.v2.Artist").await, content(&old, "demo.v2.Artist").await);
     let first = new.read(&id("demo.v2.Artist", "a-0")).await.unwrap();
     assert_eq!(first.owner.as_ref().unwrap().name, "a-1");
+}
+
+/// Some resources of a store are damaged: the others are exported, and those are listed.
+#[tokio::test]
+async fn what_cannot_be_read_is_left_out_and_listed() {
+    const DAMAGED: [&str; 3] = ["a-0", "m-1", "m-2"];
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let server = Setup::new().data_dir(&data).start().await;
+    for n in 0..200 {
+        server.write(artist(&format!("{}-{n}", if n % 2 == 0 { "a" } else { "z" }))).await.unwrap();
+    }
+    for name in ["m-1", "m-2", "m-3"] {
+        server.write(artist(name)).await.unwrap();
+    }
+    server.stop().await;
+    let db = sled::Config::new().path(data.join("store/store")).flush_every_ms(None).open().unwrap();
+    for name in DAMAGED {
+        // docs/storage-format.md: the key of a resource ends with its name, and its value with its bytes.
+        let end = format!("\0{name}\0").into_bytes();
+        let (key, value) = db.scan_prefix("r").map(Result::unwrap).find(|(key, _)| key.ends_with(&end)).unwrap();
+        let mut value = value.to_vec();
+        *value.last_mut().unwrap() ^= 1;
+        db.insert(key, value).unwrap();
+    }
+    db.flush().unwrap();
+    drop(db);
+
+    let server = Setup::new().data_dir(&data).tolerant().start().await;
+    let mut t = Transcript::new("export_of_a_damaged_store", &server);
+    t.call(&data.display().to_string(), "<data>");
+    let ran = t.run(&["export", "artist", "-f", "all.jsonl"]).await;
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("not everything can be read"), "{}", ran.err);
+    for name in DAMAGED {
+        assert_eq!(ran.err.matches(&format!("/{name}: ")).count(), 1, "{name}: {}", ran.err);
+    }
+    let text = std::fs::read_to_string(t.dir().join("all.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 200);
+    assert!(text.contains("\"m-3\"") && !DAMAGED.iter().any(|name| text.contains(&format!("\"{name}\""))));
+    let other = Server::start().await;
+    t.call(&other.grpc.to_string(), "<other>");
+    let said = t.works(&["import", "all.jsonl", "--grpc-addr", &other.grpc.to_string()]).await;
+    assert!(said.starts_with("200 resources written, 0 refused"), "{said}");
+    t.finish();
 }

@@ -140,7 +140,12 @@ fn lean() -> Setup {
 }
 
 fn watch_artists() -> pb::WatchListRequest {
-    pb::WatchListRequest { r#type: Some(gvk(ARTIST)), tenancy: Some(tenancy("*", "*")), name_prefix: String::new() }
+    pb::WatchListRequest {
+        r#type: Some(gvk(ARTIST)),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+        after: None,
+    }
 }
 
 fn list_artists() -> pb::ListRequest {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Server, Setup, artist, eventually, gvk, id, refusal, tenancy, thing};
+use mortise_api::ResourceServiceClient;
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
 use tonic::{Code, Status};
@@ -333,9 +334,43 @@ async fn one_callers_traps_do_not_close_the_type_for_another() {
         assert_eq!(served, 20, "varied: {varied}");
         assert_eq!(state(&server, "panic", "validate").await, Some(1.0), "on probation, and called");
     }
-    // When nothing else is left, it is the hook.
-    for n in 0..200 {
+    // When there is hardly anything else, it is the hook: 40 calls ended well, and each of these is an input of its own.
+    for n in 0..900 {
         let text = format!("more {n}");
         let _ = server.write(thing("panicking", "boom-validate", &Thing { text, ..Thing::default() })).await;
     }
+    assert_eq!(state(&server, "panic", "validate").await, Some(2.0), "quarantined");
+}
+
+/// However many inputs one caller has that trap, and however fast it sends them: another one is served, after a moment.
+#[tokio::test]
+async fn one_callers_many_poisons_do_not_close_the_type_for_another() {
+    const PAUSE: Duration = Duration::from_millis(100);
+    const ROUNDS: usize = 120;
+    let server = Setup::new().guest("panic").env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
+    // A connection of its own: whoever has no token is told from others by that.
+    let mut client = ResourceServiceClient::new(server.channel().await);
+    let hostile = tokio::spawn(async move {
+        for n in 0_u64.. {
+            let data = Thing { number: 7, text: n.to_string(), ..Thing::default() };
+            let boom = thing("panicking", "boom-validate", &data);
+            assert!(client.write(pb::WriteRequest { resource: Some(boom) }).await.is_err());
+        }
+    });
+    let mut served = Vec::new();
+    for n in 0..ROUNDS {
+        served.push(server.write(named(&format!("ordinary-{}", n % 3))).await.is_ok());
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert!(!hostile.is_finished(), "it goes on to the end");
+    hostile.abort();
+    let page = server.get("/metrics").await.1;
+    let faults = format!("mortise_plugin_faults_total{{plugin=\"panic\",hook=\"validate\"");
+    let faults = page.lines().find(|line| line.starts_with(&faults)).and_then(|line| line.rsplit(' ').next()).unwrap();
+    let late = served.iter().skip(ROUNDS / 2).filter(|ok| **ok).count();
+    let early = served.iter().take(ROUNDS / 2).filter(|ok| **ok).count();
+    println!("{early} of the first {} and {late} of the last {} were served; {faults} faults", ROUNDS / 2, ROUNDS / 2);
+    assert_eq!(late, ROUNDS / 2, "all the while");
+    assert!(early > ROUNDS / 4, "{early} of the first {}", ROUNDS / 2);
+    assert!(faults.parse::<f64>().unwrap() > 100.0, "{faults} faults");
 }

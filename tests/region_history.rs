@@ -45,6 +45,7 @@ async fn observe(mut client: Client, seen: Arc<Mutex<Seen>>) {
         r#type: Some(gvk("regional.v1.Thing")),
         tenancy: Some(tenancy("world", "default")),
         name_prefix: String::new(),
+        after: None,
     };
     let Ok(events) = client.watch_list(request).await else { return };
     let mut events = events.into_inner();

@@ -57,6 +57,7 @@ impl Watchers {
                 r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
                 tenancy: None,
                 name_prefix: String::new(),
+                after: None,
             };
             let mut events = client.watch_list(request).await?.into_inner();
             let mut seen = 0;

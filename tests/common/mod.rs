@@ -271,7 +271,7 @@ impl Server {
     }
 
     pub async fn watch(&self, t: pb::Type, tenancy: Option<pb::Tenancy>, prefix: &str) -> Result<Watch, Status> {
-        let request = pb::WatchListRequest { r#type: Some(t), tenancy, name_prefix: prefix.to_owned() };
+        let request = pb::WatchListRequest { r#type: Some(t), tenancy, name_prefix: prefix.to_owned(), after: None };
         Ok(Watch(self.client().watch_list(request).await?.into_inner()))
     }
 }

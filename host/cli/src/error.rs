@@ -47,6 +47,8 @@ pub struct CliError {
     pub code: Option<Code>,
     /// Set when the same call may well succeed after this long: the server, or a plugin of it, has too much to do.
     pub retry_in: Option<Duration>,
+    /// The one of many resources that the server could not read, as partition/namespace/name.
+    pub(crate) resource: Option<String>,
     /// The error behind it, whose text is part of the message.
     pub(crate) cause: Option<Cause>,
 }
@@ -70,6 +72,7 @@ impl CliError {
             exit,
             message: message.into(),
             details: Vec::new(),
+            resource: None,
             remedy: None,
             code: None,
             retry_in: None,
@@ -143,6 +146,7 @@ impl CliError {
             let version = info.metadata.get("version").map(String::as_str).unwrap_or_default();
             error.details.push(format!("plugin {plugin} {version}, in {hook}"));
         }
+        error.resource = status.get_details_resource_info().map(|info| info.resource_name);
         error.remedy = remedy(status);
         error.retry_in = retry_in(status);
         error

@@ -74,7 +74,8 @@ impl Call {
             Ok(result) => result,
             Err(fault) => return Ok(Err(fault)),
         };
-        let wrong = |what: String| FunctionError::Fault(plugin.unusable(Hook::Function.name(), what));
+        let by = self.caller_number();
+        let wrong = |what: String| FunctionError::Fault(plugin.unusable(Hook::Function.name(), by, what));
         let result = FunctionValue::decode(result.as_slice())
             .map_err(|e| wrong(format!("{name} answered what is no mortise.plugin.v1.FunctionValue: {e}")))?;
         decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a value that {fault}")))?;

@@ -45,7 +45,7 @@ pub use grants::{
     tcp_hosts::TcpHost,
 };
 pub use health::{
-    breaker::{HealthState, Quarantine},
+    breaker::{CallerNumber, HealthState, Quarantine},
     logs::{self, LogLine, LogSettings, Logs},
     plugin_health::{Health, HealthReport, HookHealth},
 };

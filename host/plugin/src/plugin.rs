@@ -20,7 +20,7 @@ use crate::{
     error::{HookError, LoadError},
     grants::Grants,
     health::{
-        breaker::HealthState,
+        breaker::{CallerNumber, HealthState},
         metrics::{PluginMetrics, count_load},
         plugin_health::Health,
         reporter::Reporter,
@@ -282,10 +282,10 @@ impl Plugin {
         self.hooks.reporter.has_low_priority(hook).then_some(&self.sandbox.low_priority)
     }
 
-    /// Blames this plugin for an answer that breaks a rule of the contract, which only its caller can see.
+    /// Blames this plugin for an answer to `caller` that breaks a rule of the contract, which only who asked can see.
     #[must_use]
-    pub fn unusable(&self, hook: &'static str, what: String) -> HookError {
-        self.hooks.reporter.unusable(hook, what)
+    pub fn unusable(&self, hook: &'static str, caller: CallerNumber, what: String) -> HookError {
+        self.hooks.reporter.unusable(hook, caller, what)
     }
 }
 

@@ -36,7 +36,7 @@ use crate::{
         warm_instance::{ControllerComponent, IMPORTS, WarmInstance},
     },
     error::{HookError, HookFault},
-    health::logs::plain,
+    health::{breaker::CallerNumber, logs::plain},
     hook::Hook,
     host::{
         call_context::{CallContext, Cancel},
@@ -62,6 +62,8 @@ pub struct Reconciler {
     turns: Arc<Semaphore>,
     turn_count: usize,
     used: Mutex<Usage>,
+    /// Whose calls these are.
+    by: CallerNumber,
 }
 
 /// How a reconcile ended that did not fail.
@@ -110,9 +112,17 @@ impl Reconciler {
             turns: Arc::new(Semaphore::new(turn_count)),
             turn_count,
             used: Mutex::default(),
+            by: CallerNumber::HOST,
             engine,
             component,
         })
+    }
+
+    /// Makes its calls those of this caller, not of the host.
+    #[must_use]
+    pub fn by(mut self, caller: CallerNumber) -> Self {
+        self.by = caller;
+        self
     }
 
     /// The plugin.
@@ -166,7 +176,7 @@ impl Reconciler {
         let read = |id: Vec<u8>| pb::Id::decode(id.as_slice());
         ids.into_iter().map(read).collect::<Result<_, _>>().map_err(|e| {
             let what = format!("it answered what is no hashicorp.consul.resource.ID: {e}");
-            self.plugin.unusable(Hook::Map.name(), what).into()
+            self.plugin.unusable(Hook::Map.name(), self.by, what).into()
         })
     }
 
@@ -216,7 +226,8 @@ impl Reconciler {
         let hook = E::HOOK;
         let (plugin, engine) = (self.plugin.clone(), self.engine.clone());
         let reporter = &plugin.hooks.reporter;
-        let running = InstrumentedCall::begin(reporter, &plugin.sandbox.low_priority, hook, || export.fingerprint())?;
+        let threads = &plugin.sandbox.low_priority;
+        let running = InstrumentedCall::begin(reporter, threads, hook, self.by, || export.fingerprint())?;
         let until = Instant::now() + self.component.limits.deadline();
         let busy = |limit, setting| reporter.fault(hook.name(), HookFault::Busy { limit, setting }, None);
         let turn = match self.turns.try_acquire() {

@@ -17,6 +17,7 @@ use crate::{
         instrumented_call::InstrumentedCall,
     },
     error::HookError,
+    health::breaker::CallerNumber,
     hook::Hook,
     opaque::Owned,
     plugin::Plugin,
@@ -26,6 +27,8 @@ use crate::{
 pub struct Call {
     plugin: Arc<Plugin>,
     caller: Arc<dyn Authorizer>,
+    /// Whose calls these are.
+    by: CallerNumber,
     instance: Option<Owned<HookInstance>>,
     /// Whether it waits for a place, should none be free.
     waits: bool,
@@ -37,7 +40,14 @@ impl Call {
     /// Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
-        Self { plugin, caller, instance: None, waits: true, secrets: Arc::default() }
+        Self { plugin, caller, by: CallerNumber::HOST, instance: None, waits: true, secrets: Arc::default() }
+    }
+
+    /// Makes them the calls of this caller, not of the host.
+    #[must_use]
+    pub fn by(mut self, caller: CallerNumber) -> Self {
+        self.by = caller;
+        self
     }
 
     /// Has it fail at once where no instance is free: whoever waits for it holds one already.
@@ -45,6 +55,10 @@ impl Call {
     pub fn without_waiting(mut self) -> Self {
         self.waits = false;
         self
+    }
+
+    pub(crate) fn caller_number(&self) -> CallerNumber {
+        self.by
     }
 
     pub(crate) fn plugin(&self) -> &Arc<Plugin> {
@@ -62,9 +76,8 @@ impl Call {
 
     async fn call_here<E: HookExport<Guest = HookGuest>>(&mut self, export: E) -> Result<E::Reply, HookError> {
         let plugin = self.plugin.clone();
-        let running = InstrumentedCall::begin(&plugin.hooks.reporter, &plugin.sandbox.low_priority, E::HOOK, || {
-            export.fingerprint()
-        })?;
+        let (reporter, threads) = (&plugin.hooks.reporter, &plugin.sandbox.low_priority);
+        let running = InstrumentedCall::begin(reporter, threads, E::HOOK, self.by, || export.fingerprint())?;
         if self.instance.as_ref().is_some_and(|instance| instance.must_retire()) {
             self.release();
         }

@@ -67,6 +67,8 @@ pub struct Error {
     pub plugin: Option<Box<PluginFault>>,
     /// Time after which the same request may be answered, where that is known and no plugin is to blame.
     pub retry_after: Option<std::time::Duration>,
+    /// The one of many resources that could not be read, where the others can: as partition/namespace/name.
+    pub resource: Option<String>,
 }
 
 /// A failure that a plugin caused, in terms that a machine can act on.
@@ -94,7 +96,7 @@ impl From<BadEncoding> for Error {
 impl Error {
     /// Makes an error of a code and a sentence, without violations and without a plugin.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), violations: Vec::new(), plugin: None, retry_after: None }
+        Self { code, message: message.into(), violations: Vec::new(), plugin: None, retry_after: None, resource: None }
     }
 
     /// Makes an `InvalidArgument`.
@@ -115,6 +117,12 @@ impl Error {
     /// Makes a `PermissionDenied`.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(Code::PermissionDenied, message)
+    }
+
+    /// Names the one of many resources that could not be read.
+    #[must_use]
+    pub fn of_resource(self, partition: &str, namespace: &str, name: &str) -> Self {
+        Self { resource: Some(format!("{partition}/{namespace}/{name}")), ..self }
     }
 
     /// Puts a context before the message: `context: message`.

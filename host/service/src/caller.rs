@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use mortise_plugin_host::CallerNumber;
 use mortise_resource::{
     Scope,
     authorizer::{AllowAll, Authorizer},
@@ -114,6 +115,11 @@ impl Caller {
             accessor => Source::of(accessor),
         };
         Turn { holder, connection: self.source }
+    }
+
+    /// The caller, as plugins' faults are told apart by it.
+    pub(crate) fn number(&self) -> CallerNumber {
+        CallerNumber::new(self.turn().holder.number())
     }
 
     /// The caller, at a source.

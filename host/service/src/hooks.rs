@@ -55,7 +55,7 @@ impl RequestHooks {
         let ruled = RuledCaller::new(caller.authorizer.clone());
         let call = match &kind.owner {
             Owner::Host | Owner::Missing(_) => None,
-            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone())),
+            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).by(caller.number())),
         };
         let is_own = |asks: &Arc<str>| matches!(&kind.owner, Owner::Plugin(plugin) if plugin.name() == &**asks);
         let is_own = caller.hook_of.as_ref().is_some_and(is_own);
@@ -83,7 +83,7 @@ impl RequestHooks {
                     Ok(())
                 }
                 (Err(what), Owner::Plugin(plugin)) => {
-                    let error = plugin.unusable("mutate", what.to_string());
+                    let error = plugin.unusable("mutate", self.caller.number(), what.to_string());
                     self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
                 }
                 (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
@@ -150,7 +150,7 @@ impl RequestHooks {
             return Err(refusal(said.diagnostics));
         }
         let unusable = |what: String| match &self.kind.owner {
-            Owner::Plugin(plugin) => Error::from(plugin.unusable("plan", what)).context(CONTEXT),
+            Owner::Plugin(plugin) => Error::from(plugin.unusable("plan", self.caller.number(), what)).context(CONTEXT),
             Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
         };
         let root =

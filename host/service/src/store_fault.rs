@@ -4,11 +4,13 @@ use mortise_resource::{Code, Error};
 use mortise_store::StoreError;
 
 /// The error of a fault of the store: `ResourceExhausted` while the disk or a quota is full, when trying again later makes sense;
-/// `Unavailable` once the store takes no writes until it is opened anew; `Internal` for all else.
+/// `Unavailable` once the store takes no writes until it is opened anew; `Aborted` where it is to be read again; `Internal`
+/// for all else.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     let code = match error {
         StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
         StoreError::Poisoned(_) => Code::Unavailable,
+        StoreError::ScanOutrun { .. } => Code::Aborted,
         _ => Code::Internal,
     };
     Error::new(code, format!("{context}: {error}"))
@@ -21,6 +23,9 @@ pub(crate) fn ended(error: &StoreError) -> Error {
         StoreError::WatchLagged { .. } => {
             metrics::counter!("mortise_watches_lagged_total").increment(1);
             Error::new(Code::Aborted, error.to_string())
+        }
+        StoreError::Unreadable { place, .. } => {
+            store_fault("failed next", error).of_resource(&place.partition, &place.namespace, &place.name)
         }
         other => store_fault("failed next", other),
     }

@@ -61,7 +61,7 @@ impl ResourceService {
             let any = || WILDCARD.to_owned();
             let tenancy = pb::Tenancy { partition: any(), namespace: any() };
             let query = Query { type_key: TypeKey::from(&gvk.to_pb()), tenancy, name_prefix: String::new() };
-            self.backend.watch_list(&query).await
+            self.backend.watch_list(&query, None).await
         };
         let mut partitions = watch(types::partition()).await?;
         let mut namespaces = watch(types::namespace()).await?;

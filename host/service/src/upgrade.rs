@@ -77,11 +77,11 @@ impl RequestHooks {
     async fn upgrade_older(&mut self, resource: &mut pb::Resource) -> Result<(), Error> {
         const CONTEXT: &str = "failed upgrade hook";
         let kind = self.kind.clone();
-        let since = schema_version(resource);
+        let (since, by) = (schema_version(resource), self.caller.number());
         if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
             let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
             let unusable = |what: String| match &kind.owner {
-                Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", what)).context(CONTEXT),
+                Owner::Plugin(plugin) => Error::from(plugin.unusable("upgrade", by, what)).context(CONTEXT),
                 Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
             };
             match answer.map_err(|e| Error::from(e).context(CONTEXT))? {

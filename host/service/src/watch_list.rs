@@ -12,8 +12,8 @@
 //! changes, the watch ends: with Unauthenticated without a valid token, with PermissionDenied where listing is no longer
 //! allowed, and otherwise with Aborted, since what it has shown may be too much or too little now.
 
-use mortise_resource::{EncodedResource, Error, pb};
-use mortise_store::{Query, StoreError, TypeKey, Watch, WatchEvent};
+use mortise_resource::{EncodedResource, Error, IdRef, pb};
+use mortise_store::{Place, Query, StoreError, TypeKey, Watch, WatchEvent};
 
 use crate::{
     audit::Method,
@@ -41,8 +41,8 @@ pub struct Events {
 
 /// How far a watch is.
 enum WatchState {
-    /// It has no place yet.
-    Queued(Query),
+    /// It has no place yet; and behind which resource it begins.
+    Queued(Query, Option<Place>),
     Snapshot {
         watch: Box<dyn Watch>,
         /// Resources that were read.
@@ -56,9 +56,9 @@ enum WatchState {
 impl WatchState {
     /// The next event. Safe to cancel.
     async fn next(&mut self, service: &ResourceService, turn: Turn) -> Result<WatchEvent, Error> {
-        if let Self::Queued(query) = self {
+        if let Self::Queued(query, after) = self {
             let place = service.snapshots.acquire(turn, 1).await.map_err(|e| service.no_room(e))?;
-            let watch = service.backend.watch_list(query).await.map_err(|e| ended(&e))?;
+            let watch = service.backend.watch_list(query, after.as_ref()).await.map_err(|e| ended(&e))?;
             *self = Self::Snapshot { watch, seen: 0, _place: place };
         }
         match self {
@@ -71,7 +71,7 @@ impl WatchState {
                 event
             }
             Self::Live(watch) => watch.next().await,
-            Self::Queued(_) | Self::Ended => Err(StoreError::Closed),
+            Self::Queued(..) | Self::Ended => Err(StoreError::Closed),
         }
         .map_err(|e| ended(&e))
     }
@@ -84,7 +84,7 @@ impl WatchState {
                 watch.ready()
             }
             Self::Live(watch) => watch.ready(),
-            Self::Queued(_) | Self::Ended => Ok(None),
+            Self::Queued(..) | Self::Ended => Ok(None),
         }
         .map_err(|e| ended(&e))
     }
@@ -128,7 +128,7 @@ impl ResourceService {
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
         let within = Within::Many(kind.gvk.clone(), asked);
         let open = OpenWatch::new(self, caller, "WatchList", within, permission)?;
-        Ok(Events { service: self.clone(), state: WatchState::Queued(query), open })
+        Ok(Events { service: self.clone(), state: WatchState::Queued(query, request.after.map(place)), open })
     }
 }
 
@@ -136,7 +136,8 @@ impl Events {
     /// Waits for the next event that the caller may read.
     ///
     /// # Errors
-    /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch too.
+    /// `Aborted`: the reader starts again with an empty state. Any other error ends the watch too; one about a single
+    /// resource names it, and another watch may begin behind it.
     pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
         use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
         let mut next = None;
@@ -197,6 +198,12 @@ impl Events {
     }
 }
 
+/// Where a resource is in the order of lists.
+fn place(id: pb::Id) -> Place {
+    let pb::Tenancy { partition, namespace } = id.tenancy.unwrap_or_default();
+    Place { partition, namespace, name: id.name }
+}
+
 /// What the caller may see of an event: the resource in its type's schema version.
 async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
     let (resource, event): (_, fn(EncodedResource) -> WatchEvent) = match event {
@@ -207,6 +214,10 @@ async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<Wat
     if !resource.is_of(&hooks.kind.gvk) {
         return Ok(None);
     }
-    let resource = hooks.upgraded(resource).await?;
+    let stored = resource.clone();
+    let resource = hooks.upgraded(resource).await.map_err(|e| {
+        let IdRef { partition, namespace, name, .. } = stored.id();
+        e.of_resource(partition, namespace, name)
+    })?;
     Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
 }

@@ -228,7 +228,8 @@ pub trait Cursor: Send {
     /// page that was not returned is returned by the next call.
     ///
     /// # Errors
-    /// Faults of the store, [`StoreError::Closed`] once it is dropped. After an error the cursor is dead.
+    /// Faults of the store, [`StoreError::Unreadable`], [`StoreError::ScanOutrun`], [`StoreError::Closed`] once it is dropped. After an error the
+    /// cursor is dead.
     async fn next(&mut self) -> Result<Option<Vec<EncodedResource>>, StoreError>;
 
     /// Whether it is known that no page follows.
@@ -463,7 +464,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Only faults of the store itself.
-    async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError>;
+    async fn watch_list(&self, query: &Query, after: Option<&Place>) -> Result<Box<dyn Watch>, StoreError>;
 
     /// Opens a watch of changes: what a [scan](Backend::scan_part) of the part gives, and every later change of what is
     /// or was in it, except those of resources for which one of the terms held neither before nor after; who watches

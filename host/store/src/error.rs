@@ -8,7 +8,7 @@ use std::{
 use mortise_durable_fs::FsError;
 use mortise_resource::{BadEncoding, EncodedResource};
 
-use crate::quota::QuotaExceeded;
+use crate::{backend::Place, quota::QuotaExceeded};
 
 /// A failure of a store, or an answer that is not the wished one.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,15 @@ pub enum StoreError {
         /// How many events are remembered.
         bound: usize,
         /// How many bytes of them.
+        bytes: usize,
+    },
+    /// A scan was given up: too much was overwritten in front of it.
+    #[error(
+        "the scan was given up: more was overwritten in front of it than the {bytes} bytes that scans may remember together \
+         (limit store.watch_bytes); start it again"
+    )]
+    ScanOutrun {
+        /// How many bytes may be remembered.
         bytes: usize,
     },
     /// Changes that a watch was about to read are not in the history any more.
@@ -144,6 +153,14 @@ pub enum StoreError {
     /// A resource that cannot be stored, or whose content is not what it was checked to be.
     #[error("a resource: {0}")]
     BadEncoding(#[from] BadEncoding),
+    /// One of the resources of a scan, which gave those before it.
+    #[error("{source}")]
+    Unreadable {
+        /// Where it is among those of its type.
+        place: Box<Place>,
+        /// Why it cannot be read.
+        source: Box<StoreError>,
+    },
     /// The file system refused.
     #[error("{}: {action}: {source}", path.display())]
     Io {

@@ -2,10 +2,10 @@
 //!
 //! # Requests
 //! The message of a call has `http.request_timeout_ms` to arrive, and while it arrives counts against
-//! `grpc.request_bytes` (`request`). Who finds the budget used up is refused and may try again, but for a message of at
-//! most 4 KiB; waiting would mean to hold what others wait for. The share goes back with the answer. Calls whose
-//! requests are streams do not count, since they may last for ever: an upload has limits of its own, and a question of
-//! reflection is as small as the messages that are never refused.
+//! `grpc.request_bytes` (`request`). Who finds the budget used up is refused and may try again; waiting would mean to hold
+//! what others wait for. Messages of at most 4 KiB have as much room again. The share goes back with the answer. A call
+//! whose request is a stream counts as 4 KiB as long as it lasts: an upload has limits of its own, and a question of
+//! reflection is no larger.
 //!
 //! # Answers
 //! An answer goes to HTTP/2 in frames of 32 KiB (`answer`), the next one when the client has made room for it; so
@@ -310,7 +310,7 @@ where
                     as BoxFuture<'static, Status>,
                 false => Box::pin(sleep(limits.request_timeout).map(move |()| too_slow(limits.request_timeout))),
             };
-            Body::new(RequestBody::new(body, limit, (!streamed).then(|| share.clone())))
+            Body::new(RequestBody::new(body, limit, share.clone(), streamed))
         });
         if let Some(method) = method {
             let answering = method.answer(calls.service.clone(), request, limits.message_bytes);

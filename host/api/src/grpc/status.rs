@@ -25,7 +25,8 @@ const DOMAIN: &str = "mortise";
 pub(crate) fn status(error: Error) -> Status {
     let code = code(error.code);
     let message = cut(&error.message, MAX_MESSAGE);
-    if error.violations.is_empty() && error.plugin.is_none() && error.retry_after.is_none() {
+    if error.violations.is_empty() && error.plugin.is_none() && error.retry_after.is_none() && error.resource.is_none()
+    {
         return Status::new(code, message);
     }
     let mut details = ErrorDetails::new();
@@ -34,6 +35,9 @@ pub(crate) fn status(error: Error) -> Status {
     }
     if error.retry_after.is_some() {
         details.set_retry_info(error.retry_after);
+    }
+    if let Some(name) = error.resource {
+        details.set_resource_info("", name, "", "");
     }
     if let Some(fault) = error.plugin {
         if fault.retry_after.is_some() {

@@ -80,7 +80,7 @@ pub(super) struct HttpError {
 
 impl From<Error> for HttpError {
     fn from(error: Error) -> Self {
-        let Error { code, message, violations, plugin, retry_after } = error;
+        let Error { code, message, violations, plugin, retry_after, resource: _ } = error;
         let retry_after = retry_after.or_else(|| plugin.as_ref().and_then(|fault| fault.retry_after));
         let wait = retry_after.map(|after| (RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64)));
         let headers = wait.into_iter().collect();

@@ -52,7 +52,8 @@ async fn open(
     let caller = request.caller();
     let permit = permit(&request.shared)?;
     let wanted = request.kind.gvk.to_pb();
-    let rpc = pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix };
+    let rpc =
+        pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix, after: None };
     let span = span_of_type("WatchList", rpc.r#type.as_ref());
     let events = guarded(span, Box::pin(request.shared.service.watch_list(&caller, rpc))).await?;
     let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");

@@ -50,7 +50,7 @@ const fn metric(kind: Kind, name: &'static str, labels: &'static str, help: &'st
 }
 
 /// All of them, in order of name.
-pub const ALL: [Metric; 81] = {
+pub const ALL: [Metric; 82] = {
     use Kind::{Counter, Gauge, Histogram};
     [
         metric(Counter, "mortise_audit_failures_total", "", "Failures to write into the audit log's file."),
@@ -367,9 +367,15 @@ pub const ALL: [Metric; 81] = {
         metric(Gauge, "mortise_store_poisoned", "", "1 once the store refuses writes because the disk failed."),
         metric(
             Counter,
+            "mortise_store_scans_outrun_total",
+            "",
+            "Lists and beginning watches that were given up because too much was overwritten in front of them.",
+        ),
+        metric(
+            Counter,
             "mortise_store_scrubbed_total",
             "",
-            "Resources and owner entries that were compared with their sums.",
+            "Resources, owner entries and events that were compared with their sums.",
         ),
         metric(
             Histogram,

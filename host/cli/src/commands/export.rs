@@ -4,8 +4,8 @@
 //! host's own types, but for partitions and namespaces. What is marked for deletion is left out, since it cannot be
 //! written. Resources of deleted owners come without their owner.
 //!
-//! A store that is damaged cannot read some resources: of a type that has one, those before it are written, the other
-//! types whole, and the failure at the end lists what is left out.
+//! A store that is damaged cannot read some resources, and a plugin cannot upgrade some: those are left out, up to
+//! [`MAX_UNREADABLE`] of a type, and the failure at the end lists them.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -29,6 +29,9 @@ pub(super) const EXAMPLES: &str = "mortise export > all.jsonl\n\
 
 /// The group of partitions and namespaces, which must be there before what is in them.
 pub(super) const TENANCY: &str = "tenancy";
+
+/// Resources of a type that are left out for not being readable, at most; of a type that has more, the rest is left out.
+const MAX_UNREADABLE: usize = 1_000;
 
 /// Arguments of `export`.
 #[derive(Debug, Args)]
@@ -106,52 +109,87 @@ impl Export {
         out: &mut dyn Write,
     ) -> Result<Written, CliError> {
         let progress = Progress::begin("exporting", None, Unit::Items);
-        let (mut count, mut going, mut unreadable) = (0_u64, 0_u64, Vec::new());
+        let written = Written::default();
+        let mut writing = Writing { session, catalog, output: self.output, out, progress: &progress, written };
         for wanted in types {
-            let name = gvk(wanted);
-            // A watch gives its snapshot a resource at a time, where a list is one message.
-            let request =
-                pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: None, name_prefix: String::new() };
-            let mut stream = session.call(&name, session.resources().watch_list(request)).await?;
-            loop {
-                let event = match session.next(&name, &mut stream).await {
-                    Ok(event) => event,
-                    // What the store cannot read is the server's fault, and of this type only.
-                    Err(error) if error.code == Some(tonic::Code::Internal) => {
-                        unreadable.push(error);
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                };
-                let Some(Event::Upsert(upsert)) = event.and_then(|event| event.event) else { break };
-                let Some(resource) = upsert.resource.map(portable).filter(|r| !is_given(r)) else { continue };
-                if meta::is_marked(&resource.metadata) {
-                    going += 1;
-                    continue;
-                }
-                let text = match self.output {
-                    ExportFormat::Jsonl => to_json(&resource, catalog, Indent::Compact) + "\n",
-                    ExportFormat::Yaml if count > 0 => format!("---\n{}", to_yaml(&resource, catalog)),
-                    ExportFormat::Yaml => to_yaml(&resource, catalog),
-                };
-                catalog.fault()?;
-                out.write_all(text.as_bytes())?;
-                count += 1;
-                progress.advance(1);
-            }
+            writing.write_type(wanted).await?;
         }
+        let Writing { written, out, .. } = writing;
         out.flush()?;
         drop(progress);
-        if going > 0 {
-            self.connect.ui().note(&format!("left out: {going} being deleted"));
+        if written.going > 0 {
+            self.connect.ui().note(&format!("left out: {} being deleted", written.going));
         }
-        Ok(Written { count, unreadable })
+        Ok(written)
+    }
+}
+
+/// An export under way.
+struct Writing<'a> {
+    session: &'a Session,
+    catalog: &'a Catalog,
+    output: ExportFormat,
+    out: &'a mut dyn Write,
+    progress: &'a Progress,
+    written: Written,
+}
+
+impl Writing<'_> {
+    /// Writes what can be read of a type.
+    async fn write_type(&mut self, wanted: &pb::Type) -> Result<(), CliError> {
+        let mut after = None;
+        for _ in 0..=MAX_UNREADABLE {
+            let Some(error) = self.write_after(after, wanted).await? else { break };
+            after = error.resource.as_deref().and_then(id_of);
+            self.written.unreadable.push(error);
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes those of a type that come behind one; answers why not all of them.
+    async fn write_after(&mut self, after: Option<pb::Id>, wanted: &pb::Type) -> Result<Option<CliError>, CliError> {
+        let name = gvk(wanted);
+        // A watch gives its snapshot a resource at a time, where a list is one message.
+        let request =
+            pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: None, name_prefix: String::new(), after };
+        let mut stream = self.session.call(&name, self.session.resources().watch_list(request)).await?;
+        loop {
+            let event = match self.session.next(&name, &mut stream).await {
+                Ok(event) => event,
+                // What cannot be read is the server's fault or a plugin's, and of this type only.
+                Err(error) if error.code == Some(tonic::Code::Internal) || error.resource.is_some() => {
+                    return Ok(Some(error));
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(Event::Upsert(upsert)) = event.and_then(|event| event.event) else { return Ok(None) };
+            let Some(resource) = upsert.resource.map(portable).filter(|r| !is_given(r)) else { continue };
+            if meta::is_marked(&resource.metadata) {
+                self.written.going += 1;
+                continue;
+            }
+            let text = match self.output {
+                ExportFormat::Jsonl => to_json(&resource, self.catalog, Indent::Compact) + "\n",
+                ExportFormat::Yaml if self.written.count > 0 => format!("---\n{}", to_yaml(&resource, self.catalog)),
+                ExportFormat::Yaml => to_yaml(&resource, self.catalog),
+            };
+            self.catalog.fault()?;
+            self.out.write_all(text.as_bytes())?;
+            self.written.count += 1;
+            self.progress.advance(1);
+        }
     }
 }
 
 /// What was exported, and what was not.
+#[derive(Default)]
 struct Written {
     count: u64,
+    /// Being deleted.
+    going: u64,
     /// Why not everything of some types.
     unreadable: Vec<CliError>,
 }
@@ -170,6 +208,13 @@ impl Written {
             "with the server stopped, mortise restore --salvage DATA_DIR --data-dir EMPTY saves what can be read",
         ))
     }
+}
+
+/// The id of what a server names as partition/namespace/name.
+fn id_of(place: &str) -> Option<pb::Id> {
+    let mut parts = place.splitn(3, '/').map(str::to_owned);
+    let tenancy = pb::Tenancy { partition: parts.next()?, namespace: parts.next()? };
+    Some(pb::Id { tenancy: Some(tenancy), name: parts.next()?, ..pb::Id::default() })
 }
 
 /// What every server has anyway.

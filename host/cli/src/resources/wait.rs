@@ -134,6 +134,7 @@ async fn watch(
             r#type: Some(ty.to_pb()),
             tenancy: Some(pb::Tenancy { partition: partition.clone(), namespace: namespace.clone() }),
             name_prefix: String::new(),
+            after: None,
         };
         let mut events = session.call(ty, async { session.resources().watch_list(request).await }).await?;
         while !pending.is_empty() {

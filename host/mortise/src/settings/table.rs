@@ -279,8 +279,8 @@ section! {
         keep_alive_ms: u64 = 60_000, NETWORK_TIME;
         /// How long the answer to that may take before the connection is closed.
         keep_alive_timeout_ms: u64 = 20_000, NETWORK_TIME;
-        /// How many bytes the messages of requests may take while they arrive; what does not fit is refused, but for
-        /// messages of at most 4 KiB. A message has http.request_timeout_ms to arrive.
+        /// How many bytes the messages of requests may take while they arrive; what does not fit is refused. Messages of
+        /// at most 4 KiB have as much room again. A message has http.request_timeout_ms to arrive.
         request_bytes: usize = 256 << 20, Range::new(64 * KIB, TIB);
         /// How many bytes of large answers may wait for their clients; over that, those are ended of which nothing was
         /// taken for longest. Lists count against service.list_bytes instead. An answer of which nothing is taken for
@@ -393,15 +393,16 @@ section! {
         /// How many bytes of these events a watch may be behind before it is ended. All watches of a type share them.
         watch_buffer_bytes: usize = mortise_store::Options::new("").watch_buffer_bytes, Range::new(KIB, TIB);
         /// How many bytes of events may wait for watches of all types together. Where there are more, those of the type
-        /// with the most go first, and the watches that have not taken them are ended.
+        /// with the most go first, and the watches that have not taken them are ended. As many may lists and beginning
+        /// watches remember of what is overwritten in front of them; the one with the most is ended, with Aborted.
         watch_bytes: usize = mortise_store::Options::new("").watch_bytes, Range::new(KIB, TIB);
         /// How many writes may wait for the disk; further ones wait for a place.
         commit_queue: usize = mortise_store::Options::new("").commit_queue, QUEUE;
         /// How much of the disk is taken ahead, and half as much again for the log. When the disk has no more to give,
         /// writes are refused with ResourceExhausted; deletions go on with what was taken.
         reserve_bytes: u64 = mortise_store::Options::new("").reserve_bytes, Range::new(8 * MIB, GIB);
-        /// How many resources and owner entries are compared with their sums each second, in the background; 0 for
-        /// none. What does not agree takes readiness away, and `mortise status` says what it is.
+        /// How many resources, owner entries and events are compared with their sums each second, in the background; 0
+        /// for none. What does not agree takes readiness away, and `mortise status` says what it is.
         scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
         /// Whether all of them are at each start, and not only after a crash or when the store is small: about a second
         /// for each million.
@@ -495,7 +496,8 @@ section_of! {
         /// An unset one is lowered to `faults`, and no set one may be above it.
         probation_faults, Range::new(1, 10_000);
         /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent.
-        /// Faults of one input count once, so that one caller's input does not close a hook that serves others.
+        /// Faults of one input count once. The callers that had faults must be such a share, too, of those that called:
+        /// one caller's input does not close a hook that serves others.
         share_percent, Range::new(1, 100);
         /// The window; a hook without a fault for so long leaves probation with the next good call.
         window_ms, TIME;

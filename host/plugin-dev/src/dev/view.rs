@@ -126,7 +126,7 @@ async fn conditions(
     back: mpsc::Sender<()>,
 ) -> Result<(), CliError> {
     let of = pb::Type { group: "mortise".into(), group_version: "v1".into(), kind: "Plugin".into() };
-    let request = pb::WatchListRequest { r#type: Some(of), tenancy: None, name_prefix: name.clone() };
+    let request = pb::WatchListRequest { r#type: Some(of), tenancy: None, name_prefix: name.clone(), after: None };
     let mut client = session.resources();
     let mut events = session.call(format!("plugin {name}"), client.watch_list(request)).await?;
     if !first {

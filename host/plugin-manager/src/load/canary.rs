@@ -118,7 +118,7 @@ impl Canary {
     pub(crate) async fn scan(&mut self) -> Result<(), Failure> {
         for _ in 1..SCANS {
             match self.try_scan().await {
-                Err(ScanError::Store(StoreError::WatchLagged { .. })) => {}
+                Err(ScanError::Store(StoreError::WatchLagged { .. } | StoreError::ScanOutrun { .. })) => {}
                 other => return other.map_err(Failure::from),
             }
         }
@@ -154,7 +154,7 @@ impl Canary {
         keys.dedup();
         let mut faults = Faults::default();
         for type_key in keys {
-            let mut watch = self.backend.watch_list(&everywhere(type_key)).await.map_err(ScanError::Store)?;
+            let mut watch = self.backend.watch_list(&everywhere(type_key), None).await.map_err(ScanError::Store)?;
             let mut seen = 0_u32;
             loop {
                 match watch.next().await.map_err(ScanError::Store)? {
@@ -324,7 +324,7 @@ enum ScanError {
 impl From<ScanError> for Failure {
     fn from(error: ScanError) -> Self {
         match error {
-            ScanError::Store(e @ StoreError::WatchLagged { .. }) => outrun(e),
+            ScanError::Store(e @ (StoreError::WatchLagged { .. } | StoreError::ScanOutrun { .. })) => outrun(e),
             ScanError::Store(e) => store_fault(&e),
             ScanError::Failed(failure) => failure,
         }

@@ -8,7 +8,7 @@ use tracing::{Instrument as _, Span, field::Empty};
 use crate::{
     engine::low_priority::LowPriorityThreads,
     error::{HookError, HookFault},
-    health::{metrics::HookMetrics, plugin_health::Pass, reporter::Reporter},
+    health::{breaker::CallerNumber, metrics::HookMetrics, plugin_health::Pass, reporter::Reporter},
     hook::Hook,
 };
 
@@ -25,16 +25,17 @@ pub(crate) struct InstrumentedCall<'a> {
 }
 
 impl<'a> InstrumentedCall<'a> {
-    /// Begins with this input, unless the hook is quarantined. The span costs one load of a static while no subscriber
+    /// Begins with this input of a caller, unless the hook is quarantined. The span costs one load of a static while no subscriber
     /// takes spans.
     pub(crate) fn begin(
         reporter: &'a Reporter,
         threads: &'a LowPriorityThreads,
         hook: Hook,
+        caller: CallerNumber,
         input: impl FnOnce() -> u64,
     ) -> Result<Self, HookError> {
         let name = hook.name();
-        let pass = reporter.health.admit(hook, input).map_err(|fault| reporter.fault(name, fault, None))?;
+        let pass = reporter.health.admit(hook, caller, input).map_err(|fault| reporter.fault(name, fault, None))?;
         let span = tracing::debug_span!(
             target: "mortise::span", "hook",
             plugin = &*reporter.plugin, version = &*reporter.version, hook = name, fuel = Empty, fault = Empty

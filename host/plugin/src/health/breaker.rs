@@ -13,16 +13,22 @@
 //! a quiet window made it healthy again. A trial whose caller went away is free for the next caller.
 //!
 //! # Whose fault it is
-//! A number of faults alone does not quarantine: they must also be a share of the calls (`share_percent`), or else one
-//! caller's input would close the hook for all. Faults count by input there, so that one input that is sent again and
-//! again weighs as much as one call that ended well. In quarantine, an input that is known to have set off a fault is
-//! the trial only when the wait has passed twice and no other input came: others have the better chance.
+//! A number of faults alone does not quarantine, or else one caller's input would close the hook for all. They must also
+//! be a share (`share_percent`):
+//! - of the calls, where faults count by input, so that one input that is sent again and again weighs as much as one call
+//!   that ended well;
+//! - of the callers, among those that had faults and those that were served since there is doubt: one caller may have as
+//!   many inputs as it likes. A holder of a token is one caller; without tokens each connection is one.
 //!
-//! Bounded: at most `MAX_FAULTS` faults and their inputs are remembered, [`MAX_POISON`] inputs in quarantine, and one
-//! text.
+//! In quarantine, an input that is known to have set off a fault, and a caller whose trial failed, get the trial only when
+//! the wait has passed twice and no other came: others have the better chance.
+//!
+//! Bounded: at most `MAX_FAULTS` faults, their inputs and their callers are remembered, [`MAX_SERVED`] callers that were
+//! served, [`MAX_POISON`] inputs and as many callers in quarantine, and one text.
 
 use std::{
     collections::{HashMap, VecDeque},
+    hash::Hash,
     time::Duration,
 };
 
@@ -31,8 +37,11 @@ use serde::{Deserialize, Serialize};
 /// Most faults that a window can be asked to hold.
 const MAX_FAULTS: u32 = 10_000;
 
-/// Inputs that are remembered in quarantine for having set off a fault.
+/// Inputs that are remembered in quarantine for having set off a fault, and callers whose trials failed.
 const MAX_POISON: usize = 256;
+
+/// Callers that are remembered for having been served.
+const MAX_SERVED: usize = 256;
 
 /// What callers are told to wait while a trial is under way, at most.
 const TRIAL_TAKES: Duration = Duration::from_secs(1);
@@ -47,7 +56,7 @@ pub struct Quarantine {
     /// before it goes back.
     pub probation_faults: u32,
     /// The share of the calls since the first of these faults that must have been faults for a quarantine, percent;
-    /// faults of one input count once.
+    /// faults of one input count once. And the share of the callers that had faults among all that called since then.
     pub share_percent: u32,
     /// The window, milliseconds; also how long a hook must be without fault to leave probation.
     pub window_ms: u64,
@@ -136,12 +145,37 @@ enum Phase {
     },
 }
 
+/// Who calls: the faults of one are told from those of others by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CallerNumber(u64);
+
+impl CallerNumber {
+    /// The host itself, in whose name controllers run, too.
+    pub const HOST: Self = Self(0);
+
+    /// The caller of this number, which is another one for another caller.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// A call that was let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Admitted {
+    /// The number of the trial that it is.
+    pub(crate) trial: Option<u64>,
+    /// What the hook is called with; `None` for a call that began while the hook was healthy, which is not looked at.
+    pub(crate) input: Option<u64>,
+    pub(crate) caller: CallerNumber,
+}
+
 /// A fault within the window.
 #[derive(Debug)]
 struct Fault {
     at: Duration,
-    /// The input that set it off; `None` for a call that began while the hook was healthy, which is not looked at.
     input: Option<u64>,
+    caller: CallerNumber,
     /// Calls that had ended well by then.
     good: u64,
 }
@@ -152,6 +186,8 @@ struct Window {
     faults: VecDeque<Fault>,
     /// How many of them each known input set off.
     inputs: HashMap<u64, u32>,
+    /// How many of them each caller had.
+    callers: HashMap<CallerNumber, u32>,
 }
 
 impl Window {
@@ -160,6 +196,7 @@ impl Window {
         if let Some(input) = fault.input {
             *self.inputs.entry(input).or_default() += 1;
         }
+        *self.callers.entry(fault.caller).or_default() += 1;
         self.faults.push_back(fault);
         let is_over = |oldest: &Fault| now.saturating_sub(oldest.at) > window;
         while self.faults.len() > MAX_FAULTS as usize || self.faults.front().is_some_and(is_over) {
@@ -168,13 +205,11 @@ impl Window {
     }
 
     fn pop(&mut self) {
-        let Some(input) = self.faults.pop_front().and_then(|fault| fault.input) else { return };
-        if let Some(count) = self.inputs.get_mut(&input) {
-            *count -= 1;
-            if *count == 0 {
-                self.inputs.remove(&input);
-            }
+        let Some(oldest) = self.faults.pop_front() else { return };
+        if let Some(input) = oldest.input {
+            count_down(&mut self.inputs, &input);
         }
+        count_down(&mut self.callers, &oldest.caller);
     }
 
     /// Inputs that set off a fault: the known ones, and each of the others as one of its own.
@@ -184,8 +219,16 @@ impl Window {
     }
 
     fn clear(&mut self) {
-        self.faults.clear();
-        self.inputs.clear();
+        *self = Self::default();
+    }
+}
+
+fn count_down<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
     }
 }
 
@@ -198,6 +241,10 @@ pub(crate) struct Breaker {
     returned: Option<(Duration, u64)>,
     /// Inputs that set off faults before it was quarantined, or were a trial that failed; the oldest first.
     poison: VecDeque<u64>,
+    /// Callers whose trials failed, the oldest first.
+    deferred: VecDeque<CallerNumber>,
+    /// Who was served while there was doubt, and when last.
+    served: HashMap<CallerNumber, Duration>,
     /// Bouts of quarantine, each failed trial included.
     bouts: u64,
     failed_trials: u32,
@@ -245,13 +292,13 @@ impl Breaker {
     }
 
     /// May a call with this input begin?
-    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, input: u64) -> Admission {
+    pub(crate) fn admit(&mut self, rules: &Quarantine, now: Duration, caller: CallerNumber, input: u64) -> Admission {
         let Phase::Quarantined { until, trial } = &mut self.phase else { return Admission::Go };
-        if trial.is_none() && self.poison.contains(&input) {
+        if trial.is_none() && (self.poison.contains(&input) || self.deferred.contains(&caller)) {
             let wait = rules.backoff(self.failed_trials);
             let last = until.saturating_add(wait);
             if now < last {
-                // No answer names more than one wait: another input may end it earlier.
+                // No answer names more than one wait: another call may end it earlier.
                 return Admission::Refused(last.saturating_sub(now).min(wait));
             }
         }
@@ -263,22 +310,25 @@ impl Breaker {
         Admission::Refused(self.retry_in(rules, now).unwrap_or_default())
     }
 
-    /// A call ended well. `trial` is the number that it was admitted with, `good` the calls that ended well so far,
-    /// this one included.
-    pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, trial: Option<u64>, good: u64) {
+    /// A call ended well. `good` are the calls that ended well so far, this one included.
+    pub(crate) fn succeeded(&mut self, rules: &Quarantine, now: Duration, call: Admitted, good: u64) {
         match &mut self.phase {
             Phase::Healthy => {}
             Phase::Probation { unproven, since, .. } => {
                 *unproven = false;
+                serve(&mut self.served, call.caller, now);
                 if now.saturating_sub(*since) >= rules.window() {
                     self.phase = Phase::Healthy;
                     self.recent.clear();
                     self.poison.clear();
+                    self.deferred.clear();
+                    self.served.clear();
                     self.returned = None;
                     self.failed_trials = 0;
                 }
             }
-            Phase::Quarantined { trial: Some(pending), .. } if trial == Some(*pending) => {
+            Phase::Quarantined { trial: Some(pending), .. } if call.trial == Some(*pending) => {
+                serve(&mut self.served, call.caller, now);
                 self.phase = Phase::Probation { returned: true, unproven: true, since: now };
                 self.returned = Some((now, good.saturating_sub(1)));
             }
@@ -287,27 +337,25 @@ impl Breaker {
         }
     }
 
-    /// A call ended with a fault of the plugin. `trial` is the number that it was admitted with, `input` is known
-    /// unless the hook was healthy when it began, and `good` are the calls that ended well so far.
-    pub(crate) fn failed(
-        &mut self,
-        rules: &Quarantine,
-        now: Duration,
-        (trial, input): (Option<u64>, Option<u64>),
-        good: u64,
-        what: String,
-    ) {
+    /// A call ended with a fault of the plugin. `good` are the calls that ended well so far.
+    pub(crate) fn failed(&mut self, rules: &Quarantine, now: Duration, call: Admitted, good: u64, what: String) {
+        let Admitted { trial, input, caller } = call;
         self.faults += 1;
         self.last_fault = what;
         if let Phase::Quarantined { trial: pending, .. } = self.phase {
             // One that began before the quarantine says nothing new.
             if pending.is_some() && pending == trial {
                 self.poison.extend(input);
+                // Of whom there is only one, who has nobody to make room for.
+                if caller != CallerNumber::HOST && !self.deferred.contains(&caller) {
+                    self.deferred.push_back(caller);
+                    self.deferred.drain(..self.deferred.len().saturating_sub(MAX_POISON));
+                }
                 self.lock_up(rules, now, self.failed_trials.saturating_add(1));
             }
             return;
         }
-        self.recent.push(Fault { at: now, input, good }, rules.window());
+        self.recent.push(Fault { at: now, input, caller, good }, rules.window());
         let count = self.recent.faults.len();
         let (returned, forgiven) = match self.phase {
             Phase::Probation { unproven: true, .. } => (true, 1),
@@ -322,7 +370,8 @@ impl Breaker {
         }
     }
 
-    /// Whether so many of the calls since the first fault of the window were faults that the hook itself is to blame.
+    /// Whether so many of the calls since the first fault of the window were faults, and so many of the callers had some,
+    /// that the hook itself is to blame.
     fn is_the_rule(&self, rules: &Quarantine, now: Duration, good: u64) -> bool {
         let first = self.recent.faults.front().map_or(good, |fault| fault.good);
         // What brought it back from quarantine counts as well: it is why it is called at all.
@@ -330,7 +379,13 @@ impl Breaker {
         let since = returned.map_or(first, |(_, good)| first.min(good));
         let (faulty, good) = (self.recent.faulty_inputs(), good.saturating_sub(since));
         let share = u64::from(rules.share_percent.clamp(1, 100));
-        faulty.saturating_mul(100) >= faulty.saturating_add(good).saturating_mul(share)
+        let is_share =
+            |faulty: u64, good: u64| faulty.saturating_mul(100) >= faulty.saturating_add(good).saturating_mul(share);
+        let is_served = |(caller, at): &(&CallerNumber, &Duration)| {
+            now.saturating_sub(**at) <= rules.window() && !self.recent.callers.contains_key(caller)
+        };
+        let served = self.served.iter().filter(is_served).count();
+        is_share(faulty, good) && is_share(self.recent.callers.len() as u64, served as u64)
     }
 
     /// A trial that has no outcome: its caller went away, or the host had no room for it. The next caller's is one.
@@ -356,6 +411,17 @@ impl Breaker {
         self.recent.clear();
         self.phase = Phase::Quarantined { until: now + rules.backoff(failed_trials), trial: None };
     }
+}
+
+/// Notes that a caller was served; who was served longest ago is forgotten for it.
+fn serve(served: &mut HashMap<CallerNumber, Duration>, caller: CallerNumber, now: Duration) {
+    if served.len() >= MAX_SERVED
+        && !served.contains_key(&caller)
+        && let Some(oldest) = served.iter().min_by_key(|(_, at)| **at).map(|(oldest, _)| *oldest)
+    {
+        served.remove(&oldest);
+    }
+    served.insert(caller, now);
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::{
     error::HookFault,
-    health::breaker::{Admission, Breaker, HealthState, Quarantine},
+    health::breaker::{Admission, Admitted, Breaker, CallerNumber, HealthState, Quarantine},
     hook::{Hook, PerHook},
 };
 
@@ -121,12 +121,17 @@ impl Health {
         self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Quarantined as u8
     }
 
-    /// Asks for a call with this input, which is asked for unless the hook is healthy.
+    /// Asks for a call of a caller with this input, which is asked for unless the hook is healthy.
     ///
     /// # Errors
     /// [`HookFault::Quarantined`].
-    pub(crate) fn admit(&self, hook: Hook, input: impl FnOnce() -> u64) -> Result<Pass<'_>, HookFault> {
-        let pass = |trial, input| Pass { health: self, hook, trial, input };
+    pub(crate) fn admit(
+        &self,
+        hook: Hook,
+        caller: CallerNumber,
+        input: impl FnOnce() -> u64,
+    ) -> Result<Pass<'_>, HookFault> {
+        let pass = |trial, input| Pass { health: self, hook, call: Admitted { trial, input, caller } };
         if self.cell(hook).state.load(Ordering::Relaxed) == HealthState::Healthy as u8 {
             return Ok(pass(None, None));
         }
@@ -134,7 +139,7 @@ impl Health {
         if !self.is_quarantined(hook) {
             return Ok(pass(None, Some(input)));
         }
-        let admitted = self.with(hook, |breaker, now| match breaker.admit(&self.rules, now, input) {
+        let admitted = self.with(hook, |breaker, now| match breaker.admit(&self.rules, now, caller, input) {
             Admission::Go => Ok(None),
             Admission::Trial(number) => Ok(Some(number)),
             Admission::Refused(retry_in) => {
@@ -144,15 +149,16 @@ impl Health {
         admitted.map(|trial| pass(trial, Some(input)))
     }
 
-    /// Counts a fault that was found in an answer after the call had ended, which had counted as one that ended well.
-    pub(crate) fn blame(&self, hook: Hook, what: &HookFault) {
+    /// Counts a fault that was found in an answer after a caller's call had ended, which had counted as one that ended
+    /// well.
+    pub(crate) fn blame(&self, hook: Hook, caller: CallerNumber, what: &HookFault) {
         let less = |good: u64| Some(good.saturating_sub(1));
         // Always stores: the closure has no `None`.
         let _ = self.cell(hook).good.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        self.failed(hook, (None, None), what);
+        self.failed(hook, Admitted { caller, ..Admitted::default() }, what);
     }
 
-    fn failed(&self, hook: Hook, call: (Option<u64>, Option<u64>), what: &HookFault) {
+    fn failed(&self, hook: Hook, call: Admitted, what: &HookFault) {
         let mut text = what.to_string();
         if text.len() > MAX_TEXT {
             let end = (0..=MAX_TEXT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
@@ -205,9 +211,7 @@ fn described(hook: Hook, breaker: &Breaker, rules: &Quarantine, now: Duration) -
 pub(crate) struct Pass<'a> {
     health: &'a Health,
     hook: Hook,
-    trial: Option<u64>,
-    /// What the hook is called with; `None` while it is healthy.
-    input: Option<u64>,
+    call: Admitted,
 }
 
 impl Pass<'_> {
@@ -216,21 +220,21 @@ impl Pass<'_> {
         let cell = self.health.cell(self.hook);
         let good = cell.good.fetch_add(1, Ordering::Relaxed) + 1;
         if cell.state.load(Ordering::Relaxed) != HealthState::Healthy as u8 {
-            let trial = self.trial.take();
-            self.health.with(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, trial, good));
+            let call = std::mem::take(&mut self.call);
+            self.health.with(self.hook, |breaker, now| breaker.succeeded(&self.health.rules, now, call, good));
         }
     }
 
     /// The call ended with a fault of the plugin.
     pub(crate) fn failed(mut self, what: &HookFault) {
-        let trial = self.trial.take();
-        self.health.failed(self.hook, (trial, self.input), what);
+        let call = std::mem::take(&mut self.call);
+        self.health.failed(self.hook, call, what);
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        if let Some(number) = self.trial.take() {
+        if let Some(number) = self.call.trial {
             self.health.with(self.hook, |breaker, _| breaker.released(number));
         }
     }
@@ -263,7 +267,7 @@ mod tests {
     }
 
     fn quarantine(health: &Health, hook: Hook) {
-        (0..10).for_each(|n| health.admit(hook, || n).unwrap().failed(&trap()));
+        (0..10).for_each(|n| health.admit(hook, CallerNumber::HOST, || n).unwrap().failed(&trap()));
         assert!(health.is_quarantined(hook));
     }
 
@@ -272,8 +276,8 @@ mod tests {
         let (health, seconds, heard) = health();
         let changes = health.subscribe();
         quarantine(&health, Hook::Validate);
-        assert!(health.admit(Hook::Mutate, || 0).is_ok());
-        let refused = health.admit(Hook::Validate, || 0).err().unwrap();
+        assert!(health.admit(Hook::Mutate, CallerNumber::HOST, || 0).is_ok());
+        let refused = health.admit(Hook::Validate, CallerNumber::HOST, || 0).err().unwrap();
         let HookFault::Quarantined { retry_in, last } = refused else { panic!("{refused:?}") };
         assert_eq!((retry_in, last.as_str()), (Duration::from_secs(1), "trapped: it was told to"));
         let report = health.report();
@@ -284,7 +288,7 @@ mod tests {
         assert_eq!(report.hooks[1].retry_in, Some(Duration::from_secs(1)));
 
         seconds.store(1, Ordering::Relaxed);
-        health.admit(Hook::Validate, || 0).unwrap().succeeded();
+        health.admit(Hook::Validate, CallerNumber::HOST, || 0).unwrap().succeeded();
         assert_eq!(*changes.borrow(), 3);
         let states: Vec<_> = heard.lock().iter().map(|(hook, state)| (hook.name(), *state)).collect();
         let expected = [HealthState::Probation, HealthState::Quarantined, HealthState::Probation];
@@ -296,11 +300,11 @@ mod tests {
         let (health, seconds, _) = health();
         quarantine(&health, Hook::Mutate);
         seconds.store(1, Ordering::Relaxed);
-        let trial = health.admit(Hook::Mutate, || 0).unwrap();
-        assert!(health.admit(Hook::Mutate, || 0).is_err());
+        let trial = health.admit(Hook::Mutate, CallerNumber::HOST, || 0).unwrap();
+        assert!(health.admit(Hook::Mutate, CallerNumber::HOST, || 0).is_err());
         drop(trial);
         assert!(health.is_quarantined(Hook::Mutate));
-        health.admit(Hook::Mutate, || 0).unwrap().succeeded();
+        health.admit(Hook::Mutate, CallerNumber::HOST, || 0).unwrap().succeeded();
         assert!(!health.is_quarantined(Hook::Mutate));
     }
 
@@ -311,7 +315,10 @@ mod tests {
         quarantine(&health, Hook::Validate);
         health.reset();
         assert_eq!(health.report().state, HealthState::Healthy);
-        assert!(health.admit(Hook::Mutate, || 0).is_ok() && health.admit(Hook::Validate, || 0).is_ok());
+        assert!(
+            health.admit(Hook::Mutate, CallerNumber::HOST, || 0).is_ok()
+                && health.admit(Hook::Validate, CallerNumber::HOST, || 0).is_ok()
+        );
     }
 
     /// Who pauses controllers while their hook is quarantined has to hear of it.
@@ -323,7 +330,7 @@ mod tests {
         let before = *changes.borrow();
         seconds.store(1, Ordering::Relaxed);
         assert!(health.report().hooks[0].on_trial);
-        health.admit(Hook::Mutate, || 99).unwrap().failed(&trap());
+        health.admit(Hook::Mutate, CallerNumber::HOST, || 99).unwrap().failed(&trap());
         assert_eq!(*changes.borrow(), before + 1);
         assert_eq!(heard.lock().last(), Some(&(Hook::Mutate, HealthState::Quarantined)));
         let now = &health.report().hooks[0];
@@ -335,8 +342,8 @@ mod tests {
         let (health, seconds, _) = health();
         quarantine(&health, Hook::Mutate);
         seconds.store(1, Ordering::Relaxed);
-        health.admit(Hook::Mutate, || 0).unwrap().succeeded();
-        health.blame(Hook::Mutate, &HookFault::Answer("nonsense".into()));
+        health.admit(Hook::Mutate, CallerNumber::HOST, || 0).unwrap().succeeded();
+        health.blame(Hook::Mutate, CallerNumber::HOST, &HookFault::Answer("nonsense".into()));
         assert!(health.is_quarantined(Hook::Mutate));
         assert_eq!(health.report().hooks[0].retry_in, Some(Duration::from_secs(2)));
     }

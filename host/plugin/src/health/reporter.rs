@@ -19,7 +19,7 @@ use crate::{
     error::{HookError, HookFault},
     health::{
         backtrace,
-        breaker::{HealthState, Quarantine},
+        breaker::{CallerNumber, HealthState, Quarantine},
         logs::Logs,
         metrics::PluginMetrics,
         plugin_health::{Health, HookHealth},
@@ -87,11 +87,12 @@ impl Reporter {
         error
     }
 
-    /// Blames the plugin for an answer that breaks a rule of the contract which only the hook's caller can check.
-    pub(crate) fn unusable(&self, hook: &'static str, what: String) -> HookError {
+    /// Blames the plugin for an answer to `caller` that breaks a rule of the contract which only the hook's user can
+    /// check.
+    pub(crate) fn unusable(&self, hook: &'static str, caller: CallerNumber, what: String) -> HookError {
         let error = self.fault(hook, HookFault::Answer(what), None);
         if let Some(hook) = Hook::named(hook) {
-            self.health.blame(hook, &error.fault);
+            self.health.blame(hook, caller, &error.fault);
             self.lower_priority(hook, || error.fault.to_string());
         }
         error

@@ -80,10 +80,11 @@ impl ResourceService {
             }
         }
         hooks.release();
+        let importer = importer.by(caller.number());
         let reply = importer.import(of, tenancy, request.external_id, Arc::new(Outside), &Cancel::new()).await?;
-        let mut made = Made::read(&kind, "import", reply)?;
+        let mut made = Made::read(&kind, caller, "import", reply)?;
         let name = match request.name.is_empty() {
-            true => found_name(&kind, &made)?,
+            true => found_name(&kind, caller, &made)?,
             false => request.name,
         };
         let mut resource = pb::Resource {
@@ -121,12 +122,12 @@ impl ResourceService {
 }
 
 /// The name that the plugin found.
-fn found_name(kind: &ResourceType, made: &Made) -> Result<String, Error> {
+fn found_name(kind: &ResourceType, caller: &Caller, made: &Made) -> Result<String, Error> {
     let mut id = made.resource.id.clone().unwrap_or_default();
     // What says more than the name has no effect; a name that no resource can have is a fault.
     id.r#type = Some(kind.gvk.to_pb());
     match types::check_id("id", &mut id) {
         Ok(()) => Ok(id.name),
-        Err(fault) => Err(unusable(kind, "import", format!("its name: {fault}"))),
+        Err(fault) => Err(unusable(kind, caller, "import", format!("its name: {fault}"))),
     }
 }

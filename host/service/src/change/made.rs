@@ -6,7 +6,7 @@ use mortise_store::{Batch, Consistency, Expectation, Mutation, StoreError};
 use prost::Message as _;
 
 use crate::{
-    admit, hooks::refusal, private_bytes, references::check::WrittenReferences, registry::ResourceType,
+    admit, caller::Caller, hooks::refusal, private_bytes, references::check::WrittenReferences, registry::ResourceType,
     service::ResourceService, store_fault::store_fault,
 };
 
@@ -18,19 +18,24 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Reads a plugin's answer about a resource of this type.
+    /// Reads a plugin's answer to a caller about a resource of this type.
     ///
     /// # Errors
     /// `InvalidArgument`, for a refusal; the plugin's fault, for what is no resource of the type.
-    pub(super) fn read(kind: &ResourceType, hook: &'static str, reply: MadeReply) -> Result<Self, Error> {
+    pub(super) fn read(
+        kind: &ResourceType,
+        caller: &Caller,
+        hook: &'static str,
+        reply: MadeReply,
+    ) -> Result<Self, Error> {
         let (bytes, kept) = match reply {
             MadeReply::Made { resource, kept } => (resource, kept),
             MadeReply::Refused(diagnostics) => return Err(refusal(diagnostics)),
         };
         let mut resource = pb::Resource::decode(bytes.as_slice())
-            .map_err(|e| unusable(kind, hook, format!("it is no hashicorp.consul.resource.Resource: {e}")))?;
+            .map_err(|e| unusable(kind, caller, hook, format!("it is no hashicorp.consul.resource.Resource: {e}")))?;
         if let Some(data) = &resource.data {
-            admit::check_data(kind, data).map_err(|fault| unusable(kind, hook, fault.message))?;
+            admit::check_data(kind, data).map_err(|fault| unusable(kind, caller, hook, fault.message))?;
         }
         for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
             resource.metadata.remove(key);
@@ -75,10 +80,10 @@ pub(super) fn already_exists(id: &pb::Id) -> Error {
     Error::new(Code::AlreadyExists, format!("{} exists already", types::describe(id)))
 }
 
-/// The plugin's fault: an answer that cannot be used.
-pub(super) fn unusable(kind: &ResourceType, hook: &'static str, what: String) -> Error {
+/// The plugin's fault: an answer to a caller that cannot be used.
+pub(super) fn unusable(kind: &ResourceType, caller: &Caller, hook: &'static str, what: String) -> Error {
     match kind.owner.plugin() {
-        Some(plugin) => plugin.unusable(hook, what).into(),
+        Some(plugin) => plugin.unusable(hook, caller.number(), what).into(),
         None => Error::internal(what),
     }
 }

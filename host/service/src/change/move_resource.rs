@@ -62,7 +62,7 @@ impl ResourceService {
         let kept = self.private_bytes(plugin, &old_id).await.map_err(|e| failed(&e))?;
         let mut hooks = RequestHooks::new(new_kind.clone(), caller);
         let reply = hooks.move_to(&old, upgrade::schema_version(&old), kept).await?;
-        let mut made = Made::read(&new_kind, "move", reply)?;
+        let mut made = Made::read(&new_kind, caller, "move", reply)?;
         let mut resource = pb::Resource {
             id: Some(pb::Id { r#type: Some(new_kind.gvk.to_pb()), uid: String::new(), ..old_id.clone() }),
             owner: old.owner.clone(),

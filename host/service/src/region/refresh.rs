@@ -71,7 +71,7 @@ impl ResourceService {
             tenancy: pb::Tenancy::default(),
             name_prefix: String::new(),
         };
-        let mut partitions = self.backend.watch_list(&query).await?;
+        let mut partitions = self.backend.watch_list(&query, None).await?;
         let mut types = self.types();
         loop {
             let event = match due.is_empty() {

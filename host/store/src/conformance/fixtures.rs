@@ -166,7 +166,7 @@ pub async fn next(watch: &mut Box<dyn Watch>) -> Event {
 
 /// Opens a watch and reads its snapshot.
 pub async fn watch<B: Backend>(store: &B, query: &Query) -> (Vec<pb::Resource>, Box<dyn Watch>) {
-    let mut watch = store.watch_list(query).await.unwrap();
+    let mut watch = store.watch_list(query, None).await.unwrap();
     let mut snapshot = Vec::new();
     loop {
         match next(&mut watch).await {

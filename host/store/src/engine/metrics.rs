@@ -11,6 +11,7 @@
 //! | `mortise_store_checkpoint_waits_total` | counter | times that writers waited for one |
 //! | `mortise_store_scrubbed_total` | counter | keys that the scrub compared with their sums |
 //! | `mortise_store_damaged` | gauge | 1 once resources are not there, or not as they were acknowledged |
+//! | `mortise_store_scans_outrun_total` | counter | scans given up because too much was overwritten in front of them |
 //! | `mortise_store_watch_lagged_total` | counter | watches ended because their reader was too slow |
 //! | `mortise_store_poisoned` | gauge | 1 once a failed write made the store refuse writes |
 //! | `mortise_store_missing_bytes` | gauge | what the disk has too little of for writes to be taken |
@@ -49,6 +50,11 @@ pub(crate) fn checkpoint_awaited() {
 /// A watch ended because its reader was too slow.
 pub(crate) fn watch_lagged() {
     metrics::counter!("mortise_store_watch_lagged_total").increment(1);
+}
+
+/// A scan was given up: too much was overwritten in front of it.
+pub(crate) fn scan_outrun() {
+    metrics::counter!("mortise_store_scans_outrun_total").increment(1);
 }
 
 /// A quota refused a batch.

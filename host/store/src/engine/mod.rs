@@ -43,8 +43,8 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Position, Query, Record,
-    ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
+    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Place, Position, Query,
+    Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
 };
 
 /// A store in a directory of this machine.
@@ -208,8 +208,11 @@ impl Backend for SledBackend {
         Ok(Box::new(self.shared.scanner.cursor(Filter::Owner(owner.clone()))))
     }
 
-    async fn watch_list(&self, query: &Query) -> Result<Box<dyn Watch>, StoreError> {
-        let filter = Filter::Query(query.clone());
+    async fn watch_list(&self, query: &Query, after: Option<&Place>) -> Result<Box<dyn Watch>, StoreError> {
+        let filter = match after.cloned() {
+            None => Filter::Query(query.clone()),
+            after => Filter::Part(query.clone(), ScanPart { label: None, after }),
+        };
         let wanted = Wanted { type_key: &query.type_key, terms: &[], compares: false };
         let (snapshot, events, _) = self.shared.scanner.watch(filter.clone(), &wanted)?;
         Ok(Box::new(SledWatch::new(snapshot, filter, events)))

@@ -29,7 +29,8 @@ pub struct Options {
     pub watch_buffer: usize,
     /// How many bytes of those events there may be, for each type. Default 32 MiB.
     pub watch_buffer_bytes: usize,
-    /// How many bytes of events may wait for all watches of all types. Default 128 MiB.
+    /// How many bytes of events may wait for all watches of all types, and how many scans may remember of what was
+    /// overwritten in front of them. Default 128 MiB.
     pub watch_bytes: usize,
     /// How many batches may wait for the commit thread; callers beyond that wait for a place. Default 1,024, at most
     /// 1,048,576.
@@ -39,8 +40,8 @@ pub struct Options {
     /// [`Full`](crate::StoreError::Full), and deletions and checkpoints go on with what was taken. Default 16 MiB, 8
     /// MiB to 1 GiB.
     pub reserve_bytes: u64,
-    /// How many resources and entries of the owner index are compared with their sums each second, in the background; 0
-    /// for none. Default 2,000.
+    /// How many resources, entries of the owner index and events are compared with their sums each second, in the
+    /// background; 0 for none. Default 2,000.
     pub scrub_per_second: u64,
     /// Whether everything is compared with its sums at each opening, also after a close in good order. A store that
     /// nobody closed, and one whose file is small, always is. Takes about a second and a half for each million

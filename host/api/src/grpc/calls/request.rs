@@ -1,8 +1,9 @@
 //! A request's message while it arrives: counted, and ended when it takes too long.
 //!
 //! All bytes count, from the first on, by one atomic addition for a frame. Over the limit a message is refused that has
-//! more than [`SMALL_MESSAGE`] bytes itself. So small calls go on while large messages are waited for; connections and
-//! streams bound those: `grpc.max_connections` times `service.max_streams` times [`SMALL_MESSAGE`].
+//! more than [`SMALL_MESSAGE`] bytes itself, and over twice the limit any: so small calls go on while large messages are
+//! waited for. A request that is a stream counts as what the largest message of a question to reflection comes to, since
+//! it may last for ever.
 
 use std::{
     pin::Pin,
@@ -17,7 +18,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use tonic::{Status, body::Body};
 
-/// A message of so many bytes is never refused for want of room.
+/// A message of so many bytes has as much room again when large ones take all of theirs.
 pub(crate) const SMALL_MESSAGE: usize = 4 << 10;
 
 /// What the messages that are being received share.
@@ -47,11 +48,17 @@ pub(super) struct ReceivedShare {
 }
 
 impl ReceivedShare {
+    /// Counts what came of a stream: what one small message may have, and no more.
+    fn add_of_stream(&self, bytes: usize) -> bool {
+        self.add(bytes.min(SMALL_MESSAGE.saturating_sub(self.bytes.load(Ordering::Relaxed))))
+    }
+
     /// Counts what came. False when there is no room for it.
     fn add(&self, bytes: usize) -> bool {
         let own = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
-        if own > SMALL_MESSAGE && before.saturating_add(bytes) > self.limit {
+        let room = if own > SMALL_MESSAGE { self.limit } else { self.limit.saturating_mul(2) };
+        if before.saturating_add(bytes) > room {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
@@ -71,14 +78,20 @@ pub(super) struct RequestBody {
     inner: Body,
     /// Resolves when it has taken too long.
     limit: BoxFuture<'static, Status>,
-    /// `None` for a stream of messages, which are bounded one by one elsewhere.
-    share: Option<Arc<ReceivedShare>>,
+    share: Arc<ReceivedShare>,
+    /// Whether it is a stream of messages, which are bounded one by one elsewhere.
+    is_stream: bool,
 }
 
 impl RequestBody {
     /// A message that ends with the status that `limit` resolves to, unless it is there before.
-    pub(super) fn new(inner: Body, limit: BoxFuture<'static, Status>, share: Option<Arc<ReceivedShare>>) -> Self {
-        Self { inner, limit, share }
+    pub(super) fn new(
+        inner: Body,
+        limit: BoxFuture<'static, Status>,
+        share: Arc<ReceivedShare>,
+        is_stream: bool,
+    ) -> Self {
+        Self { inner, limit, share, is_stream }
     }
 }
 
@@ -90,11 +103,12 @@ impl HttpBody for RequestBody {
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                if self.share.as_ref().is_none_or(|share| share.add(bytes)) {
+                let fits = if self.is_stream { self.share.add_of_stream(bytes) } else { self.share.add(bytes) };
+                if fits {
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 metrics::counter!("mortise_grpc_requests_dropped_total").increment(1);
-                let what = "too many large requests are being received (limit grpc.request_bytes); try again later";
+                let what = "too many requests are being received (limit grpc.request_bytes); try again later";
                 Poll::Ready(Some(Err(Status::resource_exhausted(what))))
             }
             Poll::Pending => self.limit.poll_unpin(cx).map(|late| Some(Err(late))),
@@ -116,9 +130,14 @@ mod tests {
     use super::*;
 
     /// A request whose frames come without its end.
-    fn unfinished(frames: Vec<usize>, share: Option<Arc<ReceivedShare>>) -> RequestBody {
+    fn unfinished(frames: Vec<usize>, share: Arc<ReceivedShare>, is_stream: bool) -> RequestBody {
         let frames = frames.into_iter().map(|bytes| Ok::<_, Status>(Frame::data(Bytes::from(vec![0; bytes]))));
-        RequestBody::new(Body::new(StreamBody::new(futures::stream::iter(frames))), Box::pin(pending()), share)
+        RequestBody::new(
+            Body::new(StreamBody::new(futures::stream::iter(frames))),
+            Box::pin(pending()),
+            share,
+            is_stream,
+        )
     }
 
     /// As many of its frames as are taken, and what is said of the next.
@@ -134,28 +153,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_count_from_the_first_and_small_messages_are_not_refused() {
+    async fn bytes_count_from_the_first_and_small_messages_have_as_much_room_again() {
         let all = RequestBytes::new(100 << 10);
         let held = || all.held.load(Ordering::Relaxed);
-        let (mut first, second) = (unfinished(vec![60 << 10], Some(all.share())), all.share());
+        let (mut first, second) = (unfinished(vec![60 << 10], all.share(), false), all.share());
         assert_eq!(taken(&mut first).await.0, 1);
         assert_eq!(held(), 60 << 10);
-        let (frames, refused) = taken(&mut unfinished(vec![30 << 10, 30 << 10], Some(second.clone()))).await;
+        let (frames, refused) = taken(&mut unfinished(vec![30 << 10, 30 << 10], second.clone(), false)).await;
         let refused = refused.unwrap();
         assert_eq!((frames, refused.code(), held()), (1, tonic::Code::ResourceExhausted, 90 << 10), "{refused}");
         assert!(refused.message().contains("grpc.request_bytes"), "{refused}");
-        assert!(taken(&mut unfinished(vec![10 << 10], Some(second.clone()))).await.1.is_none(), "to the last byte");
+        assert!(taken(&mut unfinished(vec![10 << 10], second.clone(), false)).await.1.is_none(), "to the last byte");
         for (bytes, fits) in [(SMALL_MESSAGE, true), (SMALL_MESSAGE + 1, false)] {
-            assert_eq!(taken(&mut unfinished(vec![bytes], Some(all.share()))).await.1.is_none(), fits, "{bytes}");
+            assert_eq!(taken(&mut unfinished(vec![bytes], all.share(), false)).await.1.is_none(), fits, "{bytes}");
             assert_eq!(held(), 100 << 10);
         }
-        drop((first, second));
+        let small = || unfinished(vec![SMALL_MESSAGE], all.share(), false);
+        let mut many: Vec<_> = (0..25).map(|_| small()).collect();
+        for one in &mut many {
+            assert!(taken(one).await.1.is_none());
+        }
+        assert_eq!((held(), taken(&mut small()).await.1.is_some()), (200 << 10, true), "and no more");
+        drop((first, second, many));
         assert_eq!(held(), 0, "all comes back");
     }
 
-    /// A stream may say as much as it likes, one message after the other, and takes nothing from others meanwhile.
+    /// A stream may say as much as it likes, one message after the other, and takes little from others meanwhile.
     #[tokio::test]
-    async fn streams_do_not_count() {
-        assert_eq!(taken(&mut unfinished(vec![1 << 20; 1_000], None)).await.0, 1_000);
+    async fn a_stream_counts_as_one_small_message() {
+        let all = RequestBytes::new(SMALL_MESSAGE);
+        let stream = |frames| unfinished(frames, all.share(), true);
+        let mut streams = [stream(vec![1 << 20; 1_000]), stream(vec![100; 100])];
+        for (stream, frames) in streams.iter_mut().zip([1_000, 100]) {
+            assert_eq!(taken(stream).await.0, frames);
+        }
+        assert_eq!(all.held.load(Ordering::Relaxed), 2 * SMALL_MESSAGE);
+        assert!(taken(&mut stream(vec![1])).await.1.is_some(), "streams are bounded together, too");
+        drop(streams);
+        assert_eq!(all.held.load(Ordering::Relaxed), 0);
     }
 }

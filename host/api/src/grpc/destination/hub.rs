@@ -324,6 +324,7 @@ async fn watch_once(
         r#type: Some(service_endpoints().to_pb()),
         tenancy: Some(pb::Tenancy { partition: PARTITION.to_owned(), namespace }),
         name_prefix: name.clone(),
+        after: None,
     };
     let mut events = service.watch_list(caller, request).await?;
     let is_meant = |resource: &pb::Resource| resource.id.as_ref().is_some_and(|id| id.name == name);

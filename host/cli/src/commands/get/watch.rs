@@ -121,6 +121,7 @@ pub(super) async fn follow(
             r#type: Some(ty.clone()),
             tenancy: Some(units.clone()),
             name_prefix: prefix.to_owned(),
+            after: None,
         };
         let mut events = session.call(gvk(ty), async { session.resources().watch_list(request).await }).await?;
         let mut upsert = EventKind::Present;

@@ -5,13 +5,23 @@ const fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+/// A call of the host's.
+fn of(trial: Option<u64>, input: Option<u64>) -> Admitted {
+    Admitted { trial, input, caller: CallerNumber::HOST }
+}
+
+/// A call of a caller with an input of its own.
+fn by(caller: u64, trial: Option<u64>, input: u64) -> Admitted {
+    Admitted { trial, input: Some(input), caller: CallerNumber::new(caller) }
+}
+
 /// Ten faults within a minute; waits of 1 to 60 seconds.
 fn rules() -> Quarantine {
     Quarantine::default()
 }
 
 fn fail(breaker: &mut Breaker, now: Duration, trial: Option<u64>) {
-    breaker.failed(&rules(), now, (trial, None), 0, "trapped".into());
+    breaker.failed(&rules(), now, of(trial, None), 0, "trapped".into());
 }
 
 /// One that was quarantined at a moment.
@@ -23,7 +33,7 @@ fn quarantined(now: Duration) -> Breaker {
 }
 
 fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
-    match breaker.admit(&rules(), now, 0) {
+    match breaker.admit(&rules(), now, CallerNumber::HOST, 0) {
         Admission::Trial(number) => number,
         other => panic!("no trial: {other:?}"),
     }
@@ -33,7 +43,7 @@ fn trial(breaker: &mut Breaker, now: Duration) -> u64 {
 fn healthy_probation_quarantined() {
     let mut breaker = Breaker::default();
     for (n, expected) in [Healthy, Healthy, Probation, Probation].into_iter().enumerate() {
-        assert_eq!(breaker.admit(&rules(), at(0), 0), Admission::Go);
+        assert_eq!(breaker.admit(&rules(), at(0), CallerNumber::HOST, 0), Admission::Go);
         fail(&mut breaker, at(n as u64), None);
         assert_eq!(breaker.state(), expected, "{n}");
         assert_eq!(breaker.retry_in(&rules(), at(0)), None);
@@ -43,7 +53,7 @@ fn healthy_probation_quarantined() {
     fail(&mut breaker, at(9), None);
     assert_eq!(breaker.state(), Quarantined);
     assert_eq!((breaker.faults(), breaker.last_fault()), (10, "trapped"));
-    assert_eq!(breaker.admit(&rules(), at(9), 0), Admission::Refused(at(1)));
+    assert_eq!(breaker.admit(&rules(), at(9), CallerNumber::HOST, 0), Admission::Refused(at(1)));
 }
 
 #[test]
@@ -60,8 +70,8 @@ fn old_faults_do_not_count() {
 fn few_successes_do_not_hide_faults() {
     let mut breaker = Breaker::default();
     for n in 0..20 {
-        breaker.succeeded(&rules(), at(n), None, u64::from(n > 9));
-        breaker.failed(&rules(), at(n), (None, None), u64::from(n > 9), "trapped".into());
+        breaker.succeeded(&rules(), at(n), of(None, None), u64::from(n > 9));
+        breaker.failed(&rules(), at(n), of(None, None), u64::from(n > 9), "trapped".into());
     }
     assert_eq!(breaker.state(), Quarantined);
 }
@@ -70,9 +80,9 @@ fn few_successes_do_not_hide_faults() {
 fn a_quiet_window_and_a_good_call_end_probation() {
     let mut breaker = Breaker::default();
     (0..3).for_each(|_| fail(&mut breaker, at(0), None));
-    breaker.succeeded(&rules(), at(59), None, 0);
+    breaker.succeeded(&rules(), at(59), of(None, None), 0);
     assert_eq!(breaker.state(), Probation);
-    breaker.succeeded(&rules(), at(60), None, 0);
+    breaker.succeeded(&rules(), at(60), of(None, None), 0);
     assert_eq!(breaker.state(), Healthy);
     fail(&mut breaker, at(61), None);
     assert_eq!(breaker.state(), Healthy, "the old faults are forgotten");
@@ -81,13 +91,20 @@ fn a_quiet_window_and_a_good_call_end_probation() {
 #[test]
 fn one_trial_at_a_time() {
     let mut breaker = quarantined(at(0));
-    assert_eq!(breaker.admit(&rules(), Duration::from_millis(999), 0), Admission::Refused(Duration::from_millis(1)));
+    assert_eq!(
+        breaker.admit(&rules(), Duration::from_millis(999), CallerNumber::HOST, 0),
+        Admission::Refused(Duration::from_millis(1))
+    );
     let number = trial(&mut breaker, at(1));
-    assert_eq!(breaker.admit(&rules(), at(1), 0), Admission::Refused(at(1)));
-    assert_eq!(breaker.admit(&rules(), at(99), 0), Admission::Refused(at(1)), "even if it takes long");
-    breaker.succeeded(&rules(), at(100), Some(number), 0);
+    assert_eq!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 0), Admission::Refused(at(1)));
+    assert_eq!(
+        breaker.admit(&rules(), at(99), CallerNumber::HOST, 0),
+        Admission::Refused(at(1)),
+        "even if it takes long"
+    );
+    breaker.succeeded(&rules(), at(100), of(Some(number), None), 0);
     assert_eq!(breaker.state(), Probation);
-    assert_eq!(breaker.admit(&rules(), at(100), 0), Admission::Go);
+    assert_eq!(breaker.admit(&rules(), at(100), CallerNumber::HOST, 0), Admission::Go);
 }
 
 #[test]
@@ -95,7 +112,7 @@ fn each_failed_trial_doubles_the_wait_up_to_a_bound() {
     let mut breaker = quarantined(at(0));
     let mut now = at(0);
     for wait in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
-        assert_eq!(breaker.admit(&rules(), now, 0), Admission::Refused(at(wait)));
+        assert_eq!(breaker.admit(&rules(), now, CallerNumber::HOST, 0), Admission::Refused(at(wait)));
         now += at(wait);
         let number = trial(&mut breaker, now);
         fail(&mut breaker, now, Some(number));
@@ -113,8 +130,8 @@ fn each_failed_trial_doubles_the_wait_up_to_a_bound() {
 fn who_comes_back_is_forgiven_less_and_waits_longer() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number), 0);
-    breaker.succeeded(&rules(), at(2), None, 0);
+    breaker.succeeded(&rules(), at(1), of(Some(number), None), 0);
+    breaker.succeeded(&rules(), at(2), of(None, None), 0);
     (0..2).for_each(|_| fail(&mut breaker, at(3), None));
     assert_eq!(breaker.state(), Probation);
     fail(&mut breaker, at(3), None);
@@ -126,7 +143,7 @@ fn who_comes_back_is_forgiven_less_and_waits_longer() {
 fn a_fault_right_after_the_trial_takes_it_back() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number), 0);
+    breaker.succeeded(&rules(), at(1), of(Some(number), None), 0);
     fail(&mut breaker, at(1), None);
     assert_eq!(breaker.retry_in(&rules(), at(1)), Some(at(2)));
 }
@@ -135,10 +152,10 @@ fn a_fault_right_after_the_trial_takes_it_back() {
 fn a_long_good_time_after_quarantine_forgets_it() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number), 0);
-    breaker.succeeded(&rules(), at(60), None, 0);
+    breaker.succeeded(&rules(), at(1), of(Some(number), None), 0);
+    breaker.succeeded(&rules(), at(60), of(None, None), 0);
     assert_eq!(breaker.state(), Probation);
-    breaker.succeeded(&rules(), at(61), None, 0);
+    breaker.succeeded(&rules(), at(61), of(None, None), 0);
     assert_eq!(breaker.state(), Healthy);
     (0..10).for_each(|_| fail(&mut breaker, at(62), None));
     assert_eq!(breaker.retry_in(&rules(), at(62)), Some(at(1)), "the first wait again");
@@ -152,25 +169,29 @@ fn a_trial_without_an_outcome_is_free_again() {
     assert_eq!(breaker.state(), Quarantined);
     let second = trial(&mut breaker, at(1));
     breaker.released(first);
-    assert_eq!(breaker.admit(&rules(), at(1), 0), Admission::Refused(at(1)), "the second is still under way");
-    breaker.succeeded(&rules(), at(2), Some(first), 0);
+    assert_eq!(
+        breaker.admit(&rules(), at(1), CallerNumber::HOST, 0),
+        Admission::Refused(at(1)),
+        "the second is still under way"
+    );
+    breaker.succeeded(&rules(), at(2), of(Some(first), None), 0);
     assert_eq!(breaker.state(), Quarantined, "a trial that was given up decides nothing");
-    breaker.succeeded(&rules(), at(2), Some(second), 0);
+    breaker.succeeded(&rules(), at(2), of(Some(second), None), 0);
     assert_eq!(breaker.state(), Probation);
 }
 
 #[test]
 fn calls_that_began_before_the_quarantine_change_nothing() {
     let mut breaker = quarantined(at(0));
-    breaker.succeeded(&rules(), at(1), None, 0);
+    breaker.succeeded(&rules(), at(1), of(None, None), 0);
     fail(&mut breaker, at(1), None);
     assert_eq!(breaker.state(), Quarantined);
     assert_eq!(breaker.faults(), 11);
     let number = trial(&mut breaker, at(1));
     fail(&mut breaker, at(1), None);
-    breaker.succeeded(&rules(), at(1), None, 0);
-    assert_eq!(breaker.admit(&rules(), at(1), 0), Admission::Refused(at(1)));
-    breaker.succeeded(&rules(), at(1), Some(number), 0);
+    breaker.succeeded(&rules(), at(1), of(None, None), 0);
+    assert_eq!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 0), Admission::Refused(at(1)));
+    breaker.succeeded(&rules(), at(1), of(Some(number), None), 0);
     assert_eq!(breaker.state(), Probation);
 }
 
@@ -183,7 +204,7 @@ fn reset_lifts_at_once_and_old_trials_mean_nothing() {
     (0..10).for_each(|_| fail(&mut breaker, at(2), None));
     let next = trial(&mut breaker, at(3));
     assert_ne!(number, next);
-    breaker.succeeded(&rules(), at(3), Some(number), 0);
+    breaker.succeeded(&rules(), at(3), of(Some(number), None), 0);
     assert_eq!(breaker.state(), Quarantined);
     fail(&mut breaker, at(3), Some(next));
     assert_eq!(breaker.retry_in(&rules(), at(3)), Some(at(2)));
@@ -193,12 +214,12 @@ fn reset_lifts_at_once_and_old_trials_mean_nothing() {
 fn odd_settings_are_bounded() {
     let odd = Quarantine { faults: 0, probation_faults: 0, window_ms: 0, backoff_ms: 0, max_backoff_ms: 0, ..rules() };
     let mut breaker = Breaker::default();
-    breaker.failed(&odd, at(0), (None, None), 0, String::new());
+    breaker.failed(&odd, at(0), of(None, None), 0, String::new());
     assert_eq!(breaker.state(), Quarantined);
-    assert_eq!(breaker.admit(&odd, at(0), 0), Admission::Refused(Duration::from_millis(1)));
+    assert_eq!(breaker.admit(&odd, at(0), CallerNumber::HOST, 0), Admission::Refused(Duration::from_millis(1)));
     let many = Quarantine { faults: u32::MAX, ..rules() };
     let mut breaker = Breaker::default();
-    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), (None, None), 0, String::new()));
+    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), of(None, None), 0, String::new()));
     assert_eq!(breaker.state(), Quarantined);
 }
 
@@ -206,7 +227,7 @@ fn odd_settings_are_bounded() {
 fn among(good: u64, inputs: u64) -> HealthState {
     let mut breaker = Breaker::default();
     for n in 0..10 {
-        breaker.failed(&rules(), at(n), (None, Some(n % inputs)), n * good / 9, "trapped".into());
+        breaker.failed(&rules(), at(n), of(None, Some(n % inputs)), n * good / 9, "trapped".into());
     }
     breaker.state()
 }
@@ -219,32 +240,99 @@ fn the_share_of_calls_decides() {
     assert_eq!(among(1, 1), Probation, "one input ten times weighs as much as one call");
     let lax = Quarantine { share_percent: 50, ..rules() };
     let mut breaker = Breaker::default();
-    (0..10).for_each(|n| breaker.failed(&lax, at(n), (None, Some(n)), n, String::new()));
+    (0..10).for_each(|n| breaker.failed(&lax, at(n), of(None, Some(n)), n, String::new()));
     assert_eq!(breaker.state(), Quarantined, "ten of nineteen");
 }
 
 #[test]
 fn an_input_that_set_it_off_is_the_trial_only_when_no_other_comes() {
     let mut breaker = Breaker::default();
-    (0..10).for_each(|_| breaker.failed(&rules(), at(0), (None, Some(13)), 0, "trapped".into()));
-    assert_eq!(breaker.admit(&rules(), at(1), 13), Admission::Refused(at(1)));
-    assert!(matches!(breaker.admit(&rules(), at(1), 7), Admission::Trial(_)));
+    (0..10).for_each(|_| breaker.failed(&rules(), at(0), of(None, Some(13)), 0, "trapped".into()));
+    assert_eq!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 13), Admission::Refused(at(1)));
+    assert!(matches!(breaker.admit(&rules(), at(1), CallerNumber::HOST, 7), Admission::Trial(_)));
     breaker.released(1);
-    assert_eq!(breaker.admit(&rules(), at(2), 13), Admission::Trial(2));
+    assert_eq!(breaker.admit(&rules(), at(2), CallerNumber::HOST, 13), Admission::Trial(2));
     // A trial that fails makes its input one of those.
-    breaker.failed(&rules(), at(2), (Some(2), Some(8)), 0, "trapped".into());
-    assert_eq!(breaker.admit(&rules(), at(4), 8), Admission::Refused(at(2)));
-    assert_eq!(breaker.admit(&rules(), at(4), 9), Admission::Trial(3));
+    breaker.failed(&rules(), at(2), of(Some(2), Some(8)), 0, "trapped".into());
+    assert_eq!(breaker.admit(&rules(), at(4), CallerNumber::HOST, 8), Admission::Refused(at(2)));
+    assert_eq!(breaker.admit(&rules(), at(4), CallerNumber::HOST, 9), Admission::Trial(3));
 }
 
 #[test]
 fn one_poison_does_not_take_back_a_hook_that_serves_others() {
     let mut breaker = Breaker::default();
-    (0..10).for_each(|_| breaker.failed(&rules(), at(0), (None, Some(13)), 0, "trapped".into()));
+    (0..10).for_each(|_| breaker.failed(&rules(), at(0), of(None, Some(13)), 0, "trapped".into()));
     let number = trial(&mut breaker, at(1));
-    breaker.succeeded(&rules(), at(1), Some(number), 1);
-    (2..60).for_each(|n| breaker.failed(&rules(), at(n), (None, Some(13)), 1, "trapped".into()));
+    breaker.succeeded(&rules(), at(1), of(Some(number), None), 1);
+    (2..60).for_each(|n| breaker.failed(&rules(), at(n), of(None, Some(13)), 1, "trapped".into()));
     assert_eq!(breaker.state(), Probation);
-    (0..50).for_each(|n| breaker.failed(&rules(), at(60), (None, Some(100 + n)), 1, "trapped".into()));
+    (0..50).for_each(|n| breaker.failed(&rules(), at(60), of(None, Some(100 + n)), 1, "trapped".into()));
     assert_eq!(breaker.state(), Quarantined, "fifty others");
+}
+
+/// Twenty inputs a second that trap, each another one, are one caller's business.
+#[test]
+fn one_callers_many_poisons_do_not_close_the_hook_for_another() {
+    let (mut breaker, mut good, mut served, mut refused) = (Breaker::default(), 0, 0, 0);
+    for now in 0..90 {
+        for n in 0..20 {
+            let poison = now * 20 + n;
+            match breaker.admit(&rules(), at(now), CallerNumber::new(1), poison) {
+                Admission::Go => breaker.failed(&rules(), at(now), by(1, None, poison), good, "trapped".into()),
+                Admission::Trial(number) => {
+                    breaker.failed(&rules(), at(now), by(1, Some(number), poison), good, "trapped".into());
+                }
+                Admission::Refused(_) => {}
+            }
+        }
+        let trial = match breaker.admit(&rules(), at(now), CallerNumber::new(2), u64::MAX) {
+            Admission::Refused(_) => {
+                refused += 1;
+                continue;
+            }
+            Admission::Go => None,
+            Admission::Trial(number) => Some(number),
+        };
+        (good, served) = (good + 1, served + 1);
+        breaker.succeeded(&rules(), at(now), by(2, trial, u64::MAX), good);
+    }
+    assert!(served >= 85, "{served} served, {refused} refused");
+}
+
+#[test]
+fn the_share_of_callers_decides_too() {
+    let among = |faulty: u64, served: u64, later: u64| {
+        let mut breaker = Breaker::default();
+        (0..3).for_each(|n| breaker.failed(&rules(), at(0), by(n % faulty, None, n), 0, "trapped".into()));
+        (0..served).for_each(|n| breaker.succeeded(&rules(), at(0), by(1_000 + n, None, n), n + 1));
+        let fault = |n| breaker.failed(&rules(), at(later), by(n % faulty, None, n), served, "trapped".into());
+        (3..200).for_each(fault);
+        breaker.state()
+    };
+    assert_eq!(among(1, 0, 1), Quarantined, "nobody else");
+    assert_eq!(among(1, 1, 1), Probation, "one of two");
+    assert_eq!(among(19, 1, 1), Quarantined, "nineteen of twenty");
+    assert_eq!(among(18, 1, 1), Probation, "less");
+    assert_eq!(among(1, 1, 61), Quarantined, "who was served before the window speaks no more for it");
+    let mut breaker = Breaker::default();
+    (0..3).for_each(|n| breaker.failed(&rules(), at(0), by(1, None, n), 0, "trapped".into()));
+    breaker.succeeded(&rules(), at(0), by(1, None, 0), 1);
+    (3..200).for_each(|n| breaker.failed(&rules(), at(0), by(1, None, n), 1, "trapped".into()));
+    assert_eq!(breaker.state(), Quarantined, "who has faults does not speak for it");
+    (0..1_000).for_each(|n| serve(&mut breaker.served, CallerNumber::new(n), at(n)));
+    assert_eq!((breaker.served.len(), breaker.served.contains_key(&CallerNumber::new(999))), (MAX_SERVED, true));
+}
+
+#[test]
+fn a_caller_whose_trial_failed_makes_room_for_others() {
+    let mut breaker = quarantined(at(0));
+    let number = match breaker.admit(&rules(), at(1), CallerNumber::new(1), 1) {
+        Admission::Trial(number) => number,
+        other => panic!("no trial: {other:?}"),
+    };
+    breaker.failed(&rules(), at(1), by(1, Some(number), 1), 0, "trapped".into());
+    assert_eq!(breaker.admit(&rules(), at(3), CallerNumber::new(1), 2), Admission::Refused(at(2)));
+    assert!(matches!(breaker.admit(&rules(), at(3), CallerNumber::new(2), 3), Admission::Trial(_)));
+    breaker.released(number + 1);
+    assert!(matches!(breaker.admit(&rules(), at(5), CallerNumber::new(1), 4), Admission::Trial(_)), "nobody else came");
 }

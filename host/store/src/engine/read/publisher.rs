@@ -25,7 +25,8 @@
 //! window. A type that is not watched has no hub. Events that watches have yet to take are bounded in number and bytes,
 //! for each hub and for all ([`hub`](crate::engine::read::hub)); the fullest hub loses its oldest ones first.
 //! A window holds the states of keys that it has not passed and that changed since it was opened, so however slowly a
-//! scan is read, no more than what it would give.
+//! scan is read, no more than what it would give. All windows together have a bound in bytes, too: over that, the one
+//! with the most is given up, and its scan fails.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -58,10 +59,11 @@ pub(crate) struct Publisher {
     limits: HubLimits,
     /// Bytes of the events in all hubs, and how many there may be.
     bytes: Arc<AtomicUsize>,
+    /// Bytes that events in hubs may have, and as many again what windows hold.
     max_bytes: usize,
 }
 
-/// Bytes that an event takes besides its encoding, about.
+/// Bytes that an event, or a state in a window, takes besides its encoding, about.
 const EVENT: usize = 512;
 
 #[derive(Default)]
@@ -71,6 +73,8 @@ struct State {
     newest: Newest,
     windows: HashMap<u64, WindowChanges>,
     next_window: u64,
+    /// Bytes of the states in all windows.
+    window_bytes: usize,
     closed: bool,
 }
 
@@ -95,6 +99,10 @@ struct WindowChanges {
     /// The last key that was passed.
     passed: Option<Vec<u8>>,
     states: States,
+    /// Bytes of the states.
+    bytes: usize,
+    /// Whether it was given up: others needed the room.
+    is_lost: bool,
 }
 
 enum Events {
@@ -130,13 +138,20 @@ impl Publisher {
         let mut state = self.state.lock();
         // Before the events: whoever has seen an event must not read what was before it.
         show();
-        let State { types, hubs, windows, newest, .. } = &mut *state;
+        let State { types, hubs, windows, newest, window_bytes, .. } = &mut *state;
         for change in changes {
             if change.now.is_some() && !types.contains(&change.type_key) {
                 types.insert(change.type_key.clone());
             }
             for window in windows.values_mut() {
-                window.note(change);
+                *window_bytes += window.note(change);
+            }
+            while *window_bytes > self.max_bytes
+                && let Some(fullest) = windows.values_mut().max_by_key(|window| window.bytes)
+                && fullest.bytes > 0
+            {
+                *window_bytes -= fullest.give_up();
+                metrics::scan_outrun();
             }
             if change.is_event
                 && let Some(hubs) = hubs.get(&change.type_key)
@@ -215,7 +230,8 @@ impl Publisher {
     fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> Window {
         let number = state.next_window;
         state.next_window += 1;
-        state.windows.insert(number, WindowChanges { filter, passed: None, states: States::new() });
+        let changes = WindowChanges { filter, passed: None, states: States::new(), bytes: 0, is_lost: false };
+        state.windows.insert(number, changes);
         Window { publisher: self.clone(), number }
     }
 
@@ -229,6 +245,11 @@ impl Publisher {
     #[cfg(test)]
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn window_bytes(&self) -> usize {
+        self.state.lock().window_bytes
     }
 
     #[cfg(test)]
@@ -251,15 +272,29 @@ impl Newest {
 impl Window {
     /// Moves the window behind `last`, the last key of a page that was read; `None` at the end of the scan. Answers the
     /// states that override what the page saw.
-    pub(crate) fn pass(&self, last: Option<&[u8]>) -> States {
+    ///
+    /// # Errors
+    /// [`StoreError::ScanOutrun`].
+    pub(crate) fn pass(&self, last: Option<&[u8]>) -> Result<States, StoreError> {
         let mut state = self.publisher.state.lock();
-        let Some(window) = state.windows.get_mut(&self.number) else { return States::new() };
-        let Some(last) = last else { return std::mem::take(&mut window.states) };
-        window.passed = Some(last.to_vec());
-        // The first key after it.
-        let behind = [last, &[0]].concat();
-        let left = window.states.split_off(&behind);
-        std::mem::replace(&mut window.states, left)
+        let State { windows, window_bytes, .. } = &mut *state;
+        let Some(window) = windows.get_mut(&self.number) else { return Ok(States::new()) };
+        if window.is_lost {
+            return Err(StoreError::ScanOutrun { bytes: self.publisher.max_bytes });
+        }
+        let left = match last {
+            None => States::new(),
+            Some(last) => {
+                window.passed = Some(last.to_vec());
+                // The first key after it.
+                window.states.split_off([last, &[0]].concat().as_slice())
+            }
+        };
+        let passed = std::mem::replace(&mut window.states, left);
+        let bytes: usize = passed.iter().map(|(key, state)| state_bytes(key, state.as_ref())).sum();
+        window.bytes -= bytes;
+        *window_bytes -= bytes;
+        Ok(passed)
     }
 }
 
@@ -334,21 +369,40 @@ impl Drop for Subscription {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.publisher.state.lock().windows.remove(&self.number);
+        let mut state = self.publisher.state.lock();
+        let closed = state.windows.remove(&self.number);
+        state.window_bytes -= closed.map_or(0, |window| window.bytes);
     }
 }
 
 impl WindowChanges {
-    fn note(&mut self, change: &Change) {
-        if self.passed.as_ref().is_some_and(|passed| change.key <= *passed) || self.states.contains_key(&change.key) {
-            return;
+    /// Answers how many bytes it takes.
+    fn note(&mut self, change: &Change) -> usize {
+        let is_passed = self.passed.as_ref().is_some_and(|passed| change.key <= *passed);
+        if self.is_lost || is_passed || self.states.contains_key(&change.key) {
+            return 0;
         }
         let matching = |resource: &&EncodedResource| self.filter.matches(resource);
         let prior = change.prior.as_ref().filter(matching).cloned();
         if prior.is_some() || change.now.as_ref().filter(matching).is_some() {
+            let bytes = state_bytes(&change.key, prior.as_ref());
             self.states.insert(change.key.clone(), prior);
+            self.bytes += bytes;
+            return bytes;
         }
+        0
     }
+
+    /// Holds nothing any more; answers how many bytes it held.
+    fn give_up(&mut self) -> usize {
+        self.is_lost = true;
+        self.states = States::new();
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+fn state_bytes(key: &[u8], state: Option<&EncodedResource>) -> usize {
+    key.len() + state.map_or(0, |resource| resource.bytes().len()) + EVENT
 }
 
 fn event(change: &Change) -> Option<HubEvent> {

@@ -32,7 +32,10 @@ use crate::{
             publisher::{Publisher, States, Subscription, Wanted, Window},
             walk::{Match, StepLimit, Walk, YIELD},
         },
-        tree::table::{Decoder, Payload, Table},
+        tree::{
+            keys,
+            table::{Decoder, Payload, Table},
+        },
     },
 };
 
@@ -63,11 +66,11 @@ impl ScanPosition {
         let mut found = Vec::new();
         let ended = self.walk.step(table, limit, &mut found)?;
         let states = match (ended, found.last()) {
-            (true, _) => self.window.pass(None),
-            (false, Some(last)) => self.window.pass(Some(&last.key)),
+            (true, _) => self.window.pass(None)?,
+            (false, Some(last)) => self.window.pass(Some(&last.key))?,
             (false, None) => States::new(),
         };
-        Ok((merge(table, found, states)?, ended))
+        Ok((merge(found, states), ended))
     }
 }
 
@@ -167,15 +170,25 @@ impl Scanner {
         let (matches, ended) = position.step(&self.table, limit)?;
         position.walk.rest();
         let decoder = self.table.decoder();
-        let parse = |(number, found): (usize, Match)| {
+        let (mut resources, mut next) = (Vec::with_capacity(matches.len()), State::Ended);
+        if !ended {
+            next = State::Waiting(position);
+        }
+        for (number, found) in matches.into_iter().enumerate() {
             if number > 0 && number % YIELD == 0 {
                 thread::yield_now();
             }
-            found.parse(decoder)
-        };
-        let resources = matches.into_iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let position = (!ended).then_some(position);
-        Ok(Page { resources, position })
+            let place = keys::place_of(&found.key);
+            match (found.parse(decoder), place) {
+                (Ok(resource), _) => resources.push(resource),
+                (Err(source), Some(place)) => {
+                    next = State::At(StoreError::Unreadable { place: Box::new(place), source: Box::new(source) });
+                    break;
+                }
+                (Err(source), None) => return Err(source),
+            }
+        }
+        Ok(Page { resources, next })
     }
 }
 
@@ -187,8 +200,8 @@ async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreEr
 /// What one step of a cursor came upon.
 struct Page {
     resources: Vec<EncodedResource>,
-    /// Where the next one begins; `None` at the end.
-    position: Option<Box<ScanPosition>>,
+    /// Where it goes on, or why not.
+    next: State,
 }
 
 /// A cursor over a [`SledBackend`](crate::SledBackend).
@@ -206,6 +219,8 @@ enum State {
     Waiting(Box<ScanPosition>),
     /// Kept here, so that a call that is given up loses no page.
     Stepping(JoinHandle<Result<Page, StoreError>>),
+    /// In front of a resource that cannot be read.
+    At(StoreError),
     Ended,
     Failed,
 }
@@ -214,9 +229,9 @@ impl SledCursor {
     /// Goes on where the page ends.
     fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<EncodedResource>, StoreError> {
         self.state = State::Failed;
-        let Page { resources, position } = page?;
+        let Page { resources, next } = page?;
         self.steps += 1;
-        self.state = position.map_or(State::Ended, State::Waiting);
+        self.state = next;
         Ok(resources)
     }
 }
@@ -254,6 +269,7 @@ impl Cursor for SledCursor {
                     self.state = State::Ended;
                     return Ok(None);
                 }
+                State::At(fault) => return Err(fault),
                 State::Failed => return Err(StoreError::Closed),
             };
             if !resources.is_empty() {
@@ -276,14 +292,9 @@ pub(super) fn interrupted(error: JoinError) -> StoreError {
 }
 
 /// Both inputs are in key order; `states` overrides `found`.
-fn merge(table: &Table, found: Vec<Match>, states: States) -> Result<Vec<Match>, StoreError> {
-    let whole = |found: &Match| match found.payload {
-        Payload::Torn => Err(table.damaged(&found.key, "a part of it is missing")),
-        _ => Ok(()),
-    };
+fn merge(found: Vec<Match>, states: States) -> Vec<Match> {
     if states.is_empty() {
-        found.iter().try_for_each(whole)?;
-        return Ok(found);
+        return found;
     }
     let live = |(key, state): (Vec<u8>, Option<EncodedResource>)| {
         state.map(|resource| Match { key: key.into(), payload: Payload::Live(resource) })
@@ -297,12 +308,11 @@ fn merge(table: &Table, found: Vec<Match>, states: States) -> Result<Vec<Match>,
         if let Some(state) = states.next_if(|(key, _)| *key.as_slice() == *found.key) {
             items.extend(live(state));
         } else {
-            whole(&found)?;
             items.push(found);
         }
     }
     items.extend(states.filter_map(live));
-    Ok(items)
+    items
 }
 
 impl Match {

@@ -3,6 +3,7 @@
 use std::{io::Write as _, os::unix::fs::FileExt as _};
 
 use super::*;
+use crate::WatchEvent;
 
 fn named(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt { path, .. } if path.ends_with("store/db"))
@@ -222,4 +223,50 @@ fn a_directory_that_cannot_be_used_is_named() {
         Err(StoreError::Io { path: named, .. }) => assert_eq!(named, path),
         other => panic!("{other:?}"),
     }
+}
+
+/// Whoever reads past one that is damaged gets all the others, and hears of each that it does not get.
+#[tokio::test]
+async fn a_damaged_resource_hides_none_of_the_others() {
+    const ALL: usize = 300;
+    const DAMAGED: [usize; 4] = [0, 100, 101, 299];
+    let mut store = Fresh::new(|options| options);
+    let name = |n: usize| format!("r-{n:03}");
+    for n in 0..ALL {
+        write(&*store, &resource(&name(n))).await;
+    }
+    store.shut();
+    store.tamper(|db| {
+        for n in DAMAGED {
+            let key = keys::resource(&id(&resource(&name(n)))).unwrap();
+            let mut value = db.get(&key).unwrap().unwrap().to_vec();
+            *value.last_mut().unwrap() ^= 1;
+            db.insert(&key, value).unwrap();
+        }
+    });
+    store.open().unwrap();
+    let (mut after, mut got, mut missed) = (None, Vec::new(), Vec::new());
+    loop {
+        let mut watch = store.watch_list(&everything(), after.as_ref()).await.unwrap();
+        let fault = loop {
+            match watch.next().await {
+                Ok(WatchEvent::Upsert(resource)) => got.push(resource.name().to_owned()),
+                Ok(_) => break None,
+                Err(fault) => break Some(fault),
+            }
+        };
+        let Some(fault) = fault else {
+            // What is in front of it is not watched either.
+            write(&*store, &resource("a")).await;
+            let last = write(&*store, &resource("z")).await;
+            assert_eq!(next(&mut watch).await, Event::Upsert(last));
+            break;
+        };
+        assert!(fault.to_string().contains("the checksum"), "{fault}");
+        let StoreError::Unreadable { place, .. } = fault else { panic!("{fault:?}") };
+        missed.push(place.name.clone());
+        after = Some(*place);
+    }
+    let expected: Vec<_> = (0..ALL).filter(|n| !DAMAGED.contains(n)).map(name).collect();
+    assert_eq!((got, missed), (expected, DAMAGED.map(name).to_vec()));
 }

@@ -211,7 +211,7 @@ async fn closing_finishes_what_was_accepted_and_ends_watches() {
     closing.await.unwrap();
     assert_eq!(next(&mut events).await, Event::Upsert(stored.clone()));
     assert!(matches!(events.next().await, Err(StoreError::Closed)));
-    assert!(matches!(store.watch_list(&everything()).await, Err(StoreError::Closed)));
+    assert!(matches!(store.watch_list(&everything(), None).await, Err(StoreError::Closed)));
     assert_eq!(read(&**store, &id(&stored)).await, Some(stored), "reads go on");
     // A watch that somebody forgot does not keep the directory.
     let path = store.path();
@@ -232,7 +232,7 @@ async fn what_nobody_watches_has_no_hub() {
     assert_eq!(store.shared.publisher.hubs_and_windows(), (0, 0));
     // A call that is given up while it scans leaves nothing behind.
     let everything = everything();
-    let mut call = store.watch_list(&everything);
+    let mut call = store.watch_list(&everything, None);
     let waker = std::task::Waker::noop();
     assert!(call.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_ready());
     drop(call);

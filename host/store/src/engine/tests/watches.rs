@@ -26,3 +26,54 @@ async fn watches_of_all_types_have_one_bound_and_the_fuller_type_loses_its_event
     }
     assert!(matches!(full.next().await, Err(StoreError::WatchLagged { .. })));
 }
+
+/// A scan that is read slowly remembers what is overwritten in front of it: all of them within one bound.
+#[tokio::test]
+async fn what_scans_remember_has_one_bound_and_the_one_with_the_most_is_given_up() {
+    const BOUND: usize = 60_000;
+    let store = Fresh::new(|options| Options { watch_bytes: BOUND, ..options });
+    let name = |n: usize| format!("a-{n:03}");
+    // More than the first page has.
+    let mut stored = Vec::new();
+    for n in 0..200 {
+        stored.push(write(&*store, &sized(resource(&name(n)), 1_000)).await);
+    }
+    let (mut first, mut last) = (store.scan(&everything()).await.unwrap(), None);
+    let begun = first.next().await.unwrap().unwrap().len();
+    for n in (0..200).rev() {
+        stored[n] = write(&*store, &sized(stored[n].clone(), 1_100)).await;
+        if n == 160 {
+            last = Some((store.scan(&everything()).await.unwrap(), n));
+        }
+        let remembered = store.shared.publisher.window_bytes();
+        assert!(remembered <= BOUND, "{remembered} bytes at {n}");
+    }
+    let outrun = first.next().await.unwrap_err();
+    assert!(matches!(outrun, StoreError::ScanOutrun { bytes: BOUND }), "{outrun}");
+    println!("{begun} resources in the first page");
+    assert!(begun < 150, "{begun} of 200 were given before");
+    let (mut last, n) = last.unwrap();
+    let outrun = last.next().await.unwrap_err();
+    assert!(matches!(outrun, StoreError::ScanOutrun { .. }), "{outrun}: {n} were overwritten");
+    assert_eq!(store.shared.publisher.window_bytes(), 0, "what is given up is held no more");
+
+    // What fits is exact, and is held until it was given only.
+    let (mut scan, mut seen) = (store.scan(&everything()).await.unwrap(), 0);
+    for n in 170..200 {
+        stored[n] = write(&*store, &sized(stored[n].clone(), 500)).await;
+    }
+    assert!(store.shared.publisher.window_bytes() > 30 * 1_000);
+    while let Some(page) = scan.next().await.unwrap() {
+        for resource in page {
+            let bytes = resource.bytes().len();
+            assert!(bytes > 1_000, "{bytes}: as of the beginning");
+            seen += 1;
+        }
+    }
+    assert_eq!((seen, store.shared.publisher.window_bytes()), (200, 0));
+    let mut unread = store.scan(&everything()).await.unwrap();
+    write(&*store, &sized(stored[0].clone(), 500)).await;
+    assert!(store.shared.publisher.window_bytes() > 1_000);
+    drop(std::mem::replace(&mut unread, store.scan(&everything()).await.unwrap()));
+    assert_eq!(store.shared.publisher.window_bytes(), 0);
+}

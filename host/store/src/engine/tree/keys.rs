@@ -22,7 +22,7 @@ use mortise_resource::{
     pb,
 };
 
-use crate::{ExpectedId, TypeKey};
+use crate::{ExpectedId, Place, TypeKey};
 
 /// The only key of its space.
 pub(crate) const META: &[u8] = b"m";
@@ -309,6 +309,12 @@ pub(crate) fn place(segments: &[u8]) -> Option<[&str; 3]> {
     let mut parts = std::str::from_utf8(segments.strip_suffix(&[0])?).ok()?.split('\0');
     let segments = [parts.next()?, parts.next()?, parts.next()?];
     parts.next().is_none().then_some(segments)
+}
+
+/// Where the resource of a key is among those of its type.
+pub(crate) fn place_of(key: &[u8]) -> Option<Place> {
+    let [_, _, partition, namespace, name] = split(key)?.map(str::to_owned);
+    Some(Place { partition, namespace, name })
 }
 
 /// The first key after every key that begins with `prefix`, which is not empty and holds no byte 255: ours are UTF-8.
