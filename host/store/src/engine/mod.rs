@@ -2,7 +2,7 @@
 //!
 //! - `open`: the directory, its lock, and creation that survives a loss of power. `load`: a store made of the records
 //!   of a snapshot. `comparison`: what such records must agree in. `offline`: the check of a store that no server has
-//!   open.
+//!   open. `salvage`: what can be read of one, got out.
 //! - `commit`: the life of a write until it is durable and published, and its way from the log to the tree.
 //! - `read`: point reads, exact scans, watches and snapshots, and the moment at which a commit becomes visible.
 //! - `tree`: keys, records, and the table: sled's tree with the newest changes in front of it.
@@ -17,6 +17,7 @@ mod offline;
 mod open;
 mod options;
 mod read;
+mod salvage;
 mod tree;
 
 #[cfg(test)]
@@ -125,7 +126,7 @@ impl SledBackend {
         work_dir: Option<&Path>,
         found: &mut dyn FnMut(Record),
     ) -> Result<(u64, Vec<Problem>), StoreError> {
-        offline::salvage(path, work_dir, found)
+        salvage::salvage(path, work_dir, found)
     }
 
     /// Asks the commit thread for something.

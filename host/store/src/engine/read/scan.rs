@@ -178,14 +178,14 @@ impl Scanner {
             if number > 0 && number % YIELD == 0 {
                 thread::yield_now();
             }
-            let place = keys::place_of(&found.key);
-            match (found.parse(decoder), place) {
-                (Ok(resource), _) => resources.push(resource),
-                (Err(source), Some(place)) => {
+            let key = found.key.clone();
+            match found.parse(decoder) {
+                Ok(resource) => resources.push(resource),
+                Err(source) => {
+                    let Some(place) = keys::place_of(&key) else { return Err(source) };
                     next = State::At(StoreError::Unreadable { place: Box::new(place), source: Box::new(source) });
                     break;
                 }
-                (Err(source), None) => return Err(source),
             }
         }
         Ok(Page { resources, next })

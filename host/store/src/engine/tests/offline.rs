@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::*;
-use crate::Record;
+use crate::{Record, check::Problem, engine::tree::sled_messages};
 
 /// A closed store of 60 resources, every third larger than a page of the tree.
 async fn closed() -> (Fresh, Vec<pb::Resource>) {
@@ -37,16 +37,40 @@ async fn everything_is_got_out_of_a_sound_store_and_what_is_readable_of_a_damage
         let mut value = db.get(&key).unwrap().unwrap().to_vec();
         value[30] ^= 1;
         db.insert(key, value).unwrap();
-        // The sixteenth has chunks; one of them is gone.
+        // The sixteenth and the nineteenth have chunks; one of them is gone.
         db.remove(keys::chunk(16, b'r', 1)).unwrap();
+        db.remove(keys::chunk(19, b'r', 1)).unwrap();
         db.remove(keys::META).unwrap();
+        // Of two of them the history has nothing, either.
+        db.remove(keys::event(8)).unwrap();
+        db.remove(keys::event(16)).unwrap();
     });
-    let (found, highest, problems) = salvaged(&store.path());
+    let (mut found, highest, problems) = salvaged(&store.path());
+    found.sort_by_key(name);
     let expected: Vec<_> = stored.iter().filter(|r| !["r-07", "r-15"].contains(&&*name(r))).cloned().collect();
     assert_eq!((found, highest), (expected, 60));
     for expected in ["default/r-07: ", "default/r-15: ", "the counters: "] {
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{expected}: {problems:?}");
     }
+    let taken = |problem: &String| problem.contains("default/r-18: it is as commit 19 left it");
+    assert!(problems.iter().any(taken), "the history has it: {problems:?}");
+}
+
+/// What the history says is deleted does not come back with an older page.
+#[tokio::test]
+async fn what_was_deleted_stays_deleted() {
+    let (mut store, stored) = closed().await;
+    let key = keys::resource(&id(&stored[7])).unwrap();
+    let mut value = None;
+    store.tamper(|db| value = db.get(&key).unwrap());
+    store.open().unwrap();
+    delete(&*store, &stored[7]).await;
+    store.shut();
+    store.tamper(|db| drop(db.insert(&key, value.unwrap()).unwrap()));
+    let (found, _, problems) = salvaged(&store.path());
+    let expected: Vec<_> = stored.iter().filter(|r| name(r) != "r-07").cloned().collect();
+    assert_eq!(found, expected, "{problems:?}");
+    assert!(!problems.is_empty());
 }
 
 #[tokio::test]
@@ -107,7 +131,7 @@ async fn damaged_files_get_a_verdict() {
     }
     let stored: BTreeMap<_, _> = stored.into_iter().map(|resource| (name(&resource), resource)).collect();
     let mut random = fastrand::Rng::with_seed(5);
-    let (mut refused, mut damaged, mut sound, mut lost) = (0, 0, 0, 0);
+    let (mut refused, mut damaged, mut sound, mut lost, mut older, mut nothing) = (0, 0, 0, 0, 0, 0);
     for round in 0..150 {
         let dir = tempfile::tempdir().unwrap();
         copy_store(&store.path(), dir.path());
@@ -129,17 +153,102 @@ async fn damaged_files_get_a_verdict() {
             Ok(report) if report.problems.is_empty() => sound += 1,
             Ok(_) => damaged += 1,
         }
-        let mut found = 0;
+        let mut found = BTreeMap::new();
         let salvaged = SledBackend::salvage(dir.path(), None, &mut |record| {
             let resource = <pb::Resource as prost::Message>::decode(&*record.payload).unwrap();
-            assert_eq!(stored.get(&name(&resource)), Some(&resource));
-            found += 1;
+            let known: &mut (u64, pb::Resource) = found.entry(name(&resource)).or_default();
+            if record.sequence > known.0 {
+                *known = (record.sequence, resource);
+            }
         });
-        if let Ok((_, problems)) = salvaged {
-            assert!(found == stored.len() || !problems.is_empty(), "round {round}: {found} without a word");
-            lost += usize::from(found < stored.len());
+        let Ok((_, problems)) = salvaged else {
+            nothing += 1;
+            continue;
+        };
+        let old = found.iter().filter(|(name, (_, resource))| stored.get(*name) != Some(resource)).count();
+        let words = ["may be older ones", "a newer one may be lost", "but it was closed with commit"];
+        let says_old = |problem: &Problem| words.iter().any(|words| problem.to_string().contains(words));
+        assert!(
+            old == 0 || problems.iter().any(says_old),
+            "round {round}: {old} older ones without a word: {problems:?}"
+        );
+        assert!(found.len() == stored.len() || !problems.is_empty(), "round {round}: {} without a word", found.len());
+        lost += usize::from(found.len() < stored.len());
+        older += usize::from(old > 0);
+    }
+    println!(
+        "refused {refused}, damaged {damaged}, sound {sound}; {lost} emptied with losses, {older} with older ones, {nothing} not"
+    );
+    assert!(refused > 10 && damaged > 10 && lost > 2, "{refused} {damaged} {lost}");
+    assert!(older > 0 && nothing < 75, "{older}, {nothing}: more than those that were cut");
+}
+
+/// A closed store of five types with 200 resources each, of which the history has a tenth, its data file and what that has
+/// in it.
+async fn closed_with_types() -> (Fresh, PathBuf, Vec<u8>) {
+    let mut store = Fresh::new(|options| Options { history_events: 100, ..options });
+    for n in 0..200 {
+        for kind in ["A", "B", "C", "D", "E"] {
+            let resource = resource_in(type_of("v1", kind), tenancy("default", "default"), &format!("r-{n:03}"));
+            write(&*store, &sized(resource, 200)).await;
         }
     }
-    println!("refused {refused}, damaged {damaged}, sound {sound}; {lost} emptied with losses");
-    assert!(refused > 10 && damaged > 10 && lost > 10, "{refused} {damaged} {lost}");
+    // Opened again, sled has a snapshot of where its pages are.
+    store.reopen();
+    store.shut();
+    let db = store.path().join("store/db");
+    let bytes = fs::read(&db).unwrap();
+    (store, db, bytes)
+}
+
+/// How many resources are got out, and what is said besides.
+fn count_salvaged(store: &Fresh) -> (usize, Vec<String>) {
+    let mut found = 0;
+    let (_, problems) = SledBackend::salvage(&store.path(), None, &mut |_| found += 1).unwrap();
+    (found, problems.iter().map(ToString::to_string).collect())
+}
+
+/// Of a store of which one bit is wrong all the rest is got out, wherever it is.
+#[tokio::test]
+async fn one_wrong_bit_costs_little_and_what_it_costs_is_listed() {
+    const STEP: usize = 20_011;
+    let (store, db, whole) = closed_with_types().await;
+    let mut costs = Vec::new();
+    for at in (0..whole.len()).step_by(STEP).filter(|at| whole[*at] != 0) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        fs::write(&db, &damaged).unwrap();
+        let (found, problems) = count_salvaged(&store);
+        assert!(found == 1_000 || !problems.is_empty(), "{} are missing, and nothing is said, at {at}", 1_000 - found);
+        costs.push(1_000 - found);
+    }
+    let of = |few: std::ops::RangeInclusive<usize>| costs.iter().filter(|cost| few.contains(cost)).count();
+    let (flips, none, one, most) = (costs.len(), of(0..=0), of(1..=1), costs.iter().max().unwrap());
+    println!("{flips} flips: {none} cost no resource, {one} cost one, the others at most {most}");
+    assert!(flips > 30, "{flips} flips");
+    // The others are in a page that leads to others, or in the bounds of one.
+    assert!(none + one > flips * 9 / 10, "{costs:?}");
+}
+
+/// A page that cannot be read at all costs what is in it.
+#[tokio::test]
+async fn a_page_that_cannot_be_read_hides_none_behind_it() {
+    let (store, db, whole) = closed_with_types().await;
+    let pages = sled_messages::large_in(&whole);
+    let (mut tried, mut gaps, mut least) = (0, 0, 1_000);
+    for (_, body) in pages.iter().step_by(17) {
+        let at = body.start;
+        let mut damaged = whole.clone();
+        // The length of what the page begins with.
+        damaged[at..at + 9].fill(0xFF);
+        fs::write(&db, &damaged).unwrap();
+        let (found, problems) = count_salvaged(&store);
+        assert!(found == 1_000 || !problems.is_empty(), "{} are missing, and nothing is said, at {at}", 1_000 - found);
+        tried += 1;
+        gaps += usize::from(problems.iter().any(|problem| problem.contains("what follows")));
+        least = least.min(found);
+    }
+    println!("{tried} pages: {gaps} in the way of a walk, {least} of 1,000 at least");
+    assert!(tried > 30 && gaps > 5, "{gaps} of {tried}");
+    assert!(least > 750, "{least} of 1,000");
 }

@@ -10,6 +10,7 @@ pub(crate) mod merge;
 pub(crate) mod panics;
 pub(crate) mod record;
 pub(crate) mod sled_file;
+pub(crate) mod sled_messages;
 pub(crate) mod sums;
 pub(crate) mod table;
 pub(crate) mod totals;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Sled's default, written down because it is part of the format: sled refuses another one than the file was made with.
-const SEGMENT_BYTES: usize = 512 * 1024;
+pub(super) const SEGMENT_BYTES: usize = 512 * 1024;
 /// Has the kernel forget what it holds of a file and has on the disk, so that what is read next comes from there. After
 /// a sync that failed, the kernel takes for written what is not, and shows it to whoever reads; a store that was not
 /// closed may have seen one.
@@ -30,10 +30,15 @@ pub(crate) fn read_anew(file: &Path) -> Result<(), StoreError> {
 /// A process that is killed while sled opens leaves `snap.….generating` behind, which sled would take for its newest
 /// snapshot and call corrupt. A snapshot only saves sled time, and it removes the last one after a new one is complete.
 pub(crate) fn remove_unfinished_snapshots(dir: &Path) -> Result<(), StoreError> {
+    remove_snapshots(dir, |name| name.ends_with(".generating"))
+}
+
+/// Removes those of sled's snapshots whose names are meant. A snapshot only saves sled time.
+pub(crate) fn remove_snapshots(dir: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(io_fault(dir, "read"))? {
         let path = entry.map_err(io_fault(dir, "read"))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with("snap.") && name.ends_with(".generating") {
+        if name.starts_with("snap.") && is_meant(name) {
             fs::remove_file(&path).map_err(io_fault(&path, "remove"))?;
         }
     }

@@ -1,0 +1,360 @@
+//! The messages in sled's data file, of a store that is emptied of what can be read.
+//!
+//! Sled reads no page of which a bit is wrong, and opens no tree where one is wrong that it begins with. What we store has
+//! checksums of its own, over key and value. So in a copy of the file a message that is damaged gets the checksum that sled
+//! would give it as it is, if the damage is in records: then one bit costs one record, not a page of them, or all. Sled has
+//! nothing to read past a checksum with.
+//!
+//! # Format, of sled 0.34
+//! Segments of [`SEGMENT_BYTES`]: a header of 20 bytes, of which 4 to 11 are its place in the log, and messages: CRC-32
+//! (4), kind (1), and as varints the length of the body, the number of the segment and the page; the body. The CRC is over
+//! the body and the header behind it. A body is a [`Node`] or a link, which sets or removes a record of one.
+//!
+//! # Limits
+//! A message is changed only if the next one begins where its length says, so that no sound one is written into. Sled
+//! walks without end where pages do not belong together, so a node is accepted only if those beside it agree about where
+//! it begins and ends and what follows, and one that leads to others is not. One whose length is damaged stays as it is,
+//! and so do those of a segment whose header is. Two passes over the file, a segment and the bounds of all nodes in memory.
+
+use std::{
+    collections::HashSet,
+    fs::{File, OpenOptions},
+    os::unix::fs::FileExt as _,
+    path::Path,
+};
+
+use crate::{StoreError, engine::tree::sled_file::SEGMENT_BYTES, error::io_fault};
+
+/// Bytes in front of the messages of a segment.
+const HEADER: usize = 20;
+
+/// What a place in the log is stored combined with.
+const PLACE_MASK: u64 = 0x7FFF_FFFF_FFFF_FFFF;
+
+/// Kinds of messages: from one that was given up to the last kind of page. The others are not sound by themselves.
+const KINDS: std::ops::RangeInclusive<u8> = 1..=11;
+
+/// The kind behind which a segment has nothing.
+const CAP: u8 = 2;
+/// The kinds of a node and of a link that are in the message.
+const NODE: u8 = 8;
+const LINK: u8 = 10;
+
+/// Gives each message of the data file whose records are damaged the checksum of what it is now. Answers how many.
+pub(crate) fn accept_damaged(file: &Path) -> Result<usize, StoreError> {
+    let opened = OpenOptions::new().read(true).write(true).open(file).map_err(io_fault(file, "open"))?;
+    let mut bounds = Bounds::default();
+    each_segment(&opened, file, |_, segment| {
+        bounds.note(segment);
+        Ok(())
+    })?;
+    let mut count = 0;
+    each_segment(&opened, file, |base, segment| {
+        for (at, checksum) in damaged(segment, &bounds) {
+            opened.write_all_at(&checksum.to_le_bytes(), base + at as u64).map_err(io_fault(file, "write"))?;
+            count += 1;
+        }
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+fn each_segment(
+    opened: &File,
+    file: &Path,
+    mut look: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let bytes = opened.metadata().map_err(io_fault(file, "look at"))?.len();
+    let (mut segment, mut base) = (vec![0; SEGMENT_BYTES], 0);
+    while base < bytes {
+        segment.truncate(usize::try_from(bytes - base).unwrap_or(SEGMENT_BYTES));
+        opened.read_exact_at(&mut segment, base).map_err(io_fault(file, "read"))?;
+        look(base, &segment)?;
+        base += SEGMENT_BYTES as u64;
+    }
+    Ok(())
+}
+
+/// Where damaged messages of a segment begin that are accepted, and the checksums of what they are now.
+fn damaged(segment: &[u8], bounds: &Bounds) -> Vec<(usize, u32)> {
+    let mut found = Vec::new();
+    let Some(number) = number_of(segment) else { return found };
+    let at = |from: usize| Message::read(segment.get(from..)?, number);
+    let mut from = HEADER;
+    while let Some((begin, message)) = next_sound(segment, number, from) {
+        let skipped = at(from).filter(|_| begin > from);
+        if let Some(damaged) = skipped.filter(|damaged| from + damaged.bytes == begin && bounds.accept(damaged)) {
+            found.push((from, damaged.now));
+        }
+        if message.kind == CAP {
+            break;
+        }
+        from = begin + message.bytes;
+    }
+    found
+}
+
+/// The first sound message from a place on, and where it begins.
+fn next_sound(segment: &[u8], number: u64, from: usize) -> Option<(usize, Message<'_>)> {
+    let at = |from: usize| Some((from, Message::read(segment.get(from..)?, number).filter(Message::is_sound)?));
+    (from..segment.len()).find_map(at)
+}
+
+/// Where sound nodes begin and end.
+#[derive(Default)]
+struct Bounds {
+    /// Pages, and the key that each begins with.
+    begins: HashSet<(u64, Vec<u8>)>,
+    /// Pages, and the key that the one in front of each ends with.
+    ends: HashSet<(u64, Vec<u8>)>,
+}
+
+impl Bounds {
+    /// Remembers those of a segment.
+    fn note(&mut self, segment: &[u8]) {
+        let Some(number) = number_of(segment) else { return };
+        let mut from = HEADER;
+        while let Some((begin, message)) = next_sound(segment, number, from).filter(|(_, message)| message.kind != CAP)
+        {
+            from = begin + message.bytes;
+            if let Some((node, _)) = Node::read(message.body).filter(|_| message.kind == NODE) {
+                self.begins.insert((message.page, node.begin.to_vec()));
+                self.ends.insert((node.next, node.end.to_vec()));
+            }
+        }
+    }
+
+    /// Whether a message can only be damaged in the records that it has.
+    fn accept(&self, message: &Message<'_>) -> bool {
+        match message.kind {
+            LINK => is_record_link(message.body),
+            NODE => Node::read(message.body).is_some_and(|(node, rest)| {
+                let begins = node.begin.is_empty() || self.ends.contains(&(message.page, node.begin.to_vec()));
+                let ends = match node.end {
+                    [] => node.next == 0,
+                    end => self.begins.contains(&(node.next, end.to_vec())),
+                };
+                begins && ends && node.has_only_records(rest)
+            }),
+            _ => false,
+        }
+    }
+}
+
+/// What a node begins with: the page behind it (varint), the page that it takes in (varint, 0 for none), whether another
+/// takes it in (1), how many bytes all keys share with the first bound (1), and the bounds.
+struct Node<'m> {
+    next: u64,
+    is_merging: bool,
+    shared: usize,
+    begin: &'m [u8],
+    end: &'m [u8],
+}
+
+impl<'m> Node<'m> {
+    /// The node, and what is behind its bounds.
+    fn read(body: &'m [u8]) -> Option<(Self, &'m [u8])> {
+        let (next, rest) = varint(body)?;
+        let (child, rest) = varint(rest)?;
+        let ([merging, shared], rest) = rest.split_first_chunk()?;
+        let (begin, rest) = bytes(rest)?;
+        let (end, rest) = bytes(rest)?;
+        let (is_merging, shared) = ((child, *merging) != (0, 0), usize::from(*shared));
+        Some((Self { next, is_merging, shared, begin, end }, rest))
+    }
+
+    /// Whether there are records only, in the order of their keys and within the bounds: a zero byte, their number
+    /// (varint), the keys, the values.
+    fn has_only_records(&self, rest: &[u8]) -> bool {
+        let in_order = || {
+            let ([0], rest) = rest.split_first_chunk()? else { return None };
+            let (count, mut rest) = varint(rest)?;
+            let mut last: Option<Vec<u8>> = None;
+            for _ in 0..count {
+                let (key, behind) = bytes(rest)?;
+                let key = [self.begin.get(..self.shared)?, key].concat();
+                let is_behind = last.is_none_or(|last| last < key) && self.begin <= &*key;
+                if !is_behind || !(self.end.is_empty() || *key < *self.end) {
+                    return None;
+                }
+                (last, rest) = (Some(key), behind);
+            }
+            for _ in 0..count {
+                rest = bytes(rest)?.1;
+            }
+            rest.is_empty().then_some(())
+        };
+        !self.is_merging && in_order().is_some()
+    }
+}
+
+/// Whether a link sets a record (0, key, value) or removes one (1, key).
+fn is_record_link(body: &[u8]) -> bool {
+    let rest = match body.split_first() {
+        Some((0, rest)) => bytes(rest).and_then(|(_key, rest)| bytes(rest)),
+        Some((1, rest)) => bytes(rest),
+        _ => None,
+    };
+    rest.is_some_and(|(_, rest)| rest.is_empty())
+}
+
+/// The number of a segment, which its messages have, too.
+fn number_of(segment: &[u8]) -> Option<u64> {
+    let place = segment.get(4..12).and_then(|place| place.try_into().ok()).map(u64::from_le_bytes)?;
+    Some((place ^ PLACE_MASK) / SEGMENT_BYTES as u64)
+}
+
+/// A message as it is.
+struct Message<'s> {
+    kind: u8,
+    page: u64,
+    /// All of it.
+    bytes: usize,
+    body: &'s [u8],
+    /// The checksum that it has.
+    stored: u32,
+    /// The one that it would have to have.
+    now: u32,
+}
+
+impl<'s> Message<'s> {
+    /// What these bytes begin with, if it can be a message of this segment.
+    fn read(bytes: &'s [u8], number: u64) -> Option<Self> {
+        let (checksum, rest) = bytes.split_first_chunk::<4>()?;
+        let (kind, rest) = rest.split_first()?;
+        if !KINDS.contains(kind) {
+            return None;
+        }
+        let (length, rest) = varint(rest)?;
+        let (of, rest) = varint(rest)?;
+        let (page, rest) = varint(rest)?;
+        if of != number {
+            return None;
+        }
+        let body = rest.get(..usize::try_from(length).ok()?)?;
+        let header = bytes.get(4..bytes.len() - rest.len())?;
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(body);
+        hasher.update(header);
+        let (stored, now) = (u32::from_le_bytes(*checksum), !hasher.finalize());
+        Some(Self { kind: *kind, page, bytes: 4 + header.len() + body.len(), body, stored, now })
+    }
+
+    fn is_sound(&self) -> bool {
+        self.stored == self.now
+    }
+}
+
+/// A number, and what is behind it.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    match *first {
+        first @ 0..=240 => Some((first.into(), rest)),
+        first @ 241..=248 => {
+            let (second, rest) = rest.split_first()?;
+            Some((240 + 256 * u64::from(first - 241) + u64::from(*second), rest))
+        }
+        249 => {
+            let ([second, third], rest) = rest.split_first_chunk()?;
+            Some((2288 + 256 * u64::from(*second) + u64::from(*third), rest))
+        }
+        first @ 250.. => {
+            let (number, rest) = rest.split_at_checked(usize::from(first - 247))?;
+            let number = number.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            Some((number, rest))
+        }
+    }
+}
+
+/// Bytes behind their number, and what is behind them.
+fn bytes(from: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = varint(from)?;
+    rest.split_at_checked(usize::try_from(length).ok()?)
+}
+
+/// Where larger messages of a data file begin, and their bodies.
+#[cfg(test)]
+pub(crate) fn large_in(file: &[u8]) -> Vec<(usize, std::ops::Range<usize>)> {
+    let mut found = Vec::new();
+    for (n, segment) in file.chunks(SEGMENT_BYTES).enumerate() {
+        let Some(number) = number_of(segment) else { continue };
+        let mut from = HEADER;
+        while let Some(message) = segment.get(from..).and_then(|bytes| Message::read(bytes, number)) {
+            let end = from + message.bytes;
+            if message.body.len() > 200 {
+                let base = n * SEGMENT_BYTES;
+                found.push((base + from, base + end - message.body.len()..base + end));
+            }
+            from = end;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_those_that_sled_writes_and_one_with_a_wrong_bit_is_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || crate::engine::tree::sled_file::open_sled(dir.path(), dir.path(), 1 << 20).unwrap();
+        let db = open();
+        for n in 0..3_000_u32 {
+            db.insert(n.to_be_bytes(), vec![n as u8; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        drop(db);
+        let file = dir.path().join("db");
+        assert_eq!(accept_damaged(&file).unwrap(), 0, "all are sound");
+        let whole = std::fs::read(&file).unwrap();
+        let found = large_in(&whole);
+        assert!(found.len() > 10, "{} pages", found.len());
+        let (begin, body) = found[found.len() / 2].clone();
+        let (node, rest) = Node::read(&whole[body.clone()]).unwrap();
+        assert!(!node.begin.is_empty() && !node.end.is_empty() && node.has_only_records(rest));
+        let behind = body.end - rest.len();
+        let damages = [
+            // A record, and the checksum.
+            (body.end - 1, 1),
+            (begin, 1),
+            // The length, the next page, the bounds, and the number of keys.
+            (begin + 5, 0),
+            (body.start, 0),
+            (behind - 1, 0),
+            (behind - 1 - node.end.len() - 1, 0),
+            (behind + 1, 0),
+            // The order of the keys.
+            (behind + 2 + usize::from(rest[2]), 0),
+        ];
+        for (wrong, accepted) in damages {
+            let mut damaged = whole.clone();
+            damaged[wrong] ^= 1;
+            std::fs::write(&file, &damaged).unwrap();
+            assert_eq!(accept_damaged(&file).unwrap(), accepted, "byte {} of a message", wrong - begin);
+            let now = std::fs::read(&file).unwrap();
+            let changed = (0..now.len()).filter(|at| now[*at] != damaged[*at]).collect::<Vec<_>>();
+            assert!(changed.iter().all(|at| (begin..begin + 4).contains(at)), "{changed:?}, not in {begin}");
+            assert_eq!(accept_damaged(&file).unwrap(), 0, "once");
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_sled() {
+        let numbers = [
+            (vec![0], 0),
+            (vec![240], 240),
+            (vec![241, 0], 240),
+            (vec![241, 1], 241),
+            (vec![248, 255], 2_287),
+            (vec![249, 0, 0], 2_288),
+            (vec![249, 255, 255], 67_823),
+            (vec![250, 0xF0, 0x08, 0x01], 67_824),
+            (vec![255, 1, 0, 0, 0, 0, 0, 0, 0x80], (1 << 63) + 1),
+        ];
+        for (bytes, number) in numbers {
+            assert_eq!(varint(&bytes), Some((number, &[][..])), "{bytes:?}");
+            assert_eq!(varint(&bytes[..bytes.len() - 1]), None, "{bytes:?}");
+        }
+    }
+}
