@@ -365,8 +365,8 @@ async fn one_callers_many_poisons_do_not_close_the_type_for_another() {
     assert!(!hostile.is_finished(), "it goes on to the end");
     hostile.abort();
     let page = server.get("/metrics").await.1;
-    let faults = format!("mortise_plugin_faults_total{{plugin=\"panic\",hook=\"validate\"");
-    let faults = page.lines().find(|line| line.starts_with(&faults)).and_then(|line| line.rsplit(' ').next()).unwrap();
+    let series = "mortise_plugin_faults_total{plugin=\"panic\",hook=\"validate\"";
+    let faults = page.lines().find(|line| line.starts_with(series)).and_then(|line| line.rsplit(' ').next()).unwrap();
     let late = served.iter().skip(ROUNDS / 2).filter(|ok| **ok).count();
     let early = served.iter().take(ROUNDS / 2).filter(|ok| **ok).count();
     println!("{early} of the first {} and {late} of the last {} were served; {faults} faults", ROUNDS / 2, ROUNDS / 2);

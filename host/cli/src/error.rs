@@ -3,6 +3,7 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use mortise_durable_fs::FsError;
+use mortise_resource::pb;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -47,8 +48,8 @@ pub struct CliError {
     pub code: Option<Code>,
     /// Set when the same call may well succeed after this long: the server, or a plugin of it, has too much to do.
     pub retry_in: Option<Duration>,
-    /// The one of many resources that the server could not read, as partition/namespace/name.
-    pub(crate) resource: Option<String>,
+    /// The one of many resources that the server could not read, without its type.
+    pub(crate) resource: Option<Box<pb::Id>>,
     /// The error behind it, whose text is part of the message.
     pub(crate) cause: Option<Cause>,
 }
@@ -146,7 +147,7 @@ impl CliError {
             let version = info.metadata.get("version").map(String::as_str).unwrap_or_default();
             error.details.push(format!("plugin {plugin} {version}, in {hook}"));
         }
-        error.resource = status.get_details_resource_info().map(|info| info.resource_name);
+        error.resource = status.get_details_resource_info().and_then(|info| id_of(&info.resource_name)).map(Box::new);
         error.remedy = remedy(status);
         error.retry_in = retry_in(status);
         error
@@ -255,4 +256,10 @@ impl From<io::Error> for CliError {
             _ => Self::failed("cannot write the output").caused_by(error),
         }
     }
+}
+/// The id of what a server names as partition/namespace/name.
+fn id_of(place: &str) -> Option<pb::Id> {
+    let mut parts = place.splitn(3, '/').map(str::to_owned);
+    let tenancy = pb::Tenancy { partition: parts.next()?, namespace: parts.next()? };
+    Some(pb::Id { tenancy: Some(tenancy), name: parts.next()?, ..pb::Id::default() })
 }

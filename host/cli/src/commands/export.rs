@@ -140,7 +140,7 @@ impl Writing<'_> {
         let mut after = None;
         for _ in 0..=MAX_UNREADABLE {
             let Some(error) = self.write_after(after, wanted).await? else { break };
-            after = error.resource.as_deref().and_then(id_of);
+            after = error.resource.as_deref().cloned();
             self.written.unreadable.push(error);
             if after.is_none() {
                 break;
@@ -208,13 +208,6 @@ impl Written {
             "with the server stopped, mortise restore --salvage DATA_DIR --data-dir EMPTY saves what can be read",
         ))
     }
-}
-
-/// The id of what a server names as partition/namespace/name.
-fn id_of(place: &str) -> Option<pb::Id> {
-    let mut parts = place.splitn(3, '/').map(str::to_owned);
-    let tenancy = pb::Tenancy { partition: parts.next()?, namespace: parts.next()? };
-    Some(pb::Id { tenancy: Some(tenancy), name: parts.next()?, ..pb::Id::default() })
 }
 
 /// What every server has anyway.

@@ -59,8 +59,8 @@ async fn what_scans_remember_has_one_bound_and_the_one_with_the_most_is_given_up
 
     // What fits is exact, and is held until it was given only.
     let (mut scan, mut seen) = (store.scan(&everything()).await.unwrap(), 0);
-    for n in 170..200 {
-        stored[n] = write(&*store, &sized(stored[n].clone(), 500)).await;
+    for stored in &mut stored[170..] {
+        *stored = write(&*store, &sized(stored.clone(), 500)).await;
     }
     assert!(store.shared.publisher.window_bytes() > 30 * 1_000);
     while let Some(page) = scan.next().await.unwrap() {
