@@ -129,7 +129,7 @@ async fn a_child_with_finalizers_is_marked_and_goes_when_they_do() {
 
 #[tokio::test]
 async fn the_second_pass_finds_children_that_came_meanwhile() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 1500).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 5000).start().await;
     let korn = parent(&server, artist("korn")).await;
     server.delete(&korn, "").await.unwrap();
     let tombstone = tombstone_id(&korn);
@@ -260,7 +260,7 @@ async fn children_by_the_owners_name_are_written_while_it_lives_or_not_at_all() 
 
 #[tokio::test]
 async fn a_first_pass_that_somebody_made_up_only_costs_time() {
-    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 1000).start().await;
+    let server = Setup::new().env("MORTISE_SERVICE_SECOND_PASS_MS", 5000).start().await;
     let nobody = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id_in("no.v1.Such", "x", "p", "n") };
     let tombstone = server.write(by_hand("mine", &nobody)).await.unwrap();
     eventually("the first pass", || async {
@@ -320,8 +320,8 @@ async fn a_thousand_children() {
 #[tokio::test]
 async fn it_goes_on_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
-    let setup = || Setup::new().data_dir(dir.path()).env("MORTISE_SERVICE_SECOND_PASS_MS", 1000);
-    let mut server = setup().start().await;
+    let setup = |wait| Setup::new().data_dir(dir.path()).env("MORTISE_SERVICE_SECOND_PASS_MS", wait);
+    let mut server = setup(60_000).start().await;
     let korn = parent(&server, artist("korn")).await;
     litter(&server, &korn, 300).await;
     let below =
@@ -330,7 +330,7 @@ async fn it_goes_on_after_a_crash() {
     server.child.kill().await.unwrap();
     drop(server);
 
-    let mut server = setup().start().await;
+    let mut server = setup(60_000).start().await;
     assert!(is_gone(&server, &korn).await);
     eventually("all are gone", || async { concepts(&server).await == 0 }).await;
     all_gone(&server, &[below]).await;
@@ -341,7 +341,8 @@ async fn it_goes_on_after_a_crash() {
     server.child.kill().await.unwrap();
     drop(server);
 
-    let server = setup().start().await;
+    // From here on it is due.
+    let server = setup(1000).start().await;
     all_gone(&server, &[late, tombstone]).await;
     settled(&server).await;
 }

@@ -1,14 +1,15 @@
 //! Getting out of a store that no server has open what can be read of it.
 //!
 //! Pages of sled's file that are damaged in their records are accepted as they are ([`sled_messages`]), since our records
-//! have checksums of their own; the write-ahead log counts up to its damage. A walk that comes to a page that cannot be read goes on behind it: at
-//! the next key that is known, from the history or as the first of a type. A resource that is lost, or old, is the one that
-//! its newest event has; if events are lost, too, that one may be old, and this is said.
+//! have checksums of their own; the write-ahead log counts up to its damage. A walk that comes to a page that cannot be
+//! read goes on behind it: in the history at the next sequence from which on it can read, among resources at the next key
+//! that is known, from the history or as the first of a type. A resource that is lost, or old, is the one that its newest
+//! event has; if events are lost, too, that one may be old, and this is said.
 //!
 //! Where sled does not open the file even so, it does without its list of pages, and may then have older ones; this is
 //! said.
 //!
-//! The history's keys are in memory, besides what the caller keeps.
+//! The keys of what the history is about are in memory, besides what the caller keeps.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -42,29 +43,10 @@ pub(crate) fn salvage(
     work_dir: Option<&Path>,
     found: &mut dyn FnMut(Record),
 ) -> Result<(u64, Vec<Problem>), StoreError> {
-    let mut copied = Copied::make(path, work_dir)?;
-    let file = copied.dir.join(DB);
     let mut problems = Vec::new();
     let mut problem = |thing: String, fault: String| problems.push(Problem { thing, fault });
-    let opened = contained_read(&file, || {
-        let damaged = sled_messages::accept_damaged(&copied.copy.path().join(DB))?;
-        Ok((copied.open()?, damaged))
-    });
-    let table = match opened {
-        Ok((table, 0)) => table,
-        Ok((table, damaged)) => {
-            problem(file.display().to_string(), format!("{damaged} of its pages are damaged, or parts of pages"));
-            table
-        }
-        Err(error) => {
-            let what = "it is read without sled's list of its pages, so some resources may be older ones";
-            problem(file.display().to_string(), format!("{what}: {error}"));
-            // What was tried may have changed the copy.
-            drop(copied);
-            copied = Copied::make(path, work_dir)?;
-            contained_read(&file, || copied.open_without_snapshot())?
-        }
-    };
+    let (copied, table) = open(path, work_dir, &mut problem)?;
+    let file = copied.dir.join(DB);
     if let Err(error) = contained_read(&file, || copied.settle(&table)) {
         problem("the write-ahead log".to_owned(), error.to_string());
         // Why it is not more was just said.
@@ -88,7 +70,8 @@ pub(crate) fn salvage(
     let walk = Walk { table: &table, file: &file };
     let sequences = counters.as_ref().map(|meta| meta.events()).unwrap_or_default();
     let (mut newest, mut events) = (HashMap::<Vec<u8>, (u64, Kind)>::new(), 0);
-    walk.over(keys::EVENT, &sequences.map(keys::event).collect(), &mut problem, |key, value| {
+    let behind = |from: &[u8]| walk.event_behind(from, sequences.end);
+    walk.over(keys::EVENT, behind, &mut problem, |key, value| {
         let (head, resource) = walk.read(key, value)?;
         highest = highest.max(head.seq);
         let about = resource.id.as_ref().map(keys::resource);
@@ -101,8 +84,8 @@ pub(crate) fn salvage(
     if let Err(error) = contained_read(&file, || first_keys(&table, &mut known)) {
         problem("the list of types".to_owned(), error.to_string());
     }
-    let mut lost = newest.clone();
-    walk.over(keys::RESOURCE, &known, &mut problem, |key, value| {
+    let behind = |from: &[u8]| known.range::<[u8], _>((Bound::Excluded(from), Bound::Unbounded)).next().cloned();
+    walk.over(keys::RESOURCE, behind, &mut problem, |key, value| {
         let (head, resource) = walk.read(key, value)?;
         if head.kind != Kind::Resource {
             return Err(table.damaged(key, "its head belongs to another record"));
@@ -112,15 +95,16 @@ pub(crate) fn salvage(
             // What removed it is lost.
             Some((seq, Kind::Delete)) if *seq > head.seq => return Ok(()),
             Some((seq, _)) if *seq > head.seq => {}
-            _ => drop(lost.remove(key)),
+            _ => drop(newest.remove(key)),
         }
         found(as_record(&head, &resource));
         Ok(())
     });
-    lost.retain(|_, (_, kind)| *kind == Kind::Upsert);
+    // What is left was not read as its newest event has it.
+    newest.retain(|_, (_, kind)| *kind == Kind::Upsert);
     let is_whole = counters.as_ref().is_ok_and(|meta| meta.event_count() == events);
     let mut regained = HashSet::new();
-    for (about, (seq, _)) in lost {
+    for (about, (seq, _)) in newest {
         let key = keys::event(seq);
         let read = contained_read(&file, || {
             let value = table.get(&key)?.ok_or_else(|| table.damaged(&key, "it is missing"))?;
@@ -150,6 +134,36 @@ pub(crate) fn salvage(
     Ok((if unclean { highest.saturating_add(PASSED_OVER) } else { highest }, problems))
 }
 
+/// Opens a copy, in the best way in which sled opens it.
+fn open(
+    path: &Path,
+    work_dir: Option<&Path>,
+    problem: &mut dyn FnMut(String, String),
+) -> Result<(Copied, Table), StoreError> {
+    let copied = Copied::make(path, work_dir)?;
+    let file = copied.dir.join(DB);
+    let opened = contained_read(&file, || {
+        let damaged = sled_messages::accept_damaged(&copied.copy.path().join(DB))?;
+        Ok((copied.open()?, damaged))
+    });
+    let error = match opened {
+        Ok((table, damaged)) => {
+            if damaged > 0 {
+                problem(file.display().to_string(), format!("{damaged} of its pages are damaged, or parts of pages"));
+            }
+            return Ok((copied, table));
+        }
+        Err(error) => error,
+    };
+    let what = "it is read without sled's list of its pages, so some resources may be older ones";
+    problem(file.display().to_string(), format!("{what}: {error}"));
+    // What was tried may have changed the copy.
+    drop(copied);
+    let copied = Copied::make(path, work_dir)?;
+    let table = contained_read(&file, || copied.open_without_snapshot())?;
+    Ok((copied, table))
+}
+
 /// A walk over records, whatever is damaged.
 struct Walk<'t> {
     table: &'t Table,
@@ -158,11 +172,11 @@ struct Walk<'t> {
 
 impl Walk<'_> {
     /// Hands over the records of a space. What `each` finds wrong is a problem, and so is a page that cannot be read:
-    /// behind that it goes on with the next of the keys that are known.
+    /// behind that it goes on where `behind` says, which is told from where nothing can be read.
     fn over(
         &self,
         space: u8,
-        known: &BTreeSet<Vec<u8>>,
+        behind: impl Fn(&[u8]) -> Option<Vec<u8>>,
         problem: &mut dyn FnMut(String, String),
         mut each: impl FnMut(&[u8], sled::IVec) -> Result<(), StoreError>,
     ) {
@@ -189,10 +203,35 @@ impl Walk<'_> {
                 problem(format!("what follows {}", keys::describe(last)), error.to_string());
             }
             in_gap = true;
-            let next = known.range::<Vec<u8>, _>((Bound::Excluded(&from), Bound::Unbounded)).next();
-            let Some(next) = next else { return };
-            from.clone_from(next);
+            let Some(next) = behind(&from) else { return };
+            from = next;
         }
+    }
+
+    /// The key of the first sequence from which on there is something to read again, where there is not from a key on.
+    /// Millions of sequences may have no event, so it looks in steps that double, and then halves the last of them: some
+    /// twice the logarithm of what is in between. Of several gaps in a row it may take what is between them for one.
+    fn event_behind(&self, from: &[u8], end: u64) -> Option<Vec<u8>> {
+        let reads = |seq: u64| {
+            let mut items = self.table.range(keys::event(seq)..vec![keys::EVENT + 1]);
+            contained_read(self.file, || items.next().transpose()).is_ok()
+        };
+        // A key that the walk came to has one more byte.
+        let mut bad = from.get(..keys::event(0).len()).and_then(keys::event_seq).unwrap_or(0);
+        let (mut good, mut step) = (bad, 1);
+        while good == bad {
+            let next = bad.saturating_add(step).min(end.saturating_sub(1));
+            if next <= bad {
+                return None;
+            }
+            (bad, good) = if reads(next) { (bad, next) } else { (next, next) };
+            step = step.saturating_mul(2);
+        }
+        while good - bad > 1 {
+            let middle = bad + (good - bad) / 2;
+            (bad, good) = if reads(middle) { (bad, middle) } else { (middle, good) };
+        }
+        Some(keys::event(good))
     }
 
     /// A record of a resource or of an event.

@@ -252,3 +252,53 @@ async fn a_page_that_cannot_be_read_hides_none_behind_it() {
     assert!(tried > 30 && gaps > 5, "{gaps} of {tried}");
     assert!(least > 750, "{least} of 1,000");
 }
+
+/// After a kill millions of sequences have no event: a page with such a gap in it costs what is in it, and no search of
+/// them all.
+#[tokio::test]
+async fn a_page_with_the_sequences_that_a_start_passed_over_hides_none_behind_it() {
+    let mut store = Fresh::new(|options| options);
+    let numbers = async |store: &Fresh, numbers: std::ops::Range<u32>| {
+        for n in numbers {
+            write(&**store, &sized(resource(&format!("r-{n:03}")), 200)).await;
+        }
+    };
+    numbers(&store, 0..60).await;
+    let killed = tempfile::tempdir().unwrap();
+    copy_store(&store.path(), killed.path());
+    store.shut();
+    fs::remove_dir_all(store.path().join("store")).unwrap();
+    copy_store(killed.path(), &store.path());
+    store.open().unwrap();
+    numbers(&store, 60..120).await;
+    // Of the newest, only the history has something.
+    store.shut();
+    store.tamper(|db| {
+        for n in 110..120 {
+            db.remove(keys::resource(&id(&resource(&format!("r-{n:03}")))).unwrap()).unwrap();
+        }
+    });
+    let db = store.path().join("store/db");
+    let whole = fs::read(&db).unwrap();
+    assert_eq!(count_salvaged(&store).0, 120);
+
+    let path = store.path();
+    let mut behind = std::collections::BTreeSet::new();
+    for (_, body) in sled_messages::large_in(&whole) {
+        let mut damaged = whole.clone();
+        damaged[body.start..body.start + 9].fill(0xFF);
+        fs::write(&db, &damaged).unwrap();
+        let (done, ended) = std::sync::mpsc::channel();
+        let path = path.clone();
+        std::thread::spawn(move || done.send(salvaged(&path)));
+        let (found, _, problems) = ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+        let after = problems.iter().find_map(|problem| problem.strip_prefix("what follows event "));
+        let Some(after) = after else { continue };
+        let after: u64 = after.split_once(':').unwrap().0.parse().unwrap();
+        behind.insert(after);
+        // What the last pages have of the history is what the newest are taken from.
+        assert!(after > 60 || found.len() == 120, "{} of 120 behind event {after}", found.len());
+    }
+    println!("gaps in the history behind {behind:?}");
+    assert!(behind.iter().any(|after| *after < 61) && behind.iter().any(|after| *after > 61), "{behind:?}");
+}
