@@ -68,9 +68,8 @@ pub(crate) fn salvage(
     let unclean = wal::size_on_disk(&copied.dir) > 0 || !closed_at::is_there(&copied.dir);
 
     let walk = Walk { table: &table, file: &file };
-    let sequences = counters.as_ref().map(|meta| meta.events()).unwrap_or_default();
     let (mut newest, mut events) = (HashMap::<Vec<u8>, (u64, Kind)>::new(), 0);
-    let behind = |from: &[u8]| walk.event_behind(from, sequences.end);
+    let behind = |from: &[u8]| walk.event_behind(from);
     walk.over(keys::EVENT, behind, &mut problem, |key, value| {
         let (head, resource) = walk.read(key, value)?;
         highest = highest.max(head.seq);
@@ -211,7 +210,7 @@ impl Walk<'_> {
     /// The key of the first sequence from which on there is something to read again, where there is not from a key on.
     /// Millions of sequences may have no event, so it looks in steps that double, and then halves the last of them: some
     /// twice the logarithm of what is in between. Of several gaps in a row it may take what is between them for one.
-    fn event_behind(&self, from: &[u8], end: u64) -> Option<Vec<u8>> {
+    fn event_behind(&self, from: &[u8]) -> Option<Vec<u8>> {
         let reads = |seq: u64| {
             let mut items = self.table.range(keys::event(seq)..vec![keys::EVENT + 1]);
             contained_read(self.file, || items.next().transpose()).is_ok()
@@ -220,8 +219,8 @@ impl Walk<'_> {
         let mut bad = from.get(..keys::event(0).len()).and_then(keys::event_seq).unwrap_or(0);
         let (mut good, mut step) = (bad, 1);
         while good == bad {
-            let next = bad.saturating_add(step).min(end.saturating_sub(1));
-            if next <= bad {
+            let next = bad.saturating_add(step);
+            if next == bad {
                 return None;
             }
             (bad, good) = if reads(next) { (bad, next) } else { (next, next) };
