@@ -257,6 +257,7 @@ impl From<io::Error> for CliError {
         }
     }
 }
+
 /// The id of what a server names as partition/namespace/name.
 fn id_of(place: &str) -> Option<pb::Id> {
     let mut parts = place.splitn(3, '/').map(str::to_owned);

@@ -17,6 +17,7 @@ use crate::{
 
 /// Sled's default, written down because it is part of the format: sled refuses another one than the file was made with.
 pub(super) const SEGMENT_BYTES: usize = 512 * 1024;
+
 /// Has the kernel forget what it holds of a file and has on the disk, so that what is read next comes from there. After
 /// a sync that failed, the kernel takes for written what is not, and shows it to whoever reads; a store that was not
 /// closed may have seen one.
