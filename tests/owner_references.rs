@@ -17,6 +17,11 @@ fn quick() -> Setup {
     setup().env("MORTISE_SERVICE_OWNER_GRACE_MS", 400)
 }
 
+/// With time enough to write an owner, on a slow machine, too.
+fn patient() -> Setup {
+    setup().env("MORTISE_SERVICE_OWNER_GRACE_MS", 3_000)
+}
+
 fn owner(name: &str) -> OwnerReference {
     OwnerReference { kind: "references/Node".into(), name: name.into(), version: "v1".into(), ..Default::default() }
 }
@@ -68,7 +73,7 @@ async fn a_dependent_goes_with_its_last_owner() {
 
 #[tokio::test]
 async fn an_owner_may_come_later_but_not_too_late() {
-    let server = quick().start().await;
+    let server = patient().start().await;
     server.write(dependent("early", vec![owner("late")])).await.unwrap();
     server.write(dependent("orphan", vec![owner("never")])).await.unwrap();
     server
@@ -96,7 +101,7 @@ async fn an_owner_may_come_later_but_not_too_late() {
 /// Whether it comes before a check is due, or within the grace.
 #[tokio::test]
 async fn an_owner_that_is_made_again_is_the_owner() {
-    let server = quick().start().await;
+    let server = patient().start().await;
     server.write(dependent("d", vec![owner("a")])).await.unwrap();
     server.write(node("a", &Node::default())).await.unwrap();
     eventually("its owner has come", async || checks(&server).await == 0).await;
